@@ -1,0 +1,81 @@
+"""The seam between who drives a disk (``frontends/``) and what loads it (``workloads/``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from diskproof.records import Cell, Check
+
+
+@dataclass(frozen=True)
+class DiskImage:
+    """The disk under test of one run. ``path`` is absolute; ``size`` is the guest-visible size."""
+
+    path: Path
+    format: str
+    size: int
+
+
+@dataclass(frozen=True)
+class FioTarget:
+    """How fio reaches the disk: job options (``ioengine``, ``filename`` or ``uri``, ``direct``...)."""
+
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A command that ran where the disk is visible. ``files`` are those asked to be collected."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Drive(Protocol):
+    """A disk in service: what a workload sees."""
+
+    size: int
+    pids: Sequence[int]
+    """Processes whose cost is the disk's (QEMU, the storage daemon), for the sampler."""
+
+    def fio_target(self) -> FioTarget: ...
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        files: Mapping[str, bytes] | None = None,
+        collect: Sequence[str] = (),
+    ) -> Execution:
+        """Run ``argv`` where the disk is visible (host or guest), in a scratch folder of its own.
+
+        ``files`` (relative name -> content) are put there first; ``collect`` names what to bring
+        back (missing ones are left out). Raises RunFailure (``timeout``, ``guest``, ``qemu``).
+        """
+        ...
+
+    def read_back(self) -> tuple[Check, ...]:
+        """The effective configuration against the requested one."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a frontend needs to put one cell's disk into service.
+
+    ``run_dir`` is private to the run and holds logs and sockets. ``accel`` is the accelerator to
+    use (the cell's, or the host's probed one for ``auto``). ``deadline_seconds`` bounds start-up.
+    """
+
+    cell: Cell
+    image: DiskImage
+    run_dir: Path
+    accel: str
+    deadline_seconds: float = 120.0

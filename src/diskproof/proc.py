@@ -1,0 +1,250 @@
+"""The one door for processes: bounded, in their own group, dead when we are.
+
+Every child gets its own session (so that a Ctrl-C reaches only us, and the whole group can be
+killed) and PR_SET_PDEATHSIG through setpriv(1), so that a killed diskproof leaves nothing
+running. PDEATHSIG fires when the *thread* that started the child ends: start long-lived
+children from a thread that outlives them.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from diskproof.errors import HostError, RunFailure
+
+MAX_OUTPUT = 64 << 20
+GRACE_SECONDS = 5.0
+CONFINED_UID = 65534  # nobody: owns no file but those a run hands over
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A process that ended. Output is cut at ``MAX_OUTPUT`` bytes each."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def error_text(self) -> str:
+        return self.stderr.decode("utf-8", "replace").strip()
+
+
+def find_tool(name: str) -> str | None:
+    """Path of a program, also where an ordinary user's PATH lacks the sbin folders."""
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+    return shutil.which(name, path=path)
+
+
+def require_tool(name: str, package: str = "") -> str:
+    """Path of a program, or HostError with the package that brings it."""
+    found = find_tool(name)
+    if found is None:
+        hint = f"apt-get install {package}" if package else ""
+        raise HostError(f"{name} is not installed", "it was not found on PATH", hint)
+    return found
+
+
+def lifeline_args(*, confined: bool = False, groups: Sequence[int] = ()) -> list[str]:
+    """The argv prefix that ties a child's life to ours and, if asked, takes its privileges.
+
+    A confined child of root becomes an unprivileged user without capabilities, in a network
+    namespace of its own. Without root it stays who we are, and cannot gain privileges.
+    """
+    prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
+    if not confined:
+        return [*prefix, "--"]
+    prefix += ["--no-new-privs"]
+    if os.geteuid() == 0:
+        uid = str(CONFINED_UID)
+        prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
+        prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
+        return [require_tool("unshare", "util-linux"), "--net", "--ipc", "--", *prefix, "--"]
+    return [*prefix, "--"]
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    stdin: bytes = b"",
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    check: bool = True,
+    pass_fds: Sequence[int] = (),
+) -> Completed:
+    """Run a program to its end.
+
+    Raises HostError when it is not installed, RunFailure ``timeout`` after ``timeout`` seconds
+    (the group is killed), and with ``check`` RunFailure ``tool`` on a non-zero exit.
+    """
+    program = require_tool(argv[0])
+    began = time.monotonic()
+    with subprocess.Popen(
+        [*lifeline_args(), program, *argv[1:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=env,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    ) as child:
+        try:
+            stdout, stderr = _pump(child, stdin, began + timeout)
+            returncode = child.wait(max(0.0, began + timeout - time.monotonic()) + GRACE_SECONDS)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            raise RunFailure(
+                "timeout",
+                f"{argv[0]} did not end within {timeout:.0f} s",
+                f"command: {' '.join(argv)}",
+            ) from None
+        finally:
+            _kill_group(child)
+    done = Completed(tuple(argv), returncode, stdout, stderr, time.monotonic() - began)
+    if check and returncode != 0:
+        tail = "\n".join(done.error_text.splitlines()[-5:])
+        raise RunFailure("tool", f"{argv[0]} failed with status {returncode}", tail)
+    return done
+
+
+def _pump(child: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tuple[bytes, bytes]:
+    """Feed stdin and read both outputs, bounded in size and time."""
+    assert child.stdin and child.stdout and child.stderr
+    outputs = {child.stdout: bytearray(), child.stderr: bytearray()}
+    pending = memoryview(stdin)
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        selector.register(child.stderr, selectors.EVENT_READ)
+        if pending:
+            selector.register(child.stdin, selectors.EVENT_WRITE)
+        else:
+            child.stdin.close()
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            ready = selector.select(max(0.0, left))
+            if left <= 0:
+                raise TimeoutError
+            for key, _ in ready:
+                if key.fileobj is child.stdin:
+                    pending = _feed(child.stdin, pending)
+                    if not pending:
+                        selector.unregister(child.stdin)
+                        child.stdin.close()
+                elif not _drain(key.fd, outputs[key.fileobj]):  # type: ignore[index]
+                    selector.unregister(key.fileobj)
+    return bytes(outputs[child.stdout]), bytes(outputs[child.stderr])
+
+
+def _feed(pipe: IO[bytes], pending: memoryview) -> memoryview:
+    """Write what the pipe takes; a reader that closed early needs no more."""
+    try:
+        return pending[os.write(pipe.fileno(), pending[:4096]) :]
+    except BrokenPipeError:
+        return pending[:0]
+
+
+def _drain(fd: int, into: bytearray) -> bool:
+    """Read once; keep at most MAX_OUTPUT bytes. False at the end of the stream."""
+    chunk = os.read(fd, 1 << 16)
+    into += chunk[: max(0, MAX_OUTPUT - len(into))]
+    return bool(chunk)
+
+
+class Process:
+    """A running child with its log; made by ``start_process``."""
+
+    def __init__(self, name: str, child: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self.log = log
+        self.child = child
+
+    @property
+    def pid(self) -> int:
+        """The program's own process id (setpriv and unshare exec, they do not fork)."""
+        return self.child.pid
+
+    def poll(self) -> int | None:
+        return self.child.poll()
+
+    def wait(self, timeout: float) -> int | None:
+        """Exit status, or None when it still runs after ``timeout`` seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.child.wait(timeout)
+        return None
+
+    def kill(self) -> None:
+        _kill_group(self.child)
+
+    def read_log(self, limit: int = 1 << 20) -> bytes:
+        """The last ``limit`` bytes of what it printed."""
+        with suppress(FileNotFoundError), self.log.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - limit))
+            return stream.read(limit)
+        return b""
+
+
+@contextmanager
+def start_process(
+    argv: Sequence[str],
+    *,
+    name: str,
+    log: Path,
+    cwd: Path | None = None,
+    pass_fds: Sequence[int] = (),
+    confined: bool = False,
+    groups: Sequence[int] = (),
+    stdout: int | IO[bytes] | None = None,
+) -> Iterator[Process]:
+    """Run a program in the background for the length of a ``with`` block.
+
+    ``log`` takes stderr, and stdout too unless ``stdout`` is given. At the end of the block the
+    group gets SIGTERM, then SIGKILL after ``GRACE_SECONDS``.
+    """
+    program = require_tool(argv[0])
+    with log.open("ab") as sink:
+        child = subprocess.Popen(
+            [*lifeline_args(confined=confined, groups=groups), program, *argv[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=sink if stdout is None else stdout,
+            stderr=sink,
+            cwd=cwd,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    try:
+        yield Process(name, child, log)
+    finally:
+        _stop(child)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE_SECONDS)
+    _kill_group(child)
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

@@ -13,7 +13,9 @@ def parse_bytes(text: str | int) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         value = text
     else:
-        match = re.fullmatch(r"\s*(\d{1,18})\s*([KMGT]?)(?:i?B)?\s*", str(text), re.IGNORECASE)
+        match = re.fullmatch(
+            r"\s*(\d{1,18})\s*([KMGT]?)(?:i?B)?\s*", str(text), re.IGNORECASE | re.ASCII
+        )
         if match is None:
             raise ValueError(f"{text!r} is not a size; write it like 4096, 64K or 1GiB")
         value = int(match[1]) * _BYTES[match[2].upper()]
@@ -24,7 +26,7 @@ def parse_bytes(text: str | int) -> int:
 
 def parse_seconds(text: str | float) -> float:
     """Read ``10``, ``2.5s``, ``500ms``, ``30m`` or ``1h``. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|d|)\s*", str(text))
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|d|)\s*", str(text), re.ASCII)
     if isinstance(text, bool) or match is None:
         raise ValueError(f"{text!r} is not a time; write it like 500ms, 10s, 30m or 1h")
     return float(match[1]) * _SECONDS[match[2]]

@@ -1,0 +1,133 @@
+"""The one door for processes, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from diskproof import proc
+from diskproof.errors import HostError, RunFailure
+
+
+def process_exists(pid: int) -> bool:
+    """True while the process runs (a zombie has ended)."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def wait_gone(pid: int, seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while process_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not process_exists(pid)
+
+
+def test_feeds_and_reads_more_than_a_pipe_holds() -> None:
+    data = os.urandom(1 << 20)
+    assert proc.run(["cat"], timeout=20, stdin=data).stdout == data
+
+
+def test_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proc, "MAX_OUTPUT", 1000)
+    done = proc.run(["head", "-c", "5000000", "/dev/zero"], timeout=20)
+    assert len(done.stdout) == 1000
+
+
+def test_a_program_that_reads_nothing_is_no_error() -> None:
+    assert proc.run(["true"], timeout=20, stdin=b"x" * 1_000_000).returncode == 0
+
+
+def test_failure_carries_the_last_lines() -> None:
+    with pytest.raises(RunFailure) as caught:
+        proc.run(["sh", "-c", "echo it broke >&2; exit 3"], timeout=20)
+    assert caught.value.kind == "tool"
+    assert "status 3" in caught.value.what
+    assert "it broke" in caught.value.why
+
+
+def test_missing_program_names_itself() -> None:
+    with pytest.raises(HostError, match="no-such-program is not installed"):
+        proc.run(["no-such-program"], timeout=1)
+
+
+def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"sleep 600 & echo $! > {pid_file}; wait"
+    with pytest.raises(RunFailure) as caught:
+        proc.run(["sh", "-c", script], timeout=0.5)
+    assert caught.value.kind == "timeout"
+    assert wait_gone(int(pid_file.read_text()))
+
+
+def test_a_daemonised_output_holder_does_not_outlive_the_deadline() -> None:
+    with pytest.raises(RunFailure, match="did not end"):
+        proc.run(["sh", "-c", "sleep 600 & exit 0"], timeout=0.5)
+
+
+def test_started_process_ends_with_its_block(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with proc.start_process(["sh", "-c", "echo here; exec sleep 600"], name="s", log=log) as child:
+        pid = child.pid
+        assert child.wait(0.05) is None
+    assert not process_exists(pid)
+    assert log.read_bytes() == b"here\n"
+
+
+def test_a_process_deaf_to_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proc, "GRACE_SECONDS", 0.2)
+    ready = tmp_path / "ready"
+    script = f"trap '' TERM; touch {ready}; while true; do sleep 600; done"
+    with proc.start_process(["sh", "-c", script], name="deaf", log=tmp_path / "log") as child:
+        pid = child.pid
+        while not ready.exists():
+            time.sleep(0.01)
+    assert not process_exists(pid)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="dropping privileges needs root")
+def test_confined_child_is_nobody_without_capabilities_or_network(tmp_path: Path) -> None:
+    script = "id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status; ls /sys/class/net"
+    log = tmp_path / "log"
+    with proc.start_process(["sh", "-c", script], name="c", log=log, confined=True) as child:
+        assert child.wait(10) == 0
+    lines = log.read_text().split()
+    assert lines[0] == str(proc.CONFINED_UID)
+    assert lines[lines.index("CapEff:") + 1] == "0000000000000000"
+    assert lines[lines.index("CapBnd:") + 1] == "0000000000000000"
+    assert lines[lines.index("NoNewPrivs:") + 1] == "1"
+
+
+PARENT = """
+import pathlib, sys
+from diskproof import proc
+log, confined = pathlib.Path(sys.argv[1]), sys.argv[2] == "True"
+with proc.start_process(["sleep", "600"], name="s", log=log, confined=confined) as child:
+    print(child.pid, flush=True)
+    child.wait(600)
+"""
+
+
+@pytest.mark.parametrize("confined", [False, True])
+def test_children_die_with_a_killed_parent(tmp_path: Path, confined: bool) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "log"), str(confined)],
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert process_exists(pid)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    assert wait_gone(pid)

@@ -1,0 +1,1 @@
+"""Numbers from numbers: intervals, ranking, merged histograms. Pure: no files, no processes."""

@@ -1,0 +1,149 @@
+"""Intervals of a mean and of a ratio, from few runs.
+
+A run is the unit (fresh image, fresh process, fresh boot); samples inside a run are never counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+CONFIDENCE = 0.95
+RESOLUTION = 1e-3
+"""No run repeats better than 0.1 %: a smaller spread in a comparison is taken as this much.
+
+Without it, two equal pairs (rounded times, a counter that stands still) would have a spread of
+nought and any difference, however small, would count as proved.
+"""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean in the values' own unit. ``half_width`` and ``sd`` are None for a single run."""
+
+    n: int
+    mean: float
+    half_width: float | None
+    sd: float | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The values of one cell, one a run. ``blocks`` are their block numbers, or empty.
+
+    Leave ``blocks`` empty when equal numbers do not mean equal conditions (imported results).
+    """
+
+    values: tuple[float, ...]
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RatioInterval:
+    """Geometric mean of one sample over that of another.
+
+    ``low``, ``high`` and ``p_value`` (two-sided, of a ratio of 1, not corrected) are None when the
+    runs are too few or a value is not positive (``method`` ``none``). ``n`` counts pairs, or the
+    runs of the smaller sample.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    p_value: float | None
+    method: Literal["paired", "welch", "none"]
+    n: int
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Mean and half width of its Student-t interval, n - 1 degrees of freedom.
+
+    Equal values have a half width of 0. Raises ValueError for no or non-finite values.
+    """
+    from scipy.stats import t as student
+
+    if not values or not all(math.isfinite(value) for value in values):
+        raise ValueError("an interval needs at least one value, all of them finite")
+    n = len(values)
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Interval(1, mean, None, None)
+    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    half = float(student.ppf((1 + confidence) / 2, n - 1)) * sd / math.sqrt(n)
+    return Interval(n, mean, half, sd)
+
+
+def paired_blocks(a: Sample, b: Sample) -> tuple[int, ...]:
+    """The blocks to pair two samples by: those in both, or none when pairing is not sound.
+
+    Asked for are at least two common blocks that hold more than half of the smaller sample. The
+    choice looks at block numbers only, never at values, so it cannot favour a result.
+    """
+    if not a.blocks or not b.blocks:
+        return ()
+    if len(set(a.blocks)) != len(a.values) or len(set(b.blocks)) != len(b.values):
+        return ()
+    common = sorted(set(a.blocks) & set(b.blocks))
+    enough = max(2, min(len(a.values), len(b.values)) // 2 + 1)
+    return tuple(common) if len(common) >= enough else ()
+
+
+def ratio_interval(a: Sample, b: Sample, confidence: float = CONFIDENCE) -> RatioInterval:
+    """The ratio a/b with its interval: Student-t on logarithms, paired by block where blocks
+    match, else Welch's (Welch 1947, with Satterthwaite's degrees of freedom).
+
+    Raises ValueError for an empty sample.
+    """
+    if not a.values or not b.values:
+        raise ValueError("a ratio needs a value on both sides")
+    if min(*a.values, *b.values) <= 0:
+        below = math.fsum(b.values) / len(b.values)
+        above = math.fsum(a.values) / len(a.values)
+        n = min(len(a.values), len(b.values))
+        return RatioInterval(above / below if below else math.nan, None, None, None, "none", n)
+    common = paired_blocks(a, b)
+    return _paired(a, b, common, confidence) if common else _welch(a, b, confidence)
+
+
+def _paired(a: Sample, b: Sample, common: tuple[int, ...], confidence: float) -> RatioInterval:
+    above, below = dict(zip(a.blocks, a.values)), dict(zip(b.blocks, b.values))
+    logs = mean_interval([math.log(above[block] / below[block]) for block in common])
+    assert logs.sd is not None
+    error = max(logs.sd, RESOLUTION) / math.sqrt(logs.n)
+    return _from_log(logs.mean, error, logs.n - 1, "paired", logs.n, confidence)
+
+
+def _welch(a: Sample, b: Sample, confidence: float) -> RatioInterval:
+    above = mean_interval([math.log(value) for value in a.values])
+    below = mean_interval([math.log(value) for value in b.values])
+    n = min(above.n, below.n)
+    difference = above.mean - below.mean
+    if above.sd is None or below.sd is None:
+        return RatioInterval(math.exp(difference), None, None, None, "none", n)
+    parts = [max(each.sd or 0.0, RESOLUTION) ** 2 / each.n for each in (above, below)]
+    weights = parts[0] ** 2 / (above.n - 1) + parts[1] ** 2 / (below.n - 1)
+    freedom = sum(parts) ** 2 / weights
+    return _from_log(difference, math.sqrt(sum(parts)), freedom, "welch", n, confidence)
+
+
+def _from_log(
+    difference: float,
+    error: float,
+    freedom: float,
+    method: Literal["paired", "welch"],
+    n: int,
+    confidence: float,
+) -> RatioInterval:
+    from scipy.stats import t as student
+
+    half = float(student.ppf((1 + confidence) / 2, freedom)) * error
+    p_value = float(2 * student.sf(abs(difference) / error, freedom))
+    low, high = math.exp(difference - half), _exp(difference + half)
+    return RatioInterval(math.exp(difference), low, high, p_value, method, n)
+
+
+def _exp(power: float) -> float:
+    """exp that runs into infinity instead of an error: two wild runs have no upper bound."""
+    return math.exp(power) if power < 700 else math.inf

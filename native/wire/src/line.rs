@@ -6,8 +6,8 @@ use crate::{Event, Refusal, Request};
 
 /// Text (without or with its newline) to request; a [`Refusal`] carries the id if it could be read.
 pub fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
-    serde_json::from_slice::<Request>(line)
-        .map_err(|error| error.to_string())
+    require_object(line)
+        .and_then(|()| serde_json::from_slice::<Request>(line).map_err(|error| error.to_string()))
         .and_then(|request| request.check().map(|()| request))
         .map_err(|why| Refusal { id: find_id(line), why })
 }
@@ -24,11 +24,20 @@ pub fn render_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Erro
     Ok(line)
 }
 
+/// Serde would also take an array of a message's values in order, which is not in the protocol.
+fn require_object(line: &[u8]) -> Result<(), String> {
+    match line.trim_ascii_start().first() {
+        Some(b'{') => Ok(()),
+        _ => Err("the line is no JSON object".to_owned()),
+    }
+}
+
 fn find_id(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct OnlyId {
         id: u64,
     }
+    require_object(line).ok()?;
     serde_json::from_slice::<OnlyId>(line).ok().map(|only| only.id)
 }
 

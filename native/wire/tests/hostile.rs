@@ -15,6 +15,8 @@ fn a_refusal_carries_the_id_it_could_read() {
     assert_eq!(refusal(r#"{"op":"clock","id":-7}"#).id, None);
     assert_eq!(refusal(r#"{"op":"clock","id":1,"id":2}"#).id, None);
     assert_eq!(refusal(r#"{"op":"clock"}"#).id, None);
+    assert_eq!(refusal(r#"[1]"#).id, None);
+    assert_eq!(refusal(r#"["clock",1]"#).id, None);
     assert_eq!(refusal("nonsense").id, None);
     assert_eq!(refusal("").id, None);
 }

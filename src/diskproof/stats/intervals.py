@@ -94,6 +94,11 @@ def ratio_interval(a: Sample, b: Sample, confidence: float = CONFIDENCE) -> Rati
     """The ratio a/b with its interval: Student-t on logarithms, paired by block where blocks
     match, else Welch's (Welch 1947, with Satterthwaite's degrees of freedom).
 
+    Those are held to twice what the smaller sample has: when its few runs lie close together by
+    chance, Satterthwaite's formula trusts the larger sample alone, and far out in the tail, where
+    corrected comparisons are decided, 24 equal cells of 3 and 10 runs were told apart in 8 % of
+    simulated studies, those of 2 and 10 in 26 %. With the limit it is at most 4 %.
+
     Raises ValueError for an empty sample.
     """
     if not a.values or not b.values:
@@ -108,7 +113,8 @@ def ratio_interval(a: Sample, b: Sample, confidence: float = CONFIDENCE) -> Rati
 
 
 def _paired(a: Sample, b: Sample, common: tuple[int, ...], confidence: float) -> RatioInterval:
-    above, below = dict(zip(a.blocks, a.values)), dict(zip(b.blocks, b.values))
+    above = dict(zip(a.blocks, a.values, strict=True))
+    below = dict(zip(b.blocks, b.values, strict=True))
     logs = mean_interval([math.log(above[block] / below[block]) for block in common])
     assert logs.sd is not None
     error = max(logs.sd, RESOLUTION) / math.sqrt(logs.n)
@@ -124,7 +130,7 @@ def _welch(a: Sample, b: Sample, confidence: float) -> RatioInterval:
         return RatioInterval(math.exp(difference), None, None, None, "none", n)
     parts = [max(each.sd or 0.0, RESOLUTION) ** 2 / each.n for each in (above, below)]
     weights = parts[0] ** 2 / (above.n - 1) + parts[1] ** 2 / (below.n - 1)
-    freedom = sum(parts) ** 2 / weights
+    freedom = min(sum(parts) ** 2 / weights, 2 * (n - 1))
     return _from_log(difference, math.sqrt(sum(parts)), freedom, "welch", n, confidence)
 
 

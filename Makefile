@@ -1,0 +1,88 @@
+# From a bare clone: "make demo" measures, "make test" proves. Nothing is done twice.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/bash
+
+PYTHON_BIN := .venv/bin/python
+DISKPROOF := .venv/bin/diskproof
+SECTION = @printf '\n== %s ==\n'
+BUILD_INPUTS := pyproject.toml src/diskproof/__init__.py setup/venv
+
+.PHONY: help
+help: ## list the targets
+	@sed -nE 's/^([a-z%-]+):.*## (.*)$$/\1\t\2/p' Makefile | expand -t 16
+
+.PHONY: demo
+demo: setup guest-cached ## measure a small matrix on this host and make a page of it
+	$(SECTION) 'demo: measure'
+	@status=0; $(DISKPROOF) run studies/quick.toml || status=$$?; \
+	[ $$status -le 1 ] || exit $$status; \
+	$(DISKPROOF) report -o diskproof-quick.html && \
+	printf '\nThe page is here: file://%s/diskproof-quick.html\n' "$$PWD" && exit $$status
+
+.PHONY: test
+test: setup-test lint test-native guest-cached ## everything that must hold: lint, types, all tests
+	$(SECTION) 'unit tests'
+	@$(PYTHON_BIN) -m pytest tests $(addprefix --ignore=tests/,integration vm e2e)
+	$(SECTION) 'integration tests: real processes'
+	@$(PYTHON_BIN) -m pytest tests/integration
+	$(SECTION) 'guest tests: real virtual machines'
+	@$(PYTHON_BIN) -m pytest tests/vm
+	$(SECTION) 'end-to-end tests: the command line and the page'
+	@$(PYTHON_BIN) -m pytest tests/e2e
+
+.PHONY: lint
+lint: setup-test ## style and types of Python and Rust
+	$(SECTION) 'lint and types'
+	@$(PYTHON_BIN) -m ruff check
+	@$(PYTHON_BIN) -m ruff format --check
+	@$(PYTHON_BIN) -m mypy
+	@cd native && ../setup/cargo fmt --check
+	@cd native && ../setup/cargo clippy --quiet --locked --all-targets -- -D warnings
+
+.PHONY: test-native
+test-native: setup-test
+	$(SECTION) 'native tests'
+	@cd native && ../setup/cargo test --quiet --locked
+
+.PHONY: setup
+setup: ## packages, .venv with diskproof, native programs
+	@setup/packages setup/packages-demo.txt
+	@setup/once python requirements.lock $(BUILD_INPUTS) -- setup/venv requirements.lock
+	@setup/once native native setup/native -- setup/native
+
+.PHONY: setup-test
+setup-test:
+	@setup/packages setup/packages-demo.txt setup/packages-test.txt
+	@setup/once python-dev requirements-dev.lock $(BUILD_INPUTS) -- setup/venv requirements-dev.lock
+	@setup/once native native setup/native -- setup/native
+
+.PHONY: guest
+guest: setup guest-cached ## build the guest, or find it in the cache
+
+.PHONY: guest-cached
+guest-cached:
+	$(SECTION) 'guest'
+	@$(DISKPROOF) guest build
+
+.PHONY: bench
+bench: setup ## list the benchmarks, each with what it measures
+	@for file in benchmarks/*.py; do \
+		name=$${file##*/}; \
+		printf 'make bench-%-20s %s\n' "$${name%.py}" "$$(sed -n '1s/"""//gp' $$file)"; \
+	done
+
+bench-%: setup guest-cached ## run one of them
+	@$(PYTHON_BIN) benchmarks/$*.py
+
+.PHONY: lock
+lock: ## choose versions anew (needs uv)
+	@uv pip compile $(LOCK_OPTIONS) --group build -o requirements.lock
+	@uv pip compile $(LOCK_OPTIONS) --group build --group dev -c requirements.lock -o requirements-dev.lock
+LOCK_OPTIONS := pyproject.toml --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --annotation-style line --custom-compile-command 'make lock'
+
+.PHONY: clean
+clean: ## remove what the targets above made; stores and the guest's cache stay
+	rm -rf .venv native/target src/*.egg-info diskproof-quick.html
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis

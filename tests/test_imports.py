@@ -1,0 +1,141 @@
+"""Imports go down the shelves of docs/architecture.md, never up and never sideways."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "diskproof"
+
+# (importing room, imported room): why this pair may do what the shelves forbid.
+EXCEPTIONS = {
+    (
+        "__main__",
+        "cli",
+    ): "the entry point answers --version, the verbs do the rest",
+    ("drive", "records"): "the disk protocol hands over checks and artefacts, which are records",
+    ("proc", "errors"): "the door for processes raises the tree's errors",
+}
+
+# The store is the waist: what comes after it must work from a store alone, without QEMU.
+AFTER_THE_WAIST = ("report", "advice")
+SEEN_AFTER_THE_WAIST = ("store", "stats")
+
+
+def read_shelves(text: str) -> list[list[str]]:
+    """The rooms of each row of the table, topmost shelf first: ``[["cli", "__main__"], ...]``."""
+    rows = re.findall(r"^\| *\w* *\| (`[^|]+`) \|", text, re.MULTILINE)
+    return [
+        [name.removesuffix("/").removesuffix(".py") for name in re.findall(r"`([^`]+)`", row)]
+        for row in rows
+    ]
+
+
+def imported_modules(text: str, module: str, is_package: bool) -> Iterator[str]:
+    """Every diskproof module that a module's text imports, those inside functions included."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".") if is_package else module.split(".")[:-1]
+                above = package[: len(package) - (node.level - 1)]
+                base = ".".join([*above, *filter(None, [node.module])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == "diskproof")
+
+
+def find_room(module: str, rooms: set[str]) -> str | None:
+    """The room of a dotted name, or None for the package itself (its version)."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in rooms else None
+
+
+def read_edges(rooms: set[str]) -> dict[tuple[str, str], str]:
+    """(importing room, imported room) -> a file where that is seen."""
+    edges = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        parts = file.relative_to(SOURCE.parent).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        module = ".".join(parts[:-1] if is_package else parts)
+        importer = find_room(module, rooms)
+        for name in imported_modules(file.read_text(), module, is_package):
+            imported = find_room(name, rooms)
+            if importer and imported and importer != imported:
+                edges[importer, imported] = str(file.relative_to(ROOT))
+    return edges
+
+
+SHELVES = read_shelves((ROOT / "docs" / "architecture.md").read_text())
+HEIGHT = {room: -row for row, shelf in enumerate(SHELVES) for room in shelf}
+PRESENT = {
+    path.stem
+    for path in SOURCE.iterdir()
+    if (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").exists()
+}
+EDGES = read_edges(PRESENT)
+
+
+def test_every_room_has_its_shelf() -> None:
+    assert PRESENT - set(HEIGHT) == set(), "give these a place in docs/architecture.md"
+    assert len(HEIGHT) == sum(map(len, SHELVES)), "a room stands on two shelves"
+    assert len(SHELVES) >= 8, "the table of docs/architecture.md was not read"
+
+
+def test_imports_go_down() -> None:
+    wrong = [
+        f"{file}: {importer} imports {imported}"
+        for (importer, imported), file in EDGES.items()
+        if HEIGHT.get(importer, 0) <= HEIGHT.get(imported, 0)
+        and (importer, imported) not in EXCEPTIONS
+    ]
+    assert wrong == []
+
+
+def test_nothing_after_the_store_knows_what_was_before_it() -> None:
+    floor = SHELVES[-1]
+    wrong = [
+        f"{file}: {importer} imports {imported}"
+        for (importer, imported), file in EDGES.items()
+        if importer in AFTER_THE_WAIST
+        and imported not in (*SEEN_AFTER_THE_WAIST, *AFTER_THE_WAIST, *floor)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("pair", EXCEPTIONS, ids="-".join)
+def test_exception_is_still_needed(pair: tuple[str, str]) -> None:
+    assert pair in EDGES
+    assert HEIGHT[pair[0]] <= HEIGHT[pair[1]]
+
+
+def test_the_reader_sees_every_kind_of_import() -> None:
+    text = """
+import os, diskproof.a
+from diskproof import b
+from diskproof.c import thing
+def later():
+    from . import d
+    from .e import thing
+    from ..f import thing
+"""
+    assert sorted(imported_modules(text, "diskproof.room.part", False)) == [
+        "diskproof.a",
+        "diskproof.b",
+        "diskproof.c.thing",
+        "diskproof.f.thing",
+        "diskproof.room.d",
+        "diskproof.room.e.thing",
+    ]
+    assert list(imported_modules("from .x import y", "diskproof.room", True)) == [
+        "diskproof.room.x.y"
+    ]
+    assert list(imported_modules("from ..x import y", "diskproof.room", True)) == ["diskproof.x.y"]

@@ -1,0 +1,97 @@
+"""Names and figures short enough for a table, a chart and a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from diskproof.factors import FACTORS
+from diskproof.records import Cell
+from diskproof.stats.intervals import Interval
+from diskproof.units import render_latency
+
+_ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
+_SPEAKS_FOR_ITSELF = frozenset({"frontend", "format", "cache", "aio", "bus", "accel", "backing"})
+_SHORT = {
+    "preallocation": "prealloc",
+    "cluster_size": "cluster",
+    "lazy_refcounts": "lazy",
+    "l2-cache-size": "l2",
+    "detect-zeroes": "zeroes",
+    "memory": "mem",
+}
+_SILENT = {"discard": ("ignore",)}
+
+
+def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Factors that are not the same in all cells, in the order of ``factors.FACTORS``.
+
+    A factor that some cells lack (it means nothing to a bare-metal baseline) varies only if it
+    has two levels among those that have it.
+    """
+    levels: dict[str, set[str]] = {}
+    for cell in cells:
+        for factor, level in cell.levels:
+            levels.setdefault(factor, set()).add(level)
+    varying = [factor for factor, found in levels.items() if len(found) > 1]
+    return tuple(sorted(varying, key=lambda name: (_ORDER.get(name, len(_ORDER)), name)))
+
+
+def cell_label(cell: Cell, factors: Sequence[str]) -> str:
+    """The levels that tell this cell from the others: ``guest qcow2 none native prealloc=full``.
+
+    What is off is not named.
+    """
+    levels = cell.levels_dict()
+    parts = [
+        levels[name] if name in _SPEAKS_FOR_ITSELF else f"{_SHORT.get(name, name)}={levels[name]}"
+        for name in factors
+        if name in levels and levels[name] not in _SILENT.get(name, ("off",))
+    ]
+    return " ".join(parts) or "plain"
+
+
+def render_figure(value: float) -> str:
+    """Four digits: ``0.4567``, ``214.2``, ``9876``, ``12.35k``, ``1.235M``."""
+    for factor, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= factor * 0.99995:
+            scale = 1e3 if suffix == "k" else factor
+            return f"{_four_digits(value / scale)}{suffix}"
+    return _four_digits(value)
+
+
+def _four_digits(value: float) -> str:
+    """Fixed notation with four significant digits, never an exponent above 1e-4."""
+    text = f"{value:#.4g}".rstrip(".")
+    return f"{value:.0f}" if "e+" in text else text
+
+
+def render_half_width(interval: Interval) -> str:
+    """The half width with the mean's suffix and decimals, so that the two read together."""
+    if interval.half_width is None:
+        return "?"
+    mean = render_figure(interval.mean)
+    suffix = mean[-1] if mean[-1].isalpha() else ""
+    scale = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[suffix]
+    decimals = len(mean.rstrip("kMG").partition(".")[2])
+    text = f"{interval.half_width / scale:.{decimals}f}{suffix}"
+    return (
+        text if any(digit in text for digit in "123456789") else f"<{mean_step(decimals)}{suffix}"
+    )
+
+
+def mean_step(decimals: int) -> str:
+    """The last digit's worth: ``0.01`` for two decimals."""
+    return f"{10**-decimals:.{decimals}f}"
+
+
+def render_short_latency(seconds: float | None) -> str:
+    """``85us``, ``1.25ms``, or a dash where nothing was measured."""
+    return "-" if seconds is None else render_latency(seconds).replace(" ", "")
+
+
+def group_name(groups: Sequence[int]) -> str:
+    """Groups as letters: A, AB; the 27th is A2."""
+    return "".join(
+        chr(ord("A") + group % 26) + (str(group // 26 + 1) if group >= 26 else "")
+        for group in groups
+    )

@@ -1,0 +1,211 @@
+"""The page: one HTML file without network, readable with scripts off, alive with them on."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from diskproof import __version__
+from diskproof.records import Series
+from diskproof.report import charts, words
+from diskproof.report.labels import (
+    cell_label,
+    group_name,
+    render_figure,
+    render_half_width,
+    render_short_latency,
+    varying_factors,
+)
+from diskproof.report.view import LATENCIES, StudyView, WorkloadDetail, WorkloadView
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MAX_SERIES = 4
+_WANTED_SERIES = ("iops", "bandwidth", "bw", "cpu", "dirty", "util")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart on the page: a static picture, its live specification and what to say of it."""
+
+    id: str
+    caption: str
+    svg: str
+    spec: charts.Spec
+
+
+@dataclass
+class Drawing:
+    """Draws figures and keeps their specifications for the page's script."""
+
+    specs: dict[str, charts.Spec] = field(default_factory=dict)
+
+    def figure(self, spec: charts.Spec, caption: str) -> Figure:
+        name = f"chart-{len(self.specs)}"
+        self.specs[name] = spec
+        return Figure(name, caption, charts.draw(spec), spec)
+
+
+def render_page(views: Sequence[StudyView]) -> str:
+    """The page of these studies as text. No limit on cells: charts hold the best, tables all."""
+    drawing = Drawing()
+    studies = [
+        {"view": view, "loads": [_load_parts(view, load, drawing) for load in view.workloads]}
+        for view in views
+    ]
+    scripts = (_bundle(), _resource("page.js"))
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            studies=studies,
+            policy=content_policy(scripts),
+            style=_resource("page.css"),
+            scripts=scripts,
+            specs=script_json(drawing.specs),
+            raw=script_json([row for view in views for row in raw_rows(view)]),
+            written=time.strftime("%Y-%m-%d %H:%M", time.localtime()),
+            version=__version__,
+        )
+    )
+
+
+def content_policy(scripts: Sequence[str]) -> str:
+    """The Content-Security-Policy: our two scripts by their hash, and no network at all."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def script_json(content: object) -> str:
+    """JSON that is safe inside a script element: no ``<`` that could end or open a tag."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def raw_rows(view: StudyView) -> Iterator[dict[str, object]]:
+    """Every value behind a figure with the run it comes from, plain JSON."""
+    for load in view.workloads:
+        for line in load.lines:
+            yield {
+                "study": view.study.name,
+                "host": view.host.name,
+                "workload": load.name,
+                "cell": line.ranked.cell.levels_dict(),
+                "metric": load.metric,
+                "unit": load.unit,
+                "runs": dict(zip(line.run_ids, line.values, strict=True)),
+            }
+
+
+def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[str, object]:
+    detail = view.details.get(load.name)
+    return {
+        "load": load,
+        "bars": drawing.figure(charts.bars_chart(load), _bars_caption(load)),
+        "figures": [*_heat_figure(load, drawing), *_detail_figures(detail, drawing)],
+        "latencies": [
+            name for name in LATENCIES if any(name in line.latencies for line in load.lines)
+        ],
+    }
+
+
+def _bars_caption(load: WorkloadView) -> str:
+    text = "Means with 95 % intervals; circles are single runs; coloured: not told from the best."
+    hidden = len(load.lines) - charts.MAX_BARS
+    return f"{text} The best {charts.MAX_BARS}; all are in the table." if hidden > 0 else text
+
+
+def _heat_figure(load: WorkloadView, drawing: Drawing) -> Iterator[Figure]:
+    factors = charts.heat_factors(load)
+    if factors is not None:
+        across, down = factors
+        caption = (
+            "Speed in percent of the best cell, geometric mean over all other factors: "
+            f"{down} down, {across} across."
+        )
+        yield drawing.figure(charts.heat_chart(load, across, down), caption)
+
+
+def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator[Figure]:
+    if detail is None:
+        return
+    for name, curves in detail.curves.items():
+        caption = (
+            f"{name}: latency by percentile, all runs of a cell together; "
+            "the best cell, the worst and some between."
+        )
+        yield drawing.figure(charts.tail_chart(curves), caption)
+    for name in chosen_series(list(detail.traces)):
+        traces = detail.traces[name]
+        unit = traces[0][1].unit
+        runs = ", ".join(detail.run_ids.values())
+        caption = f"{_series_title(traces[0][1])} during the median run of each cell ({runs})."
+        yield drawing.figure(charts.series_chart(name, unit, traces), caption)
+
+
+def chosen_series(names: Sequence[str]) -> list[str]:
+    """The few time series worth a picture, in the order of ``_WANTED_SERIES``."""
+    found = [name for wanted in _WANTED_SERIES for name in names if wanted in name.lower()]
+    return list(dict.fromkeys(found))[:MAX_SERIES]
+
+
+def _series_title(series: Series) -> str:
+    seen_by = {"fio": "seen by the load generator", "host": "seen by the host"}
+    return f"{series.name}, {seen_by.get(series.source, series.source)}"
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle()).replace("\r\n", "\n")
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("diskproof.report").joinpath("templates", name).read_text("utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("diskproof.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Only what this module made itself skips the escaping: scripts, style, JSON and pictures.
+    environment.filters["ours"] = Markup
+    environment.filters["figure"] = render_figure
+    environment.filters["latency"] = render_short_latency
+    environment.filters["half_width"] = render_half_width
+    environment.filters["letters"] = group_name
+    environment.filters["printable"] = printable
+    environment.globals["words"] = words  # type: ignore[assignment]
+    environment.globals["cell_label"] = cell_label
+    environment.globals["varying_factors"] = varying_factors
+    return environment
+
+
+def printable(text: str) -> str:
+    """Text of others without control characters (a console has plenty); HTML-escaped later."""
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)

@@ -1,0 +1,137 @@
+"""Tables for the terminal, made for 80 columns: what matters is wrapped, never cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from diskproof.records import Dropped, StudyRecord
+from diskproof.report.labels import (
+    cell_label,
+    group_name,
+    render_figure,
+    render_half_width,
+    render_short_latency,
+    varying_factors,
+)
+from diskproof.report.view import LATENCIES, FailedRun, StudyView, WorkloadView
+from diskproof.report.words import HIGHER, accelerator_note, headline, metric_name
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+
+_HEADS = {
+    "latency_p50": "p50",
+    "latency_p99": "p99",
+    "latency_p99.9": "p99.9",
+    "flush_p99": "flush",
+}
+
+
+def render_study(view: StudyView, *, best: int = 0) -> Group:
+    """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(headline(view), style="bold")]
+    note = accelerator_note(view)
+    parts += [Text(f"note: {note}", style="yellow")] if note else []
+    parts += [Text(f"warning: {text}", style="yellow") for text in view.study.warnings]
+    for load in view.workloads:
+        parts += [Text(), render_ranking(load, best=best)]
+    parts += [Text(), render_failures(view.study, view.failures)] if view.failures else []
+    parts += [Text(), render_dropped(view.study.dropped)] if view.study.dropped else []
+    return Group(*parts)
+
+
+def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
+    """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` a single run."""
+    present = [name for name in LATENCIES if any(name in line.latencies for line in load.lines)]
+    table = _table(f"{load.name}: {metric_name(load)}, {HIGHER[load.higher_is_better]}")
+    table.add_column("#", no_wrap=True)
+    table.add_column("cell", ratio=1, overflow="fold")
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("mean", justify="right", no_wrap=True)
+    table.add_column("\u00b195%", justify="right", no_wrap=True)
+    table.add_column("tie", no_wrap=True)
+    for name in present:
+        table.add_column(_HEADS[name], justify="right", no_wrap=True)
+    shown = load.lines[:best] if best else load.lines
+    for line in shown:
+        ranked = line.ranked
+        table.add_row(
+            ranked.label,
+            _plain(line.label),
+            str(ranked.interval.n),
+            render_figure(ranked.interval.mean),
+            render_half_width(ranked.interval),
+            group_name(ranked.groups),
+            *(render_short_latency(line.latencies.get(name)) for name in present),
+            style="bold" if ranked.tied_with_best and ranked.rank is not None else None,
+        )
+    hidden = len(load.lines) - len(shown)
+    table.caption = _caption(load, present, hidden)
+    return table
+
+
+def _caption(load: WorkloadView, present: Sequence[str], hidden: int) -> str:
+    parts = ["# counts cells proved better; cells that share a letter under tie are not told apart"]
+    if any(line.ranked.rank is None for line in load.lines):
+        parts.append("? is a single run, which proves nothing")
+    if present:
+        parts.append("latencies are medians over runs")
+    if "flush_p99" in present:
+        parts.append("flush is its p99")
+    if hidden:
+        parts.append(f"{hidden} more cells are not shown")
+    return "; ".join(parts)
+
+
+def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> Table:
+    """Failed runs with their reasons; equal reasons of one cell are counted, not repeated."""
+    factors = varying_factors(study.cells)
+    counted: dict[tuple[str, str, str, str], int] = {}
+    for failed in failures:
+        reason = f"{failed.failure.what}: {failed.failure.why}".rstrip(": ")
+        where = (failed.cell.workload.name, cell_label(failed.cell, factors))
+        key = (*where, failed.failure.kind, reason)
+        counted[key] = counted.get(key, 0) + 1
+    table = _table("failed runs")
+    for name in ("workload", "cell", "runs", "kind"):
+        table.add_column(name, overflow="fold", justify="right" if name == "runs" else "left")
+    table.add_column("reason", ratio=1, overflow="fold")
+    for (workload, label, kind, reason), count in counted.items():
+        table.add_row(_plain(workload), _plain(label), str(count), kind, _plain(reason))
+    return table
+
+
+def render_dropped(dropped: Sequence[Dropped]) -> Table:
+    """Combinations that were never run, and why."""
+    table = _table("combinations left out")
+    table.add_column("cells", justify="right", no_wrap=True)
+    table.add_column("reason", ratio=1, overflow="fold")
+    for each in dropped:
+        table.add_row(str(each.count), _plain(each.reason))
+    return table
+
+
+def _table(title: str) -> Table:
+    from rich.table import Table
+
+    return Table(
+        title=_plain(title),
+        title_justify="left",
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        expand=True,
+    )
+
+
+def _plain(text: str) -> str:
+    """Text of others without rich's markup and without control characters of a terminal."""
+    from rich.markup import escape
+
+    return escape("".join(char if char.isprintable() else " " for char in text))

@@ -1,0 +1,153 @@
+"""What a table or a page needs to know of one study on one host, taken from a store."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from diskproof.records import (
+    Cell,
+    Check,
+    Failure,
+    Histogram,
+    HostRecord,
+    Series,
+    StudyRecord,
+)
+from diskproof.report.labels import cell_label, varying_factors
+from diskproof.stats.intervals import Sample
+from diskproof.stats.ranking import Measured, Ranked, rank
+
+if TYPE_CHECKING:
+    from diskproof.store import ResultRow
+
+LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric."""
+
+    ranked: Ranked
+    label: str
+    values: tuple[float, ...]
+    run_ids: tuple[str, ...]
+    latencies: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class WorkloadView:
+    """A workload's ranking by its primary metric, best line first."""
+
+    name: str
+    metric: str
+    unit: str
+    higher_is_better: bool
+    factors: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def winners(self) -> tuple[Line, ...]:
+        """The best line and all not proved different from it, single runs left out."""
+        return tuple(
+            line
+            for line in self.lines
+            if line.ranked.tied_with_best and line.ranked.rank is not None
+        )
+
+
+@dataclass(frozen=True)
+class WorkloadDetail:
+    """Distributions and time series of a few cells of one workload, by cell label.
+
+    ``curves`` are merged over the runs of a cell and named by their histogram; ``traces`` are of
+    the run whose value is nearest to the cell's median.
+    """
+
+    curves: Mapping[str, tuple[tuple[str, Histogram], ...]]
+    traces: Mapping[str, tuple[tuple[str, Series], ...]]
+    run_ids: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run that gave no result. ``tails`` are (name, last lines) of what it left behind."""
+
+    run_id: str
+    cell: Cell
+    block: int
+    failure: Failure
+    tails: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StudyView:
+    """One study on one host. ``checks`` are the read-back settings by cell id."""
+
+    study: StudyRecord
+    host: HostRecord
+    workloads: tuple[WorkloadView, ...]
+    failures: tuple[FailedRun, ...] = ()
+    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        return sum(len(line.values) for load in self.workloads for line in load.lines)
+
+
+def chosen_lines(load: WorkloadView, count: int = 4) -> tuple[Line, ...]:
+    """The best line, the worst and some between, evenly spaced: what a chart can hold."""
+    last = len(load.lines) - 1
+    if last < count:
+        return load.lines
+    return tuple(load.lines[round(place * last / (count - 1))] for place in range(count))
+
+
+def median_run(line: Line) -> str:
+    """The id of the run whose value is nearest to the cell's median."""
+    median = statistics.median(line.values)
+    return min(zip(line.values, line.run_ids, strict=True), key=lambda run: abs(run[0] - median))[1]
+
+
+def rank_workloads(study: StudyRecord, rows: Sequence[ResultRow]) -> tuple[WorkloadView, ...]:
+    """One ranking per workload from a study's result rows of one host."""
+    names = dict.fromkeys(cell.workload.name for cell in study.cells)
+    names |= dict.fromkeys(row.cell.workload.name for row in rows)
+    views = []
+    for name in names:
+        own = [row for row in rows if row.cell.workload.name == name]
+        primary = [row for row in own if row.primary]
+        if primary:
+            views.append(_rank_workload(name, primary, own, paired=study.origin == "run"))
+    return tuple(views)
+
+
+def _rank_workload(
+    name: str, primary: Sequence[ResultRow], own: Sequence[ResultRow], *, paired: bool
+) -> WorkloadView:
+    """Imported results are not paired: their numbers of runs are not randomised blocks."""
+    factors = varying_factors(row.cell for row in primary)
+    first = primary[0]
+    measured = {
+        row.cell.id: Measured(row.cell, Sample(row.values, row.blocks if paired else ()))
+        for row in primary
+    }
+    by_cell = {row.cell.id: row for row in primary}
+    latencies: dict[str, dict[str, float]] = {}
+    for row in own:
+        if row.metric in LATENCIES and row.values:
+            latencies.setdefault(row.cell.id, {})[row.metric] = statistics.median(row.values)
+    lines = tuple(
+        Line(
+            ranked,
+            cell_label(ranked.cell, factors),
+            by_cell[ranked.cell.id].values,
+            by_cell[ranked.cell.id].run_ids,
+            latencies.get(ranked.cell.id, {}),
+        )
+        for ranked in rank(list(measured.values()), first.higher_is_better)
+    )
+    return WorkloadView(name, first.metric, first.unit, first.higher_is_better, factors, lines)

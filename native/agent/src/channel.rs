@@ -32,7 +32,7 @@ pub fn open() -> Outcome<(Inbox, Outbox)> {
         .open(&port)
         .doing(|| format!("cannot open {}", port.display()))?;
     let reader = file.try_clone().doing(|| "cannot share the port".to_owned())?;
-    Ok((Inbox::new(reader), Outbox(Arc::new(Mutex::new(file)))))
+    Ok((Inbox::new(reader), Outbox::new(file)))
 }
 
 /// A port gets its name a moment after it appears, with an announcement of its own.
@@ -81,6 +81,10 @@ impl Inbox {
 pub struct Outbox(Arc<Mutex<File>>);
 
 impl Outbox {
+    pub fn new(port: File) -> Self {
+        Outbox(Arc::new(Mutex::new(port)))
+    }
+
     pub fn send(&self, event: &Event) -> Outcome<()> {
         self.send_all(std::slice::from_ref(event))
     }
@@ -93,5 +97,45 @@ impl Outbox {
         }
         let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         port.write_all(&lines).doing(|| "cannot write to the channel".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn requests_refusals_and_the_end_come_in_order() {
+        let (mut host, guest) = UnixStream::pair().unwrap();
+        let mut inbox = Inbox::new(File::from(OwnedFd::from(guest)));
+        let sender = std::thread::spawn(move || {
+            host.write_all(b"{\"op\":\"clock\",\"id\":1}\n{\"op\":\"cl").unwrap();
+            host.write_all(b"ock\",\"id\":2}\nnonsense\n").unwrap();
+            host.write_all(&vec![b'x'; MAX_REQUEST_LINE]).unwrap();
+            host.write_all(b"\n{\"op\":\"clock\",\"id\":3}\n{\"cut").unwrap();
+        });
+        let mut ids = Vec::new();
+        while let Some(request) = inbox.next().unwrap() {
+            ids.push(request.map(|request| request.id()).map_err(|refusal| refusal.id));
+        }
+        sender.join().unwrap();
+        assert_eq!(ids, [Ok(1), Ok(2), Err(None), Err(None), Ok(3)]);
+    }
+
+    #[test]
+    fn only_the_port_with_our_name_is_taken() {
+        let top = std::env::temp_dir().join(format!("diskproof-ports-{}", std::process::id()));
+        for (port, name) in [("vport0p1", "other\n"), ("vport0p2", "diskproof.agent\n")] {
+            fs::create_dir_all(top.join(port)).unwrap();
+            fs::write(top.join(port).join("name"), name).unwrap();
+        }
+        fs::create_dir_all(top.join("vport0p0")).unwrap();
+        let found = find_port(&top);
+        fs::remove_dir_all(&top).unwrap();
+        assert_eq!(found, Some(PathBuf::from("/dev/vport0p2")));
+        assert_eq!(find_port(&top), None);
     }
 }

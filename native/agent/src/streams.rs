@@ -152,3 +152,79 @@ fn read_some(fd: &OwnedFd, buffer: &mut [u8]) -> Outcome<usize> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+    use std::thread;
+    use std::time::Duration;
+
+    use diskproof_wire::parse_event;
+    use rustix::pipe::{pipe_with, PipeFlags};
+
+    use super::*;
+
+    /// The events of a shell script whose stderr is its ack pipe, and whether it closed its pipes within the limit.
+    fn pump(script: &str, input: Vec<u8>, limit: Duration) -> (bool, Vec<Event>) {
+        let (acks, child_acks) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(child_acks)
+            .spawn()
+            .unwrap();
+        let mut streams = Streams::of(&mut child, Some(input), Some(acks)).unwrap();
+        let (mut host, guest) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(File::from(OwnedFd::from(guest)));
+        let reader = thread::spawn(move || {
+            let mut text = Vec::new();
+            host.read_to_end(&mut text).unwrap();
+            text
+        });
+        let closed = streams.pump(7, Instant::now() + limit, &outbox).unwrap();
+        child.kill().unwrap();
+        drop(outbox);
+        let text = reader.join().unwrap();
+        let lines = text.split_inclusive(|&byte| byte == b'\n');
+        (closed, lines.map(|line| parse_event(line).unwrap()).collect())
+    }
+
+    #[test]
+    fn input_comes_back_whole_and_acks_as_lines() {
+        let input: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+        let script = "echo one >&2; cat; echo two >&2; printf tail >&2";
+        let (closed, events) = pump(script, input.clone(), Duration::from_secs(60));
+        assert!(closed);
+        let (mut output, mut acks) = (Vec::new(), Vec::new());
+        for event in events {
+            match event {
+                Event::Output { id: 7, stream: Stream::Stdout, data } => output.extend(data.0),
+                Event::Ack { id: 7, line, monotonic_ns } => acks.push((line, monotonic_ns)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(output, input);
+        assert!(acks.is_sorted_by_key(|ack| ack.1));
+        assert_eq!(
+            acks.iter().map(|ack| ack.0.as_str()).collect::<Vec<_>>(),
+            ["one", "two", "tail"]
+        );
+    }
+
+    #[test]
+    fn a_program_that_does_not_read_or_end_is_left_at_the_deadline() {
+        let (closed, events) = pump("exec sleep 600", vec![0; 300_000], Duration::from_millis(30));
+        assert!(!closed);
+        assert!(events.is_empty());
+    }
+
+    #[test]
+    fn input_that_nobody_wants_is_dropped() {
+        let (closed, _) = pump("exec <&-; echo done", vec![0; 300_000], Duration::from_secs(60));
+        assert!(closed);
+    }
+}

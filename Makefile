@@ -32,11 +32,12 @@ test: setup-test lint test-native guest-cached ## everything that must hold: lin
 	@$(PYTHON_BIN) -m pytest tests/e2e
 
 .PHONY: lint
-lint: setup-test ## style and types of Python and Rust
+lint: setup-test ## style and types of Python, Rust and shell
 	$(SECTION) 'lint and types'
 	@$(PYTHON_BIN) -m ruff check
 	@$(PYTHON_BIN) -m ruff format --check
 	@$(PYTHON_BIN) -m mypy
+	@grep -lE '^#!/bin/(ba)?sh' setup/* native/* .ci/* 2>/dev/null | xargs shellcheck
 	@cd native && ../setup/cargo fmt --check
 	@cd native && ../setup/cargo clippy --quiet --locked --all-targets -- -D warnings
 

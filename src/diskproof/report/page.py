@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import time
@@ -29,29 +30,39 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_SERIES = 4
+MAX_PICTURES = 28
+"""Static pictures on a page; further charts are drawn with scripts on only. It bounds the page's
+size and the time to make it, whatever the number of workloads."""
+
 _WANTED_SERIES = ("iops", "bandwidth", "bw", "cpu", "dirty", "util")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Figure:
-    """A chart on the page: a static picture, its live specification and what to say of it."""
+    """A chart on the page. ``importance`` 0 gets its static picture first; ``svg`` may be empty."""
 
     id: str
     caption: str
-    svg: str
     spec: charts.Spec
+    importance: int
+    svg: str = ""
 
 
 @dataclass
 class Drawing:
-    """Draws figures and keeps their specifications for the page's script."""
+    """The figures of a page."""
 
-    specs: dict[str, charts.Spec] = field(default_factory=dict)
+    figures: list[Figure] = field(default_factory=list)
 
-    def figure(self, spec: charts.Spec, caption: str) -> Figure:
-        name = f"chart-{len(self.specs)}"
-        self.specs[name] = spec
-        return Figure(name, caption, charts.draw(spec), spec)
+    def figure(self, spec: charts.Spec, caption: str, importance: int) -> Figure:
+        figure = Figure(f"chart-{len(self.figures)}", caption, spec, importance)
+        self.figures.append(figure)
+        return figure
+
+    def draw(self) -> None:
+        """Make the static pictures, the most important first."""
+        for figure in sorted(self.figures, key=lambda each: each.importance)[:MAX_PICTURES]:
+            figure.svg = charts.draw(figure.spec)
 
 
 def render_page(views: Sequence[StudyView]) -> str:
@@ -61,21 +72,28 @@ def render_page(views: Sequence[StudyView]) -> str:
         {"view": view, "loads": [_load_parts(view, load, drawing) for load in view.workloads]}
         for view in views
     ]
-    scripts = (_bundle(), _resource("page.js"))
+    drawing.draw()
+    bundle, script = _bundle(), _resource("page.js")
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
             studies=studies,
-            policy=content_policy(scripts),
+            policy=content_policy((bundle, script)),
             style=_resource("page.css"),
-            scripts=scripts,
-            specs=script_json(drawing.specs),
+            vega=_packed_bundle(),
+            specs=pack(json.dumps({figure.id: figure.spec for figure in drawing.figures})),
             raw=script_json([row for view in views for row in raw_rows(view)]),
+            script=script,
             written=time.strftime("%Y-%m-%d %H:%M", time.localtime()),
             version=__version__,
         )
     )
+
+
+def pack(text: str) -> str:
+    """gzip in base64: a third of the size of scripts, a tenth of specifications."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def content_policy(scripts: Sequence[str]) -> str:
@@ -115,7 +133,7 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
     detail = view.details.get(load.name)
     return {
         "load": load,
-        "bars": drawing.figure(charts.bars_chart(load), _bars_caption(load)),
+        "bars": drawing.figure(charts.bars_chart(load), _bars_caption(load), 0),
         "figures": [*_heat_figure(load, drawing), *_detail_figures(detail, drawing)],
         "latencies": [
             name for name in LATENCIES if any(name in line.latencies for line in load.lines)
@@ -137,7 +155,7 @@ def _heat_figure(load: WorkloadView, drawing: Drawing) -> Iterator[Figure]:
             "Speed in percent of the best cell, geometric mean over all other factors: "
             f"{down} down, {across} across."
         )
-        yield drawing.figure(charts.heat_chart(load, across, down), caption)
+        yield drawing.figure(charts.heat_chart(load, across, down), caption, 1)
 
 
 def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator[Figure]:
@@ -148,13 +166,13 @@ def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator
             f"{name}: latency by percentile, all runs of a cell together; "
             "the best cell, the worst and some between."
         )
-        yield drawing.figure(charts.tail_chart(curves), caption)
+        yield drawing.figure(charts.tail_chart(curves), caption, 2)
     for name in chosen_series(list(detail.traces)):
         traces = detail.traces[name]
         unit = traces[0][1].unit
         runs = ", ".join(detail.run_ids.values())
         caption = f"{_series_title(traces[0][1])} during the median run of each cell ({runs})."
-        yield drawing.figure(charts.series_chart(name, unit, traces), caption)
+        yield drawing.figure(charts.series_chart(name, unit, traces), caption, 3)
 
 
 def chosen_series(names: Sequence[str]) -> list[str]:
@@ -174,6 +192,11 @@ def _bundle() -> str:
     import vl_convert
 
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("\r\n", "\n")
+
+
+@cache
+def _packed_bundle() -> str:
+    return pack(_bundle())
 
 
 @cache

@@ -36,9 +36,9 @@ def read_shelves(text: str) -> list[list[str]]:
     ]
 
 
-def imported_modules(text: str, module: str, is_package: bool) -> Iterator[str]:
-    """Every diskproof module that a module's text imports, those inside functions included."""
-    for node in ast.walk(ast.parse(text)):
+def imported_modules(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
+    """Every diskproof module that a module imports, those inside functions included."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -67,7 +67,8 @@ def read_edges(rooms: set[str]) -> dict[tuple[str, str], str]:
         is_package = parts[-1] == "__init__"
         module = ".".join(parts[:-1] if is_package else parts)
         importer = find_room(module, rooms)
-        for name in imported_modules(file.read_text(), module, is_package):
+        tree = ast.parse(file.read_text(), filename=str(file))
+        for name in imported_modules(tree, module, is_package):
             imported = find_room(name, rooms)
             if importer and imported and importer != imported:
                 edges[importer, imported] = str(file.relative_to(ROOT))
@@ -81,7 +82,11 @@ PRESENT = {
     for path in SOURCE.iterdir()
     if (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").exists()
 }
-EDGES = read_edges(PRESENT)
+
+
+@pytest.fixture(scope="module")
+def edges() -> dict[tuple[str, str], str]:
+    return read_edges(PRESENT)
 
 
 def test_every_room_has_its_shelf() -> None:
@@ -90,21 +95,23 @@ def test_every_room_has_its_shelf() -> None:
     assert len(SHELVES) >= 8, "the table of docs/architecture.md was not read"
 
 
-def test_imports_go_down() -> None:
+def test_imports_go_down(edges: dict[tuple[str, str], str]) -> None:
     wrong = [
         f"{file}: {importer} imports {imported}"
-        for (importer, imported), file in EDGES.items()
+        for (importer, imported), file in edges.items()
         if HEIGHT.get(importer, 0) <= HEIGHT.get(imported, 0)
         and (importer, imported) not in EXCEPTIONS
     ]
     assert wrong == []
 
 
-def test_nothing_after_the_store_knows_what_was_before_it() -> None:
+def test_nothing_after_the_store_knows_what_was_before_it(
+    edges: dict[tuple[str, str], str],
+) -> None:
     floor = SHELVES[-1]
     wrong = [
         f"{file}: {importer} imports {imported}"
-        for (importer, imported), file in EDGES.items()
+        for (importer, imported), file in edges.items()
         if importer in AFTER_THE_WAIST
         and imported not in (*SEEN_AFTER_THE_WAIST, *AFTER_THE_WAIST, *floor)
     ]
@@ -112,8 +119,10 @@ def test_nothing_after_the_store_knows_what_was_before_it() -> None:
 
 
 @pytest.mark.parametrize("pair", EXCEPTIONS, ids="-".join)
-def test_exception_is_still_needed(pair: tuple[str, str]) -> None:
-    assert pair in EDGES
+def test_exception_is_still_needed(
+    pair: tuple[str, str], edges: dict[tuple[str, str], str]
+) -> None:
+    assert pair in edges
     assert HEIGHT[pair[0]] <= HEIGHT[pair[1]]
 
 
@@ -127,7 +136,11 @@ def later():
     from .e import thing
     from ..f import thing
 """
-    assert sorted(imported_modules(text, "diskproof.room.part", False)) == [
+
+    def read(text: str, module: str, is_package: bool) -> list[str]:
+        return sorted(imported_modules(ast.parse(text), module, is_package))
+
+    assert read(text, "diskproof.room.part", False) == [
         "diskproof.a",
         "diskproof.b",
         "diskproof.c.thing",
@@ -135,7 +148,5 @@ def later():
         "diskproof.room.d",
         "diskproof.room.e.thing",
     ]
-    assert list(imported_modules("from .x import y", "diskproof.room", True)) == [
-        "diskproof.room.x.y"
-    ]
-    assert list(imported_modules("from ..x import y", "diskproof.room", True)) == ["diskproof.x.y"]
+    assert read("from .x import y", "diskproof.room", True) == ["diskproof.room.x.y"]
+    assert read("from ..x import y", "diskproof.room", True) == ["diskproof.x.y"]

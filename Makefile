@@ -10,7 +10,7 @@ BUILD_INPUTS := pyproject.toml src/diskproof/__init__.py setup/venv
 
 .PHONY: help
 help: ## list the targets
-	@sed -nE 's/^([a-z%-]+):.*## (.*)$$/\1\t\2/p' Makefile | expand -t 16
+	@sed -nE 's/^([a-z%-]+):.*## (.*)$$/\1\t\2/p' Makefile | sed 's/%/NAME/' | expand -t 16
 
 .PHONY: demo
 demo: setup guest-cached ## measure a small matrix on this host and make a page of it

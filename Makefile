@@ -74,7 +74,7 @@ bench: setup ## list the benchmarks, each with what it measures
 	done
 
 bench-%: setup guest-cached ## run one of them
-	@$(PYTHON_BIN) benchmarks/$*.py
+	@PYTHONPATH=tests $(PYTHON_BIN) benchmarks/$*.py
 
 .PHONY: lock
 lock: ## choose versions anew (needs uv)

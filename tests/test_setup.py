@@ -242,3 +242,15 @@ def test_an_old_toolchain_first_on_the_path_is_passed_over(tree: Path) -> None:
     done = proc.run([str(tree / "setup" / "cargo"), "--version"], timeout=60, env=environment)
     assert re.match(r"cargo 1\.\d+", done.text)
     assert "the old cargo" not in done.text
+
+
+def test_a_python_that_cannot_make_environments_is_passed_over(tree: Path) -> None:
+    poor = tree / "poor"
+    poor.mkdir()
+    (poor / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (poor / "python3").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{poor}:{os.environ['PATH']}"}
+    done = proc.run([str(tree / "setup" / "find-python")], timeout=60, env=environment)
+    found = done.text.strip()
+    assert Path(found).parent != poor
+    proc.run([found, "-c", "import ensurepip, tomllib"], timeout=60)

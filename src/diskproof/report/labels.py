@@ -73,15 +73,10 @@ def render_half_width(interval: Interval) -> str:
     suffix = mean[-1] if mean[-1].isalpha() else ""
     scale = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[suffix]
     decimals = len(mean.rstrip("kMG").partition(".")[2])
-    text = f"{interval.half_width / scale:.{decimals}f}{suffix}"
-    return (
-        text if any(digit in text for digit in "123456789") else f"<{mean_step(decimals)}{suffix}"
-    )
-
-
-def mean_step(decimals: int) -> str:
-    """The last digit's worth: ``0.01`` for two decimals."""
-    return f"{10**-decimals:.{decimals}f}"
+    text = f"{interval.half_width / scale:.{decimals}f}"
+    if interval.half_width > 0 and float(text) == 0:
+        text = f"<{10**-decimals:.{decimals}f}"
+    return text + suffix
 
 
 def render_short_latency(seconds: float | None) -> str:

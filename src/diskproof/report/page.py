@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_SERIES = 4
-MAX_PICTURES = 28
+MAX_PICTURES = 20
 """Static pictures on a page; further charts are drawn with scripts on only. It bounds the page's
 size and the time to make it, whatever the number of workloads."""
 

@@ -1,0 +1,100 @@
+"""The page in a real Chromium: charts drawn, nothing asked of the network, nothing overflows.
+
+Requires chromium (apt-get install chromium).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from diskproof.report.page import render_page
+from e2e.browser import Browser, find_chromium, start_browser
+from report_views import HOSTILE, make_view
+
+pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium")
+
+# Resolves once all charts have replaced their pictures; tall windows make all of them near.
+DRAWN = """new Promise((resolve) => {
+  const figures = [...document.querySelectorAll("figure[id^=chart-]")];
+  const done = () => figures.every((figure) => figure.dataset.drawn);
+  if (done()) resolve(figures.length);
+  new MutationObserver(() => done() && resolve(figures.length)).observe(
+    document.body, { subtree: true, attributes: true, attributeFilter: ["data-drawn"] });
+})"""
+MARKS = """[...document.querySelectorAll("figure[id^=chart-]")].map((figure) =>
+  figure.querySelectorAll(".KIND svg .role-mark :is(path, line)").length)"""
+# Shapes and texts that reach beyond the window, the page's sideways-scrolling tables apart.
+OUTSIDE = """[...document.querySelectorAll("main *")].filter((element) => {
+  const box = element.getBoundingClientRect();
+  return box.width > 0 && !element.closest(".scroll") && !element.closest("[hidden]")
+    && !element.closest("details:not([open])") && (box.right > innerWidth + 1 || box.left < -1);
+}).map((element) => element.tagName + " " + element.textContent.slice(0, 40))"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(render_page([make_view(name=f"study {HOSTILE}")]), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with start_browser() as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("dark", [False, True])
+def test_alive(browser: Browser, page: Path, width: int, dark: bool) -> None:
+    browser.load(page, width=width, height=20000, dark=dark)
+    assert browser.evaluate(DRAWN) == 12
+    assert min(browser.evaluate(MARKS.replace("KIND", "live"))) > 0
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(OUTSIDE) == []
+    assert browser.complaints() == []
+    assert browser.requests() == [page.as_uri()]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_readable_with_scripts_off(browser: Browser, page: Path, width: int) -> None:
+    browser.load(page, width=width, scripts=False)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)  # ours, to look at it
+    assert min(browser.evaluate(MARKS.replace("KIND", "static"))) > 0
+    assert browser.evaluate("document.querySelectorAll('[data-drawn]').length") == 0
+    assert browser.evaluate("document.querySelectorAll('table.ranking tbody tr').length") == 64
+    assert browser.evaluate(OUTSIDE) == []
+    assert browser.requests() == [page.as_uri()]
+
+
+def test_other_factors_can_be_chosen(browser: Browser, page: Path) -> None:
+    browser.load(page, width=1280, height=20000)
+    browser.evaluate(DRAWN)
+    rows = "document.querySelectorAll('#chart-1 .live .mark-rect path').length"
+    before = browser.evaluate(rows)
+    browser.evaluate("""(() => {
+      const select = document.querySelectorAll("#chart-1 select")[1];
+      select.value = "format";
+      select.dispatchEvent(new Event("change", { bubbles: true }));
+      return new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    })()""")
+    assert (before, browser.evaluate(rows)) == (8, 4)
+
+
+def test_the_policy_stops_what_a_page_must_not_do(browser: Browser, page: Path) -> None:
+    """The guard itself: an injected script and a fetch are refused."""
+    browser.load(page, width=800)
+    refused = browser.evaluate("""new Promise((resolve) => {
+      document.addEventListener("securitypolicyviolation",
+        (event) => resolve(event.violatedDirective));
+      const script = document.createElement("script");
+      script.textContent = "window.broken = 1";
+      document.head.append(script);
+    })""")
+    assert refused.startswith("script-src") and browser.evaluate("window.broken") is None
+    fetched = "fetch('http://127.0.0.1:9/').then(() => 'sent', (error) => error.name)"
+    assert browser.evaluate(fetched) == "TypeError"
+    assert any("Content Security Policy" in text for text in browser.complaints())

@@ -1,0 +1,145 @@
+"""The page as text: escaping, policy, raw values, charts as specifications."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from diskproof.records import Series
+from diskproof.report import charts
+from diskproof.report.page import chosen_series, content_policy, render_page, script_json
+from report_views import FACTORS, HOSTILE, make_view
+
+
+class Elements(HTMLParser):
+    """Tags, attributes and the content of scripts as a browser would see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.scripts:
+            self.scripts[-1] += data
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render_page([make_view(name=HOSTILE)])
+
+
+@pytest.fixture(scope="module")
+def elements(page: str) -> Elements:
+    parser = Elements()
+    parser.feed(page)
+    return parser
+
+
+def test_hostile_text_makes_no_element(page: str, elements: Elements) -> None:
+    scripts = [attrs for tag, attrs in elements.tags if tag == "script"]
+    assert [attrs.get("id") for attrs in scripts] == ["raw", "vega", "specs", None]
+    assert not [tag for tag, _ in elements.tags if tag == "img"]
+    assert not [name for _, attrs in elements.tags for name in attrs if name.startswith("on")]
+    assert "&lt;/script&gt;" in page and "{{ 7*7 }}" in page and "\x00" not in page
+
+
+def test_nothing_points_outside(elements: Elements) -> None:
+    for tag, attrs in elements.tags:
+        for name in ("src", "href", "action", "data", "xlink:href"):
+            assert not (attrs.get(name) or "").strip().startswith(("http", "//")), tag
+
+
+def test_policy_admits_only_our_scripts(elements: Elements, page: str) -> None:
+    policy = next(
+        attrs["content"] or ""
+        for tag, attrs in elements.tags
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'") and "unsafe-eval" not in policy
+    assert "script-src 'unsafe-inline'" not in policy and "connect-src" not in policy
+    script = re.findall(r"<script>(.*?)</script>", page, re.S)[0]
+    bundle = gzip.decompress(base64.b64decode(elements.scripts[1])).decode()
+    for text in (script, bundle):
+        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
+    assert content_policy(["x"]) != content_policy(["y"])
+
+
+def test_every_value_is_in_the_page_with_its_run(elements: Elements) -> None:
+    raw = json.loads(elements.scripts[0])
+    view = make_view(name=HOSTILE)
+    expected = {
+        run: value
+        for load in view.workloads
+        for line in load.lines
+        for run, value in zip(line.run_ids, line.values, strict=True)
+    }
+    assert {run: value for row in raw for run, value in row["runs"].items()} == expected
+    assert all({"study", "host", "workload", "cell", "metric", "unit"} <= set(row) for row in raw)
+
+
+def test_content_of_each_kind(page: str) -> None:
+    for text in (
+        "does not distort the order of flushes",
+        "aio=native needs direct I/O",
+        "reads come from memory",
+        "query-named-block-nodes",
+        "console, its end",
+        "run-failed-1",
+        "cpu.model",
+        "geometric mean over all other factors",
+        "latency by percentile",
+    ):
+        assert text in page
+
+
+def test_static_pictures_are_bounded_and_every_chart_has_a_specification(page: str) -> None:
+    many = render_page([make_view({"cache": ("none", "unsafe")}, [f"w{i}" for i in range(30)])])
+    assert 15 <= many.count("<svg xmlns") <= 20
+    specs = re.search(r'id="specs">([^<]*)<', many)
+    assert specs is not None
+    named = set(json.loads(gzip.decompress(base64.b64decode(specs[1]))))
+    assert named == set(re.findall(r'<figure id="(chart-\d+)"', many)) and len(named) > 100
+    assert "Drawn with scripts on" in many and "Drawn with scripts on" not in page
+
+
+def test_an_empty_store_and_one_run_give_a_page() -> None:
+    assert "</html>" in render_page([])
+    assert "single run proves nothing" in render_page([make_view(runs=1)])
+
+
+def test_script_json_cannot_leave_its_element() -> None:
+    text = script_json({"a": "</script><!--"})
+    assert "<" not in text and json.loads(text) == {"a": "</script><!--"}
+
+
+def test_heat_map_takes_the_factors_that_matter() -> None:
+    load = make_view(FACTORS, details=False).workloads[0]
+    factors = charts.heat_factors(load)
+    assert factors is not None and "cache" in factors
+    one = make_view({"cache": ("none", "unsafe")}, details=False).workloads[0]
+    assert charts.heat_factors(one) is None
+
+
+def test_thinning_keeps_the_mean() -> None:
+    series = Series("host", "x", "u", tuple(map(float, range(1000))), (1.0, 3.0) * 500)
+    spec = charts.series_chart("x", "u", [("cell", series)])
+    [row] = spec["data"]["values"]
+    assert len(row["s"]) == len(row["value"]) <= charts.MAX_POINTS
+    assert all(value == pytest.approx(2.0, abs=0.1) for value in row["value"])
+
+
+def test_series_worth_a_picture_come_first() -> None:
+    names = ["swap", "disk_util", "cpu_user", "iops", "dirty", "bandwidth"]
+    assert chosen_series(names) == ["iops", "bandwidth", "cpu_user", "dirty"]

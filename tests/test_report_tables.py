@@ -1,0 +1,76 @@
+"""Terminal tables at 80 columns: nothing that matters is cut, nothing hostile gets through."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+
+from diskproof.report.tables import render_failures, render_ranking, render_study
+from diskproof.report.words import winner_sentence
+from report_views import FACTORS, HOSTILE, make_view
+
+WIDE = {
+    **FACTORS,
+    "preallocation": ("off", "metadata", "full"),
+    "bus": ("virtio-blk", "virtio-scsi"),
+    "lazy_refcounts": ("off", "on"),
+}
+
+
+def plain(content: RenderableType, width: int = 80) -> str:
+    sink = io.StringIO()
+    Console(file=sink, width=width, highlight=False).print(content)
+    return sink.getvalue()
+
+
+def test_eighty_columns_cut_nothing() -> None:
+    view = make_view(WIDE, ["sync-write-4k"], details=False)
+    text = plain(render_ranking(view.workloads[0]))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\u2026" not in text and "..." not in text
+    flat = "".join(text.split())
+    for line in view.workloads[0].lines[:20]:
+        for word in line.label.split():
+            assert word in flat
+    for head in ("#", "cell", "n", "mean", "\u00b195%", "p50", "p99", "p99.9", "flush"):
+        assert head in text
+
+
+def test_head_says_what_a_reader_must_know() -> None:
+    text = plain(render_study(make_view(details=False), best=3))
+    first = text.splitlines()[0]
+    for word in ("disk-study", "lab-one", "TCG", "seed 42", "320 runs", "1 failed"):
+        assert word in first
+    assert "does not distort" in " ".join(text.split())
+    assert "warning: 64 MiB" in text
+    assert "29 more cells" in " ".join(text.split())
+    assert "aio=native needs direct I/O" in text
+
+
+def test_plain_when_not_a_terminal() -> None:
+    assert "\x1b" not in plain(render_study(make_view(details=False)))
+
+
+def test_hostile_text_stays_text() -> None:
+    view = make_view(details=False, name=HOSTILE)
+    text = plain(render_failures(view.study, view.failures), width=400)
+    assert "\x1b" not in text and "\x07" not in text
+    assert "[bold]x[/bold]" in text
+    assert "[bold]x[/bold]" in "".join(plain(render_study(view), width=400).splitlines())
+
+
+def test_equal_failures_are_counted() -> None:
+    view = make_view(details=False)
+    text = plain(render_failures(view.study, view.failures * 3), width=300)
+    assert text.count("kernel panic") == 1 and " 3 guest" in text
+
+
+def test_words_for_each_outcome() -> None:
+    load = make_view(details=False).workloads[0]
+    assert "wins with" in winner_sentence(load)
+    single = make_view(runs=1, details=False).workloads[0]
+    assert "a single run proves nothing" in winner_sentence(single)
+    assert {line.ranked.label for line in single.lines} == {"?"}
+    alone = make_view({"cache": ("none",)}, details=False).workloads[0]
+    assert "only cell" in winner_sentence(alone)

@@ -96,7 +96,11 @@ def _series(source: str, name: str, unit: str, level: float, rng: random.Random)
 
 def make_detail(load: WorkloadView, rng: random.Random) -> WorkloadDetail:
     lines = chosen_lines(load)
-    shown = (("fio", "iops", "1/s", 9e3), ("host", "cpu", "%", 60.0), ("host", "dirty", "B", 4e8))
+    shown = (
+        ("fio", "iops", "1/s", 9e3),
+        ("host", "cpu.system", "%", 60.0),
+        ("host", "disk.util", "%", 4),
+    )
     return WorkloadDetail(
         curves={
             "read": tuple(

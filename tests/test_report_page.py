@@ -141,5 +141,7 @@ def test_thinning_keeps_the_mean() -> None:
 
 
 def test_series_worth_a_picture_come_first() -> None:
-    names = ["swap", "disk_util", "cpu_user", "iops", "dirty", "bandwidth"]
-    assert chosen_series(names) == ["iops", "bandwidth", "cpu_user", "dirty"]
+    named = [("host", "disk.util"), ("host", "swap"), ("host", "cpu.system")]
+    named += [("fio", "iops"), ("fio", "bandwidth"), ("fio", "latency")]
+    traces = {name: [("cell", Series(source, name, "u", (0.0,), (1.0,)))] for source, name in named}
+    assert chosen_series(traces) == ["iops", "bandwidth", "cpu.system", "disk.util"]

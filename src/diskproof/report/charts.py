@@ -122,7 +122,6 @@ def bars_chart(load: WorkloadView) -> Spec:
 def _bar_row(place: int, line: Line) -> dict[str, object]:
     interval = line.ranked.interval
     half = interval.half_width
-    best = line.ranked.tied_with_best and line.ranked.rank is not None
     return {
         "place": place,
         "rank": line.ranked.label,
@@ -134,7 +133,7 @@ def _bar_row(place: int, line: Line) -> dict[str, object]:
         "low": None if half is None else max(0.0, interval.mean - half),
         "high": None if half is None else interval.mean + half,
         "values": list(line.values),
-        "colour": "var(--best)" if best else "var(--bar)",
+        "colour": "var(--best)" if line.ranked.rank == 1 else "var(--bar)",
     }
 
 

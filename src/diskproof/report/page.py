@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -29,12 +29,11 @@ from diskproof.report.view import LATENCIES, StudyView, WorkloadDetail, Workload
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MAX_SERIES = 4
+LOAD_SERIES = 2
+HOST_SERIES = ("cpu.system", "disk.util", "memory.dirty")
 MAX_PICTURES = 20
 """Static pictures on a page; further charts are drawn with scripts on only. It bounds the page's
 size and the time to make it, whatever the number of workloads."""
-
-_WANTED_SERIES = ("iops", "bandwidth", "bw", "cpu", "dirty", "util")
 
 
 @dataclass
@@ -142,7 +141,7 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
 
 
 def _bars_caption(load: WorkloadView) -> str:
-    text = "Means with 95 % intervals; circles are single runs; coloured: not told from the best."
+    text = "Means with 95 % intervals; circles are single runs; coloured: no cell is proved better."
     hidden = len(load.lines) - charts.MAX_BARS
     return f"{text} The best {charts.MAX_BARS}; all are in the table." if hidden > 0 else text
 
@@ -167,7 +166,7 @@ def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator
             "the best cell, the worst and some between."
         )
         yield drawing.figure(charts.tail_chart(curves), caption, 2)
-    for name in chosen_series(list(detail.traces)):
+    for name in chosen_series(detail.traces):
         traces = detail.traces[name]
         unit = traces[0][1].unit
         runs = ", ".join(detail.run_ids.values())
@@ -175,10 +174,10 @@ def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator
         yield drawing.figure(charts.series_chart(name, unit, traces), caption, 3)
 
 
-def chosen_series(names: Sequence[str]) -> list[str]:
-    """The few time series worth a picture, in the order of ``_WANTED_SERIES``."""
-    found = [name for wanted in _WANTED_SERIES for name in names if wanted in name.lower()]
-    return list(dict.fromkeys(found))[:MAX_SERIES]
+def chosen_series(traces: Mapping[str, Sequence[tuple[str, Series]]]) -> list[str]:
+    """The few time series worth a picture: what the load saw first, then the host's side."""
+    seen_by_load = [name for name, lines in traces.items() if lines[0][1].source != "host"]
+    return seen_by_load[:LOAD_SERIES] + [name for name in HOST_SERIES if name in traces]
 
 
 def _series_title(series: Series) -> str:

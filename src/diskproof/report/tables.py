@@ -68,7 +68,7 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
             render_half_width(ranked.interval),
             group_name(ranked.groups),
             *(render_short_latency(line.latencies.get(name)) for name in present),
-            style="bold" if ranked.tied_with_best and ranked.rank is not None else None,
+            style="bold" if ranked.rank == 1 else None,
         )
     hidden = len(load.lines) - len(shown)
     table.caption = _caption(load, present, hidden)

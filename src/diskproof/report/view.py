@@ -50,12 +50,8 @@ class WorkloadView:
 
     @property
     def winners(self) -> tuple[Line, ...]:
-        """The best line and all not proved different from it, single runs left out."""
-        return tuple(
-            line
-            for line in self.lines
-            if line.ranked.tied_with_best and line.ranked.rank is not None
-        )
+        """All cells that no other is proved better than; single runs left out."""
+        return tuple(line for line in self.lines if line.ranked.rank == 1)
 
 
 @dataclass(frozen=True)

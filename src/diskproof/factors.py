@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from diskproof.units import render_bytes
+
 FRONTENDS = ("host", "daemon", "guest")
 _BLOCK_LAYER = frozenset({"daemon", "guest"})
 _GUEST = frozenset({"guest"})
@@ -25,6 +27,15 @@ class Factor:
     kind: Literal["choice", "bytes", "count", "name"] = "choice"
     frontends: frozenset[str] = _BLOCK_LAYER
     formats: frozenset[str] = frozenset()
+    low: int = 0
+    high: int = 0
+
+    @property
+    def range_text(self) -> str:
+        """The bounds of a free level, for people."""
+        if self.kind == "bytes":
+            return f"{render_bytes(self.low)} to {render_bytes(self.high)}"
+        return f"{self.low} to {self.high}"
 
 
 FACTORS = (
@@ -67,6 +78,8 @@ FACTORS = (
         "allocation unit of the image",
         kind="bytes",
         formats=frozenset({"qcow2", "qed"}),
+        low=4 << 10,
+        high=2 << 20,
     ),
     Factor(
         "lazy_refcounts",
@@ -81,6 +94,8 @@ FACTORS = (
         "memory for the mapping tables",
         kind="bytes",
         formats=frozenset({"qcow2"}),
+        low=64 << 10,
+        high=4 << 30,
     ),
     Factor(
         "bus",
@@ -90,8 +105,16 @@ FACTORS = (
         frontends=_GUEST,
     ),
     Factor("accel", "auto", "CPU accelerator", levels=("auto", "kvm", "tcg"), frontends=_GUEST),
-    Factor("vcpus", "1", "virtual processors", kind="count", frontends=_GUEST),
-    Factor("memory", "512M", "guest memory", kind="bytes", frontends=_GUEST),
+    Factor("vcpus", "1", "virtual processors", kind="count", frontends=_GUEST, low=1, high=64),
+    Factor(
+        "memory",
+        "512M",
+        "guest memory",
+        kind="bytes",
+        frontends=_GUEST,
+        low=192 << 20,
+        high=1 << 40,
+    ),
 )
 
 FACTOR_BY_NAME = {factor.name: factor for factor in FACTORS}

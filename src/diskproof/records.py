@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 Status = Literal["ok", "failed"]
@@ -45,7 +46,7 @@ class Cell:
     levels: tuple[tuple[str, str], ...]
     workload: WorkloadSpec
 
-    @property
+    @cached_property
     def id(self) -> str:
         return content_id(
             [self.levels, self.workload.name, self.workload.kind, self.workload.options]
@@ -104,8 +105,8 @@ class HostFacts:
     """What planning needs to know of a host; probed, never assumed.
 
     ``aio`` and ``formats`` are the QEMU levels that work here, ``buses`` those whose devices
-    this QEMU has, ``iothread_buses`` those that take an iothread. ``reasons`` says for each missing level or frontend why
-    (key ``"aio=io_uring"``, ``"frontend=guest"``).
+    this QEMU has, ``iothread_buses`` those that take an iothread. ``reasons`` says for each
+    missing level or frontend why (key ``"aio=io_uring"``, ``"frontend=guest"``).
     """
 
     memory_bytes: int
@@ -123,7 +124,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Check:
-    """One requested setting and what is in force. ``source`` says who was asked (QMP, fdinfo...)."""
+    """One requested setting and what is in force; ``source`` says who was asked (QMP, fdinfo)."""
 
     name: str
     requested: str

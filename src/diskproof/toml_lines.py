@@ -1,0 +1,70 @@
+"""Where in a TOML text a key or value stands, so that an error can name its line.
+
+tomllib keeps no positions. This scan is tolerant: it reads headers and ``key =`` at the start of
+lines, which is how people write study files, and answers with the nearest line it is sure of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]\]?")
+_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
+
+Path = Sequence[str | int]
+
+
+def find_line(text: str, path: Path, value: object = None) -> int | None:
+    """Line number (from 1) of ``path`` such as ``("factors", "cache")`` or ``("only", 1, "bus")``.
+
+    With ``value`` the first line from there on that shows it. None when nothing matches.
+    """
+    wanted = [str(part) for part in path]
+    best: tuple[int, int] | None = None  # (matched parts, line)
+    for number, key in _keys(text):
+        depth = _shared(wanted, key)
+        if depth and (best is None or depth > best[0]):
+            best = (depth, number)
+    if best is None:
+        return None
+    return _find_value(text, best[1], value) or best[1]
+
+
+def _keys(text: str) -> list[tuple[int, list[str]]]:
+    """Every header and key with its full path; arrays of tables count from 0."""
+    found: list[tuple[int, list[str]]] = []
+    table: list[str] = []
+    counts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = _split(header[2])
+            if header[1] == "[[":
+                name = ".".join(table)
+                counts[name] = counts.get(name, -1) + 1
+                table = [*table, str(counts[name])]
+            found.append((number, table))
+        elif key := _KEY.match(line):
+            found.append((number, [*table, *_split(key[1])]))
+    return found
+
+
+def _split(dotted: str) -> list[str]:
+    return [part.strip().strip("\"'") for part in dotted.split(".")]
+
+
+def _shared(wanted: Sequence[str], key: Sequence[str]) -> int:
+    """How many parts of ``key`` lead the way to ``wanted``; 0 when it leads elsewhere."""
+    return len(key) if list(wanted[: len(key)]) == list(key) else 0
+
+
+def _find_value(text: str, start: int, value: object) -> int | None:
+    if value is None:
+        return None
+    shown = re.compile(r"(?<![\w.-])" + re.escape(str(value)) + r"(?![\w.-])")
+    for number, line in enumerate(text.splitlines()[start - 1 : start + 199], start):
+        if number > start and (_HEADER.match(line) and not line.lstrip().startswith('["')):
+            return None
+        if shown.search(line):
+            return number
+    return None

@@ -1,0 +1,152 @@
+"""From a study to cells: collapse, drops with reasons, sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from planning import FACTS, facts_with
+
+from diskproof.errors import HostError, StudyError
+from diskproof.plan import Plan, estimate_seconds, make_plan
+from diskproof.records import BackingFacts, HostFacts
+from diskproof.study import load_study, parse_study
+
+STUDIES = sorted((Path(__file__).parents[1] / "studies").glob("*.toml"))
+
+
+def plan(factors: str, rest: str = "", facts: HostFacts = FACTS, size: str = "1GiB") -> Plan:
+    text = f'name = "t"\nworkloads = ["seq-write"]\n{rest}\n[factors]\n{factors}\n'
+    return make_plan(parse_study(f'{text}[protocol]\nsize = "{size}"\n'), facts)
+
+
+def reasons(made: Plan) -> dict[str, int]:
+    return {dropped.reason: dropped.count for dropped in made.dropped}
+
+
+def levels(made: Plan, factor: str) -> list[str]:
+    return sorted(cell.level(factor, "-") for cell in made.cells)
+
+
+def test_host_collapses_to_one_baseline_cell() -> None:
+    made = plan(
+        'frontend = ["host", "daemon"]\nformat = ["raw", "qcow2"]\ncache = ["none", "unsafe"]'
+    )
+    assert levels(made, "frontend") == ["daemon"] * 4 + ["host"]
+    host = next(cell for cell in made.cells if cell.level("frontend") == "host")
+    assert host.levels == (("backing", "directory"), ("frontend", "host"))
+
+
+def test_no_knob_of_a_cell_is_hidden() -> None:
+    cell = plan('frontend = "guest"').cells[0]
+    assert cell.levels_dict() == {
+        "accel": "tcg", "aio": "threads", "backing": "directory", "bus": "virtio-blk",
+        "cache": "writeback", "cluster_size": "64K", "detect-zeroes": "off", "discard": "ignore",
+        "format": "qcow2", "frontend": "guest", "iothread": "off", "l2-cache-size": "32M",
+        "lazy_refcounts": "off", "memory": "512M", "preallocation": "off", "vcpus": "1",
+    }  # fmt: skip
+
+
+def test_qcow2_options_collapse_for_raw() -> None:
+    made = plan('format = ["raw", "qcow2"]\ncluster_size = ["64K", "1M", "2MiB"]')
+    assert levels(made, "cluster_size") == ["-", "1M", "2M", "64K"]
+
+
+@pytest.mark.parametrize(
+    ("factors", "reason"),
+    [
+        ('aio = ["threads", "native"]', "aio=native needs direct I/O"),
+        ('format = "qed"\npreallocation = ["off", "full"]', "qed has no preallocation"),
+        ('format = "raw"\npreallocation = ["off", "metadata"]', "raw has no metadata"),
+        ('detect_zeroes = ["off", "unmap"]', "detect-zeroes=unmap needs discard=unmap"),
+        ('frontend = "guest"\nbus = "ide"\niothread = ["on", "off"]', "bus=ide takes no iothread"),
+        ('frontend = "guest"\naccel = ["auto", "kvm"]', "the probe's guest did not answer"),
+        (
+            'frontend = "guest"\nbus = "nvme"\ncache = ["none", "directsync"]',
+            "nvme device has no write-through",
+        ),
+    ],
+)
+def test_what_cannot_work_is_dropped_with_its_reason(factors: str, reason: str) -> None:
+    made = plan(factors)
+    assert len(made.cells) == 1
+    assert [count for text, count in reasons(made).items() if reason in text] == [1]
+
+
+def test_direct_io_is_asked_of_the_directory() -> None:
+    refusing = BackingFacts("/mnt", "fuse", False, "open with O_DIRECT: Invalid argument", 1 << 40)
+    made = plan(
+        'cache = ["none", "writeback", "directsync"]',
+        facts=facts_with(backings={"directory": refusing}),
+    )
+    assert levels(made, "cache") == ["writeback"]
+    assert sum(n for text, n in reasons(made).items() if "Invalid argument" in text) == 2
+
+
+def test_levels_the_host_lacks_carry_its_words() -> None:
+    facts = facts_with(
+        aio=frozenset({"threads"}), reasons={"aio=io_uring": "the kernel forbids io_uring"}
+    )
+    made = plan('aio = ["threads", "io_uring"]', facts=facts)
+    assert "aio=io_uring does not work here: the kernel forbids io_uring" in reasons(made)
+
+
+def test_only_and_exclude() -> None:
+    made = plan(
+        'frontend = ["daemon", "guest"]\ncache = ["none", "writeback", "unsafe"]',
+        '[[only]]\nfrontend = "daemon"\n[[only]]\nfrontend = "guest"\ncache = "none"\n'
+        '[[exclude]]\ncache = "unsafe"',
+    )
+    assert levels(made, "frontend") == ["daemon", "daemon", "guest"]
+    assert levels(made, "cache") == ["none", "none", "writeback"]
+
+
+def test_nothing_left_names_what_removed_it() -> None:
+    with pytest.raises(StudyError) as caught:
+        plan('format = "qed"\npreallocation = "full"')
+    assert "qed has no preallocation" in caught.value.why
+
+
+def test_auto_size_is_twice_the_memory_that_could_cache_it() -> None:
+    direct = plan('cache = "none"', size="auto")
+    buffered = plan('cache = ["none", "writeback"]', size="auto")
+    assert {cell.workload.option("size") for cell in direct.cells} == {str(1 << 30)}
+    assert {cell.workload.option("size") for cell in buffered.cells} == {str(16 << 30)}
+    assert buffered.warnings == ()
+
+
+def test_a_small_disk_warns_which_cache_modes_hold_it() -> None:
+    (warning,) = plan('cache = ["none", "writeback", "unsafe"]', size="256MiB").warnings
+    assert "256 MiB" in warning and "unsafe, writeback" in warning and "8 GiB" in warning
+
+
+def test_no_room_is_said_before_anything_runs() -> None:
+    small = BackingFacts("/small", "ext4", True, "", 1 << 30)
+    with pytest.raises(HostError) as caught:
+        plan("", facts=facts_with(backings={"directory": small}), size="4GiB")
+    assert "/small" in caught.value.what and "1 GiB are free" in caught.value.why
+
+
+def test_too_many_combinations_is_an_error_at_once() -> None:
+    with pytest.raises(StudyError, match="combinations"):
+        plan('frontend = "guest"\nvcpus = [' + ",".join(map(str, range(1, 65))) + "]\n"
+             'cluster_size = ["4K","8K","16K","32K","64K","128K","256K","512K","1M","2M"]\n'
+             'cache = ["none", "writeback", "writethrough", "directsync", "unsafe"]\n'
+             'bus = ["virtio-blk", "virtio-scsi", "ide", "ahci", "nvme"]\n'
+             'format = ["raw", "qcow2", "qed"]\naio = ["threads", "native", "io_uring"]\n'
+             'discard = ["ignore", "unmap"]')  # fmt: skip
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
+def test_every_study_of_ours_plans(file: Path) -> None:
+    made = make_plan(load_study(file), FACTS)
+    assert made.cells
+    assert len({cell.id for cell in made.cells}) == len(made.cells)
+
+
+def test_the_demo_is_short() -> None:
+    study = load_study(STUDIES[[file.stem for file in STUDIES].index("quick")])
+    cells = make_plan(study, FACTS).cells
+    seconds = study.protocol.blocks * sum(estimate_seconds(cell) for cell in cells)
+    assert seconds < 180
+    assert sum(cell.level("frontend") == "guest" for cell in cells) == 2

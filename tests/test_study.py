@@ -1,0 +1,154 @@
+"""Study files: what is read, and how mistakes are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diskproof.errors import StudyError
+from diskproof.study import load_study, parse_study
+
+GOOD = """
+name = "mine"
+workloads = ["seq-read", "sync-write-4k"]
+
+[factors]
+frontend = ["daemon", "guest"]
+lazy-refcounts = [true, false]
+cluster_size = ["64KiB", 65536, "1M"]
+
+[[exclude]]
+frontend = "guest"
+lazy_refcounts = "on"
+
+[protocol]
+blocks = 4
+runtime = "1.5s"
+"""
+
+
+def errors(text: str) -> list[str]:
+    with pytest.raises(StudyError) as caught:
+        parse_study(text, "s.toml")
+    return caught.value.what.splitlines()
+
+
+def test_a_good_study() -> None:
+    study = parse_study(GOOD)
+    assert dict(study.factors) == {
+        "backing": ("directory",),
+        "frontend": ("daemon", "guest"),
+        "lazy_refcounts": ("on", "off"),
+        "cluster_size": ("64K", "1M"),
+    }
+    read = study.workloads[0]
+    assert (read.name, read.kind, read.option("rw"), read.option("runtime")) == (
+        "seq-read", "fio", "read", "1.5",
+    )  # fmt: skip
+    assert study.protocol.seed > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "message"),
+    [
+        ('cahce = "none"', 6, "unknown factor 'cahce'; did you mean 'cache'?"),
+        ('cache = ["none", "writebak"]', 6, "did you mean 'writeback'?"),
+        ('bus = [\n  "ide",\n  "virtoi-blk",\n]', 8, "did you mean 'virtio-blk'?"),
+        ('cluster_size = "63"', 6, "cluster_size"),
+        ("vcpus = 0", 6, "1 to 64"),
+        ("cache = []", 6, "1 to 1000 levels"),
+        ("[protocol]\nblokcs = 3", 7, "did you mean 'blocks'?"),
+        ("[protocol]\nblocks = 0", 7, "1 to 10000"),
+        ('[protocol]\nruntime = "soon"', 7, "is not a time"),
+        ('[[only]]\nformat = "raw"\n[[only]]\nbus = "scsi"', 9, "did you mean 'virtio-scsi'?"),
+        ('[[exclude]]\ncache = "unsafe"', 7, "not among the study's levels"),
+        ('[[exclude]]\nworkload = "seq-raed"', 7, "did you mean 'seq-read'?"),
+        ('[backings.x]\nkind = "direktory"\npath = "/x"', 7, "did you mean 'directory'?"),
+        ("[backings.x]", 6, "needs a path"),
+        ("cache = none", 6, "not valid TOML"),
+    ],
+)
+def test_a_mistake_names_its_line(line: str, number: int, message: str) -> None:
+    text = f'name = "s"\nworkloads = ["seq-read"]\n\n[factors]\nformat = "raw"\n{line}\n'
+    (error,) = errors(text)
+    assert error.startswith(f"s.toml:{number}: ")
+    assert message in error
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    found = errors('wrokloads = []\n[factors]\ncache = "nine"\nbus = "pci"\n')
+    assert [line.split(":")[1] for line in found] == ["1", "3", "4"]
+
+
+def test_workload_tables() -> None:
+    study = parse_study(
+        '[workloads.small]\npreset = "rand-read-4k-d1"\nbs = "8k"\nsize = "64MiB"\nfill = false\n'
+    )
+    (spec,) = study.workloads
+    assert (spec.name, spec.option("bs"), spec.option("size"), spec.option("fill")) == (
+        "small", "8k", str(64 << 20), "off",
+    )  # fmt: skip
+    assert "unknown workload" in errors('[workloads.x]\npreset = "nope"\n')[0]
+    assert "did you mean 'iodepth'" in errors("[workloads.seq-read]\niodepht = 3\n")[0]
+    assert "does not fit" in errors('[workloads.seq-read]\nbs = "4k;rm"\n')[0]
+
+
+def test_a_fio_job_file_is_kept_whole(tmp_path: Path) -> None:
+    (tmp_path / "app.fio").write_text("[app]\nrw=randread\n")
+    (tmp_path / "s.toml").write_text('[workloads.app]\njob = "app.fio"\n')
+    before = load_study(tmp_path / "s.toml")
+    assert before.workloads[0].kind == "fio-job"
+    assert before.workloads[0].option("job") == "[app]\nrw=randread\n"
+    (tmp_path / "app.fio").write_text("[app]\nrw=randwrite\n")
+    assert load_study(tmp_path / "s.toml").id != before.id
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (2 << 20)])
+def test_foreign_files(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "s.toml").write_bytes(content)
+    with pytest.raises(StudyError):
+        load_study(tmp_path / "s.toml")
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(StudyError, match="cannot read the study"):
+            load_study(path)
+
+
+def test_the_id_is_about_what_shapes_runs() -> None:
+    study = parse_study(GOOD)
+    assert parse_study(GOOD.replace("blocks = 4", "blocks = 9")).id == study.id
+    assert parse_study(GOOD.replace("1.5s", "2s")).id != study.id
+    assert parse_study(GOOD.replace('"guest"\nlazy', '"daemon"\nlazy')).id != study.id
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+KEYS = st.sampled_from(
+    ["factors", "protocol", "workloads", "backings", "only", "exclude", "name", "cache", "size",
+     "path", "kind", "preset", "job", "runtime", "blocks", "workload", "cluster_size"]
+) | st.text(max_size=8)  # fmt: skip
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4)
+)
+
+
+@given(st.dictionaries(KEYS, TREES, max_size=6))
+def test_no_content_gives_more_than_a_study_error(content: dict[str, object]) -> None:
+    from diskproof.study import _Reader
+
+    try:
+        _Reader("", "s.toml", Path("/nonexistent")).read(content)
+    except StudyError as error:
+        assert error.what
+
+
+@given(st.text(alphabet="abc[]={}\"'\n.,#-_ 0123456789", max_size=200))
+def test_no_text_gives_more_than_a_study_error(text: str) -> None:
+    try:
+        parse_study(text)
+    except StudyError as error:
+        assert error.what

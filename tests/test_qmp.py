@@ -1,0 +1,117 @@
+"""The monitor's answers, errors, silences and ends, against sockets that speak QMP.
+
+Requires nothing; a real QEMU answers in tests/integration/test_daemon.py.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from diskproof.errors import RunFailure
+from diskproof.qmp import connect, start_qmp
+
+GREETING = {"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}, "package": ""},
+                    "capabilities": []}}  # fmt: skip
+
+Answer = Callable[[dict[str, object]], bytes | None]
+
+
+@contextmanager
+def monitor(answer: Answer, greeting: bytes | None = None) -> Iterator[socket.socket]:
+    """A peer that greets, then answers each command; ``None`` hangs up."""
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        with theirs:
+            theirs.sendall(greeting if greeting is not None else _line(GREETING))
+            for request in _requests(theirs):
+                known = request["execute"] == "qmp_capabilities"
+                reply = _line({"return": {}}) if known else answer(request)
+                if reply is None:
+                    return
+                theirs.sendall(reply)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield ours
+    finally:
+        ours.close()
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+def _requests(sock: socket.socket) -> Iterator[dict[str, object]]:
+    """Requests come as JSON objects; nothing ends them but their brace."""
+    pending = ""
+    while chunk := sock.recv(4096):
+        pending += chunk.decode()
+        with suppress(json.JSONDecodeError):
+            request, _ = json.JSONDecoder().raw_decode(pending)
+            pending = ""
+            yield request
+
+
+def _line(content: object) -> bytes:
+    return json.dumps(content).encode() + b"\n"
+
+
+def test_answers_come_back_and_events_between_them_do_no_harm() -> None:
+    event = _line({"event": "RESUME", "timestamp": {"seconds": 1, "microseconds": 1}})
+
+    def echo(request: dict[str, object]) -> bytes:
+        return event + _line({"return": request["arguments"], "id": request["id"]})
+
+    with monitor(echo) as sock, start_qmp(sock, 5) as qmp:
+        for number in range(20):
+            assert qmp.execute("echo", {"n": number}) == {"n": number}
+
+
+def test_error_reply_says_what_qemu_said() -> None:
+    def refuse(request: dict[str, object]) -> bytes:
+        error = {"class": "CommandNotFound", "desc": "no such thing"}
+        return _line({"error": error, "id": request["id"]})
+
+    with monitor(refuse) as sock, start_qmp(sock, 5) as qmp:
+        with pytest.raises(RunFailure, match="query-block") as caught:
+            qmp.execute("query-block")
+        assert caught.value.kind == "qemu"
+        assert "no such thing" in caught.value.why
+
+
+def test_end_of_connection_is_a_failure_now_and_later() -> None:
+    with monitor(lambda _: None) as sock, start_qmp(sock, 5) as qmp:
+        for _ in range(2):
+            with pytest.raises(RunFailure) as caught:
+                qmp.execute("query-block")
+            assert caught.value.kind == "qemu"
+
+
+def test_silence_ends_at_the_deadline() -> None:
+    with monitor(lambda _: b"") as sock, start_qmp(sock, 5) as qmp:
+        with pytest.raises(RunFailure, match="query-block") as caught:
+            qmp.execute("query-block", timeout=0.2)
+        assert "no answer" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"", b"not json\n", b'{"QMP": 5}\n', b"[]\n", b"\xff\xfe\n"], ids=repr
+)
+def test_bad_greeting_is_a_failure(greeting: bytes) -> None:
+    with monitor(lambda _: None, greeting) as sock:
+        with pytest.raises(RunFailure, match="greeting"):
+            connect(sock, 0.3)
+        assert sock.fileno() == -1
+
+
+def test_close_twice() -> None:
+    with monitor(lambda _: None) as sock:
+        qmp = connect(sock, 5)
+        qmp.close()
+        qmp.close()

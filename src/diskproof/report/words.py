@@ -45,6 +45,10 @@ def accelerator_note(view: StudyView) -> str:
     return TCG_NOTE if "tcg" in accelerator(view) else ""
 
 
+def unit_name(load: WorkloadView) -> str:
+    return "IOPS" if load.metric == "iops" else load.unit
+
+
 def metric_name(load: WorkloadView) -> str:
     return "IOPS" if load.metric == "iops" else f"{load.metric} in {load.unit}"
 
@@ -54,7 +58,7 @@ def winner_sentence(load: WorkloadView) -> str:
     if not load.lines:
         return f"{load.name}: no run gave a result."
     best = load.lines[0]
-    value = f"{render_figure(best.ranked.interval.mean)} {load.unit}"
+    value = f"{render_figure(best.ranked.interval.mean)} {unit_name(load)}"
     if len(load.lines) == 1:
         return f"{best.label} is the only cell: {value}."
     if best.ranked.interval.n < 2:

@@ -1,0 +1,105 @@
+"""A workload's means as bars, with intervals and single runs."""
+
+from __future__ import annotations
+
+from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.labels import render_figure, render_half_width
+from diskproof.report.view import Line, WorkloadView
+
+MAX_BARS = 24
+LABEL_CHARS = 32
+LINE_HEIGHT = 14
+
+
+def bars_chart(load: WorkloadView) -> Spec:
+    """Means as bars with their 95 % intervals and each run as a point, best first."""
+    lines = load.lines[:MAX_BARS]
+    rows = [_bar_row(place, line) for place, line in enumerate(lines)]
+    tallest = max((len(_wrap(_bar_title(line))) for line in lines), default=1)
+    below = 2 + LINE_HEIGHT * (1 + tallest) / 2 - 7
+    value = {"type": "quantitative", "title": f"{load.metric} ({load.unit})"}
+    titles = [
+        _bar_text(f"line{number}", {"value": 0}, "left", below - LINE_HEIGHT * number)
+        for number in range(tallest)
+    ]
+    return vega_chart(
+        rows,
+        (22 + LINE_HEIGHT * tallest) * len(rows),
+        padding={"left": 4, "right": 6, "top": 0, "bottom": 4},
+        encoding={
+            "y": {"field": "place", "type": "ordinal", "axis": None, "scale": {"padding": 0}}
+        },
+        layer=[
+            _bar(value, below),
+            _whisker(value, below),
+            _runs(value, below),
+            *titles,
+            _bar_text("figure", {"value": "width"}, "right", below),
+        ],
+    )
+
+
+def _bar(value: Spec, below: float) -> Spec:
+    return {
+        "mark": {"type": "bar", "height": 12, "yOffset": below},
+        "encoding": {
+            "x": {"field": "mean", **value, "axis": {"tickCount": 4, "format": "~s"}},
+            "color": {"field": "colour", "type": "nominal", "scale": None},
+            "tooltip": [{"field": name} for name in ("label", "figure", "n", "rank")],
+        },
+    }
+
+
+def _whisker(value: Spec, below: float) -> Spec:
+    return {
+        "mark": {"type": "rule", "strokeWidth": 2, "yOffset": below},
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "encoding": {"x": {"field": "low", **value}, "x2": {"field": "high"}},
+    }
+
+
+def _runs(value: Spec, below: float) -> Spec:
+    circle = {"type": "point", "size": 18, "color": "currentColor", "strokeWidth": 1}
+    return {
+        "mark": {**circle, "opacity": 0.8, "yOffset": below},
+        "transform": [{"flatten": ["values"], "as": ["run"]}],
+        "encoding": {"x": {"field": "run", **value}, "tooltip": [{"field": "run"}]},
+    }
+
+
+def _bar_row(place: int, line: Line) -> dict[str, object]:
+    interval = line.ranked.interval
+    half = interval.half_width
+    return {
+        "place": place,
+        "rank": line.ranked.label,
+        "label": line.label,
+        **{f"line{number}": part for number, part in enumerate(_wrap(_bar_title(line))[::-1])},
+        "figure": f"{render_figure(interval.mean)} \u00b1 {render_half_width(interval)}",
+        "n": interval.n,
+        "mean": interval.mean,
+        "low": None if half is None else max(0.0, interval.mean - half),
+        "high": None if half is None else interval.mean + half,
+        "values": list(line.values),
+        "colour": "var(--best)" if line.ranked.rank == 1 else "var(--bar)",
+    }
+
+
+def _bar_title(line: Line) -> str:
+    return f"{line.ranked.label} {line.label}"
+
+
+def _bar_text(field: str, x: Spec, align: str, below: float) -> Spec:
+    """Text that stands on its bar, so that it needs no margin of its own."""
+    return {
+        "mark": {"type": "text", "align": align, "baseline": "bottom", "yOffset": below - 7},
+        "transform": [{"filter": f"isValid(datum.{field})"}],
+        "encoding": {"x": x, "text": {"field": field}},
+    }
+
+
+def _wrap(text: str) -> list[str]:
+    """Lines of at most LABEL_CHARS, broken at spaces, and hard where a word is longer."""
+    import textwrap
+
+    return textwrap.wrap(text, LABEL_CHARS, break_on_hyphens=False) or [text]

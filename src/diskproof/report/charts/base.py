@@ -1,0 +1,66 @@
+"""Charts as Vega-Lite specifications; the same one is drawn to SVG here and alive in the page.
+
+Text takes the page's own colour (``currentColor``) and marks its CSS variables, so that one
+picture reads in a light and in a dark scheme. Widths are those of a phone; the page's script
+stretches a live chart to its box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+
+WIDTH = 340
+
+_CONFIG: Spec = {
+    "aria": False,  # thousands of marks; the figure has its caption and the table all numbers
+    "background": None,
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "text": {"color": "currentColor", "fontSize": 12},
+    "rule": {"color": "currentColor"},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+        "gridColor": "var(--grid)",
+        "domainColor": "var(--grid)",
+        "tickColor": "var(--grid)",
+    },
+    "legend": {
+        "labelColor": "currentColor",
+        "labelFontSize": 11,
+        "labelLimit": 320,
+        "title": None,
+        "orient": "bottom",
+        "columns": 1,
+        "symbolStrokeWidth": 3,
+    },
+}
+
+
+def vega_chart(
+    data: Sequence[Mapping[str, object]], height: int, padding: Spec | None = None, **rest: Any
+) -> Spec:
+    """A chart of ``data`` rows; ``rest`` is the mark, encoding or layers."""
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "data": {"values": list(data)},
+        "width": WIDTH,
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": padding or {"left": 10, "right": 10, "top": 4, "bottom": 4},
+        "config": _CONFIG,
+        **rest,
+    }
+
+
+def draw(spec: Spec) -> str:
+    """The chart as an SVG element."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(spec))

@@ -1,0 +1,198 @@
+"""Run a guest for the length of a ``with`` block."""
+
+from __future__ import annotations
+
+import functools
+import re
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof import qmp
+from diskproof.errors import RunFailure
+from diskproof.guest.build import GuestFiles
+from diskproof.guest.channel import Channel, GuestGone
+from diskproof.guest.console import Console
+from diskproof.guest.events import Hello, Started
+from diskproof.proc import Process, require_tool, run, start_process
+from diskproof.qemu.machine import (
+    DISK_SERIAL,
+    ROOT_SERIAL,
+    Descriptors,
+    GuestMachine,
+    machine_args,
+)
+
+EXIT_SECONDS = 30.0
+QMP_SECONDS = 10.0
+_LAST_WORDS = 5.0  # from a closed channel to QEMU's end and the last of the console
+_GUEST_ENDS = (
+    (rb"Kernel panic - not syncing: .*", "the guest's kernel panicked"),
+    (rb"diskproof-agent: fatal: .*", "the agent in the guest gave up"),
+)
+
+
+@dataclass
+class Guest:
+    """A running guest whose agent has answered.
+
+    ``boot_seconds`` is from starting QEMU to the agent's hello. ``started.disk`` is the disk
+    under test as the guest's kernel sees it.
+    """
+
+    files: GuestFiles
+    machine: GuestMachine
+    process: Process
+    channel: Channel
+    qmp: qmp.Qmp
+    console: Console
+    sandboxed: bool
+    hello: Hello
+    boot_seconds: float
+    started: Started
+
+    def load_modules(self, names: Sequence[str]) -> None:
+        """Load modules that lie in the root (file systems). Raises RunFailure ``guest``."""
+        for path in dict.fromkeys(path for name in names for path in self.files.root_modules[name]):
+            done = self.channel.exec(["insmod", path], timeout=60)
+            if done.exit.code != 0 and b"File exists" not in done.stderr:
+                why = done.stderr.decode("utf-8", "replace")
+                raise RunFailure("guest", f"the guest cannot load {path}", why)
+
+    def power_off(self, sync: bool = False) -> None:
+        """Switch the guest off and wait for QEMU to close its files and end."""
+        self.channel.power_off(sync)
+        status = self.process.wait(EXIT_SECONDS)
+        if status is None:
+            raise RunFailure("guest", f"the guest was not off within {EXIT_SECONDS:.0f} s")
+        if status != 0:
+            raise RunFailure("qemu", f"QEMU {_describe(status)} while the guest was switched off")
+
+
+@contextmanager
+def start_guest(
+    files: GuestFiles,
+    machine: GuestMachine,
+    *,
+    run_dir: Path,
+    disk_folder: Path | None = None,
+    deadline: float = 120.0,
+) -> Iterator[Guest]:
+    """Boot a guest, mount its root and find the disk under test, within ``deadline`` seconds.
+
+    QEMU runs confined in ``disk_folder`` (else ``run_dir``), where relative names in
+    ``disk_args`` start, and logs to ``qemu.log`` in ``run_dir``; it ends with the block.
+    Raises RunFailure ``guest`` for a guest that panics, hangs or gives up and ``qemu`` when QEMU
+    fails. Those and ``timeout`` failures out of the block carry console and QEMU log as evidence.
+    """
+    sandbox = _has_option("-sandbox")
+    with ExitStack() as stack:
+        began = time.monotonic()
+        process, ends = _start_qemu(
+            stack, files, machine, sandbox, run_dir / "qemu.log", disk_folder or run_dir
+        )
+        console = Console(ends["console"])
+        try:
+            channel = Channel(ends["agent"])
+            hello = channel.wait_hello(deadline)
+            boot_seconds = time.monotonic() - began
+            serial = DISK_SERIAL if machine.bus else None
+            left = max(1.0, deadline - boot_seconds)
+            started = channel.start(machine.drivers, ROOT_SERIAL, serial, left)
+            control = stack.enter_context(qmp.start_qmp(ends["qmp"], QMP_SECONDS))
+            yield Guest(
+                files=files,
+                machine=machine,
+                process=process,
+                channel=channel,
+                qmp=control,
+                console=console,
+                sandboxed=sandbox,
+                hello=hello,
+                boot_seconds=boot_seconds,
+                started=started,
+            )
+        except RunFailure as failure:
+            explained = _explain(failure, process, console)
+            process.kill()
+            if explained is failure:
+                raise
+            raise explained from failure
+
+
+def _start_qemu(
+    stack: ExitStack,
+    files: GuestFiles,
+    machine: GuestMachine,
+    sandbox: bool,
+    log: Path,
+    folder: Path,
+) -> tuple[Process, dict[str, socket.socket]]:
+    """Start QEMU with descriptors of what it needs; gives it and our ends of the sockets."""
+    ours: dict[str, socket.socket] = {}
+    numbers: dict[str, int] = {}
+    with ExitStack() as theirs:
+        for name in ("qmp", "agent", "console"):
+            ours[name], end = socket.socketpair()
+            stack.enter_context(ours[name])
+            numbers[name] = theirs.enter_context(end).fileno()
+        for name in ("kernel", "initrd", "root"):
+            path: Path = getattr(files, name)
+            numbers[name] = theirs.enter_context(path.open("rb")).fileno()
+        fds = Descriptors(**numbers)
+        qemu = require_tool("qemu-system-x86_64", "qemu-system-x86")
+        starting = start_process(
+            [qemu, *machine_args(machine, fds, sandbox=sandbox)],
+            name="qemu",
+            log=log,
+            cwd=folder,
+            pass_fds=(*fds.all(), *machine.disk_fds),
+            confined=True,
+            groups=_kvm_groups() if machine.accel == "kvm" else (),
+        )
+        return stack.enter_context(starting), ours
+
+
+def _kvm_groups() -> tuple[int, ...]:
+    """The group that may use /dev/kvm."""
+    with suppress(FileNotFoundError):
+        return (Path("/dev/kvm").stat().st_gid,)
+    return ()
+
+
+@functools.cache
+def _has_option(name: str) -> bool:
+    """Whether this QEMU was built with an option; its help lists only those."""
+    qemu = require_tool("qemu-system-x86_64", "qemu-system-x86")
+    return re.search(rf"^{name}\b", run([qemu, "-help"], timeout=30).text, re.MULTILINE) is not None
+
+
+def _explain(failure: RunFailure, process: Process, console: Console) -> RunFailure:
+    """The failure with its cause, as far as the end of QEMU and the console tell, and evidence."""
+    if failure.kind not in ("guest", "qemu", "timeout"):
+        return failure
+    kind, what, why = failure.kind, failure.what, failure.why
+    status = process.wait(_LAST_WORDS if isinstance(failure, GuestGone) else 0.0)
+    if status is not None:
+        console.wait_end(_LAST_WORDS)
+        kind, what, why = _describe_end(status, console.read(), process)
+    evidence = (("console", console.read()), ("qemu.log", process.read_log()))
+    return RunFailure(kind, what, why, failure.hint, failure.evidence + evidence)
+
+
+def _describe_end(status: int, console: bytes, process: Process) -> tuple[str, str, str]:
+    """Kind, what and why of a guest that ended."""
+    for pattern, what in _GUEST_ENDS:
+        if found := re.search(pattern, console):
+            return "guest", what, found[0].decode("utf-8", "replace").strip()[:500]
+    if status != 0:
+        tail = process.read_log(2000).decode("utf-8", "replace").strip().splitlines()[-3:]
+        return "qemu", f"QEMU {_describe(status)}", "\n".join(tail)
+    return "guest", "the guest switched itself off", "nobody asked it to"
+
+
+def _describe(status: int) -> str:
+    return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"

@@ -1,0 +1,185 @@
+"""Make the guest once, and find it again.
+
+Two levels, each named by a hash of its inputs: a folder with kernel, modules and root (packages,
+suite, recipe), and in it one initramfs for each agent. A new agent costs a second, not a minute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.errors import HostError
+from diskproof.guest import cache, cpio, modules, packages, root
+from diskproof.guest.kernel import unpack_kernel
+from diskproof.proc import require_tool
+from diskproof.records import content_id
+
+RECIPE = 1  # raise it when the steps below change what comes out
+AGENT = "diskproof-agent"
+SPACE_NEEDED = 2 << 30
+_IN_INITRAMFS = modules.CHANNEL + modules.DRIVES
+
+
+@dataclass(frozen=True)
+class GuestFiles:
+    """A built guest. ``id`` names it in results.
+
+    ``root_modules`` are those that lie in the root: name to paths in the guest, in load order.
+    """
+
+    kernel: Path
+    initrd: Path
+    root: Path
+    id: str
+    kernel_release: str
+    root_modules: Mapping[str, tuple[str, ...]]
+
+
+def find_native(name: str) -> Path | None:
+    """One of our own native programs, as set-up installs them."""
+    path = Path(sys.prefix) / "libexec" / "diskproof" / name
+    return path if path.is_file() else None
+
+
+def require_native(name: str) -> Path:
+    path = find_native(name)
+    if path is None:
+        raise HostError(
+            f"{name} is not installed",
+            f"it is not in {Path(sys.prefix) / 'libexec' / 'diskproof'}",
+            "make setup",
+        )
+    return path
+
+
+def find_guest() -> GuestFiles | None:
+    """The guest for this agent, suite and recipe if it was built."""
+    agent, suite = find_native(AGENT), packages.find_suite()
+    if agent is None or suite is None:
+        return None
+    folder = cache.cache_folder() / _base_id(suite)
+    initrd = folder / f"initrd-{_file_id(agent)}.cpio"
+    if not initrd.is_file():
+        return None
+    facts = json.loads((folder / "guest.json").read_text())
+    return GuestFiles(
+        kernel=folder / "kernel",
+        initrd=initrd,
+        root=folder / "root.squashfs",
+        id=f"{folder.name}-{_file_id(agent)}",
+        kernel_release=str(facts["kernel_release"]),
+        root_modules={name: tuple(paths) for name, paths in facts["root_modules"].items()},
+    )
+
+
+def require_guest() -> GuestFiles:
+    """The built guest, or HostError with the command that builds it."""
+    require_native(AGENT)
+    found = find_guest()
+    if found is None:
+        raise HostError(
+            "the guest is not built",
+            f"it is not in {cache.cache_folder()}",
+            "diskproof guest build",
+        )
+    return found
+
+
+def build_guest(progress: Callable[[str], None] = lambda _: None) -> GuestFiles:
+    """Build what is missing of the guest; ``progress`` gets a line for each step.
+
+    Raises HostError when the host lacks a tool, space or packages.
+    """
+    agent, suite = require_native(AGENT), packages.require_suite()
+    found = find_guest()
+    if found is not None:
+        return found
+    with cache.build_lock(cache.cache_folder(), progress):
+        cache.remove_unfinished(cache.cache_folder())
+        base = cache.cache_folder() / _base_id(suite)
+        if not base.is_dir():
+            _build_base(base, suite, progress)
+        progress("initramfs: agent and the modules for every bus")
+        write_to = base / f"initrd-{_file_id(agent)}.cpio"
+        cache.write_file(write_to, render_initrd(agent.read_bytes(), base / "modules"))
+    return require_guest()
+
+
+def _build_base(base: Path, suite: str, progress: Callable[[str], None]) -> None:
+    require_tool("mmdebstrap", "mmdebstrap")
+    require_tool("mksquashfs", "squashfs-tools")
+    cache.require_space(base.parent, SPACE_NEEDED)
+    with cache.new_folder(base) as folder:
+        scratch = folder / "scratch"
+        tree = scratch / "root"
+        scratch.mkdir()
+        progress(f"packages: fetching and unpacking Debian {suite} packages (about a minute)")
+        packages.extract_packages(suite, tree)
+        progress("kernel: unpacking, sorting its modules")
+        found = modules.find_modules(tree)
+        image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
+        (folder / "kernel").write_bytes(unpack_kernel(image, scratch))
+        _write_modules(folder / "modules", found)
+        placed = root.place_modules(tree, found, modules.FILESYSTEMS)
+        facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
+        (folder / "guest.json").write_text(json.dumps(facts, indent=1))
+        progress("root: packing the tools")
+        root.prepare_root(tree)
+        root.pack_root(tree, folder / "root.squashfs")
+        shutil.rmtree(scratch)
+
+
+def _write_modules(folder: Path, found: modules.KernelModules) -> None:
+    """The folder ``/modules`` of the initramfs, as docs/guest-protocol.md lays it out."""
+    folder.mkdir()
+    orders = {name: modules.load_order(found, name) for name in _IN_INITRAMFS}
+    for needed in {needed for order in orders.values() for needed in order}:
+        (folder / f"{needed}.ko").write_bytes(modules.read_module(found.files[needed]))
+    boot = dict.fromkeys(needed for name in modules.CHANNEL for needed in orders[name])
+    (folder / "boot.list").write_text("".join(f"{needed}.ko\n" for needed in boot))
+    lines = (
+        " ".join([f"{name}:", *(f"{needed}.ko" for needed in order)])
+        for name, order in orders.items()
+    )
+    (folder / "deps.list").write_text("\n".join(lines) + "\n")
+
+
+def render_initrd(init: bytes, module_folder: Path | None) -> bytes:
+    """An initramfs with ``init`` and, unless None, the modules.
+
+    Not packed: an emulated processor unpacks more slowly than QEMU reads.
+    """
+    entries = [
+        cpio.directory_entry("dev"),
+        cpio.device_entry("dev/console", 5, 1),
+        cpio.device_entry("dev/null", 1, 3),
+        cpio.file_entry("init", init, 0o755),
+    ]
+    if module_folder is not None:
+        entries.append(cpio.directory_entry("modules"))
+        for path in sorted(module_folder.iterdir()):
+            entries.append(cpio.file_entry(f"modules/{path.name}", path.read_bytes()))
+    return cpio.render_cpio(entries)
+
+
+def _base_id(suite: str) -> str:
+    return content_id(
+        [
+            RECIPE,
+            suite,
+            packages.PACKAGES,
+            _IN_INITRAMFS,
+            modules.FILESYSTEMS,
+            root.COMPRESSION,
+        ]
+    )
+
+
+def _file_id(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]

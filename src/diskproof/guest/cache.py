@@ -1,0 +1,100 @@
+"""Where built guests are kept, and how one becomes visible only when it is whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from diskproof.errors import HostError
+from diskproof.units import render_bytes
+
+_UNFINISHED = "unfinished-"
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/diskproof/guest``; a relative value counts as unset."""
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    base = named if named.is_absolute() else Path.home() / ".cache"
+    return base / "diskproof" / "guest"
+
+
+def require_space(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise HostError(
+            "there is no space to build the guest",
+            f"{folder} has {render_bytes(free)} free, the build takes {render_bytes(needed)}",
+            "free some, or set XDG_CACHE_HOME to a folder on a larger file system",
+        )
+
+
+@contextmanager
+def build_lock(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
+    """One builder at a time. The kernel drops the lock of a builder that dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("waiting for another build of the guest")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed builders left. Call it under the lock: then nobody is at work there."""
+    for path in folder.glob(f"**/{_UNFINISHED}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(final: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to ``final`` when the block ends well, else removed."""
+    temporary = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=final.parent))
+    try:
+        yield temporary
+        for path in sorted(temporary.rglob("*")):
+            _make_public(path)
+            _settle(path)
+        temporary.chmod(0o755)
+        _settle(temporary)
+        temporary.rename(final)
+        _settle(final.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_file(final: Path, content: bytes) -> None:
+    """Write a file that appears whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=final.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        _make_public(temporary)
+        _settle(temporary)
+        temporary.rename(final)
+        _settle(final.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_public(path: Path) -> None:
+    """QEMU opens these as another user, through descriptors of ours."""
+    path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _settle(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

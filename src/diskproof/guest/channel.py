@@ -1,0 +1,246 @@
+"""The host's side of the agent's channel: requests out, events in, every wait with a deadline.
+
+One thread only. Waiting for one request also takes in what belongs to others, so several programs
+can run in the guest at once.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Sequence
+from typing import TypeVar, Unpack
+
+from diskproof.errors import RunFailure
+from diskproof.guest import events, requests
+from diskproof.guest.jobs import MAX_OUTPUT, ClockReading, ExecOptions, GuestExecution, Job
+from diskproof.guest.requests import Request
+
+ANSWER_SECONDS = 30.0  # what an emulated guest on a busy host may take to answer
+_CHUNK = 1 << 16
+
+Final = TypeVar("Final", events.Started, events.Exit, events.Clock, events.Done)
+
+
+class GuestGone(RunFailure):
+    """The other end of the channel closed: the guest or QEMU ended."""
+
+    def __init__(self) -> None:
+        super().__init__("guest", "the guest is gone", "its channel was closed")
+
+
+class Channel:
+    """Talks to the agent over a connected socket.
+
+    Every method raises RunFailure ``guest`` when the agent refuses, breaks the protocol or does
+    not answer in time, and GuestGone when the other end is closed.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self._socket = connected
+        self._partial = bytearray()
+        self._jobs: dict[int, Job] = {}
+        self._hello: events.Hello | None = None
+        self._last_number = 0
+
+    def wait_hello(self, timeout: float) -> events.Hello:
+        """The agent's first event. It must speak our protocol."""
+        deadline = time.monotonic() + timeout
+        while self._hello is None:
+            if not self._pump(deadline):
+                raise RunFailure(
+                    "guest",
+                    f"the guest did not come up within {timeout:.0f} s",
+                    "its agent said nothing",
+                )
+        if self._hello.protocol != events.PROTOCOL:
+            raise RunFailure(
+                "guest",
+                f"the agent speaks protocol {self._hello.protocol}, not {events.PROTOCOL}",
+                hint="diskproof guest build",
+            )
+        return self._hello
+
+    def start(
+        self, modules: Sequence[str], root_serial: str, disk_serial: str | None, timeout: float
+    ) -> events.Started:
+        """Load drivers, mount the root, find the disk under test."""
+        job = self._enter(Job(self._number(), "start"))
+        request = requests.start_request(job.number, modules, root_serial, disk_serial, timeout)
+        return self._call(job, request, events.Started, timeout + ANSWER_SECONDS)
+
+    def start_exec(
+        self, argv: Sequence[str], *, timeout: float, **options: Unpack[ExecOptions]
+    ) -> Job:
+        """Start a program that is killed in the guest after ``timeout`` seconds.
+
+        ``wait_exec`` gives its end.
+        """
+        job = Job(
+            self._number(),
+            argv[0],
+            limit=options.get("limit", MAX_OUTPUT),
+            on_output=options.get("on_output"),
+            on_ack=options.get("on_ack"),
+        )
+        request = requests.exec_request(
+            job.number,
+            argv,
+            seconds=timeout,
+            env=options.get("env", {}),
+            cwd=options.get("cwd", "/"),
+            stdin=options.get("stdin"),
+            acks=options.get("acks", False),
+        )
+        self._send(self._enter(job), request)
+        return job
+
+    def wait_exec(self, job: Job, timeout: float) -> GuestExecution:
+        """The end of a program, within ``timeout`` seconds from now."""
+        end = self._wait(job, events.Exit, timeout)
+        out, err = job.data("stdout"), job.data("stderr")
+        return GuestExecution(end, out, err, tuple(job.acks), job.truncated)
+
+    def exec(
+        self, argv: Sequence[str], *, timeout: float, **options: Unpack[ExecOptions]
+    ) -> GuestExecution:
+        """Run a program to its end; ``exit.timed_out`` says that it was killed for its time."""
+        job = self.start_exec(argv, timeout=timeout, **options)
+        return self.wait_exec(job, timeout + ANSWER_SECONDS)
+
+    def kill(self, job: Job, signal: int) -> None:
+        """Signal the process group of a running program."""
+        call = self._enter(Job(self._number(), "kill"))
+        self._call(call, requests.kill_request(call.number, job.number, signal), events.Done)
+
+    def read_file(self, path: str, max_bytes: int, timeout: float = ANSWER_SECONDS) -> bytes:
+        """A file of the guest. One larger than ``max_bytes`` is a failure."""
+        job = self._enter(Job(self._number(), f"reading {path}", limit=max_bytes))
+        request = requests.read_request(job.number, path, max_bytes)
+        self._call(job, request, events.Done, timeout)
+        if job.truncated:
+            raise RunFailure("guest", f"the guest sent more of {path} than was asked for")
+        return job.data("file")
+
+    def write_file(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Create or replace a file. Raises ValueError when it does not fit a request (768 KiB)."""
+        job = self._enter(Job(self._number(), f"writing {path}"))
+        self._call(job, requests.write_request(job.number, path, data, mode), events.Done)
+
+    def clock(self) -> ClockReading:
+        """Both clocks of the guest between two readings of ours."""
+        job = self._enter(Job(self._number(), "clock"))
+        before = time.monotonic_ns()
+        answer = self._call(job, requests.clock_request(job.number), events.Clock)
+        after = time.monotonic_ns()
+        return ClockReading(answer.monotonic_ns, answer.realtime_ns, before, after)
+
+    def power_off(self, sync: bool = False) -> None:
+        """Have the guest switch itself off; it is about to when this returns."""
+        job = self._enter(Job(self._number(), "poweroff"))
+        self._call(job, requests.poweroff_request(job.number, sync), events.Done)
+
+    def _number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def _enter(self, job: Job) -> Job:
+        self._jobs[job.number] = job
+        return job
+
+    def _call(
+        self, job: Job, request: Request, kind: type[Final], timeout: float = ANSWER_SECONDS
+    ) -> Final:
+        self._send(job, request)
+        return self._wait(job, kind, timeout)
+
+    def _wait(self, job: Job, kind: type[Final], timeout: float) -> Final:
+        """Take in events until this request has ended."""
+        deadline = time.monotonic() + timeout
+        while job.final is None:
+            if not self._pump(deadline):
+                raise RunFailure(
+                    "guest",
+                    f"the guest did not answer within {timeout:.0f} s",
+                    f"it was asked for: {job.what}",
+                )
+        if isinstance(job.final, events.Error):
+            raise RunFailure("guest", f"{job.what} failed: {job.final.what}", job.final.why)
+        if not isinstance(job.final, kind):
+            raise _broken(f"{job.what} was answered with {type(job.final).__name__}")
+        return job.final
+
+    def _send(self, job: Job, request: Request) -> None:
+        """Send a line, and take in what comes meanwhile: two full buffers would wait for ever."""
+        try:
+            line = memoryview(requests.render_request(request))
+        except ValueError:
+            del self._jobs[job.number]
+            raise
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while line:
+            left = deadline - time.monotonic()
+            readable, writable, _ = select.select(
+                [self._socket], [self._socket], [], max(0.0, left)
+            )
+            if left <= 0:
+                raise RunFailure("guest", "the guest takes no requests", f"at: {job.what}")
+            if readable:
+                self._receive()
+            if writable:
+                try:
+                    line = line[self._socket.send(line) :]
+                except (BrokenPipeError, ConnectionResetError):
+                    raise GuestGone from None
+
+    def _pump(self, deadline: float) -> bool:
+        """Wait for bytes and take them in. False when there were none until the deadline."""
+        left = max(0.0, deadline - time.monotonic())
+        readable, _, _ = select.select([self._socket], [], [], left)
+        if readable:
+            self._receive()
+        return bool(readable)
+
+    def _receive(self) -> None:
+        try:
+            chunk = self._socket.recv(_CHUNK)
+        except ConnectionResetError:
+            chunk = b""
+        arrived_ns = time.monotonic_ns()
+        if not chunk:
+            raise GuestGone
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            self._take_line(bytes(self._partial + line), arrived_ns)
+            self._partial.clear()
+        self._partial += rest
+        if len(self._partial) >= events.MAX_EVENT_LINE:
+            raise _broken(f"a line is longer than {events.MAX_EVENT_LINE} bytes")
+
+    def _take_line(self, line: bytes, arrived_ns: int) -> None:
+        try:
+            event = events.parse_event(line)
+        except ValueError as error:
+            raise _broken(f"{error} in {line[:80]!r}") from None
+        if isinstance(event, events.Hello):
+            if self._hello is not None:
+                raise _broken("a second hello: the agent started anew")
+            self._hello = event
+        elif isinstance(event, events.Error) and event.id is None:
+            raise RunFailure("guest", f"the agent says: {event.what}", event.why)
+        elif event is not None:
+            self._deliver(event, arrived_ns)
+
+    def _deliver(self, event: events.Reply, arrived_ns: int) -> None:
+        job = self._jobs.get(event.id) if event.id is not None else None
+        if job is None:
+            raise _broken(f"{type(event).__name__} for request {event.id}, which is not under way")
+        job.take(event, arrived_ns)
+        if job.final is not None:
+            del self._jobs[job.number]
+
+
+def _broken(why: str) -> RunFailure:
+    return RunFailure("guest", "the guest broke the protocol of its channel", why)

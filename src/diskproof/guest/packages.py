@@ -1,0 +1,110 @@
+"""The guest's files, unpacked from the host's own Debian package sources."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from diskproof.errors import HostError, RunFailure
+from diskproof.proc import require_tool, run
+
+PACKAGES = (
+    "linux-image-amd64",
+    "btrfs-progs",
+    "coreutils",
+    "dash",
+    "e2fsprogs",
+    "fio",
+    "kmod",
+    "util-linux",
+    "xfsprogs",
+)
+FETCH_SECONDS = 900.0
+
+
+def find_suite(path: Path = Path("/etc/os-release")) -> str | None:
+    """The code name of the host's Debian release; None on another system."""
+    try:
+        fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', path.read_text(), re.MULTILINE))
+    except FileNotFoundError:
+        return None
+    return fields.get("VERSION_CODENAME") if fields.get("ID") == "debian" else None
+
+
+def require_suite() -> str:
+    suite = find_suite()
+    if suite is None:
+        raise HostError(
+            "the guest cannot be built here",
+            "it is made of Debian packages, and this host is not Debian",
+            "use a Debian host, or a container of one",
+        )
+    return suite
+
+
+def find_sources(suite: str) -> list[str]:
+    """The files in which the host's apt names its Debian sources."""
+    listing = run(
+        [
+            require_tool("apt-get", "apt"),
+            "indextargets",
+            "--format",
+            "$(SOURCESENTRY)|$(CODENAME)|$(ORIGIN)",
+            "Created-By: Packages",
+        ],
+        timeout=60,
+    ).text
+    targets = [line.split("|") for line in listing.splitlines() if line.count("|") == 2]
+    wanted = {
+        entry.rpartition(":")[0]
+        for entry, codename, origin in targets
+        if origin == "Debian" and codename.partition("-")[0] == suite
+    }
+    if not wanted:
+        raise HostError(
+            f"apt knows no packages of Debian {suite}",
+            "the guest is made of them",
+            "apt-get update",
+        )
+    return sorted(wanted)
+
+
+def extract_packages(suite: str, target: Path) -> None:
+    """Unpack the guest's packages below ``target``; no maintainer script runs.
+
+    That needs no privilege, so root and an ordinary user take the same way. Raises HostError when
+    packages cannot be had.
+    """
+    argv = [
+        require_tool("mmdebstrap", "mmdebstrap"),
+        "--mode=chrootless",
+        "--variant=extract",
+        "--format=directory",
+        f"--include={','.join(PACKAGES)}",
+        *_fetch_options(target.parent / "apt.conf"),
+        suite,
+        str(target),
+        *find_sources(suite),
+    ]
+    try:
+        run(argv, timeout=FETCH_SECONDS, env=_environment(os.environ))
+    except RunFailure as failure:
+        raise HostError(
+            "the guest's packages cannot be unpacked",
+            failure.why or failure.what,
+            "check that apt-get update works and that there is space",
+        ) from failure
+
+
+def _fetch_options(path: Path) -> Sequence[str]:
+    """How the host's apt reaches its sources (proxies, time-outs), for mmdebstrap's apt."""
+    settings = run([require_tool("apt-config", "apt"), "dump", "Acquire"], timeout=60).stdout
+    path.write_bytes(settings)
+    return [f"--aptopt={path}"] if settings.strip() else []
+
+
+def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """Ours without its language (messages are matched by people who read English reports)."""
+    return {**ours, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}

@@ -1,0 +1,77 @@
+"""The guest's read-only root: a squashfs image with the tools."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from diskproof.guest.modules import KernelModules, load_order
+from diskproof.proc import require_tool, run
+
+# Measured in an emulated guest: the first start of fio takes 1.0 s from lz4, 1.4 s from zstd at
+# level 3 and as long as from lz4 when nothing is compressed, at 93, 68 and 182 MiB.
+COMPRESSION = ("-comp", "lz4", "-b", "128K")
+MOUNT_POINTS = ("proc", "sys", "dev", "tmp", "run", "mnt", "root")
+MODULE_FOLDER = "usr/lib/diskproof/modules"
+UNUSED = (
+    "boot",
+    "lib/modules",
+    "usr/lib/modules",
+    "usr/lib/python3*",
+    "usr/share/doc",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/locale",
+    "usr/share/man",
+    "usr/share/perl*",
+    "var",
+)
+# Nothing in the guest runs as anybody but root; programs still look names up.
+ACCOUNTS = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n",
+    "etc/group": "root:x:0:\ndisk:x:6:\nnogroup:x:65534:\n",
+}
+
+
+def place_modules(
+    root: Path, modules: KernelModules, names: Iterable[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Copy modules to where the guest's insmod finds them.
+
+    Gives for each name the paths in the guest, in load order.
+    """
+    folder = root / MODULE_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    placed = {}
+    for name in names:
+        files = [modules.files[needed] for needed in load_order(modules, name)]
+        for file in files:
+            shutil.copyfile(file, folder / file.name)
+        placed[name] = tuple(f"/{MODULE_FOLDER}/{file.name}" for file in files)
+    return placed
+
+
+def prepare_root(root: Path) -> None:
+    """Turn unpacked packages into a root: what their maintainer scripts would have done."""
+    for pattern in UNUSED:
+        for path in root.glob(pattern):
+            shutil.rmtree(path)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if not (root / name).exists() and (root / "usr" / name).exists():
+            (root / name).symlink_to(f"usr/{name}")
+    for name in MOUNT_POINTS:
+        (root / name).mkdir(exist_ok=True)
+    for name, content in ACCOUNTS.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(content)
+    mounts = root / "etc" / "mtab"
+    mounts.unlink(missing_ok=True)
+    mounts.symlink_to("/proc/self/mounts")
+
+
+def pack_root(root: Path, image: Path) -> None:
+    """Write the image; everything in it belongs to root, whoever built it."""
+    mksquashfs = require_tool("mksquashfs", "squashfs-tools")
+    options = ["-noappend", "-all-root", "-no-xattrs", "-no-progress", *COMPRESSION]
+    run([mksquashfs, str(root), str(image), *options], timeout=900)

@@ -1,0 +1,132 @@
+"""The guest's machine as QEMU arguments: pure, one fragment a function.
+
+Every bus is on the same machine type, so that the machine is not a hidden factor. Files come as
+descriptors, so that an unprivileged QEMU needs no way to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ROOT_SERIAL = "diskproof-root"
+DISK_SERIAL = "diskproof-disk"
+AGENT_PORT = "diskproof.agent"
+ROOT_DRIVERS = ("virtio_blk", "squashfs")
+BUS_DRIVERS: Mapping[str, tuple[str, ...]] = {
+    "virtio-blk": ("virtio_blk",),
+    "virtio-scsi": ("virtio_scsi", "sd_mod"),
+    "ide": ("ata_piix", "sd_mod"),
+    "ahci": ("ahci", "sd_mod"),
+    "nvme": ("nvme",),
+}
+ROOT_FDSET = 100  # above those a disk may use
+
+# Each shortens an emulated boot or keeps it from failing on a busy host; none touches a disk.
+KERNEL_PARAMETERS = (
+    "console=ttyS0",
+    "quiet",
+    "panic=-1",  # end at once: QEMU does not reboot, so it exits
+    "no_timer_check",  # a late tick on a busy host is no broken timer
+    "cryptomgr.notests",
+    "8250.nr_uarts=1",
+    "random.trust_cpu=on",
+)
+
+
+@dataclass(frozen=True)
+class GuestMachine:
+    """One guest. ``bus`` is that of the disk under test, None without one.
+
+    ``disk_args`` put it there (see ``disk``); ``disk_fds`` are the descriptors they name, if any.
+    """
+
+    accel: str
+    vcpus: int = 1
+    memory_bytes: int = 512 << 20
+    bus: str | None = None
+    disk_args: tuple[str, ...] = ()
+    disk_fds: tuple[int, ...] = ()
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """Kernel modules for the root and the bus."""
+        return ROOT_DRIVERS + (BUS_DRIVERS[self.bus] if self.bus else ())
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """Numbers of the open files and sockets that a guest is started with."""
+
+    kernel: int
+    initrd: int
+    root: int
+    qmp: int
+    agent: int
+    console: int
+
+    def all(self) -> tuple[int, ...]:
+        return (self.kernel, self.initrd, self.root, self.qmp, self.agent, self.console)
+
+
+def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> list[str]:
+    """All arguments of one guest's QEMU."""
+    return [
+        *isolation_args(sandbox),
+        *processor_args(machine),
+        *kernel_args(fds),
+        *control_args(fds),
+        *root_args(fds),
+        *machine.disk_args,
+    ]
+
+
+def isolation_args(sandbox: bool) -> list[str]:
+    """Nothing that was not asked for, and no way to more."""
+    denied = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+    return [
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none"),
+        *(("-sandbox", f"on,{denied}") if sandbox else ()),
+    ]
+
+
+def processor_args(machine: GuestMachine) -> list[str]:
+    """All that the accelerator offers: what a user who tunes disks would choose."""
+    return [
+        *("-machine", f"pc,accel={machine.accel}"),
+        *("-cpu", "host" if machine.accel == "kvm" else "max"),
+        *("-smp", str(machine.vcpus)),
+        *("-m", f"{machine.memory_bytes >> 10}K"),
+    ]
+
+
+def kernel_args(fds: Descriptors) -> list[str]:
+    return [
+        *("-kernel", f"/dev/fd/{fds.kernel}"),
+        *("-initrd", f"/dev/fd/{fds.initrd}"),
+        *("-append", " ".join(KERNEL_PARAMETERS)),
+    ]
+
+
+def control_args(fds: Descriptors) -> list[str]:
+    """QMP, the agent's port and the console, each on a socket of ours."""
+    return [
+        *("-chardev", f"socket,id=qmp,fd={fds.qmp}"),
+        *("-mon", "chardev=qmp,mode=control"),
+        *("-chardev", f"socket,id=console,fd={fds.console}"),
+        *("-serial", "chardev:console"),
+        *("-device", "virtio-serial-pci,max_ports=2"),
+        *("-chardev", f"socket,id=agent,fd={fds.agent}"),
+        *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
+    ]
+
+
+def root_args(fds: Descriptors) -> list[str]:
+    """The tools' drive: read-only, shared by all guests, never the one under test."""
+    file = f"file.driver=file,file.filename=/dev/fdset/{ROOT_FDSET},file.locking=off"
+    return [
+        *("-add-fd", f"fd={fds.root},set={ROOT_FDSET}"),
+        *("-blockdev", f"driver=raw,node-name=root,read-only=on,{file}"),
+        *("-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL}"),
+    ]

@@ -126,6 +126,23 @@ def test_equal_cells_are_not_told_apart(sizes: tuple[int, ...], paired: bool) ->
     assert family_wise_errors(studies, 7, sizes, paired) <= allowed
 
 
+@pytest.mark.parametrize("noise", ["skewed", "two humps"])
+def test_other_noise_tells_no_equal_cells_apart(noise: str) -> None:
+    """Eight blocks; where two humps need more than fewer runs can say is in docs/statistics.md."""
+    rng = random.Random(23)
+    blocks, wrong, studies = tuple(range(8)), 0, 200
+    for _ in range(studies):
+        rows = []
+        for _ in range(24):
+            if noise == "skewed":
+                logs = [rng.expovariate(10) for _ in blocks]
+            else:
+                logs = [rng.gauss(0, 0.03) + 0.2 * (rng.random() < 0.3) for _ in blocks]
+            rows.append(Sample(tuple(2.718281828**x for x in logs), blocks))
+        wrong += any(map(any, differences(rows)))
+    assert wrong <= studies * ALPHA + 3 * (studies * ALPHA * (1 - ALPHA)) ** 0.5
+
+
 def test_a_real_winner_among_many_is_found() -> None:
     rng = random.Random(11)
     rows = [

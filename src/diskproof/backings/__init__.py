@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
+from diskproof.errors import UsageError
 from diskproof.records import BackingFacts, BackingSpec
+
+KINDS = ("directory",)
 
 
 class Backing(Protocol):
@@ -19,3 +23,11 @@ class Backing(Protocol):
     def start_run_dir(self, spec: BackingSpec) -> AbstractContextManager[Path]:
         """A fresh private folder for one run's image on this backing; gone at the end."""
         ...
+
+
+def load_backing(kind: str) -> Backing:
+    """The backing of that kind (its module is imported only now). Raises UsageError."""
+    if kind not in KINDS:
+        raise UsageError(f"unknown kind of backing {kind!r}", f"known: {', '.join(KINDS)}")
+    module = importlib.import_module(f"diskproof.backings.{kind}")
+    return cast(Backing, module.BACKING)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, cast
 
 from diskproof.drive import Drive, RunContext
+from diskproof.errors import UsageError
+from diskproof.factors import FRONTENDS
 from diskproof.records import Artefact
 
 
@@ -19,3 +22,11 @@ class Frontend(Protocol):
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         """Logs and command lines kept with the run, also after a failure."""
         ...
+
+
+def load_frontend(name: str) -> Frontend:
+    """The frontend of that name (its module is imported only now). Raises UsageError."""
+    if name not in FRONTENDS:
+        raise UsageError(f"unknown frontend {name!r}", f"known: {', '.join(FRONTENDS)}")
+    module = importlib.import_module(f"diskproof.frontends.{name}")
+    return cast(Frontend, module.FRONTEND)

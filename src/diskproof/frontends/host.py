@@ -1,0 +1,96 @@
+"""fio straight on the backing: what the disk does without a virtual one. The baseline."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.drive import Drive, Execution, FioTarget, RunContext
+from diskproof.errors import RunFailure
+from diskproof.frontends.commands import run_here
+from diskproof.records import Artefact, Check
+
+_BLOCK = 4096
+
+
+@dataclass
+class HostDrive:
+    """A file on the backing. ``direct_obstacle`` is why direct I/O does not work, or empty."""
+
+    path: Path
+    size: int
+    run_dir: Path
+    direct_obstacle: str
+    pids: Sequence[int] = ()
+
+    def fio_target(self) -> FioTarget:
+        return FioTarget(
+            {
+                "ioengine": "libaio",
+                "filename": str(self.path).replace(":", r"\:"),
+                "direct": "0" if self.direct_obstacle else "1",
+            }
+        )
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        files: Mapping[str, bytes] | None = None,
+        collect: Sequence[str] = (),
+    ) -> Execution:
+        return run_here(self.run_dir, argv, timeout=timeout, files=files or {}, collect=collect)
+
+    def read_back(self) -> tuple[Check, ...]:
+        size = self.path.stat().st_size
+        return (
+            Check(
+                "direct",
+                "where the directory allows it",
+                f"buffered: {self.direct_obstacle}" if self.direct_obstacle else "on",
+                "a block read through O_DIRECT",
+                True,
+            ),
+            Check("size", str(self.size), str(size), "stat", size == self.size),
+        )
+
+
+class HostFrontend:
+    """The frontend ``host``."""
+
+    name = "host"
+
+    @contextmanager
+    def start(self, context: RunContext) -> Iterator[Drive]:
+        image = context.image
+        if image.format != "raw":
+            raise RunFailure(
+                "mismatch", f"the host frontend cannot read {image.format}", "fio knows only raw"
+            )
+        obstacle = find_direct_obstacle(image.path)
+        yield HostDrive(image.path, image.size, context.run_dir, obstacle)
+
+    def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
+        return ()
+
+
+def find_direct_obstacle(path: Path) -> str:
+    """Why a file cannot be read around the page cache, empty when it can."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        try:
+            with mmap.mmap(-1, _BLOCK) as block:  # a page of its own: aligned
+                os.preadv(handle, [block], 0)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return f"O_DIRECT is refused: {error.strerror}"
+    return ""
+
+
+FRONTEND = HostFrontend()

@@ -19,6 +19,9 @@ EXCEPTIONS = {
         "cli",
     ): "the entry point answers --version, the verbs do the rest",
     ("drive", "records"): "the disk protocol hands over checks and artefacts, which are records",
+    ("factors", "units"): "levels are quantities as people write them",
+    ("guest", "qmp"): "who boots a QEMU holds its control socket",
+    ("plan", "study"): "a plan is made of a study",
     ("proc", "errors"): "the door for processes raises the tree's errors",
 }
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskproof.stats.intervals import (
@@ -107,6 +107,7 @@ def test_too_little_gives_a_ratio_and_no_claim(a: tuple[float, ...], b: tuple[fl
     assert result.low is result.high is result.p_value is None
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(st.lists(positive, min_size=2, max_size=8), st.lists(positive, min_size=2, max_size=8))
 def test_swapping_inverts(a: list[float], b: list[float]) -> None:
     ahead: RatioInterval = ratio_interval(Sample(tuple(a)), Sample(tuple(b)))
@@ -117,6 +118,7 @@ def test_swapping_inverts(a: list[float], b: list[float]) -> None:
     assert ahead.low <= ahead.ratio <= ahead.high
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(st.lists(st.floats(-1e12, 1e12), min_size=2, max_size=20))
 def test_interval_holds_its_mean(values: list[float]) -> None:
     interval = mean_interval(values)

@@ -6,8 +6,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
 
 from diskproof.records import Cell, WorkloadSpec
 from diskproof.stats.intervals import Sample, ratio_interval
@@ -75,8 +76,7 @@ def test_groups_name_their_leader() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
 def test_correction_is_holms(p_values: list[float]) -> None:
-    multitest = pytest.importorskip("statsmodels.stats.multitest")
-    expected = multitest.multipletests(p_values, ALPHA, "holm")[0]
+    expected = multipletests(p_values, ALPHA, "holm")[0]
     assert holm(np.array(p_values)).tolist() == expected.tolist()
 
 
@@ -90,6 +90,7 @@ def samples(draw: st.DrawFn) -> Sample:
     return Sample(chosen, tuple(block_list) if draw(st.booleans()) else ())
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(st.lists(samples(), min_size=2, max_size=5))
 def test_the_table_agrees_with_one_by_one(rows: list[Sample]) -> None:
     table = pairwise_p(rows)

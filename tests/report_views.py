@@ -6,7 +6,6 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from diskproof.records import (
     Cell,
@@ -28,6 +27,7 @@ from diskproof.report.view import (
     median_run,
     rank_workloads,
 )
+from diskproof.store.rows import ResultRow
 
 HOSTILE = (
     '</script><script>alert(1)</script><img src=x onerror="alert(2)"> {{ 7*7 }} [bold]x[/bold]'
@@ -40,22 +40,6 @@ FACTORS = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """What ``store.results()`` gives for one cell and metric."""
-
-    study_id: str
-    host_id: str
-    cell: Cell
-    metric: str
-    unit: str
-    higher_is_better: bool
-    primary: bool
-    values: tuple[float, ...]
-    blocks: tuple[int, ...]
-    run_ids: tuple[str, ...]
-
-
 def make_cells(factors: Mapping[str, Sequence[str]], workloads: Sequence[str]) -> list[Cell]:
     combinations = itertools.product(*factors.values())
     return [
@@ -65,19 +49,19 @@ def make_cells(factors: Mapping[str, Sequence[str]], workloads: Sequence[str]) -
     ]
 
 
-def _rows(cell: Cell, place: int, runs: int, rng: random.Random) -> list[Row]:
+def _rows(cell: Cell, place: int, runs: int, rng: random.Random) -> list[ResultRow]:
     """One cell's metrics: levels have effects, runs have noise."""
     speed = 20000 * math.exp(-0.12 * (place % 17)) * (8 if cell.level("cache") == "unsafe" else 1)
     values = tuple(speed * math.exp(rng.gauss(0, 0.04)) for _ in range(runs))
     ids = tuple(f"{cell.id}-{run}" for run in range(runs))
     blocks = tuple(range(runs))
-    rows = [Row("s1", "h1", cell, "iops", "1/s", True, True, values, blocks, ids)]
+    rows = [ResultRow("s1", "h1", cell, "iops", "1/s", True, True, values, blocks, ids)]
     for metric, factor in (("latency_p50", 0.8), ("latency_p99", 4), ("latency_p99.9", 30)):
         slow = tuple(factor / value for value in values)
-        rows.append(Row("s1", "h1", cell, metric, "s", False, False, slow, blocks, ids))
+        rows.append(ResultRow("s1", "h1", cell, metric, "s", False, False, slow, blocks, ids))
     if cell.workload.name.startswith("sync"):
         slow = tuple(9 / value for value in values)
-        rows.append(Row("s1", "h1", cell, "flush_p99", "s", False, False, slow, blocks, ids))
+        rows.append(ResultRow("s1", "h1", cell, "flush_p99", "s", False, False, slow, blocks, ids))
     return rows
 
 
@@ -141,7 +125,7 @@ def make_view(
         created=1.7e9,
     )
     host = HostRecord("h1", "lab-one", {"accel": "tcg", "kernel": "6.1", "cpu": {"model": "x"}})
-    loads = rank_workloads(study, rows)  # type: ignore[arg-type]
+    loads = rank_workloads(study, rows)
     checks = {
         cell.id: (
             Check("cache.direct", "on", "on", "query-named-block-nodes", True),

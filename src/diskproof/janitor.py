@@ -1,0 +1,194 @@
+"""Clean up after the dead: run folders that nobody owns any more.
+
+A run folder (``backings.directory``) is a private folder ``diskproof-run-*`` with a file ``lock``
+that its owner keeps flock(2)ed while it lives; the kernel drops the lock with the owner, however
+it ends. What does not look exactly so is not ours and stays. A directory that somebody else has
+flocked (an owner between making a folder and locking it, another sweep) is left to the next sweep.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import shutil
+import signal
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.backings.directory import LOCK_NAME, RUN_PREFIX
+from diskproof.proc import CONFINED_UID
+
+KILL_SECONDS = 5.0
+# Between making a folder and locking it lie microseconds; an hour is not a matter of speed.
+UNLOCKED_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One folder of a dead owner. ``kept`` says why it is still there (empty: it is gone).
+
+    ``killed`` are the processes that still worked in it.
+    """
+
+    path: Path
+    kept: str = ""
+    killed: tuple[int, ...] = ()
+
+
+def sweep(directories: Iterable[Path]) -> tuple[Swept, ...]:
+    """Remove the run folders of dead owners; says for each what became of it.
+
+    A directory that is not there or cannot be read has nothing to sweep. Folders of living
+    owners, other users' folders and symbolic links are not touched and not named.
+    """
+    return tuple(
+        swept
+        for directory in dict.fromkeys(directory.absolute() for directory in directories)
+        for swept in _sweep_directory(directory)
+    )
+
+
+def _sweep_directory(directory: Path) -> list[Swept]:
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = [_sweep_one(directory, name) for name in _candidates(directory)]
+        return [swept for swept in found if swept]
+    except BlockingIOError:
+        return []
+    finally:
+        os.close(handle)
+
+
+def _candidates(directory: Path) -> list[str]:
+    with suppress(OSError), os.scandir(directory) as entries:
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.name.startswith(RUN_PREFIX) and entry.is_dir(follow_symlinks=False)
+        )
+    return []
+
+
+def _sweep_one(directory: Path, name: str) -> Swept | None:
+    path = directory / name
+    try:
+        with _open_at(None, str(path), os.O_RDONLY | os.O_DIRECTORY) as folder:
+            if not _is_our_user(os.fstat(folder).st_uid):
+                return None
+            with _dead_owners_lock(folder) as dead:
+                return _remove(path, folder) if dead else None
+    except OSError as error:
+        # Another sweep was faster, or it became something else: either way not ours to judge.
+        gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        return None if gone else Swept(path, f"it cannot be removed: {error.strerror}")
+
+
+def _is_our_user(uid: int) -> bool:
+    """We, or the confined user that root hands run folders to."""
+    return uid == os.geteuid() or (os.geteuid() == 0 and uid == CONFINED_UID)
+
+
+@contextmanager
+def _open_at(folder: int | None, name: str, flags: int) -> Iterator[int]:
+    fd = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _dead_owners_lock(folder: int) -> Iterator[bool]:
+    """True with the lock in our hand when nobody else holds it: then the owner is dead."""
+    try:
+        info = os.stat(LOCK_NAME, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        yield _is_abandoned_unlocked(folder)
+        return
+    if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+        yield False
+        return
+    with _open_at(folder, LOCK_NAME, os.O_RDWR | os.O_NONBLOCK) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def _is_abandoned_unlocked(folder: int) -> bool:
+    """An empty folder whose maker died before it made the lock; anything else is not ours."""
+    age = time.time() - os.fstat(folder).st_mtime
+    return not os.listdir(folder) and age > UNLOCKED_SECONDS
+
+
+def _remove(path: Path, folder: int) -> Swept:
+    killed = tuple(pid for pid in _pids_inside(path) if _kill(pid, path))
+    inside = path.resolve()
+    if mounts := [point for point in _mount_points() if point.is_relative_to(inside)]:
+        return Swept(path, f"{mounts[0]} is mounted; unmount it first", killed)
+    with _open_at(None, str(path.parent), os.O_RDONLY | os.O_DIRECTORY) as parent:
+        seen = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+        if not os.path.samestat(seen, os.fstat(folder)):
+            return Swept(path, "it was replaced while it was looked at", killed)
+        shutil.rmtree(path.name, dir_fd=parent)
+    return Swept(path, killed=killed)
+
+
+def _mount_points() -> Iterator[Path]:
+    """Mount points of this process (proc_pid_mountinfo(5): field 5, octal escapes)."""
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), line.split(b" ")[4])
+        yield Path(os.fsdecode(point))
+
+
+# -- processes of a dead owner --------------------------------------------------------------
+
+
+def _pids_inside(path: Path) -> list[int]:
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and _is_ours_inside(int(entry.name), path)
+    ]
+
+
+def _is_ours_inside(pid: int, path: Path) -> bool:
+    """A process that works in the folder, as our user or the confined one, with no terminal.
+
+    All that ``proc`` starts has a session of its own and hence no terminal; a person's shell
+    that looks into the folder has one and is left alone.
+    """
+    try:
+        inside = Path(f"/proc/{pid}/cwd").readlink().is_relative_to(path.resolve())
+        uid = Path(f"/proc/{pid}").stat().st_uid
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:  # it ended, or is another user's
+        return False
+    terminal = int(fields[4])  # tty_nr, proc_pid_stat(5)
+    return inside and _is_our_user(uid) and terminal == 0 and pid != os.getpid()
+
+
+def _kill(pid: int, path: Path) -> bool:
+    """End one process; the descriptor makes sure that it is still the one that was looked at."""
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            if not _is_ours_inside(pid, path):
+                return False
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return bool(select.select([handle], [], [], KILL_SECONDS)[0])
+        finally:
+            os.close(handle)
+    return False

@@ -21,6 +21,7 @@ EXCEPTIONS = {
     ("drive", "records"): "the disk protocol hands over checks and artefacts, which are records",
     ("factors", "units"): "levels are quantities as people write them",
     ("guest", "qmp"): "who boots a QEMU holds its control socket",
+    ("native", "errors"): "a program that is not there is an error with a hint",
     ("plan", "study"): "a plan is made of a study",
     ("proc", "errors"): "the door for processes raises the tree's errors",
 }

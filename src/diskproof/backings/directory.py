@@ -20,6 +20,13 @@ RUN_PREFIX = "diskproof-run-"
 PROBE_PREFIX = "diskproof-probe-"
 LOCK_NAME = "lock"
 _BLOCK = 4096
+_HINTS = {
+    errno.EROFS: "its file system is mounted read-only; set another path in [backings.NAME]",
+    errno.EACCES: "you may not write there; set another path in [backings.NAME]",
+    errno.ENOTDIR: "it must be a directory; set another path in [backings.NAME]",
+    errno.EEXIST: "it must be a directory; set another path in [backings.NAME]",
+    errno.ENOSPC: "its file system is full; free some space there",
+}
 
 
 class DirectoryBacking:
@@ -41,11 +48,10 @@ class DirectoryBacking:
     @contextmanager
     def start_run_dir(self, spec: BackingSpec) -> Iterator[Path]:
         """Private to the run and to the user QEMU runs as; its lock is held for its life."""
-        with _ensured_folder(spec) as folder, _explained(folder):
-            path, lock = _new_run_dir(folder)
+        with _ensured_folder(spec) as folder:
+            with _explained(folder):
+                path, lock = _new_run_dir(folder)
             try:
-                if os.geteuid() == 0:
-                    os.chown(path, CONFINED_UID, CONFINED_UID)
                 yield path
             finally:
                 shutil.rmtree(path, ignore_errors=True)
@@ -101,6 +107,23 @@ def _is_above(mount_point: str, folder: Path) -> bool:
     return folder.is_relative_to(mount_point)
 
 
+def _refused(folder: Path, error: OSError) -> HostError:
+    return HostError(
+        f"the disks under test cannot be kept in {folder}",
+        error.strerror or str(error),
+        _HINTS.get(error.errno or 0, "set another path in the study's [backings.NAME]"),
+    )
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """An OSError as what the user can do about it."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(folder, error) from error
+
+
 @contextmanager
 def _ensured_folder(spec: BackingSpec) -> Iterator[Path]:
     """The backing's folder; what was made for it goes again while it is empty."""
@@ -126,7 +149,15 @@ def _ensured_folder(spec: BackingSpec) -> Iterator[Path]:
 
 
 def _new_run_dir(folder: Path) -> tuple[Path, int]:
-    path = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=folder))
-    lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """The run's folder and its lock. The backing's own lock keeps the janitor out meanwhile."""
+    backing = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(backing, fcntl.LOCK_SH)
+        path = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=folder))
+        lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(backing)
+    if os.geteuid() == 0:
+        os.chown(path, CONFINED_UID, CONFINED_UID)
     return path, lock

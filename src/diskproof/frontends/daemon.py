@@ -1,0 +1,164 @@
+"""qemu-storage-daemon over NBD: QEMU's block layer at native speed, without a guest."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.drive import Drive, Execution, FioTarget, RunContext
+from diskproof.errors import RunFailure
+from diskproof.frontends.commands import run_here
+from diskproof.frontends.effective import make_check, read_disk, require_objects
+from diskproof.proc import Process, start_process
+from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, cache_mode, daemon_args
+from diskproof.qmp import Qmp, connect
+from diskproof.records import Artefact, Cell, Check
+
+LOG = "qemu-storage-daemon.log"
+ARGV = "qemu-storage-daemon.argv.json"
+SOCKET = "nbd.sock"
+
+
+@dataclass
+class DaemonDrive:
+    """A disk behind a running storage daemon."""
+
+    context: RunContext
+    process: Process
+    qmp: Qmp
+    size: int
+    pids: Sequence[int]
+
+    def fio_target(self) -> FioTarget:
+        # Relative to the scratch folder that execute works in: the path of a run's folder may be
+        # longer than a socket's address (108 bytes).
+        return FioTarget(
+            {"ioengine": "nbd", "uri": f"nbd+unix:///{EXPORT_NAME}?socket=../{SOCKET}"}
+        )
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        files: Mapping[str, bytes] | None = None,
+        collect: Sequence[str] = (),
+    ) -> Execution:
+        folder = self.context.run_dir
+        done = run_here(folder, argv, timeout=timeout, files=files or {}, collect=collect)
+        if (status := self.process.poll()) is not None:
+            evidence = (("stdout", done.stdout), ("stderr", done.stderr))
+            raise _ended(self.process, status, evidence)
+        return done
+
+    def read_back(self) -> tuple[Check, ...]:
+        context = self.context
+        exports = require_objects(self.qmp.execute("query-block-exports"), "query-block-exports")
+        exported = [item.get("node-name") for item in exports if item.get("id") == EXPORT_ID]
+        return (
+            *read_disk(self.qmp, self.process.pid, context.cell, context.image),
+            make_check(
+                "exported node", DISK_NODE, "".join(map(str, exported)), "QMP query-block-exports"
+            ),
+            check_write_through(self.process.pid, context.cell),
+        )
+
+
+class DaemonFrontend:
+    """The frontend ``daemon``."""
+
+    name = "daemon"
+
+    @contextmanager
+    def start(self, context: RunContext) -> Iterator[Drive]:
+        with ExitStack() as stack:
+            process, control = _start_daemon(stack, context)
+            try:
+                qmp = connect(control, context.deadline_seconds)
+                stack.callback(qmp.close)
+            except RunFailure:
+                status = process.wait(1.0)
+                raise _ended(process, status) if status is not None else _mute(process) from None
+            yield DaemonDrive(context, process, qmp, context.image.size, (process.pid,))
+
+    def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
+        found = (context.run_dir / ARGV, context.run_dir / LOG)
+        media = {ARGV: "application/json", LOG: "text/plain"}
+        return tuple(
+            Artefact(path.name, media[path.name], path.read_bytes()[-(1 << 20) :])
+            for path in found
+            if path.is_file()
+        )
+
+
+def _start_daemon(stack: ExitStack, context: RunContext) -> tuple[Process, socket.socket]:
+    """Start the daemon with a listening socket and a control socket; gives it and our end."""
+    ours, theirs = socket.socketpair()
+    with theirs, _listen(stack, context.run_dir) as listener:
+        fds = (listener.fileno(), theirs.fileno())
+        image = context.image.path
+        argv = daemon_args(context.cell, image.name, nbd_fd=fds[0], qmp_fd=fds[1])
+        (context.run_dir / ARGV).write_text(json.dumps(argv, indent=1))
+        starting = start_process(
+            argv,
+            name="qemu-storage-daemon",
+            log=context.run_dir / LOG,
+            cwd=image.parent,
+            pass_fds=fds,
+            confined=True,
+        )
+        stack.callback(ours.close)
+        return stack.enter_context(starting), ours
+
+
+def _listen(stack: ExitStack, run_dir: Path) -> socket.socket:
+    """A listening socket in the run's folder, bound through a descriptor: its path may be long."""
+    listener = socket.socket(socket.AF_UNIX)
+    folder = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
+        stack.callback((run_dir / SOCKET).unlink, missing_ok=True)
+    except OSError as error:
+        listener.close()
+        why = f"{run_dir}: {error.strerror}"
+        raise RunFailure("tool", "no socket can be made for the storage daemon", why) from None
+    finally:
+        os.close(folder)
+    listener.listen()
+    return listener
+
+
+def _ended(
+    process: Process, status: int, evidence: tuple[tuple[str, bytes], ...] = ()
+) -> RunFailure:
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+    tail = process.read_log(2000).decode("utf-8", "replace").strip().splitlines()[-3:]
+    kept = (*evidence, (LOG, process.read_log()))
+    return RunFailure("qemu", f"qemu-storage-daemon {how}", "\n".join(tail), evidence=kept)
+
+
+def _mute(process: Process) -> RunFailure:
+    kept = ((LOG, process.read_log()),)
+    return RunFailure("qemu", "qemu-storage-daemon does not answer", evidence=kept)
+
+
+def check_write_through(pid: int, cell: Cell) -> Check:
+    """Write-through as the running process was asked for.
+
+    No QEMU reports it of an export. That each write is then followed by a flush is proved by a
+    test that watches the daemon's system calls.
+    """
+    argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    source = "/proc/PID/cmdline: the daemon took the option, it cannot be asked"
+    effective: object = "no export"
+    if b"--export" in argv:
+        effective = json.loads(argv[argv.index(b"--export") + 1]).get("writethrough")
+    return make_check("write-through", cache_mode(cell).write_through, effective, source)
+
+
+FRONTEND = DaemonFrontend()

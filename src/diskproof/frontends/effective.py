@@ -1,0 +1,163 @@
+"""What QEMU and the kernel say of the disk under test, against what the cell asks for.
+
+QMP names the block nodes' drivers and flags; the open flags of the image come from
+/proc/PID/fdinfo, the way I/O is submitted from the rings that the process holds. No QEMU reports
+``discard``, ``l2-cache-size`` or the file driver's ``aio``; that it took the options is all that
+can be said of the first two.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from diskproof.drive import DiskImage
+from diskproof.errors import RunFailure
+from diskproof.qemu.disk import DISK_NODE, FILE_NODE, cache_mode
+from diskproof.qmp import Qmp
+from diskproof.records import Cell, Check
+from diskproof.units import parse_bytes
+
+_NODES = "QMP query-named-block-nodes"
+
+
+def read_disk(qmp: Qmp, pid: int, cell: Cell, image: DiskImage) -> tuple[Check, ...]:
+    """Every setting of the disk that can be read back from a running QEMU or storage daemon."""
+    nodes = read_nodes(qmp)
+    return (
+        *check_nodes(nodes, cell, image),
+        check_open_flags(pid, cell, image.path),
+        check_aio(pid, cell),
+    )
+
+
+def read_nodes(qmp: Qmp) -> dict[str, Mapping[str, object]]:
+    """The block nodes by name."""
+    answer = qmp.execute("query-named-block-nodes", {"flat": True})
+    return {str(item.get("node-name")): item for item in require_objects(answer, _NODES)}
+
+
+def require_objects(answer: object, source: str) -> list[Mapping[str, object]]:
+    """QMP's list of objects, or RunFailure."""
+    if isinstance(answer, list) and all(isinstance(item, dict) for item in answer):
+        return answer
+    raise RunFailure("qemu", f"{source} did not answer with a list of objects")
+
+
+def require_field(item: Mapping[str, object], path: str, source: str) -> object:
+    """A field such as ``image.virtual-size``, or RunFailure."""
+    value: object = item
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            raise RunFailure("qemu", f"{source} has no {path}", f"there is: {sorted(item)}")
+        value = value[name]
+    return value
+
+
+def make_check(name: str, requested: object, effective: object, source: str) -> Check:
+    """A check that is right when both sides read the same."""
+    wanted, found = render_level(requested), render_level(effective)
+    return Check(name, wanted, found, source, wanted == found)
+
+
+def render_level(value: object) -> str:
+    """A value as a level is spelt: booleans are ``on`` and ``off``."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def check_nodes(
+    nodes: Mapping[str, Mapping[str, object]], cell: Cell, image: DiskImage
+) -> tuple[Check, ...]:
+    """Both block nodes of the disk."""
+    mode = cache_mode(cell)
+    wanted: list[tuple[str, str, object]] = [
+        (FILE_NODE, "drv", "file"),
+        (DISK_NODE, "drv", image.format),
+        (DISK_NODE, "image.virtual-size", image.size),
+        (DISK_NODE, "detect_zeroes", cell.level("detect-zeroes", "off")),
+    ]
+    for node in (FILE_NODE, DISK_NODE):
+        wanted += [
+            (node, "cache.direct", mode.direct),
+            (node, "cache.no-flush", mode.no_flush),
+            (node, "ro", False),
+        ]
+    if image.format == "qcow2":
+        lazy = cell.level("lazy_refcounts", "off") == "on"
+        wanted.append((DISK_NODE, "image.format-specific.data.lazy-refcounts", lazy))
+    if cell.level("cluster_size"):
+        wanted.append((DISK_NODE, "image.cluster-size", parse_bytes(cell.level("cluster_size"))))
+    return tuple(
+        make_check(
+            f"{node.removeprefix('diskproof-')}: {path.rpartition('data.')[2]}",
+            value,
+            require_field(nodes.get(node, {}), path, f"{_NODES} ({node})"),
+            _NODES,
+        )
+        for node, path, value in wanted
+    )
+
+
+def check_open_flags(pid: int, cell: Cell, image: Path) -> Check:
+    """O_DIRECT on the image, as the kernel has it open for the process."""
+    flags = find_open_flags(pid, image)
+    source = f"/proc/PID/fdinfo of {image.name}"
+    if flags is None:
+        return Check("O_DIRECT", render_level(cache_mode(cell).direct), "not open", source, False)
+    return make_check("O_DIRECT", cache_mode(cell).direct, bool(flags & os.O_DIRECT), source)
+
+
+def find_open_flags(pid: int, image: Path) -> int | None:
+    """open(2) flags with which a process has a file open for writing; None when it has not."""
+    wanted = image.stat()
+    for entry in _descriptors(pid):
+        with suppress(OSError):
+            if not os.path.samestat(entry.stat(), wanted):
+                continue
+            info = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text()
+            flags = int(info.split("flags:", 1)[1].split()[0], 8)
+            if flags & os.O_ACCMODE == os.O_RDWR:
+                return flags
+    return None
+
+
+def check_aio(pid: int, cell: Cell) -> Check:
+    """The rings of the process: io_uring's descriptor, the mapping of a Linux AIO context.
+
+    QEMU makes a ring only for a node that asks for it, and refuses to start without. Newer ones
+    may hold an io_uring for their event loop as well, so there its presence is allowed with any
+    level, and proves the level io_uring only as far as the option was taken.
+    """
+    rings = find_rings(pid)
+    level = cell.level("aio", "threads")
+    wanted = {"native": "aio", "io_uring": "io_uring"}.get(level)
+    right = wanted in rings if wanted else "aio" not in rings
+    effective = level if right else " and ".join(sorted(rings)) or "no ring"
+    held = ", ".join(sorted(rings)) or "none"
+    source = f"rings in /proc/PID/fd and maps: {held} (an io_uring may be the event loop's)"
+    return Check("aio", level, effective, source, right)
+
+
+def find_rings(pid: int) -> frozenset[str]:
+    """``io_uring`` and ``aio``, as far as the process holds such rings."""
+    rings = set()
+    for entry in _descriptors(pid):
+        with suppress(OSError):
+            if str(entry.readlink()) == "anon_inode:[io_uring]":
+                rings.add("io_uring")
+    for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
+        if line.split(maxsplit=5)[5:] and line.split(maxsplit=5)[5].startswith("/[aio]"):
+            rings.add("aio")
+    return frozenset(rings)
+
+
+def _descriptors(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError as error:
+        why = f"/proc/{pid}/fd: {error.strerror}"
+        raise RunFailure("qemu", "the process of the disk cannot be looked at", why) from None

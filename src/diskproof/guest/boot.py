@@ -35,24 +35,37 @@ _GUEST_ENDS = (
 )
 
 
-@dataclass
-class Guest:
-    """A running guest whose agent has answered.
+@dataclass(frozen=True)
+class Booted:
+    """A guest whose agent has said hello, ``seconds`` after QEMU was started."""
 
-    ``boot_seconds`` is from starting QEMU to the agent's hello. ``started.disk`` is the disk
-    under test as the guest's kernel sees it.
-    """
+    process: Process
+    channel: Channel
+    qmp_socket: socket.socket
+    console: Console
+    hello: Hello
+    seconds: float
+    sandboxed: bool
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A guest in service. ``started.disk`` is the disk under test as its kernel sees it."""
 
     files: GuestFiles
     machine: GuestMachine
-    process: Process
-    channel: Channel
-    qmp: qmp.Qmp
-    console: Console
-    sandboxed: bool
-    hello: Hello
-    boot_seconds: float
+    booted: Booted
     started: Started
+    qmp: qmp.Qmp
+
+    @property
+    def channel(self) -> Channel:
+        return self.booted.channel
+
+    @property
+    def process(self) -> Process:
+        """QEMU."""
+        return self.booted.process
 
     def load_modules(self, names: Sequence[str]) -> None:
         """Load modules that lie in the root (file systems). Raises RunFailure ``guest``."""
@@ -88,33 +101,31 @@ def start_guest(
     Raises RunFailure ``guest`` for a guest that panics, hangs or gives up and ``qemu`` when QEMU
     fails. Those and ``timeout`` failures out of the block carry console and QEMU log as evidence.
     """
+    folder = disk_folder or run_dir
+    with start_agent(files, machine, run_dir=run_dir, folder=folder, deadline=deadline) as booted:
+        serial = DISK_SERIAL if machine.bus else None
+        left = max(1.0, deadline - booted.seconds)
+        started = booted.channel.start(machine.drivers, ROOT_SERIAL, serial, left)
+        with qmp.start_qmp(booted.qmp_socket, QMP_SECONDS) as control:
+            yield Guest(files, machine, booted, started, control)
+
+
+@contextmanager
+def start_agent(
+    files: GuestFiles, machine: GuestMachine, *, run_dir: Path, folder: Path, deadline: float
+) -> Iterator[Booted]:
+    """Boot a guest up to the hello of its agent; the rest as ``start_guest``."""
     sandbox = _has_option("-sandbox")
     with ExitStack() as stack:
         began = time.monotonic()
-        process, ends = _start_qemu(
-            stack, files, machine, sandbox, run_dir / "qemu.log", disk_folder or run_dir
-        )
+        log = run_dir / "qemu.log"
+        process, ends = _start_qemu(stack, files, machine, sandbox, log, folder)
         console = Console(ends["console"])
         try:
             channel = Channel(ends["agent"])
             hello = channel.wait_hello(deadline)
-            boot_seconds = time.monotonic() - began
-            serial = DISK_SERIAL if machine.bus else None
-            left = max(1.0, deadline - boot_seconds)
-            started = channel.start(machine.drivers, ROOT_SERIAL, serial, left)
-            control = stack.enter_context(qmp.start_qmp(ends["qmp"], QMP_SECONDS))
-            yield Guest(
-                files=files,
-                machine=machine,
-                process=process,
-                channel=channel,
-                qmp=control,
-                console=console,
-                sandboxed=sandbox,
-                hello=hello,
-                boot_seconds=boot_seconds,
-                started=started,
-            )
+            seconds = time.monotonic() - began
+            yield Booted(process, channel, ends["qmp"], console, hello, seconds, sandbox)
         except RunFailure as failure:
             explained = _explain(failure, process, console)
             process.kill()

@@ -20,11 +20,11 @@ RUN_PREFIX = "diskproof-run-"
 PROBE_PREFIX = "diskproof-probe-"
 LOCK_NAME = "lock"
 _BLOCK = 4096
+_OTHER_PATH = "set another path in the study's [backings.NAME]"
 _HINTS = {
-    errno.EROFS: "its file system is mounted read-only; set another path in [backings.NAME]",
-    errno.EACCES: "you may not write there; set another path in [backings.NAME]",
-    errno.ENOTDIR: "it must be a directory; set another path in [backings.NAME]",
-    errno.EEXIST: "it must be a directory; set another path in [backings.NAME]",
+    errno.EROFS: f"its file system is mounted read-only; {_OTHER_PATH}",
+    errno.EACCES: f"you may not write there; {_OTHER_PATH}",
+    errno.ENOTDIR: f"it must be a directory; {_OTHER_PATH}",
     errno.ENOSPC: "its file system is full; free some space there",
 }
 
@@ -34,7 +34,7 @@ class DirectoryBacking:
 
     def probe(self, spec: BackingSpec) -> BackingFacts:
         """Raises HostError when nothing can be written there."""
-        with _ensured_folder(spec) as folder:
+        with _ensured_folder(spec) as folder, _explained(folder):
             o_direct, reason = probe_direct(folder)
             stat = os.statvfs(folder)
             return BackingFacts(
@@ -75,7 +75,7 @@ def probe_direct(folder: Path) -> tuple[bool, str]:
         return True, ""
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-            raise _refused(folder, error) from error
+            raise
         return False, f"{find_filesystem(folder)} on {folder} refuses it ({error.strerror})"
     finally:
         Path(name).unlink(missing_ok=True)
@@ -107,21 +107,17 @@ def _is_above(mount_point: str, folder: Path) -> bool:
     return folder.is_relative_to(mount_point)
 
 
-def _refused(folder: Path, error: OSError) -> HostError:
-    return HostError(
-        f"the disks under test cannot be kept in {folder}",
-        error.strerror or str(error),
-        _HINTS.get(error.errno or 0, "set another path in the study's [backings.NAME]"),
-    )
-
-
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
     """An OSError as what the user can do about it."""
     try:
         yield
     except OSError as error:
-        raise _refused(folder, error) from error
+        raise HostError(
+            f"the disks under test cannot be kept in {folder}",
+            error.strerror or str(error),
+            _HINTS.get(error.errno or 0, _OTHER_PATH),
+        ) from error
 
 
 @contextmanager
@@ -138,8 +134,6 @@ def _ensured_folder(spec: BackingSpec) -> Iterator[Path]:
             path.mkdir(exist_ok=True)
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     try:
         yield folder
     finally:

@@ -1,0 +1,148 @@
+"""A directory as backing. Requires nothing; read-only and small file systems need root."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from diskproof.backings import load_backing
+from diskproof.backings.directory import LOCK_NAME, RUN_PREFIX, find_filesystem
+from diskproof.errors import HostError, UsageError
+from diskproof.proc import CONFINED_UID, run
+from diskproof.records import BackingSpec
+
+
+def spec(path: Path) -> BackingSpec:
+    return BackingSpec("here", "directory", (("path", str(path)),))
+
+
+@contextmanager
+def mounted(kind: str, options: str, folder: Path) -> Iterator[None]:
+    """A file system of its own, or a skip that says why not."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount")
+    argv = ["mount", "-t", kind, *(["-o", options] if options else []), "diskproof-test"]
+    done = run([*argv, str(folder)], timeout=30, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"{kind} cannot be mounted here: {done.error_text}")
+    try:
+        yield
+    finally:
+        run(["umount", str(folder)], timeout=30)
+
+
+def test_probe_of_an_existing_directory(tmp_path: Path) -> None:
+    facts = load_backing("directory").probe(spec(tmp_path))
+    assert facts.path == str(tmp_path)
+    assert (
+        facts.filesystem
+        == run(["stat", "-f", "-c", "%T", str(tmp_path)], timeout=10).text[:3]
+        + (facts.filesystem[3:])
+    )
+    assert facts.o_direct is (facts.o_direct_reason == "")
+    stat = os.statvfs(tmp_path)
+    assert abs(facts.free_bytes - stat.f_bavail * stat.f_frsize) < 1 << 30
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_probe_leaves_no_directory_that_was_not_there(tmp_path: Path) -> None:
+    facts = load_backing("directory").probe(spec(tmp_path / "new" / "deep"))
+    assert facts.free_bytes > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_probe_keeps_a_directory_that_was_there(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    load_backing("directory").probe(spec(tmp_path / "old" / "new"))
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_run_dir_is_private_locked_and_gone_at_the_end(tmp_path: Path) -> None:
+    with load_backing("directory").start_run_dir(spec(tmp_path / "new")) as folder:
+        assert folder.parent == tmp_path / "new"
+        assert folder.name.startswith(RUN_PREFIX)
+        stat = folder.stat()
+        assert stat.st_mode & 0o777 == 0o700
+        assert stat.st_uid == (CONFINED_UID if os.geteuid() == 0 else os.geteuid())
+        with (folder / LOCK_NAME).open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (folder / "left").mkdir()
+        (folder / "left" / "over").touch()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_dir_is_gone_after_a_failure_and_others_stay(tmp_path: Path) -> None:
+    backing = load_backing("directory")
+    with backing.start_run_dir(spec(tmp_path)) as other:
+        with pytest.raises(KeyboardInterrupt), backing.start_run_dir(spec(tmp_path)):
+            raise KeyboardInterrupt
+        assert list(tmp_path.iterdir()) == [other]
+
+
+def test_an_error_of_the_block_is_not_taken_for_one_of_the_backing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        with load_backing("directory").start_run_dir(spec(tmp_path)):
+            (tmp_path / "nothing").read_bytes()
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_file_is_no_directory(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    for use in (load_backing("directory").probe, enter_run_dir):
+        with pytest.raises(HostError) as caught:
+            use(spec(tmp_path / "file" / below))
+        assert caught.value.why == "Not a directory"
+        assert "[backings.NAME]" in caught.value.hint
+
+
+def enter_run_dir(what: BackingSpec) -> None:
+    with load_backing("directory").start_run_dir(what):
+        pass
+
+
+def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+    with mounted("tmpfs", "ro", tmp_path):
+        for use in (load_backing("directory").probe, enter_run_dir):
+            for path in (tmp_path, tmp_path / "new"):
+                with pytest.raises(HostError) as caught:
+                    use(spec(path))
+                assert "read-only" in caught.value.hint
+
+
+def test_no_permission_is_named(tmp_path: Path) -> None:
+    """As an ordinary user; root is one in a child, as permissions do not bind it."""
+    if os.geteuid() == 0:
+        pytest.skip("permissions do not bind root")
+    tmp_path.chmod(0o500)
+    with pytest.raises(HostError) as caught:
+        load_backing("directory").probe(spec(tmp_path))
+    assert "may not write" in caught.value.hint
+
+
+def test_a_file_system_without_direct_io_is_found_out(tmp_path: Path) -> None:
+    """ecryptfs, old tmpfs and FUSE without direct I/O say EINVAL; here ramfs does."""
+    with mounted("ramfs", "", tmp_path):
+        facts = load_backing("directory").probe(spec(tmp_path))
+        assert facts.filesystem == "ramfs"
+        assert not facts.o_direct
+        assert "ramfs" in facts.o_direct_reason
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_file_system_is_that_of_the_last_mount(tmp_path: Path) -> None:
+    inside = tmp_path / "with space"
+    inside.mkdir()
+    with mounted("tmpfs", "size=1M", inside):
+        assert find_filesystem(inside) == "tmpfs"
+        assert load_backing("directory").probe(spec(inside)).free_bytes <= 1 << 20
+    assert find_filesystem(Path("/proc")) == "proc"
+
+
+def test_unknown_kind() -> None:
+    with pytest.raises(UsageError, match="unknown"):
+        load_backing("../directory")

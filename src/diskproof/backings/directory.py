@@ -47,7 +47,7 @@ class DirectoryBacking:
 
     @contextmanager
     def start_run_dir(self, spec: BackingSpec) -> Iterator[Path]:
-        """Private to the run and to the user QEMU runs as; its lock is held for its life."""
+        """Ours, and QEMU's user may enter it; its lock is held for its life."""
         with _ensured_folder(spec) as folder:
             with _explained(folder):
                 path, lock = _new_run_dir(folder)
@@ -153,5 +153,8 @@ def _new_run_dir(folder: Path) -> tuple[Path, int]:
     finally:
         os.close(backing)
     if os.geteuid() == 0:
-        os.chown(path, CONFINED_UID, CONFINED_UID)
+        # QEMU may enter and open its image, no more. The folder stays ours: the janitor leaves
+        # others' alone, and nobody else can put a link where we write.
+        os.chown(path, -1, CONFINED_UID)
+        path.chmod(0o710)
     return path, lock

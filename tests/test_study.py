@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import StudyError
-from diskproof.study import load_study, parse_study
+from diskproof.study import load_study, parse_study, read_study
 
 GOOD = """
 name = "mine"
@@ -48,7 +48,7 @@ def test_a_good_study() -> None:
     assert (read.name, read.kind, read.option("rw"), read.option("runtime")) == (
         "seq-read", "fio", "read", "1.5",
     )  # fmt: skip
-    assert study.protocol.seed > 0
+    assert study.seed > 0
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,16 @@ def test_a_good_study() -> None:
         ('cache = ["none", "writebak"]', 6, "did you mean 'writeback'?"),
         ('bus = [\n  "ide",\n  "virtoi-blk",\n]', 8, "did you mean 'virtio-blk'?"),
         ('cluster_size = "63"', 6, "cluster_size"),
-        ("vcpus = 0", 6, "1 to 64"),
-        ("cache = []", 6, "1 to 1000 levels"),
+        ("vcpus = 0", 6, "must be 1 to 64"),
+        ("cache = []", 6, "at least 1 item"),
         ("[protocol]\nblokcs = 3", 7, "did you mean 'blocks'?"),
-        ("[protocol]\nblocks = 0", 7, "1 to 10000"),
+        ("[protocol]\nblocks = 0", 7, "greater than or equal to 1"),
         ('[protocol]\nruntime = "soon"', 7, "is not a time"),
         ('[[only]]\nformat = "raw"\n[[only]]\nbus = "scsi"', 9, "did you mean 'virtio-scsi'?"),
-        ('[[exclude]]\ncache = "unsafe"', 7, "not among the study's levels"),
+        ('[[exclude]]\ncache = "unsafe"', 7, "among the study's"),
         ('[[exclude]]\nworkload = "seq-raed"', 7, "did you mean 'seq-read'?"),
         ('[backings.x]\nkind = "direktory"\npath = "/x"', 7, "did you mean 'directory'?"),
-        ("[backings.x]", 6, "needs a path"),
+        ("[backings.x]", 6, "backings.x.path: Field required"),
         ("cache = none", 6, "not valid TOML"),
     ],
 )
@@ -93,7 +93,7 @@ def test_workload_tables() -> None:
     )  # fmt: skip
     assert "unknown workload" in errors('[workloads.x]\npreset = "nope"\n')[0]
     assert "did you mean 'iodepth'" in errors("[workloads.seq-read]\niodepht = 3\n")[0]
-    assert "does not fit" in errors('[workloads.seq-read]\nbs = "4k;rm"\n')[0]
+    assert "match pattern" in errors('[workloads.seq-read]\nbs = "4k;rm"\n')[0]
 
 
 def test_a_fio_job_file_is_kept_whole(tmp_path: Path) -> None:
@@ -138,10 +138,8 @@ TREES = st.recursive(
 
 @given(st.dictionaries(KEYS, TREES, max_size=6))
 def test_no_content_gives_more_than_a_study_error(content: dict[str, object]) -> None:
-    from diskproof.study import _Reader
-
     try:
-        _Reader("", "s.toml", Path("/nonexistent")).read(content)
+        read_study(content, "", "s.toml", Path("/nonexistent"))
     except StudyError as error:
         assert error.what
 

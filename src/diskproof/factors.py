@@ -29,6 +29,7 @@ class Factor:
     formats: frozenset[str] = frozenset()
     low: int = 0
     high: int = 0
+    power_of_two: bool = False
 
     @property
     def range_text(self) -> str:
@@ -80,6 +81,7 @@ FACTORS = (
         formats=frozenset({"qcow2", "qed"}),
         low=4 << 10,
         high=2 << 20,
+        power_of_two=True,
     ),
     Factor(
         "lazy_refcounts",

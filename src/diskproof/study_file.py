@@ -1,0 +1,129 @@
+"""The shape of a study file: keys, types and bounds, as pydantic models.
+
+What a name means (which factors, levels and presets there are) is for ``study.py`` to say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from diskproof.units import parse_bytes, parse_seconds
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+MEBIBYTE = 1 << 20
+
+
+def _level_text(value: object) -> object:
+    """A level as text: QEMU writes booleans as on and off."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value) if isinstance(value, int) else value
+
+
+def _one_or_many(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+def _by_name(value: object) -> object:
+    """``workloads`` may be a name, a list of names, or tables."""
+    names = _one_or_many(value)
+    if isinstance(value, dict) or not isinstance(names, list):
+        return value
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("a list of workload names, or tables [workloads.NAME]")
+    return {name: {} for name in names}
+
+
+def _disk_size(value: object) -> object:
+    if value == "auto":
+        return None
+    size = parse_bytes(value) if isinstance(value, str | int) else 0
+    if size < 16 * MEBIBYTE or size % MEBIBYTE:
+        raise ValueError(f"{value!r} is not a disk size: whole MiB, at least 16MiB, or auto")
+    return size
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, str | int | float):
+        return parse_seconds(value)
+    raise ValueError(f"{value!r} is not a time")
+
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+Level = Annotated[str, BeforeValidator(_level_text), StringConstraints(max_length=64)]
+Levels = Annotated[list[Level], BeforeValidator(_one_or_many), Field(min_length=1, max_length=1000)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=86_400)]
+Runtime = Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=86_400)]
+DiskSize = Annotated[int | None, BeforeValidator(_disk_size)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class WorkloadTable(_Table):
+    """``[workloads.NAME]``: a preset with changes, or a fio job file. None: as the preset says."""
+
+    preset: str | None = None
+    job: str | None = None
+    runtime: Runtime | None = None
+    ramp: Seconds | None = None
+    size: DiskSize = None
+    fill: bool | None = None
+    rw: Annotated[str, Field(pattern=r"^(rand)?(read|write|rw)$")] | None = None
+    bs: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,6}[kKmM]?$")] | None = None
+    iodepth: Annotated[int, Field(ge=1, le=4096)] | None = None
+    fsync: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    rwmixread: Annotated[int, Field(ge=0, le=100)] | None = None
+    distribution: (
+        Annotated[str, Field(pattern=r"^(random|(zipf|pareto|normal):[0-9.]{1,6})$")] | None
+    ) = None
+    primary: Annotated[str, Field(pattern=r"^(iops|bandwidth)$")] | None = None
+
+
+class BackingTable(_Table):
+    """``[backings.NAME]``."""
+
+    kind: str = "directory"
+    path: Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")]
+
+
+class ProtocolTable(_Table):
+    """``[protocol]``: how runs are made."""
+
+    blocks: Annotated[int, Field(ge=1, le=10_000)] = 3
+    seed: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    size: DiskSize = None
+    runtime: Runtime = 10.0
+    ramp: Seconds = 2.0
+    run_timeout: Runtime = 1800.0
+
+
+class StudyTable(_Table):
+    """The whole file."""
+
+    name: Name | None = None
+    description: Annotated[str, Field(max_length=10_000)] = ""
+    workloads: Annotated[dict[Name, WorkloadTable], BeforeValidator(_by_name)] = Field(
+        min_length=1, default={"rand-read-4k-d32": WorkloadTable()}
+    )
+    factors: dict[str, Levels] = {}
+    backings: dict[Name, BackingTable] = {}
+    only: list[dict[str, Levels]] = []
+    exclude: list[dict[str, Levels]] = []
+    protocol: ProtocolTable = ProtocolTable()
+
+
+_KEYS: dict[str, type[BaseModel]] = {
+    "workloads": WorkloadTable,
+    "backings": BackingTable,
+    "protocol": ProtocolTable,
+}
+
+
+def known_keys(location: tuple[Any, ...]) -> list[str]:
+    """The keys that the table around ``location`` knows, to suggest one for a wrong one."""
+    model = StudyTable if len(location) == 1 else _KEYS.get(str(location[0]), StudyTable)
+    return list(model.model_fields)

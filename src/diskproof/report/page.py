@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 LOAD_SERIES = 2
-HOST_SERIES = ("cpu.system", "disk.util", "memory.dirty")
+HOST_SERIES = ("process.cpu", "cpu", "disk.util", "memory.dirty")
+"""How the names of the host's metrics worth a picture begin."""
 MAX_PICTURES = 20
 """Static pictures on a page; further charts are drawn with scripts on only. It bounds the page's
 size and the time to make it, whatever the number of workloads."""
@@ -176,8 +177,10 @@ def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator
 
 def chosen_series(traces: Mapping[str, Sequence[tuple[str, Series]]]) -> list[str]:
     """The few time series worth a picture: what the load saw first, then the host's side."""
-    seen_by_load = [name for name, lines in traces.items() if lines[0][1].source != "host"]
-    return seen_by_load[:LOAD_SERIES] + [name for name in HOST_SERIES if name in traces]
+    by_load = [name for name, lines in traces.items() if lines[0][1].source != "host"]
+    by_host = [name for name in traces if name not in by_load]
+    chosen = [next((n for n in by_host if n.startswith(begin)), "") for begin in HOST_SERIES]
+    return by_load[:LOAD_SERIES] + [name for name in chosen if name]
 
 
 def _series_title(series: Series) -> str:

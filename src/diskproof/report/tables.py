@@ -15,7 +15,7 @@ from diskproof.report.labels import (
     varying_factors,
 )
 from diskproof.report.view import LATENCIES, FailedRun, StudyView, WorkloadView
-from diskproof.report.words import HIGHER, accelerator_note, headline, metric_name
+from diskproof.report.words import HIGHER, accelerator_note, headline, metric_name, warnings
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -34,10 +34,10 @@ def render_study(view: StudyView, *, best: int = 0) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(headline(view), style="bold")]
+    parts: list[RenderableType] = [Text(_printable(headline(view)), style="bold")]
     note = accelerator_note(view)
     parts += [Text(f"note: {note}", style="yellow")] if note else []
-    parts += [Text(f"warning: {text}", style="yellow") for text in view.study.warnings]
+    parts += [Text(f"warning: {_printable(text)}", style="yellow") for text in warnings(view)]
     for load in view.workloads:
         parts += [Text(), render_ranking(load, best=best)]
     parts += [Text(), render_failures(view.study, view.failures)] if view.failures else []
@@ -134,4 +134,8 @@ def _plain(text: str) -> str:
     """Text of others without rich's markup and without control characters of a terminal."""
     from rich.markup import escape
 
-    return escape("".join(char if char.isprintable() else " " for char in text))
+    return escape(_printable(text))
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)

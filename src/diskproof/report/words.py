@@ -49,6 +49,16 @@ def unit_name(load: WorkloadView) -> str:
     return "IOPS" if load.metric == "iops" else load.unit
 
 
+def warnings(view: StudyView) -> list[str]:
+    """What a reader must know before any figure, from the host and from the plan."""
+    found = ["The host is simulated: every figure is made up."] if _simulated(view.host) else []
+    return [*found, *view.study.warnings]
+
+
+def _simulated(host: HostRecord) -> bool:
+    return host.facts.get("simulated") is True
+
+
 def metric_name(load: WorkloadView) -> str:
     return "IOPS" if load.metric == "iops" else f"{load.metric} in {load.unit}"
 

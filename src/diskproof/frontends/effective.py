@@ -15,7 +15,7 @@ from pathlib import Path
 
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
-from diskproof.qemu.disk import DISK_NODE, FILE_NODE, cache_mode
+from diskproof.qemu.disk import DISK_NODE, FILE_NODE, IOTHREAD_ID, cache_mode, has_iothread
 from diskproof.qmp import Qmp
 from diskproof.records import Cell, Check
 from diskproof.units import parse_bytes
@@ -30,6 +30,7 @@ def read_disk(qmp: Qmp, pid: int, cell: Cell, image: DiskImage) -> tuple[Check, 
         *check_nodes(nodes, cell, image),
         check_open_flags(pid, cell, image.path),
         check_aio(pid, cell),
+        check_iothread(qmp, cell),
     )
 
 
@@ -140,6 +141,20 @@ def check_aio(pid: int, cell: Cell) -> Check:
     held = ", ".join(sorted(rings)) or "none"
     source = f"rings in /proc/PID/fd and maps: {held} (an io_uring may be the event loop's)"
     return Check("aio", level, effective, source, right)
+
+
+def check_iothread(qmp: Qmp, cell: Cell) -> Check:
+    """The thread of the disk, among the objects of the process."""
+    # A storage daemon without objects has not even the folder for them.
+    present = "objects" in _list_children(qmp, "/") and IOTHREAD_ID in _list_children(
+        qmp, "/objects"
+    )
+    return make_check("iothread", has_iothread(cell), present, "QMP qom-list /objects")
+
+
+def _list_children(qmp: Qmp, path: str) -> list[object]:
+    answer = qmp.execute("qom-list", {"path": path})
+    return [item.get("name") for item in require_objects(answer, "QMP qom-list")]
 
 
 def find_rings(pid: int) -> frozenset[str]:

@@ -1,0 +1,174 @@
+"""From a path or URL to an engine; what a database reports becomes an error with a way out."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import QueuePool
+
+from diskproof.errors import DiskproofError, HostError, UsageError
+
+BUSY_SECONDS = 30.0
+"""How long a write waits for another process's write before it gives up."""
+CONNECT_SECONDS = 10
+PG_SCHEMA = "diskproof"
+
+
+class StoreUrl:
+    """Where a store is: a SQLite file (``path``) or a PostgreSQL database (``url``)."""
+
+    def __init__(self, text: str) -> None:
+        self.path: Path | None = None
+        self.url: URL | None = None
+        if "://" not in text:
+            self.path = Path(text)
+            return
+        try:
+            url = make_url(text)
+        except (ArgumentError, ValueError):
+            raise UsageError("the store's URL cannot be read", hint=_URL_HINT) from None
+        scheme = url.drivername.partition("+")[0]
+        if scheme == "sqlite" and url.database:
+            self.path = Path(url.database)
+        elif scheme in ("postgresql", "postgres"):
+            self.url = url.set(drivername="postgresql+psycopg")
+        else:
+            raise UsageError(f"no store can be kept in {scheme}://", hint=_URL_HINT)
+
+    def __str__(self) -> str:
+        """The place for people; never with a password."""
+        if self.url is not None:
+            return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
+        return str(self.path)
+
+
+_URL_HINT = "name a file, or postgresql://USER@HOST/DATABASE"
+
+
+def make_engine(place: StoreUrl, *, create: bool) -> Engine:
+    """An engine for the store. Nothing is connected yet, but a missing file is noticed.
+
+    Raises UsageError when there is no store, HostError when its folder does not exist.
+    """
+    if place.url is not None:
+        options = {"connect_timeout": CONNECT_SECONDS}
+        engine = create_engine(place.url, connect_args=options, pool_pre_ping=True)
+        return engine.execution_options(schema_translate_map={None: PG_SCHEMA})
+    assert place.path is not None
+    return _sqlite_engine(_sqlite_uri(place.path, create))
+
+
+def _sqlite_uri(path: Path, create: bool) -> str:
+    """SQLite's URI for the file; one that cannot be written is opened for reading."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file", "a store is one file", _URL_HINT)
+    if not path.exists() and not create:
+        raise UsageError(
+            f"there is no store at {path}", hint="name one with --store, or `diskproof run` a study"
+        )
+    if not path.exists() and not path.parent.is_dir():
+        raise HostError(f"the store {path} cannot be made", f"{path.parent} is not a folder")
+    mode = "mode=rwc" if create else "mode=rw"
+    if path.exists() and not _is_writable(path):
+        # A clean store has no write-ahead log beside it and can be read without making one.
+        log = path.with_name(path.name + "-wal")
+        clean = not log.exists() or log.stat().st_size == 0
+        mode = "mode=ro&immutable=1" if clean else "mode=ro"
+    return f"file:{quote(str(path.absolute()))}?{mode}"
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether SQLite could write the file and make its log beside it."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _sqlite_engine(uri: str) -> Engine:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes its lock at once: one that reads first could find it gone afterwards.
+        statement = connection.get_execution_options().get("begin", "BEGIN")
+        if statement:
+            connection.exec_driver_sql(statement)
+
+    return engine
+
+
+@contextmanager
+def explained(place: StoreUrl) -> Iterator[None]:
+    """Turn the database's errors inside the block into ours."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _explain(error, place) from error
+
+
+def _explain(error: DBAPIError, place: StoreUrl) -> DiskproofError:
+    cause = error.orig
+    first_line = str(cause).strip().partition("\n")[0]
+    name = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
+    for prefixes, kind, what, hint in _EXPLANATIONS:
+        if name.startswith(prefixes):
+            return kind(what.format(place=place), first_line, hint)
+    if place.url is not None and not name:
+        return HostError(f"the store {place} cannot be reached", first_line, _REACH_HINT)
+    return HostError(f"the store {place} failed", f"{name} {first_line}".strip())
+
+
+_REACH_HINT = "check that the server runs, and the host, user and database in the URL"
+_SPACE_HINT = "make room, then give the same command again: finished runs are kept"
+
+# Names of SQLite's result codes and PostgreSQL's SQLSTATE classes, most telling first.
+_EXPLANATIONS: tuple[tuple[tuple[str, ...], type[DiskproofError], str, str], ...] = (
+    (("SQLITE_NOTADB",), UsageError, "{place} is not a diskproof store", _URL_HINT),
+    (
+        ("SQLITE_CORRUPT",),
+        UsageError,
+        "the store {place} is damaged",
+        "restore it from a copy; `sqlite3 FILE .recover` may save what is left",
+    ),
+    (
+        ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100"),
+        HostError,
+        "no space left for the store {place}",
+        _SPACE_HINT,
+    ),
+    (
+        ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"),
+        HostError,
+        "the store {place} is locked by another process",
+        "wait for it to end, or use another store",
+    ),
+    (
+        ("SQLITE_READONLY", "25006"),
+        HostError,
+        "the store {place} is read-only",
+        "allow writing to the file and its folder, or name another with --store",
+    ),
+    (
+        ("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"),
+        HostError,
+        "the store {place} cannot be opened",
+        "check the permissions of the file and of its folder",
+    ),
+    (("SQLITE_IOERR",), HostError, "the store {place} cannot be read or written", "check the disk"),
+    (("28", "42501"), HostError, "the store {place} denies access", "check user and password"),
+    (("3D000", "08", "57P"), HostError, "the store {place} cannot be reached", _REACH_HINT),
+)

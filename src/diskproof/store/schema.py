@@ -1,0 +1,86 @@
+"""The schema of a store: made once, and checked whenever a store is opened."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Engine, insert, inspect, select, text
+from sqlalchemy.schema import CreateSchema
+
+from diskproof.errors import HostError, UsageError
+from diskproof.store.connect import PG_SCHEMA, StoreUrl
+from diskproof.store.tables import METADATA, SCHEMA, SCHEMA_VERSION
+
+_CREATE_LOCK = 0x6469736B  # an advisory lock's number, any constant will do
+
+
+def require_schema(engine: Engine, place: StoreUrl, *, create: bool) -> None:
+    """Check that a store of our version is there; with ``create`` make one where there is none.
+
+    Raises UsageError for something else, or for a store of another version.
+    """
+    with engine.connect() as connection:
+        version = _find_version(connection, place)
+    if version is None and create:
+        _create_tables(engine, place)
+    elif version is None:
+        raise UsageError(
+            f"{place} is not a diskproof store", "it has no table of ours", "name another store"
+        )
+    elif version != SCHEMA_VERSION:
+        raise UsageError(
+            f"the store {place} has version {version}",
+            f"this diskproof reads version {SCHEMA_VERSION}",
+            "use the diskproof that made it, or a newer one",
+        )
+
+
+def _find_version(connection: Connection, place: StoreUrl) -> int | None:
+    """The schema's version; None for a database that has none."""
+    schema = PG_SCHEMA if place.url is not None else None
+    if not inspect(connection).has_table(SCHEMA.name, schema=schema):
+        return None
+    return connection.scalar(select(SCHEMA.c.version))
+
+
+def _create_tables(engine: Engine, place: StoreUrl) -> None:
+    """Make the tables, once, however many processes try."""
+    if place.path is not None:
+        _require_empty(engine, place)
+        _start_log(engine, place)
+    with engine.connect() as connection:
+        connection.execution_options(begin="BEGIN IMMEDIATE")
+        _create_tables_once(connection, place)
+
+
+def _start_log(engine: Engine, place: StoreUrl) -> None:
+    """Switch to a write-ahead log, for good: readers then never wait for a writer."""
+    with engine.connect() as connection:
+        connection.execution_options(begin="")
+        mode = connection.scalar(text("PRAGMA journal_mode = WAL"))
+    if mode != "wal":
+        raise HostError(
+            f"the store {place} cannot be made",
+            "its file system has no shared memory for SQLite's write-ahead log",
+            "put the store on a local disk with --store",
+        )
+
+
+def _create_tables_once(connection: Connection, place: StoreUrl) -> None:
+    with connection.begin():
+        if place.url is not None:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATE_LOCK})"))
+            connection.execute(CreateSchema(PG_SCHEMA, if_not_exists=True))
+        if _find_version(connection, place) is None:
+            METADATA.create_all(connection)
+            connection.execute(insert(SCHEMA).values(version=SCHEMA_VERSION))
+
+
+def _require_empty(engine: Engine, place: StoreUrl) -> None:
+    """Never add our tables to somebody else's SQLite file."""
+    with engine.connect() as connection:
+        others = [name for name in inspect(connection).get_table_names() if name != SCHEMA.name]
+        if others and _find_version(connection, place) is None:
+            raise UsageError(
+                f"{place} is not a diskproof store",
+                f"it holds other tables: {', '.join(others[:3])}",
+                "name another file with --store",
+            )

@@ -36,11 +36,8 @@ class Filter:
 
     levels: tuple[tuple[str, frozenset[str]], ...]
 
-    def matches(self, levels: Mapping[str, str], workload: str) -> bool:
-        return all(
-            (workload if name == "workload" else levels.get(name)) in wanted
-            for name, wanted in self.levels
-        )
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={'|'.join(sorted(wanted))}" for name, wanted in self.levels)
 
 
 @dataclass(frozen=True)

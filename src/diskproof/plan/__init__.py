@@ -1,0 +1,84 @@
+"""Study and host facts to cells: what means nothing collapses, what cannot work is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from diskproof.errors import StudyError
+from diskproof.plan.estimate import Estimate, estimate, estimate_seconds
+from diskproof.plan.select import MAX_COMBINATIONS, Selection, select
+from diskproof.plan.sizes import (
+    needed_bytes,
+    require_space,
+    resolved_workloads,
+    warn_of_caches,
+)
+from diskproof.records import Cell, Dropped, HostFacts
+from diskproof.study import Study
+
+__all__ = ["MAX_COMBINATIONS", "Estimate", "Plan", "estimate", "estimate_seconds", "make_plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be measured. ``needed_bytes`` is what a backing must have free at the peak: one
+    image, and the data it is filled from."""
+
+    cells: tuple[Cell, ...]
+    dropped: tuple[Dropped, ...]
+    warnings: tuple[str, ...]
+    needed_bytes: int
+
+
+def make_plan(study: Study, facts: HostFacts) -> Plan:
+    """Cells of a study on a host. Pure; cells carry every factor that means something to them.
+
+    Raises StudyError when nothing is left to measure, an ``[[only]]`` matches nothing or the
+    matrix is too large, HostError when the disk does not fit on a backing.
+    """
+    selection = select(study, facts)
+    _require_something(study, selection)
+    workloads = resolved_workloads(study.workloads, selection.kept, facts)
+    cells = tuple(Cell(levels, workloads[name]) for levels, name in selection.kept)
+    needed = needed_bytes(workloads.values())
+    require_space(needed, cells, facts)
+    warnings = (
+        *_warn_of_filters(study, selection),
+        *_warn_of_emulation(cells, facts),
+        *warn_of_caches(cells, facts),
+    )
+    return Plan(cells, selection.dropped, warnings, needed)
+
+
+def _require_something(study: Study, selection: Selection) -> None:
+    for number, each in enumerate(study.only, 1):
+        if each not in selection.matched:
+            raise StudyError(
+                f"study {study.name!r}: [[only]] number {number} matches no combination",
+                f"it asks for {each}",
+                "a level that means nothing to a frontend or format is not part of its cells",
+            )
+    if not selection.kept:
+        why = (f"{each.count} cells: {each.reason}" for each in selection.dropped[:6])
+        raise StudyError(
+            f"study {study.name!r} leaves nothing to measure",
+            "; ".join(why),
+            "change the factors or the filters",
+        )
+
+
+def _warn_of_filters(study: Study, selection: Selection) -> Iterable[str]:
+    for number, each in enumerate(study.exclude, 1):
+        if each not in selection.matched:
+            yield f"[[exclude]] number {number} ({each}) matches no combination"
+
+
+def _warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    if any(cell.level("accel") == "tcg" for cell in cells):
+        why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
+        yield (
+            f"guests run under TCG emulation ({why}): their CPU costs are far higher than under "
+            "KVM, so fast disks look slower and closer to each other; order of flushes and "
+            "durability are not distorted"
+        )

@@ -1,0 +1,118 @@
+"""How long runs take and what room they need, before and while they are made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from diskproof.records import Cell
+
+if TYPE_CHECKING:
+    from diskproof.plan import Plan
+
+Group = tuple[str, str]
+"""(frontend, workload): runs of one group cost about the same."""
+
+FILL_BYTES_PER_SECOND = 400e6
+START_SECONDS = {"host": 0.3, "daemon": 0.7, "guest": 4.0}
+TCG_BOOT_SECONDS = 6.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Time for all runs in seconds and peak room on a backing in bytes."""
+
+    seconds: float
+    disk_bytes: int
+
+
+def cost_group(cell: Cell) -> Group:
+    return (cell.level("frontend"), cell.workload.name)
+
+
+def estimate_seconds(cell: Cell) -> float:
+    """Expected length of one run before any was measured."""
+    spec = cell.workload
+    fill = int(spec.option("size", "0")) / FILL_BYTES_PER_SECOND
+    boot = TCG_BOOT_SECONDS if cell.level("accel") == "tcg" else 0.0
+    return (
+        float(spec.option("runtime", "0"))
+        + float(spec.option("ramp", "0"))
+        + START_SECONDS.get(cell.level("frontend"), 0.0)
+        + boot
+        + (fill if spec.option("fill") == "on" else 0.0)
+    )
+
+
+def estimate(plan: Plan, blocks: int, costs: Mapping[Group, float] | None = None) -> Estimate:
+    """For ``diskproof plan``. ``costs`` are measured mean seconds of earlier runs by group."""
+    known = costs or {}
+    seconds = sum(known.get(cost_group(cell), estimate_seconds(cell)) for cell in plan.cells)
+    return Estimate(blocks * seconds, plan.needed_bytes)
+
+
+class Costs:
+    """What runs really cost, learnt as they end.
+
+    A cell's own mean is the best guess, then the mean of its group, then the estimate times how
+    far off estimates have been; so the guess is true from the first run on, and exact in the end.
+    Failed runs count: what failed by a timeout will do so again.
+    """
+
+    def __init__(self) -> None:
+        self._cells: dict[str, list[float]] = {}
+        self._groups: dict[Group, list[float]] = {}
+        self._measured = 0.0
+        self._estimated = 0.0
+
+    def add(self, cell: Cell, seconds: float) -> None:
+        self._cells.setdefault(cell.id, []).append(seconds)
+        self._groups.setdefault(cost_group(cell), []).append(seconds)
+        self._measured += seconds
+        self._estimated += estimate_seconds(cell)
+
+    def expect(self, cell: Cell) -> float:
+        """Seconds that the next run of this cell will take."""
+        own = self._cells.get(cell.id) or self._groups.get(cost_group(cell))
+        return _mean(own) if own else self.correction * estimate_seconds(cell)
+
+    def means(self) -> dict[Group, float]:
+        """Measured mean seconds by group."""
+        return {group: _mean(seconds) for group, seconds in self._groups.items()}
+
+    @property
+    def correction(self) -> float:
+        return self._measured / self._estimated if self._estimated else 1.0
+
+
+class Remaining:
+    """What is still to do, kept by group: an ETA for 10,000 cells must not cost 10,000 steps."""
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._counts: Counter[Group] = Counter()
+        self._estimates: dict[Group, float] = {}
+        for cell in cells:
+            group = cost_group(cell)
+            self._counts[group] += 1
+            self._estimates[group] = self._estimates.get(group, 0.0) + estimate_seconds(cell)
+
+    def finish(self, cell: Cell) -> None:
+        group = cost_group(cell)
+        self._counts[group] -= 1
+        self._estimates[group] -= estimate_seconds(cell)
+
+    def expect(self, costs: Costs) -> float:
+        """Seconds for all that remains."""
+        known = costs.means()
+        return sum(
+            count * known[group]
+            if group in known
+            else costs.correction * max(0.0, self._estimates[group])
+            for group, count in self._counts.items()
+        )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

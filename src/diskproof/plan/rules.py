@@ -1,0 +1,87 @@
+"""What cannot work, each rule with its reason: one function, one row in ``RULES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from diskproof.records import HostFacts
+
+DIRECT = frozenset({"none", "directsync"})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``find`` gets those of ``factors`` that mean something to the cell, and says why they
+    cannot work together on this host, or None."""
+
+    factors: tuple[str, ...]
+    find: Callable[[Mapping[str, str], HostFacts], str | None]
+
+
+def _aio_needs_direct(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    if levels.get("aio") == "native" and levels["cache"] not in DIRECT:
+        return f"aio=native needs direct I/O, which cache={levels['cache']} does not use"
+    return None
+
+
+def _preallocation_of_format(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    mode = levels.get("preallocation", "off")
+    if levels.get("format") == "qed" and mode != "off":
+        return "qed has no preallocation"
+    if levels.get("format") == "raw" and mode == "metadata":
+        return "raw has no metadata to preallocate"
+    return None
+
+
+def _directory_takes_direct(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    backing = facts.backings[levels["backing"]]
+    if levels.get("cache") in DIRECT and not backing.o_direct:
+        where = f"{backing.path} ({backing.filesystem})"
+        return f"cache={levels['cache']} needs O_DIRECT on {where}: {backing.o_direct_reason}"
+    return None
+
+
+def _zeroes_need_discard(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    if levels.get("detect-zeroes") == "unmap" and levels["discard"] != "unmap":
+        return "detect-zeroes=unmap needs discard=unmap"
+    return None
+
+
+def _iothread_of_bus(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    bus = levels.get("bus")
+    if levels.get("iothread") == "on" and bus and bus not in facts.iothread_buses:
+        return f"bus={bus} takes no iothread in this QEMU"
+    return None
+
+
+def _accel_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    if levels.get("accel") == "kvm" and facts.accel != "kvm":
+        return f"accel=kvm does not work here: {facts.accel_reason}"
+    return None
+
+
+def _offered(factor: str, usable: Callable[[HostFacts], frozenset[str]]) -> Rule:
+    def find(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+        level = levels.get(factor)
+        if level is None or level in usable(facts):
+            return None
+        key = f"{factor}={level}"
+        return f"{key} does not work here: {facts.reasons.get(key, 'not offered by this host')}"
+
+    return Rule((factor,), find)
+
+
+# As a person would want to hear them: what the host lacks, then what never works.
+RULES: tuple[Rule, ...] = (
+    _offered("frontend", lambda facts: facts.frontends),
+    _offered("format", lambda facts: facts.formats),
+    _offered("aio", lambda facts: facts.aio),
+    _offered("bus", lambda facts: facts.buses),
+    Rule(("accel",), _accel_of_host),
+    Rule(("format", "preallocation"), _preallocation_of_format),
+    Rule(("aio", "cache"), _aio_needs_direct),
+    Rule(("backing", "cache"), _directory_takes_direct),
+    Rule(("detect-zeroes", "discard"), _zeroes_need_discard),
+    Rule(("iothread", "bus"), _iothread_of_bus),
+)

@@ -23,6 +23,7 @@ EXCEPTIONS = {
     ("guest", "qmp"): "who boots a QEMU holds its control socket",
     ("native", "errors"): "a program that is not there is an error with a hint",
     ("plan", "study"): "a plan is made of a study",
+    ("study", "study_file"): "the file's shape is the larger half of reading it",
     ("proc", "errors"): "the door for processes raises the tree's errors",
 }
 

@@ -21,7 +21,7 @@ from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
 
 if TYPE_CHECKING:
-    from diskproof.store.rows import ResultRow
+    from diskproof.store import ResultRow
 
 LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
 

@@ -1,0 +1,108 @@
+"""Views from a store: what the tables need, and with ``details`` what the page needs as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from diskproof.errors import UsageError
+from diskproof.records import Artefact, Histogram, HostRecord, Series, StudyRecord
+from diskproof.report.view import (
+    FailedRun,
+    StudyView,
+    WorkloadDetail,
+    WorkloadView,
+    chosen_lines,
+    median_run,
+    rank_workloads,
+)
+
+if TYPE_CHECKING:
+    from diskproof.store import Store
+
+MAX_TAILS = 50
+"""Failed runs whose consoles are shown; the rest is listed with its reason."""
+
+_TAIL_LINES = 40
+_TAIL_CHARS = 4000
+_NOBODY = HostRecord("", "no host yet", {})
+
+
+def read_views(
+    store: Store, wanted: Sequence[str] = (), *, details: bool = False
+) -> tuple[StudyView, ...]:
+    """A view for each study (all, or those of these names or ids) and host it ran on.
+
+    Raises UsageError for a study that the store does not hold.
+    """
+    studies = store.studies()
+    for name in wanted:
+        if not any(name in (study.id, study.name) for study in studies):
+            held = ", ".join(dict.fromkeys(study.name for study in studies)) or "no study"
+            raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
+    chosen = [study for study in studies if not wanted or {study.id, study.name} & set(wanted)]
+    hosts = {host.id: host for host in store.hosts()}
+    return tuple(view for study in chosen for view in _views(store, study, hosts, details))
+
+
+def _views(
+    store: Store, study: StudyRecord, hosts: Mapping[str, HostRecord], details: bool
+) -> list[StudyView]:
+    rows = store.results(study.id)
+    failures = store.failures(study.id)
+    ids = dict.fromkeys([row.host_id for row in rows] + [run.host_id for run in failures])
+    views = []
+    for host in [hosts[host_id] for host_id in ids] or [_NOBODY]:
+        loads = rank_workloads(study, [row for row in rows if row.host_id == host.id])
+        failed = tuple(
+            FailedRun(run.id, run.cell, run.block, run.failure)
+            for run in failures
+            if run.host_id == host.id and run.failure is not None
+        )
+        view = StudyView(study, host, loads, failed)
+        views.append(_with_details(store, view) if details else view)
+    return views
+
+
+def _with_details(store: Store, view: StudyView) -> StudyView:
+    study, host = view.study, view.host
+    failures = tuple(
+        FailedRun(each.run_id, each.cell, each.block, each.failure, _tails(store, each.run_id))
+        if number < MAX_TAILS
+        else each
+        for number, each in enumerate(view.failures)
+    )
+    details = {load.name: _detail(store, view, load) for load in view.workloads}
+    checks = store.checks(study.id, host.id)
+    return StudyView(study, host, view.workloads, failures, checks, details)
+
+
+def _detail(store: Store, view: StudyView, load: WorkloadView) -> WorkloadDetail:
+    lines = chosen_lines(load)
+    curves: dict[str, list[tuple[str, Histogram]]] = {}
+    traces: dict[str, list[tuple[str, Series]]] = {}
+    for line in lines:
+        for histogram in store.histograms(view.study.id, line.ranked.cell.id, view.host.id):
+            curves.setdefault(histogram.name, []).append((line.label, histogram))
+        for series in store.series_of(median_run(line)):
+            if len(series.times) > 1:
+                traces.setdefault(series.name, []).append((line.label, series))
+    return WorkloadDetail(
+        {name: tuple(each) for name, each in curves.items()},
+        {name: tuple(each) for name, each in traces.items()},
+        {line.label: median_run(line) for line in lines},
+    )
+
+
+def _tails(store: Store, run_id: str) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (artefact.name, tail)
+        for artefact in store.run(run_id).artefacts
+        if artefact.media_type.startswith("text/") and (tail := _tail(artefact))
+    )
+
+
+def _tail(artefact: Artefact) -> str:
+    """The last lines of a text: where the reason of a failure stands."""
+    text = artefact.content[-4 * _TAIL_CHARS :].decode("utf-8", "replace").strip()
+    return "\n".join(text.splitlines()[-_TAIL_LINES:])[-_TAIL_CHARS:]

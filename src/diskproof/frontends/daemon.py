@@ -22,6 +22,7 @@ from diskproof.records import Artefact, Cell, Check
 LOG = "qemu-storage-daemon.log"
 ARGV = "qemu-storage-daemon.argv.json"
 SOCKET = "nbd.sock"
+_LAST_MOMENTS = 0.5
 
 
 @dataclass
@@ -51,7 +52,9 @@ class DaemonDrive:
     ) -> Execution:
         folder = self.context.run_dir
         done = run_here(folder, argv, timeout=timeout, files=files or {}, collect=collect)
-        if (status := self.process.poll()) is not None:
+        # A client that lost its connection can be faster than the end of the process.
+        status = self.process.wait(_LAST_MOMENTS if done.returncode else 0.0)
+        if status is not None:
             evidence = (("stdout", done.stdout), ("stderr", done.stderr))
             raise _ended(self.process, status, evidence)
         return done

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof import native
 from diskproof.errors import HostError
 from diskproof.guest import build, cache, packages
 
@@ -106,9 +107,9 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_no_guest_names_the_command(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = empty_cache.parent / "agent"
+    agent = empty_cache.parent / build.AGENT
     agent.write_bytes(b"an agent")
-    monkeypatch.setattr(build, "find_native", lambda _: agent)
+    monkeypatch.setattr(native, "native_folders", lambda: (agent.parent,))
     monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
     assert build.find_guest() is None
     with pytest.raises(HostError, match="not built") as caught:
@@ -131,9 +132,9 @@ def test_a_missing_tool_names_its_package(
     for name in {"mmdebstrap", "mksquashfs"} - {missing}:
         (present / name).write_text("#!/bin/false\n")
         (present / name).chmod(0o755)
-    agent = empty_cache.parent / "agent"
+    agent = empty_cache.parent / build.AGENT
     agent.write_bytes(b"an agent")
-    monkeypatch.setattr(build, "find_native", lambda _: agent)
+    monkeypatch.setattr(native, "native_folders", lambda: (agent.parent,))
     monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
     monkeypatch.setenv("PATH", str(present))
     with pytest.raises(HostError, match=f"{missing} is not installed") as caught:
@@ -143,7 +144,7 @@ def test_a_missing_tool_names_its_package(
 
 
 def test_missing_agent_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "find_native", lambda _: None)
-    with pytest.raises(HostError, match="diskproof-agent is not installed") as caught:
+    monkeypatch.setattr(native, "native_folders", lambda: ())
+    with pytest.raises(HostError, match="diskproof-agent is not there") as caught:
         build.build_guest()
     assert caught.value.hint == "make setup"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from diskproof.errors import HostError
 from diskproof.guest import cache, cpio, modules, packages, root
 from diskproof.guest.kernel import unpack_kernel
+from diskproof.native import find_native, require_native
 from diskproof.proc import require_tool
 from diskproof.records import content_id
 
@@ -39,23 +39,6 @@ class GuestFiles:
     id: str
     kernel_release: str
     root_modules: Mapping[str, tuple[str, ...]]
-
-
-def find_native(name: str) -> Path | None:
-    """One of our own native programs, as set-up installs them."""
-    path = Path(sys.prefix) / "libexec" / "diskproof" / name
-    return path if path.is_file() else None
-
-
-def require_native(name: str) -> Path:
-    path = find_native(name)
-    if path is None:
-        raise HostError(
-            f"{name} is not installed",
-            f"it is not in {Path(sys.prefix) / 'libexec' / 'diskproof'}",
-            "make setup",
-        )
-    return path
 
 
 def find_guest() -> GuestFiles | None:
@@ -101,6 +84,8 @@ def build_guest(progress: Callable[[str], None] = lambda _: None) -> GuestFiles:
     if found is not None:
         return found
     with cache.build_lock(cache.cache_folder(), progress):
+        if (found := find_guest()) is not None:
+            return found  # another builder was first
         cache.remove_unfinished(cache.cache_folder())
         base = cache.cache_folder() / _base_id(suite)
         if not base.is_dir():

@@ -41,7 +41,7 @@ def build_lock(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress("waiting for another build of the guest")
+            progress("waiting: another build of the guest is under way")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

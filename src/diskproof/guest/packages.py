@@ -18,6 +18,7 @@ PACKAGES = (
     "e2fsprogs",
     "fio",
     "kmod",
+    "mount",
     "util-linux",
     "xfsprogs",
 )

@@ -1,0 +1,115 @@
+"""The guest built for real by an ordinary user, with a builder killed and two racing.
+
+Requires root (to become that user), Debian with the packages of setup/packages-demo.txt, and its
+system Python; packages are fetched from where the host's apt fetches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+import psutil
+import pytest
+
+import diskproof
+from diskproof import native, proc
+from diskproof.guest import build
+
+USER = 12345
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+BUILD = """
+from diskproof.guest.build import build_guest
+print(build_guest(lambda step: print(step.partition(":")[0], flush=True)).id)
+"""
+STEPS = ["packages", "kernel", "root", "initramfs"]
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
+    pytest.mark.skipif(not SYSTEM_PYTHON.exists(), reason="needs a Python any user may run"),
+]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """An ordinary user's home with a Python, diskproof and the agent in it."""
+    with tempfile.TemporaryDirectory(prefix="diskproof-test-") as folder:
+        home = Path(folder)
+        python = home / "python"
+        proc.run([str(SYSTEM_PYTHON), "-m", "venv", "--without-pip", str(python)], timeout=60)
+        (python / "libexec" / "diskproof").mkdir(parents=True)
+        shutil.copy(native.require_native(build.AGENT), agent_in(home))
+        shutil.copytree(Path(diskproof.__file__).parent, home / "src" / "diskproof")
+        for path in (home, *home.rglob("*")):
+            os.chown(path, USER, USER, follow_symlinks=False)
+        yield home
+        users = (p for p in psutil.process_iter() if p.uids().real == USER)
+        assert psutil.wait_procs(users, timeout=60)[1] == []
+
+
+def agent_in(home: Path) -> Path:
+    return home / "python" / "libexec" / "diskproof" / build.AGENT
+
+
+class Builder:
+    """A build under way; its steps come over a pipe."""
+
+    def __init__(self, stack: ExitStack, home: Path, log: Path) -> None:
+        reading, writing = os.pipe()
+        self.steps: IO[str] = stack.enter_context(os.fdopen(reading))
+        user = ["--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--reset-env"]
+        settings = [f"HOME={home}", f"PYTHONPATH={home / 'src'}"]
+        python = str(home / "python" / "bin" / "python")
+        with os.fdopen(writing, "w") as stdout:
+            self.process = stack.enter_context(
+                proc.start_process(
+                    ["setpriv", *user, "env", *settings, python, "-c", BUILD],
+                    name="builder",
+                    log=log,
+                    cwd=home,
+                    stdout=stdout.fileno(),
+                )
+            )
+
+    def finish(self) -> list[str]:
+        """The steps it took (waiting is none), and last the guest's id."""
+        lines = [line for line in self.steps.read().split() if line != "waiting"]
+        assert self.process.wait(60) == 0, self.process.read_log().decode()
+        return lines
+
+
+def test_an_ordinary_user_builds_it_once(home: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        killed = Builder(stack, home, tmp_path / "killed")
+        assert [next(killed.steps).strip(), next(killed.steps).strip()] == ["packages", "kernel"]
+        os.kill(killed.process.pid, signal.SIGKILL)
+        assert killed.process.wait(60) == -signal.SIGKILL
+        folder = home / ".cache" / "diskproof" / "guest"
+        (unfinished,) = (path for path in folder.iterdir() if path.is_dir())
+        assert unfinished.name.startswith("unfinished-")
+
+        pair = [Builder(stack, home, tmp_path / name) for name in ("one", "two")]
+        one, two = (builder.finish() for builder in pair)
+    assert one[-1] == two[-1]
+    assert sorted([*one[:-1], *two[:-1]], key=STEPS.index) == STEPS
+    assert not list(folder.rglob("unfinished-*"))
+    (base,) = (path for path in folder.iterdir() if path.is_dir())
+    assert sorted(path.name.partition("-")[0] for path in base.iterdir()) == [
+        "guest.json",
+        "initrd",
+        "kernel",
+        "modules",
+        "root.squashfs",
+    ]
+    with ExitStack() as stack:
+        assert Builder(stack, home, tmp_path / "again").finish() == [one[-1]]
+        agent_in(home).write_bytes(agent_in(home).read_bytes() + b"changed")
+        changed = Builder(stack, home, tmp_path / "changed").finish()
+    assert changed[:-1] == ["initramfs"]
+    assert changed[-1] != one[-1]

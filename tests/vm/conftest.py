@@ -1,0 +1,40 @@
+"""Requires the built guest (``diskproof guest build``) and qemu-system-x86_64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from diskproof.guest.build import GuestFiles, require_guest
+
+
+@pytest.fixture(scope="session")
+def guest_files() -> GuestFiles:
+    return require_guest()
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Iterator[Path]:
+    """A run's folder; afterwards no process, no open file and no file but QEMU's log is left."""
+    before = open_files()
+    folder = tmp_path / "run"
+    folder.mkdir()
+    yield folder
+    assert [child.name() for child in psutil.Process().children(recursive=True)] == []
+    assert open_files() == before
+    assert {path.name for path in folder.iterdir()} <= {"qemu.log"}
+
+
+def open_files() -> list[str]:
+    """What our descriptors point to, without their numbers and those of sockets and pipes."""
+    folder = Path("/proc/self/fd")
+    targets = []
+    for entry in sorted(folder.iterdir(), key=lambda path: int(path.name)):
+        try:
+            targets.append(str(entry.readlink()).partition(":[")[0])
+        except FileNotFoundError:
+            continue  # the listing's own descriptor
+    return sorted(targets)

@@ -13,7 +13,12 @@ from pathlib import Path
 from diskproof.drive import Drive, Execution, FioTarget, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import run_here
-from diskproof.frontends.effective import make_check, read_disk, require_objects
+from diskproof.frontends.effective import (
+    make_check,
+    read_command_line,
+    read_disk,
+    require_objects,
+)
 from diskproof.proc import Process, start_process
 from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, cache_mode, daemon_args
 from diskproof.qmp import Qmp, connect
@@ -22,6 +27,9 @@ from diskproof.records import Artefact, Cell, Check
 LOG = "qemu-storage-daemon.log"
 ARGV = "qemu-storage-daemon.argv.json"
 SOCKET = "nbd.sock"
+# QEMU 7.2 with its fix of CVE-2024-7409 asserts the main thread where an iothread may be.
+_IOTHREAD_ABORT = "nbd_blockdev_client_closed"
+_IOTHREAD_HINT = "this QEMU ends when the client of an export with an iothread leaves: iothread=off"
 _LAST_MOMENTS = 0.5
 
 
@@ -142,7 +150,9 @@ def _ended(
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
     tail = process.read_log(2000).decode("utf-8", "replace").strip().splitlines()[-3:]
     kept = (*evidence, (LOG, process.read_log()))
-    return RunFailure("qemu", f"qemu-storage-daemon {how}", "\n".join(tail), evidence=kept)
+    why = "\n".join(tail)
+    hint = _IOTHREAD_HINT if _IOTHREAD_ABORT in why else ""
+    return RunFailure("qemu", f"qemu-storage-daemon {how}", why, hint, evidence=kept)
 
 
 def _mute(process: Process) -> RunFailure:
@@ -156,11 +166,11 @@ def check_write_through(pid: int, cell: Cell) -> Check:
     No QEMU reports it of an export. That each write is then followed by a flush is proved by a
     test that watches the daemon's system calls.
     """
-    argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    source = "/proc/PID/cmdline: the daemon took the option, it cannot be asked"
+    argv = read_command_line(pid)
+    source = "/proc/PID/cmdline, which the daemon took; it cannot be asked"
     effective: object = "no export"
-    if b"--export" in argv:
-        effective = json.loads(argv[argv.index(b"--export") + 1]).get("writethrough")
+    if "--export" in argv:
+        effective = json.loads(argv[argv.index("--export") + 1]).get("writethrough")
     return make_check("write-through", cache_mode(cell).write_through, effective, source)
 
 

@@ -2,15 +2,17 @@
 
 QMP names the block nodes' drivers and flags; the open flags of the image come from
 /proc/PID/fdinfo, the way I/O is submitted from the rings that the process holds. No QEMU reports
-``discard``, ``l2-cache-size`` or the file driver's ``aio``; that it took the options is all that
-can be said of the first two.
+``discard``, ``l2-cache-size`` or the file driver's ``aio``; of the first two the check is that
+the running process was given them (QEMU ends on an option it does not take).
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from diskproof.drive import DiskImage
@@ -31,6 +33,7 @@ def read_disk(qmp: Qmp, pid: int, cell: Cell, image: DiskImage) -> tuple[Check, 
         check_open_flags(pid, cell, image.path),
         check_aio(pid, cell),
         check_iothread(qmp, cell),
+        *check_given(pid, cell),
     )
 
 
@@ -150,6 +153,42 @@ def check_iothread(qmp: Qmp, cell: Cell) -> Check:
         qmp, "/objects"
     )
     return make_check("iothread", has_iothread(cell), present, "QMP qom-list /objects")
+
+
+def check_given(pid: int, cell: Cell) -> tuple[Check, ...]:
+    """Settings that can only be seen on the command line of the running process."""
+    argv = read_command_line(pid)
+    given = [
+        json.loads(value)
+        for option, value in pairwise(argv)
+        if option.lstrip("-") == "blockdev" and value.startswith("{")
+    ]
+    found = {node["node-name"]: node for node in given}
+    source = "/proc/PID/cmdline, which QEMU took; it cannot be asked"
+    discard = cell.level("discard", "ignore")
+    wanted = [(FILE_NODE, "discard", discard), (DISK_NODE, "discard", discard)]
+    if cell.level("format") == "qcow2" and cell.level("l2-cache-size"):
+        size = str(parse_bytes(cell.level("l2-cache-size")))
+        wanted.append((DISK_NODE, "l2-cache-size", size))
+    return tuple(
+        make_check(
+            f"{node.removeprefix('diskproof-')}: {name}",
+            value,
+            found.get(node, {}).get(name, "not given"),
+            source,
+        )
+        for node, name, value in wanted
+    )
+
+
+def read_command_line(pid: int) -> list[str]:
+    """The arguments a process was started with. Raises RunFailure when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError as error:
+        why = f"/proc/{pid}/cmdline: {error.strerror}"
+        raise RunFailure("qemu", "the process of the disk cannot be looked at", why) from None
+    return [os.fsdecode(part) for part in text.split(b"\0")[:-1]]
 
 
 def _list_children(qmp: Qmp, path: str) -> list[object]:

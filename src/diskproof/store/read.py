@@ -88,8 +88,9 @@ def read_results(connection: Connection, study: str | None, metric: str | None) 
 def _study_results(connection: Connection, study_id: str, metric: str | None) -> list[ResultRow]:
     runs: dict[tuple[Any, ...], list[tuple[int, float, str]]] = defaultdict(list)
     metric_place: dict[str, int] = {}
-    for *key, place, block, value, run_id in connection.execute(_result_query(study_id, metric)):
-        runs[tuple(key)].append((block, value, run_id))
+    for row in connection.execute(_result_query(study_id, metric)):
+        key, (place, block, value, run_id) = row[:6], row[6:]
+        runs[key].append((block, value, run_id))
         metric_place.setdefault(key[2], place)
     cells = read_cells(connection, study_id)
     cell_place = {cell_id: number for number, cell_id in enumerate(cells)}
@@ -99,10 +100,13 @@ def _study_results(connection: Connection, study_id: str, metric: str | None) ->
 
     rows = []
     for key in sorted(runs, key=order):
-        cell_id, host_id, *described = key
+        cell_id, host_id, name, unit, higher_is_better, primary = key
+        described = (name, unit, higher_is_better, primary)
         blocks, values, run_ids = zip(*sorted(runs[key]), strict=True)
-        row = ResultRow(study_id, host_id, cells[cell_id], *described, values, blocks, run_ids)
-        rows.append(row)
+        cell = cells[cell_id]
+        rows.append(
+            ResultRow(study_id, host_id, cell, *described, tuple(values), tuple(blocks), run_ids)
+        )
     return rows
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from planning import FACTS, facts_with
 
 from diskproof.errors import HostError, StudyError
 from diskproof.plan import Plan, estimate_seconds, make_plan
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.study import load_study, parse_study
+from planning import FACTS, facts_with
 
 STUDIES = sorted((Path(__file__).parents[1] / "studies").glob("*.toml"))
 

@@ -62,29 +62,44 @@ class Costs:
     """
 
     def __init__(self) -> None:
-        self._cells: dict[str, list[float]] = {}
-        self._groups: dict[Group, list[float]] = {}
+        self._cells: dict[str, _Mean] = {}
+        self._groups: dict[Group, _Mean] = {}
         self._measured = 0.0
         self._estimated = 0.0
 
     def add(self, cell: Cell, seconds: float) -> None:
-        self._cells.setdefault(cell.id, []).append(seconds)
-        self._groups.setdefault(cost_group(cell), []).append(seconds)
+        self._cells.setdefault(cell.id, _Mean()).add(seconds)
+        self._groups.setdefault(cost_group(cell), _Mean()).add(seconds)
         self._measured += seconds
         self._estimated += estimate_seconds(cell)
 
     def expect(self, cell: Cell) -> float:
         """Seconds that the next run of this cell will take."""
         own = self._cells.get(cell.id) or self._groups.get(cost_group(cell))
-        return _mean(own) if own else self.correction * estimate_seconds(cell)
+        return own.value if own else self.correction * estimate_seconds(cell)
 
     def means(self) -> dict[Group, float]:
         """Measured mean seconds by group."""
-        return {group: _mean(seconds) for group, seconds in self._groups.items()}
+        return {group: mean.value for group, mean in self._groups.items()}
 
     @property
     def correction(self) -> float:
+        """How far off estimates have been: measured over estimated time."""
         return self._measured / self._estimated if self._estimated else 1.0
+
+
+class _Mean:
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._count = 0
+
+    def add(self, value: float) -> None:
+        self._sum += value
+        self._count += 1
+
+    @property
+    def value(self) -> float:
+        return self._sum / self._count
 
 
 class Remaining:
@@ -112,7 +127,3 @@ class Remaining:
             else costs.correction * max(0.0, self._estimates[group])
             for group, count in self._counts.items()
         )
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -1,0 +1,299 @@
+"""The loop: a real store, the simulated executor (and a real full disk; that needs root)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from diskproof import proc
+from diskproof.errors import HostError
+from diskproof.lab import Event, RunFinished, RunStarted, Stopped, run_study
+from diskproof.plan import estimate_seconds, make_plan
+from diskproof.records import PlannedRun, RunRecord, StudyRecord
+from diskproof.schedule import make_schedule
+from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
+from diskproof.store import Store, open_store
+from diskproof.study import parse_study
+from planning import FACTS
+
+TEXT = """
+name = "loop"
+workloads = ["rand-read-4k-d1", "sync-write-4k"]
+[factors]
+frontend = ["host", "daemon", "guest"]
+cache = ["none", "writeback", "unsafe"]
+[protocol]
+size = "256MiB"
+blocks = 3
+"""
+
+
+def make_record(text: str = TEXT) -> tuple[StudyRecord, tuple[PlannedRun, ...]]:
+    study = parse_study(text)
+    cells = make_plan(study, FACTS).cells
+    schedule = make_schedule(cells, study.blocks, study.seed)
+    record = StudyRecord(study.id, study.name, "run", text, study.seed, study.blocks, cells)
+    return record, schedule
+
+
+STUDY, SCHEDULE = make_record()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "store.sqlite"), create=True) as opened:
+        opened.add_host(SIMULATED_HOST)
+        yield opened
+
+
+class Stopping:
+    """Executes until ``stop`` says otherwise, then acts like Ctrl-C in the middle of a run."""
+
+    def __init__(self, executor: SimulatedExecutor, after: int) -> None:
+        self.executor = executor
+        self.left = after
+
+    def execute(self, planned: PlannedRun) -> RunRecord:
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+        self.left -= 1
+        return self.executor.execute(planned)
+
+
+def ignore(event: Event) -> None:
+    pass
+
+
+def test_a_study_runs_to_its_end(store: Store) -> None:
+    events: list[Event] = []
+    executor = SimulatedExecutor(STUDY.id)
+    outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=events.append, now=executor.now)
+    total = len(SCHEDULE)
+    assert (outcome.reason, outcome.executed, outcome.standing.done) == ("done", total, total)
+    assert outcome.standing.eta_seconds == pytest.approx(0, abs=1e-6)
+    kinds = [type(event) for event in events]
+    assert kinds == [RunStarted, RunFinished] * total + [Stopped]
+    started = [event.planned for event in events if isinstance(event, RunStarted)]
+    assert started == list(SCHEDULE)
+    assert store.finished_runs(STUDY.id) == {(run.block, run.cell.id) for run in SCHEDULE}
+    assert store.progress() is None
+
+
+def test_other_terminals_see_what_runs(store: Store) -> None:
+    seen = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            seen.append(store.progress())
+
+    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=look)
+    assert [progress.done for progress in seen if progress] == list(range(len(SCHEDULE)))
+    first = seen[0]
+    assert first is not None and first.pid == os.getpid() and first.total == len(SCHEDULE)
+    levels = SCHEDULE[0].cell.levels_dict()
+    assert levels["frontend"] in first.current and "block 1 of 3" in first.current
+
+
+@pytest.mark.parametrize("after", [0, 1, 20])
+def test_ctrl_c_discards_the_run_in_flight_and_the_same_call_resumes(
+    store: Store, after: int
+) -> None:
+    executor = SimulatedExecutor(STUDY.id)
+    events: list[Event] = []
+    stopping = Stopping(executor, after)
+    outcome = run_study(STUDY, SCHEDULE, stopping, store, on_event=events.append)
+    assert (outcome.reason, outcome.executed) == ("interrupted", after)
+    assert isinstance(events[-1], Stopped)
+    assert len(store.finished_runs(STUDY.id)) == after
+    assert store.progress() is None
+    again = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore)
+    assert (again.reason, again.executed) == ("done", len(SCHEDULE) - after)
+    runs = store.runs(STUDY.id)
+    assert len(runs) == len({(run.block, run.cell.id) for run in runs}) == len(SCHEDULE)
+
+
+def test_a_finished_study_is_done_at_once_and_more_blocks_prolong_it(store: Store) -> None:
+    executor = SimulatedExecutor(STUDY.id)
+    run_study(STUDY, SCHEDULE, executor, store, on_event=ignore)
+    again = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore)
+    assert (again.executed, again.standing.done) == (0, len(SCHEDULE))
+    longer, schedule = make_record(TEXT.replace("blocks = 3", "blocks = 5"))
+    assert longer.id == STUDY.id
+    more = run_study(longer, schedule, executor, store, on_event=ignore)
+    assert more.executed == len(schedule) - len(SCHEDULE)
+
+
+def test_failed_runs_are_results_until_a_retry_is_asked_for(store: Store) -> None:
+    failing = SimulatedExecutor(STUDY.id, Simulation(failure_rate=0.3))
+    first = run_study(STUDY, SCHEDULE, failing, store, on_event=ignore)
+    failed = first.standing.failed
+    assert 0 < failed < len(SCHEDULE) and first.reason == "done"
+    well = SimulatedExecutor(STUDY.id, started=2e9)
+    again = run_study(STUDY, SCHEDULE, well, store, on_event=ignore)
+    assert (again.executed, again.standing.failed) == (0, failed)
+    retried = run_study(STUDY, SCHEDULE, well, store, on_event=ignore, retry_failed=True)
+    assert (retried.executed, retried.standing.failed) == (failed, 0)
+    assert sum(not run.counted for run in store.runs(STUDY.id)) == failed
+
+
+def test_the_budget_is_not_overshot_by_a_run_that_was_known_to_be_too_long(store: Store) -> None:
+    executor = SimulatedExecutor(STUDY.id)
+    events: list[Event] = []
+    budget = 300.0
+    outcome = run_study(
+        STUDY,
+        SCHEDULE,
+        executor,
+        store,
+        on_event=events.append,
+        budget_seconds=budget,
+        now=executor.now,
+    )
+    stopped = events[-1]
+    assert isinstance(stopped, Stopped) and stopped.reason == outcome.reason == "budget"
+    # Costs vary by some percent from run to run: at most that of one run is over.
+    assert outcome.seconds < budget + 2
+    assert outcome.seconds + stopped.next_seconds > budget
+    assert run_study(
+        STUDY, SCHEDULE, executor, store, on_event=ignore, budget_seconds=0, now=executor.now
+    ).executed == 0  # fmt: skip
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.0, 3.0])
+def test_the_eta_is_true_after_a_tenth_of_the_runs(store: Store, factor: float) -> None:
+    """Also where runs take much longer or shorter than estimated before any was made."""
+    study, schedule = make_record(TEXT.replace("blocks = 3", "blocks = 10"))
+
+    class Slow(SimulatedExecutor):
+        def execute(self, planned: PlannedRun) -> RunRecord:
+            record = super().execute(planned)
+            self._clock += (factor - 1) * estimate_seconds(planned.cell)
+            return record
+
+    executor = Slow(study.id)
+    etas: list[tuple[float, float]] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, RunFinished):
+            etas.append((executor.now(), event.standing.eta_seconds))
+
+    run_study(study, schedule, executor, store, on_event=note, now=executor.now)
+    end = executor.now()
+    for when, eta in etas[len(schedule) // 10 : -3]:
+        assert eta == pytest.approx(end - when, rel=0.15)
+
+
+def test_a_resumed_study_knows_costs_and_winners_from_the_store(store: Store) -> None:
+    executor = SimulatedExecutor(STUDY.id)
+    half = Stopping(executor, len(SCHEDULE) // 2)
+    before = run_study(STUDY, SCHEDULE, half, store, on_event=ignore, now=executor.now).standing
+    events: list[Event] = []
+    run_study(STUDY, SCHEDULE, executor, store, on_event=events.append, now=executor.now)
+    first = events[0]
+    assert isinstance(first, RunStarted)
+    assert first.standing.eta_seconds == pytest.approx(before.eta_seconds, rel=0.01)
+    assert {b.cell.id: b.runs for b in first.standing.best} == {
+        b.cell.id: b.runs for b in before.best
+    }
+
+
+def test_best_so_far_is_the_best_in_the_end(store: Store) -> None:
+    executor = SimulatedExecutor(STUDY.id, Simulation(cv=0.02))
+    best = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore).standing.best
+    for each in best:
+        cells = [c for c in STUDY.cells if c.workload == each.cell.workload]
+        assert each.cell == max(cells, key=true_iops)
+        assert each.mean == pytest.approx(true_iops(each.cell), rel=0.1)
+        assert each.runs == 3
+
+
+def test_best_follows_a_leader_that_falls_back_and_metrics_where_less_is_better() -> None:
+    from diskproof.lab import _BestCells
+    from diskproof.records import Metric
+
+    first, second = STUDY.cells[0], next(
+        c for c in STUDY.cells[1:] if c.workload == STUDY.cells[0].workload
+    )  # fmt: skip
+    best = _BestCells()
+    for cell, value in ((first, 1.0), (second, 2.0), (first, 9.0)):
+        best.add(cell, Metric("seconds", "s", value, False, True))
+    assert [(b.cell, b.mean) for b in best.of_each_workload()] == [(second, 2.0)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) -> None:
+    point = tmp_path / "small"
+    point.mkdir()
+    proc.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(point)], timeout=10)
+    try:
+        with open_store(str(point / "store.sqlite"), create=True) as store:
+            store.add_host(SIMULATED_HOST)
+            finished: list[str] = []
+
+            def note(event: Event) -> None:
+                if isinstance(event, RunFinished):
+                    finished.append(event.record.id)
+
+            study, schedule = make_record(TEXT.replace("blocks = 3", "blocks = 60"))
+            with pytest.raises(HostError, match="no space left for the store"):
+                run_study(study, schedule, SimulatedExecutor(study.id), store, on_event=note)
+            assert 0 < len(finished) < len(schedule)
+        proc.run(["mount", "-o", "remount,size=64m", str(point)], timeout=10)
+        with open_store(str(point / "store.sqlite")) as store:
+            assert [run.id for run in store.runs(study.id)] == finished
+            outcome = run_study(
+                study, schedule, SimulatedExecutor(study.id), store, on_event=ignore
+            )
+            assert outcome.reason == "done"
+    finally:
+        proc.run(["umount", str(point)], timeout=10)
+
+
+LOOP = """
+import sys
+from test_lab import STUDY, SCHEDULE, SimulatedExecutor, open_store, run_study
+with open_store(sys.argv[1]) as store:
+    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store,
+              on_event=lambda event: print(type(event).__name__, flush=True))
+"""
+
+
+def start_loop(path: Path, log: Path, until: Callable[[list[str]], bool]) -> list[str]:
+    """Run the loop in a process of its own and kill -9 it once it has printed enough."""
+    read, write = os.pipe()
+    with os.fdopen(read) as told, os.fdopen(write, "wb") as tell:
+        argv = [sys.executable, "-c", LOOP, str(path)]
+        lines: list[str] = []
+        with proc.start_process(
+            argv, name="loop", log=log, stdout=tell, cwd=Path(__file__).parent
+        ) as loop:
+            tell.close()
+            for line in told:
+                lines.append(line.strip())
+                if until(lines):
+                    os.kill(loop.pid, signal.SIGKILL)
+                    break
+            loop.wait(30)
+        return lines + [line.strip() for line in told]
+
+
+@pytest.mark.parametrize("events", [1, 2, 7, 30])
+def test_a_killed_loop_loses_at_most_the_run_in_flight(
+    store: Store, tmp_path: Path, events: int
+) -> None:
+    lines = start_loop(
+        tmp_path / "store.sqlite", tmp_path / "log", lambda lines: len(lines) >= events
+    )
+    stored = len(store.finished_runs(STUDY.id))
+    told = lines.count("RunFinished")
+    assert told <= stored <= told + 1
+    progress = store.progress()
+    assert progress is not None and progress.pid != os.getpid()
+    outcome = run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=ignore)
+    assert outcome.executed == len(SCHEDULE) - stored
+    assert len(store.runs(STUDY.id)) == len(SCHEDULE)

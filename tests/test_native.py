@@ -11,9 +11,7 @@ from diskproof.errors import HostError
 from diskproof.native import find_native, native_folders, require_native
 
 
-def test_the_installed_program_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_installed_program_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     program = tmp_path / "libexec" / "diskproof" / "diskproof-sampler"
     program.parent.mkdir(parents=True)

@@ -21,7 +21,7 @@ class DiskImage:
 
 @dataclass(frozen=True)
 class FioTarget:
-    """How fio reaches the disk: job options (``ioengine``, ``filename`` or ``uri``, ``direct``...)."""
+    """How fio reaches the disk: job options (``ioengine``, ``filename`` or ``uri``, ...)."""
 
     options: Mapping[str, str]
 

@@ -7,6 +7,7 @@ never probed: a guest may have written any header into a raw one.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import tempfile
@@ -27,7 +28,7 @@ _SLOWEST = 8 << 20  # bytes/s that even a slow disk writes
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
-def create_image(folder: Path, cell: Cell, size: int) -> DiskImage:
+def create_image(folder: Path, cell: Cell, size: int, timeout: float = math.inf) -> DiskImage:
     """Make the cell's image of ``size`` bytes in ``folder``, written back to the disk.
 
     Raises RunFailure ``space`` when the whole image would not fit, ``tool`` when qemu-img fails.
@@ -35,7 +36,7 @@ def create_image(folder: Path, cell: Cell, size: int) -> DiskImage:
     form = image_format(cell)
     image = DiskImage((folder / f"disk.{form}").absolute(), form, size)
     require_space(folder, full_size(size))
-    _qemu_img(create_image_args(cell, str(image.path), size), size)
+    _qemu_img(create_image_args(cell, str(image.path), size), size, timeout)
     if os.geteuid() == 0:
         os.chown(image.path, CONFINED_UID, CONFINED_UID)
     image.path.chmod(0o600)
@@ -89,7 +90,7 @@ def ensure_fill_source(folder: Path, size: int) -> Path:
     return final
 
 
-def fill_image(image: DiskImage, source: Path) -> None:
+def fill_image(image: DiskImage, source: Path, timeout: float = math.inf) -> None:
     """Write the whole disk once with ``source`` and wait until that is on the disk below.
 
     In order, every block, zeroes too (none are skipped). Raises RunFailure ``space`` or ``tool``.
@@ -100,7 +101,7 @@ def fill_image(image: DiskImage, source: Path) -> None:
         *("convert", "-q", "-n", "-S", "0", "-t", "writeback"),
         *("-f", "raw", "-O", image.format, "--", str(source), str(image.path)),
     ]
-    _qemu_img(arguments, image.size)
+    _qemu_img(arguments, image.size, timeout)
     _write_back(image.path)
 
 
@@ -181,11 +182,12 @@ def _equal(name: str, requested: str, effective: str) -> Check:
     return Check(name, requested, effective, "qemu-img info", requested == effective)
 
 
-def _qemu_img(arguments: Sequence[str], size: int) -> bytes:
-    """Run qemu-img with a deadline that fits ``size`` bytes of writing."""
+def _qemu_img(arguments: Sequence[str], size: int, timeout: float = math.inf) -> bytes:
+    """Run qemu-img; by ``timeout``, or in the time that ``size`` bytes of writing may take."""
     tool = require_tool("qemu-img", "qemu-utils")
     environment = {**os.environ, "LC_ALL": "C"}
-    done = run([tool, *arguments], timeout=60 + size / _SLOWEST, env=environment, check=False)
+    within = min(timeout, 60 + size / _SLOWEST)
+    done = run([tool, *arguments], timeout=within, env=environment, check=False)
     if done.returncode != 0:
         no_space = any(text in done.error_text for text in _NO_SPACE)
         raise RunFailure(

@@ -1,4 +1,4 @@
-"""The guest built for real by an ordinary user, with a builder killed and two racing.
+"""The guest built and booted by an ordinary user, with a builder killed and two racing.
 
 Requires root (to become that user), Debian with the packages of setup/packages-demo.txt, and its
 system Python; packages are fetched from where the host's apt fetches.
@@ -17,6 +17,7 @@ from typing import IO
 
 import psutil
 import pytest
+import qemu.qmp
 
 import diskproof
 from diskproof import native, proc
@@ -27,6 +28,15 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 BUILD = """
 from diskproof.guest.build import build_guest
 print(build_guest(lambda step: print(step.partition(":")[0], flush=True)).id)
+"""
+BOOT = """
+from pathlib import Path
+from diskproof.guest.boot import start_guest
+from diskproof.guest.build import require_guest
+from diskproof.qemu.machine import GuestMachine
+with start_guest(require_guest(), GuestMachine("tcg"), run_dir=Path(".")) as guest:
+    print(guest.channel.exec(["id", "-u"], timeout=60).stdout.decode())
+    guest.power_off()
 """
 STEPS = ["packages", "kernel", "root", "initramfs"]
 
@@ -46,6 +56,7 @@ def home() -> Iterator[Path]:
         (python / "libexec" / "diskproof").mkdir(parents=True)
         shutil.copy(native.require_native(build.AGENT), agent_in(home))
         shutil.copytree(Path(diskproof.__file__).parent, home / "src" / "diskproof")
+        shutil.copytree(Path(qemu.qmp.__file__).parent, home / "src" / "qemu" / "qmp")
         for path in (home, *home.rglob("*")):
             os.chown(path, USER, USER, follow_symlinks=False)
         yield home
@@ -57,20 +68,20 @@ def agent_in(home: Path) -> Path:
     return home / "python" / "libexec" / "diskproof" / build.AGENT
 
 
-class Builder:
-    """A build under way; its steps come over a pipe."""
+class UserProgram:
+    """A Python program of that user under way; its lines come over a pipe."""
 
-    def __init__(self, stack: ExitStack, home: Path, log: Path) -> None:
+    def __init__(self, stack: ExitStack, home: Path, log: Path, code: str = BUILD) -> None:
         reading, writing = os.pipe()
-        self.steps: IO[str] = stack.enter_context(os.fdopen(reading))
+        self.lines: IO[str] = stack.enter_context(os.fdopen(reading))
         user = ["--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--reset-env"]
         settings = [f"HOME={home}", f"PYTHONPATH={home / 'src'}"]
         python = str(home / "python" / "bin" / "python")
         with os.fdopen(writing, "w") as stdout:
             self.process = stack.enter_context(
                 proc.start_process(
-                    ["setpriv", *user, "env", *settings, python, "-c", BUILD],
-                    name="builder",
+                    ["setpriv", *user, "env", *settings, python, "-c", code],
+                    name="user",
                     log=log,
                     cwd=home,
                     stdout=stdout.fileno(),
@@ -78,23 +89,23 @@ class Builder:
             )
 
     def finish(self) -> list[str]:
-        """The steps it took (waiting is none), and last the guest's id."""
-        lines = [line for line in self.steps.read().split() if line != "waiting"]
+        """What it printed: a builder's steps (waiting is none), and last the guest's id."""
+        lines = [line for line in self.lines.read().split() if line != "waiting"]
         assert self.process.wait(60) == 0, self.process.read_log().decode()
         return lines
 
 
 def test_an_ordinary_user_builds_it_once(home: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        killed = Builder(stack, home, tmp_path / "killed")
-        assert [next(killed.steps).strip(), next(killed.steps).strip()] == ["packages", "kernel"]
+        killed = UserProgram(stack, home, tmp_path / "killed")
+        assert [next(killed.lines).strip(), next(killed.lines).strip()] == ["packages", "kernel"]
         os.kill(killed.process.pid, signal.SIGKILL)
         assert killed.process.wait(60) == -signal.SIGKILL
         folder = home / ".cache" / "diskproof" / "guest"
         (unfinished,) = (path for path in folder.iterdir() if path.is_dir())
         assert unfinished.name.startswith("unfinished-")
 
-        pair = [Builder(stack, home, tmp_path / name) for name in ("one", "two")]
+        pair = [UserProgram(stack, home, tmp_path / name) for name in ("one", "two")]
         one, two = (builder.finish() for builder in pair)
     assert one[-1] == two[-1]
     assert sorted([*one[:-1], *two[:-1]], key=STEPS.index) == STEPS
@@ -108,8 +119,9 @@ def test_an_ordinary_user_builds_it_once(home: Path, tmp_path: Path) -> None:
         "root.squashfs",
     ]
     with ExitStack() as stack:
-        assert Builder(stack, home, tmp_path / "again").finish() == [one[-1]]
+        assert UserProgram(stack, home, tmp_path / "again").finish() == [one[-1]]
+        assert UserProgram(stack, home, tmp_path / "boot", BOOT).finish() == ["0"]
         agent_in(home).write_bytes(agent_in(home).read_bytes() + b"changed")
-        changed = Builder(stack, home, tmp_path / "changed").finish()
+        changed = UserProgram(stack, home, tmp_path / "changed").finish()
     assert changed[:-1] == ["initramfs"]
     assert changed[-1] != one[-1]

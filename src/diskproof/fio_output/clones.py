@@ -30,9 +30,9 @@ def _combine(clones: Sequence[FioJob]) -> FioJob:
         name=clones[0].name,
         error=next((job.error for job in clones if job.error), 0),
         options=clones[0].options,
-        read=_combine_sides([job.read for job in clones]),
-        write=_combine_sides([job.write for job in clones]),
-        trim=_combine_sides([job.trim for job in clones]),
+        read=combine_sides([job.read for job in clones]),
+        write=combine_sides([job.write for job in clones]),
+        trim=combine_sides([job.trim for job in clones]),
         flush=_combine_latencies([job.flush for job in clones]),
         depth_levels=tuple(sorted(depths.items())),
         user_cpu=math.fsum(job.user_cpu for job in clones),
@@ -42,7 +42,10 @@ def _combine(clones: Sequence[FioJob]) -> FioJob:
     )
 
 
-def _combine_sides(sides: Sequence[Side]) -> Side:
+def combine_sides(sides: Sequence[Side]) -> Side:
+    """Directions or clones that ran at the same time, as one: rates add up."""
+    if len(sides) == 1:
+        return sides[0]
     return Side(
         operations=sum(side.operations for side in sides),
         bytes=sum(side.bytes for side in sides),

@@ -1,0 +1,66 @@
+"""What ``diskproof show`` prints: results with their intervals, in a useful order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from diskproof.stats.intervals import mean_interval
+from diskproof.store.rows import ResultRow
+
+
+def show_rows(results: Sequence[ResultRow]) -> list[dict[str, object]]:
+    """Results as plain JSON, one object each (a contract).
+
+    ``cell`` holds the levels by name, ``ci95`` is the half width of the 95 % Student-t interval of
+    the mean (None for a single run), ``runs`` the values in the order of their blocks, all in
+    ``unit``. ``study`` and ``host`` are ids.
+    """
+    rows: list[dict[str, object]] = []
+    for row in results:
+        interval = mean_interval(row.values)
+        rows.append(
+            {
+                "study": row.study_id,
+                "host": row.host_id,
+                "cell": row.cell.levels_dict(),
+                "workload": row.cell.workload.name,
+                "metric": row.metric,
+                "unit": row.unit,
+                "higher_is_better": row.higher_is_better,
+                "primary": row.primary,
+                "n": interval.n,
+                "mean": interval.mean,
+                "ci95": interval.half_width,
+                "runs": list(row.values),
+            }
+        )
+    return rows
+
+
+def sorted_results(results: Sequence[ResultRow], *, by_cell: bool) -> list[ResultRow]:
+    """Results by study and workload, and then by cell: in the study's order with ``by_cell``,
+    else the best first, judged by the mean of the workload's primary metric (or, where that was
+    left out, of the first one there is).
+
+    The order of studies, workloads and cells is that of their first result; the metrics of a cell
+    stay together.
+    """
+    cells: dict[tuple[str, str], dict[tuple[str, str], list[ResultRow]]] = {}
+    for row in results:
+        of_workload = cells.setdefault((row.study_id, row.cell.workload.name), {})
+        of_workload.setdefault((row.cell.id, row.host_id), []).append(row)
+    studies = list(dict.fromkeys(study for study, _ in cells))
+    ordered = []
+    for key in sorted(cells, key=lambda key: studies.index(key[0])):
+        groups = list(cells[key].values())
+        if not by_cell:
+            groups.sort(key=_badness)
+        ordered += [row for group in groups for row in group]
+    return ordered
+
+
+def _badness(rows: Sequence[ResultRow]) -> float:
+    judged = next((row for row in rows if row.primary), rows[0])
+    mean = math.fsum(judged.values) / len(judged.values)
+    return -mean if judged.higher_is_better else mean

@@ -62,7 +62,7 @@ def read_cells(connection: Connection, study_id: str) -> dict[str, Cell]:
         .where(STUDY_CELL.c.study_id == study_id)
         .order_by(STUDY_CELL.c.place)
     )
-    return {key: parse_cell(*columns) for key, *columns in connection.execute(query).tuples()}
+    return {key: parse_cell(*columns) for key, *columns in connection.execute(query)}
 
 
 def read_hosts(connection: Connection) -> list[HostRecord]:

@@ -42,7 +42,7 @@ from diskproof.store.tables import (
 
 def read_finished(connection: Connection, study_id: str) -> set[tuple[int, str]]:
     query = select(RUN.c.block, RUN.c.cell_id).where(RUN.c.counted, RUN.c.study_id == study_id)
-    return set(connection.execute(query).tuples())
+    return {(block, cell_id) for block, cell_id in connection.execute(query)}
 
 
 def read_counts(connection: Connection, study_id: str) -> RunCounts:
@@ -51,7 +51,7 @@ def read_counts(connection: Connection, study_id: str) -> RunCounts:
         .where(RUN.c.counted, RUN.c.study_id == study_id)
         .group_by(RUN.c.status)
     )
-    counts: dict[str, int] = dict(connection.execute(query).tuples().all())
+    counts: dict[str, int] = dict(tuple(row) for row in connection.execute(query))
     cells = select(func.count()).where(STUDY_CELL.c.study_id == study_id).scalar_subquery()
     planned = connection.scalar(select(STUDY.c.blocks * cells).where(STUDY.c.id == study_id))
     return RunCounts(planned or 0, counts.get("ok", 0), counts.get("failed", 0))

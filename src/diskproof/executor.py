@@ -1,0 +1,302 @@
+"""Run one cell for real: image, cache, frontend, proof of the configuration, load, teardown."""
+
+from __future__ import annotations
+
+import errno
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from diskproof.backings import load_backing
+from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
+from diskproof.errors import DiskproofError, RunFailure
+from diskproof.frontends import Frontend, load_frontend
+from diskproof.host.audit import start_audit
+from diskproof.host.cache import drop_cache
+from diskproof.images import create_image, ensure_fill_source, fill_image, inspect_image
+from diskproof.proc import run
+from diskproof.records import (
+    Artefact,
+    BackingSpec,
+    Cell,
+    Check,
+    Failure,
+    Metric,
+    PlannedRun,
+    RunRecord,
+    Series,
+    WorkloadSpec,
+)
+from diskproof.sampler import start_sampler
+from diskproof.workloads import WorkloadResult, load_workload
+
+START_SECONDS = 120.0
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class LabSetup:
+    """What all runs of a study share. ``accel`` is the host's probed accelerator."""
+
+    study_id: str
+    host_id: str
+    backings: Mapping[str, BackingSpec]
+    accel: str
+    run_timeout: float
+
+
+class LabExecutor:
+    """Executes planned runs. Use it in a ``with`` block: it keeps the data that disks are filled
+    with until the end."""
+
+    def __init__(self, setup: LabSetup) -> None:
+        self.setup = setup
+        self._fill_folders: dict[str, Path] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> LabExecutor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def execute(self, planned: PlannedRun) -> RunRecord:
+        """One run; what goes wrong in it is its result. Raises only for Ctrl-C and defects."""
+        notes, started = RunNotes(), time.time()
+        with start_audit() as audit:
+            failure = self._try_cell(planned.cell, notes)
+        notes.keep([audit.as_artefact()])
+        result = notes.result or WorkloadResult(())
+        return RunRecord(
+            id=uuid.uuid4().hex,
+            study_id=self.setup.study_id,
+            cell=planned.cell,
+            block=planned.block,
+            position=planned.position,
+            started=started,
+            ended=time.time(),
+            status="failed" if failure else "ok",
+            host_id=self.setup.host_id,
+            failure=failure,
+            checks=tuple(notes.checks),
+            metrics=() if failure else (*result.metrics, *notes.metrics),
+            series=(*result.series, *notes.series),
+            histograms=() if failure else result.histograms,
+            artefacts=tuple(notes.artefacts.values()),
+            phases=tuple(notes.phases),
+        )
+
+    def _try_cell(self, cell: Cell, notes: RunNotes) -> Failure | None:
+        try:
+            self._run_cell(cell, Deadline(self.setup.run_timeout), notes)
+        except (DiskproofError, OSError) as error:
+            return notes.keep_failure(error)
+        return None
+
+    def _run_cell(self, cell: Cell, deadline: Deadline, notes: RunNotes) -> None:
+        """A fresh image in a folder of its own, its pages dropped, in service, under load."""
+        backing = self.setup.backings[cell.level("backing")]
+        frontend = load_frontend(cell.level("frontend"))
+        with load_backing(backing.kind).start_run_dir(backing) as folder:
+            image = self._make_image(folder, backing, cell, deadline, notes)
+            with notes.phase("drop"):
+                notes.require([drop_cache(image.path).as_check()])
+            accel = cell.level("accel", "auto")
+            context = RunContext(
+                cell=cell,
+                image=image,
+                run_dir=folder,
+                accel=self.setup.accel if accel == "auto" else accel,
+                deadline_seconds=min(START_SECONDS, deadline.left()),
+            )
+            try:
+                self._put_under_load(frontend, context, deadline, notes)
+            finally:
+                notes.keep(frontend.artefacts(context))
+
+    def _make_image(
+        self, folder: Path, backing: BackingSpec, cell: Cell, deadline: Deadline, notes: RunNotes
+    ) -> DiskImage:
+        size = int(cell.workload.option("size"))
+        with notes.phase("create"):
+            image = create_image(folder, cell, size, timeout=deadline.left())
+            notes.require(inspect_image(image, cell))
+        if cell.workload.option("fill") == "on":
+            with notes.phase("make_data"):
+                source = self._ensure_source(backing, size)
+            with notes.phase("fill"):
+                fill_image(image, source, timeout=deadline.left())
+        return image
+
+    def _ensure_source(self, backing: BackingSpec, size: int) -> Path:
+        """Data to fill disks of ``size`` with, on the same backing; one size at a time."""
+        if backing.name not in self._fill_folders:
+            folder = load_backing(backing.kind).start_run_dir(backing)
+            self._fill_folders[backing.name] = self._stack.enter_context(folder)
+        folder = self._fill_folders[backing.name]
+        for other in folder.glob("fill-*.raw"):
+            if other.stat().st_size != size:
+                other.unlink()
+        return ensure_fill_source(folder, size)
+
+    def _put_under_load(
+        self, frontend: Frontend, context: RunContext, deadline: Deadline, notes: RunNotes
+    ) -> None:
+        spec = context.cell.workload
+        workload = load_workload(spec.kind)
+        with ExitStack() as stack:
+            with notes.phase("start"):
+                drive = stack.enter_context(frontend.start(context))
+            with notes.phase("read_back"):
+                notes.require(drive.read_back())
+            with notes.phase("workload"):
+                with start_sampler(
+                    drive.pids, run_dir=context.run_dir, interval=choose_interval(spec)
+                ) as recording:
+                    result = workload.run(spec, BoundedDrive(drive, deadline))
+                    recording.zero = time.time() - result.measured_seconds
+                notes.keep_result(result, recording.series)
+            if may_write(spec):
+                with notes.phase("drain"):
+                    notes.metrics.append(measure_drain(context.image.path, deadline))
+            with notes.phase("stop"):
+                stack.close()
+
+
+@dataclass
+class RunNotes:
+    """What becomes known of a run while it goes on; kept as far as it came."""
+
+    phases: list[tuple[str, float]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+    artefacts: dict[str, Artefact] = field(default_factory=dict)
+    result: WorkloadResult | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a step, also one that fails."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases.append((name, time.monotonic() - began))
+
+    def require(self, checks: Sequence[Check], kind: str = "mismatch") -> None:
+        """Keep checks. Raises RunFailure ``kind`` that names those that are not right."""
+        self.checks += checks
+        if wrong := [check for check in checks if not check.ok]:
+            raise RunFailure(
+                kind,
+                f"{', '.join(check.name for check in wrong)}: not what was asked for",
+                "\n".join(
+                    f"{check.name}: asked {check.requested}, in force {check.effective} "
+                    f"({check.source})"
+                    for check in wrong
+                ),
+            )
+
+    def keep_result(self, result: WorkloadResult, series: Sequence[Series]) -> None:
+        """Keep what was measured. Raises RunFailure ``workload`` when the load was another one."""
+        self.result = result
+        self.series += series
+        self.keep(result.artefacts)
+        self.require(result.checks, "workload")
+
+    def keep(self, artefacts: Sequence[Artefact]) -> None:
+        """Keep files; the first of a name counts."""
+        for artefact in artefacts:
+            self.artefacts.setdefault(artefact.name, artefact)
+
+    def keep_failure(self, error: DiskproofError | OSError) -> Failure:
+        """The failure to store, its evidence among the artefacts."""
+        if isinstance(error, RunFailure):
+            self.keep([_as_artefact(name, content) for name, content in error.evidence])
+            return Failure(error.kind, error.what, error.why, error.hint)
+        if isinstance(error, DiskproofError):
+            return Failure("tool", error.what, error.why, error.hint)
+        kind = "space" if error.errno in _NO_SPACE else "tool"
+        return Failure(kind, error.strerror or str(error), str(error.filename or ""))
+
+
+def _as_artefact(name: str, content: bytes) -> Artefact:
+    media = "application/json" if name.endswith(".json") else "text/plain"
+    return Artefact(name, media, content)
+
+
+class Deadline:
+    """The moment at which a run must have ended."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds left. Raises RunFailure ``timeout`` when there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise RunFailure(
+                "timeout",
+                f"the run did not end within {self._seconds:.0f} s",
+                hint="set a longer run_timeout in the study's [protocol]",
+            )
+        return left
+
+
+@dataclass(frozen=True)
+class BoundedDrive:
+    """A drive whose commands end with the run's deadline."""
+
+    drive: Drive
+    deadline: Deadline
+
+    @property
+    def size(self) -> int:
+        return self.drive.size
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return self.drive.pids
+
+    def fio_target(self) -> FioTarget:
+        return self.drive.fio_target()
+
+    def read_back(self) -> tuple[Check, ...]:
+        return self.drive.read_back()
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        files: Mapping[str, bytes] | None = None,
+        collect: Sequence[str] = (),
+    ) -> Execution:
+        within = min(timeout, self.deadline.left())
+        return self.drive.execute(argv, timeout=within, files=files, collect=collect)
+
+
+def choose_interval(spec: WorkloadSpec) -> float:
+    """Seconds between host samples: twice a second, and more often in a short run."""
+    return min(0.5, max(0.1, float(spec.option("runtime", "10")) / 10))
+
+
+def may_write(spec: WorkloadSpec) -> bool:
+    """Whether a workload may leave written data in caches; a user's own job always may."""
+    return spec.option("rw", "write") not in ("read", "randread")
+
+
+def measure_drain(image: Path, deadline: Deadline) -> Metric:
+    """Seconds until everything that the load wrote is on the host's disk: fsync of the image."""
+    done = run(["sync", "--", str(image)], timeout=deadline.left())
+    return Metric("drain_seconds", "s", done.seconds, higher_is_better=False)

@@ -1,0 +1,143 @@
+"""fio on a drive: started, its end understood, its answer read."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diskproof.drive import Drive, Execution
+from diskproof.errors import HostError, RunFailure
+from diskproof.fio_output import FioJob, FioResult, parse_fio_output
+from diskproof.records import Artefact, Check, Series
+from diskproof.workloads.fio_series import parse_iops_log
+
+JOB_FILE = "fio.job"
+ANSWER = "fio.json"
+MESSAGES = "fio.stderr"
+LOG = "load"  # fio appends _iops.log
+DEPTH_SHARE = 0.9
+RUNTIME_SHARE = 0.9
+_LOG_FILE = f"{LOG}_iops.log"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NOT_FOUND = 127
+
+
+@dataclass(frozen=True)
+class FioRun:
+    """fio that ended well. ``artefacts`` are its job file, its answer and its messages."""
+
+    result: FioResult
+    series: tuple[Series, ...]
+    artefacts: tuple[Artefact, ...]
+    messages: str
+
+
+def run_fio(drive: Drive, job: str, timeout: float) -> FioRun:
+    """Run a job file on a drive.
+
+    Raises RunFailure with all that fio said as evidence: ``killed`` when a signal ended it,
+    ``space`` when the disk was full, ``workload`` for every other end that is not a good one;
+    ``tool`` when there is no fio; and what ``Drive.execute`` raises.
+    """
+    argv = ["fio", "--output-format=json+", "--eta=never", JOB_FILE]
+    files = {JOB_FILE: job.encode()}
+    try:
+        done = drive.execute(argv, timeout=timeout, files=files, collect=[_LOG_FILE])
+    except HostError as error:
+        raise RunFailure("tool", error.what, error.why, "apt-get install fio") from error
+    evidence = (*files.items(), (ANSWER, done.stdout), (MESSAGES, done.stderr))
+    result = _read_answer(done, evidence)
+    before, answer = _split_answer(done.stdout)
+    messages = b"\n".join(part for part in (before.strip(), done.stderr.strip()) if part)
+    return FioRun(
+        result,
+        parse_iops_log(done.files.get(_LOG_FILE, b"")),
+        tuple(_artefacts({**files, ANSWER: answer, MESSAGES: messages})),
+        messages.decode("utf-8", "replace"),
+    )
+
+
+def _read_answer(done: Execution, evidence: tuple[tuple[str, bytes], ...]) -> FioResult:
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        raise RunFailure("killed", f"fio was killed by {name}", evidence=evidence)
+    if done.returncode == _NOT_FOUND:
+        why = _last_lines(done.stderr)
+        raise RunFailure("tool", "fio could not be started", why, evidence=evidence)
+    try:
+        result = parse_fio_output(done.stdout)
+    except ValueError as error:
+        what = (
+            f"fio failed with status {done.returncode}" if done.returncode else "fio said nothing"
+        )
+        why = _last_lines(done.stderr) or f"its output cannot be read: {error}"
+        raise RunFailure("workload", what, why, evidence=evidence) from None
+    if wrong := [job for job in result.jobs if job.error]:
+        kind = "space" if any(job.error in _NO_SPACE for job in wrong) else "workload"
+        what = "; ".join(f"job {job.name[:60]}: {job.error_text}" for job in wrong[:3])
+        raise RunFailure(kind, f"fio failed, {what}", _last_lines(done.stderr), evidence=evidence)
+    if done.returncode:
+        what = f"fio ended with status {done.returncode}"
+        raise RunFailure("workload", what, _last_lines(done.stderr), evidence=evidence)
+    return result
+
+
+def _last_lines(text: bytes) -> str:
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return "\n".join(line[:300] for line in lines[-5:])
+
+
+def _split_answer(output: bytes) -> tuple[bytes, bytes]:
+    """What fio printed before its JSON, and the JSON."""
+    start = 0 if output.startswith(b"{") else output.find(b"\n{") + 1
+    return output[:start], output[start:]
+
+
+def _artefacts(files: Mapping[str, bytes]) -> list[Artefact]:
+    return [
+        Artefact(name, "application/json" if name == ANSWER else "text/plain", content)
+        for name, content in files.items()
+        if content
+    ]
+
+
+def render_options(name: str, options: Mapping[str, str]) -> str:
+    """One section of a job file."""
+    return f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in options.items())
+
+
+def log_options(runtime: float) -> dict[str, str]:
+    """fio's own record of its speed, a hundred points a run and at most ten a second."""
+    every = min(1000, max(100, round(runtime * 10)))
+    return {"write_iops_log": LOG, "log_avg_msec": str(every), "per_job_logs": "0"}
+
+
+def check_depth(job: FioJob, depth: int) -> Check:
+    """Whether the queue was as deep as asked for in at least 9 of 10 submissions."""
+    share = job.share_at_depth(depth)
+    return Check(
+        f"{job.name[:60]}: queue depth",
+        str(depth),
+        f"reached by {share:.1%} of the submissions",
+        "fio's iodepth_level",
+        share >= DEPTH_SHARE,
+    )
+
+
+def check_runtime(job: FioJob, seconds: float) -> Check:
+    """Whether it ran as long as asked for: time-based jobs do, unless something ended them."""
+    return Check(
+        f"{job.name[:60]}: measured time",
+        f"{seconds:g} s",
+        f"{job.runtime:.3g} s",
+        "fio's job_runtime",
+        job.runtime >= RUNTIME_SHARE * seconds,
+    )
+
+
+def check_messages(run: FioRun) -> Check:
+    """What fio said, for people: what matters of it is checked by the others."""
+    said = run.messages[:500] or "none"
+    return Check("fio: messages", "none", said, "fio's stderr", True)

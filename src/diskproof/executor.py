@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -162,9 +163,11 @@ class LabExecutor:
                 with start_sampler(
                     drive.pids, run_dir=context.run_dir, interval=choose_interval(spec)
                 ) as recording:
-                    result = workload.run(spec, BoundedDrive(drive, deadline))
+                    notes.result = result = workload.run(spec, BoundedDrive(drive, deadline))
                     recording.zero = time.time() - result.measured_seconds
-                notes.keep_result(result, recording.series)
+                    notes.keep(result.artefacts)
+                notes.series += recording.series
+                notes.require(result.checks, "workload")
             if may_write(spec):
                 with notes.phase("drain"):
                     notes.metrics.append(measure_drain(context.image.path, deadline))
@@ -206,13 +209,6 @@ class RunNotes:
                 ),
             )
 
-    def keep_result(self, result: WorkloadResult, series: Sequence[Series]) -> None:
-        """Keep what was measured. Raises RunFailure ``workload`` when the load was another one."""
-        self.result = result
-        self.series += series
-        self.keep(result.artefacts)
-        self.require(result.checks, "workload")
-
     def keep(self, artefacts: Sequence[Artefact]) -> None:
         """Keep files; the first of a name counts."""
         for artefact in artefacts:
@@ -223,9 +219,11 @@ class RunNotes:
         if isinstance(error, RunFailure):
             self.keep([_as_artefact(name, content) for name, content in error.evidence])
             return Failure(error.kind, error.what, error.why, error.hint)
+        cause = error.__cause__ if isinstance(error, DiskproofError) else error
+        full = isinstance(cause, OSError) and cause.errno in _NO_SPACE
+        kind = "space" if full else "tool"
         if isinstance(error, DiskproofError):
-            return Failure("tool", error.what, error.why, error.hint)
-        kind = "space" if error.errno in _NO_SPACE else "tool"
+            return Failure(kind, error.what, error.why, error.hint)
         return Failure(kind, error.strerror or str(error), str(error.filename or ""))
 
 
@@ -253,20 +251,12 @@ class Deadline:
         return left
 
 
-@dataclass(frozen=True)
 class BoundedDrive:
     """A drive whose commands end with the run's deadline."""
 
-    drive: Drive
-    deadline: Deadline
-
-    @property
-    def size(self) -> int:
-        return self.drive.size
-
-    @property
-    def pids(self) -> Sequence[int]:
-        return self.drive.pids
+    def __init__(self, drive: Drive, deadline: Deadline) -> None:
+        self.size, self.pids = drive.size, drive.pids
+        self.drive, self.deadline = drive, deadline
 
     def fio_target(self) -> FioTarget:
         return self.drive.fio_target()
@@ -297,6 +287,13 @@ def may_write(spec: WorkloadSpec) -> bool:
 
 
 def measure_drain(image: Path, deadline: Deadline) -> Metric:
-    """Seconds until everything that the load wrote is on the host's disk: fsync of the image."""
-    done = run(["sync", "--", str(image)], timeout=deadline.left())
+    """Seconds until everything that the load wrote is on the host's disk: fsync of the image.
+
+    In a process of its own, so that a disk that hangs meets the deadline. Raises RunFailure.
+    """
+    argv = ["sync", "--", str(image)]
+    done = run(argv, timeout=deadline.left(), env={**os.environ, "LC_ALL": "C"}, check=False)
+    if done.returncode != 0:
+        kind = "space" if os.strerror(errno.ENOSPC) in done.error_text else "tool"
+        raise RunFailure(kind, "what the load wrote cannot be written back", done.error_text)
     return Metric("drain_seconds", "s", done.seconds, higher_is_better=False)

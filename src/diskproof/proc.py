@@ -106,6 +106,7 @@ def run(
     (the group is killed), and with ``check`` RunFailure ``tool`` on a non-zero exit.
     """
     program = require_tool(argv[0])
+    outputs = (bytearray(), bytearray())
     began = time.monotonic()
     with subprocess.Popen(
         [*lifeline_args(), program, *argv[1:]],
@@ -118,27 +119,34 @@ def run(
         start_new_session=True,
     ) as child:
         try:
-            stdout, stderr = _pump(child, stdin, began + timeout)
+            _pump(child, stdin, began + timeout, outputs)
             returncode = child.wait(max(0.0, began + timeout - time.monotonic()) + GRACE_SECONDS)
         except (TimeoutError, subprocess.TimeoutExpired):
             raise RunFailure(
                 "timeout",
                 f"{argv[0]} did not end within {timeout:.0f} s",
                 f"command: {' '.join(argv)}",
+                evidence=(("stdout", bytes(outputs[0])), ("stderr", bytes(outputs[1]))),
             ) from None
         finally:
             _kill_group(child)
-    done = Completed(tuple(argv), returncode, stdout, stderr, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    done = Completed(tuple(argv), returncode, bytes(outputs[0]), bytes(outputs[1]), seconds)
     if check and returncode != 0:
         tail = "\n".join(done.error_text.splitlines()[-5:])
         raise RunFailure("tool", f"{argv[0]} failed with status {returncode}", tail)
     return done
 
 
-def _pump(child: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tuple[bytes, bytes]:
-    """Feed stdin and read both outputs, bounded in size and time."""
+def _pump(
+    child: subprocess.Popen[bytes],
+    stdin: bytes,
+    deadline: float,
+    into: tuple[bytearray, bytearray],
+) -> None:
+    """Feed stdin and read both outputs, bounded in size and time. Raises TimeoutError."""
     assert child.stdin and child.stdout and child.stderr
-    outputs = {child.stdout: bytearray(), child.stderr: bytearray()}
+    outputs = dict(zip((child.stdout, child.stderr), into, strict=True))
     pending = memoryview(stdin)
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
@@ -160,7 +168,6 @@ def _pump(child: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tupl
                         child.stdin.close()
                 elif not _drain(key.fd, outputs[key.fileobj]):  # type: ignore[index]
                     selector.unregister(key.fileobj)
-    return bytes(outputs[child.stdout]), bytes(outputs[child.stderr])
 
 
 def _feed(pipe: IO[bytes], pending: memoryview) -> memoryview:

@@ -47,6 +47,9 @@ def run_fio(drive: Drive, job: str, timeout: float) -> FioRun:
         done = drive.execute(argv, timeout=timeout, files=files, collect=[_LOG_FILE])
     except HostError as error:
         raise RunFailure("tool", error.what, error.why, "apt-get install fio") from error
+    except RunFailure as failure:
+        failure.evidence += tuple(files.items())
+        raise
     evidence = (*files.items(), (ANSWER, done.stdout), (MESSAGES, done.stderr))
     result = _read_answer(done, evidence)
     before, answer = _split_answer(done.stdout)

@@ -18,6 +18,7 @@ EXCEPTIONS = {
     ("drive", "records"): "the disk protocol hands over checks and artefacts, which are records",
     ("factors", "units"): "levels are quantities as people write them",
     ("host", "guest"): "an accelerator is probed by booting a guest under it",
+    ("host", "backings"): "what a backing can do is probed by the backing itself",
     ("guest", "qmp"): "who boots a QEMU holds its control socket",
     ("native", "errors"): "a program that is not there is an error with a hint",
     ("plan", "study"): "a plan is made of a study",

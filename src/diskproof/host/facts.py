@@ -1,0 +1,132 @@
+"""What planning and reports need to know of this host: probed in about a quarter of a second."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from diskproof.backings import load_backing
+from diskproof.errors import DiskproofError, RunFailure
+from diskproof.factors import FRONTENDS
+from diskproof.guest.build import find_guest, require_guest
+from diskproof.host.accel import KVM, AccelFacts, probe_accel
+from diskproof.host.identity import host_record, read_memory_bytes
+from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
+from diskproof.proc import require_tool, run
+from diskproof.records import BackingFacts, BackingSpec, HostFacts
+
+__all__ = ["host_record", "probe_facts", "probe_frontends", "require_engine"]
+
+FIO_SECONDS = 20.0
+_DAEMON_TOOLS = (
+    ("qemu-storage-daemon", "qemu-system-common"),
+    ("qemu-img", "qemu-utils"),
+    ("fio", "fio"),
+)
+_GUEST_TOOLS = (("qemu-system-x86_64", "qemu-system-x86"), ("qemu-img", "qemu-utils"))
+
+
+def probe_facts(
+    backings: Sequence[BackingSpec], *, guest: bool, progress: Callable[[str], None]
+) -> HostFacts:
+    """This host as a plan needs it; ``guest`` probes the accelerator too, by booting.
+
+    ``progress`` gets a line before what may take seconds. Raises HostError for a backing that
+    cannot be used; everything else that is missing is in ``reasons``.
+    """
+    disks = {spec.name: load_backing(spec.kind).probe(spec) for spec in backings}
+    with ThreadPoolExecutor() as pool:
+        block_layer = pool.submit(_probe_block_layer, _pick_backing(backings, disks))
+        devices = pool.submit(probe_buses)
+        frontends = pool.submit(probe_frontends)
+        accel = _probe_accel(guest, progress)
+        formats, aio = block_layer.result()
+        buses, iothread_buses = devices.result()
+        usable = frontends.result()
+    return HostFacts(
+        memory_bytes=read_memory_bytes(),
+        cpus=len(os.sched_getaffinity(0)),
+        accel=accel.accel,
+        accel_reason=accel.reason,
+        frontends=usable.usable,
+        aio=aio.usable | {"threads"},
+        formats=formats.usable,
+        buses=buses.usable,
+        iothread_buses=iothread_buses.usable,
+        backings=disks,
+        reasons=_name_reasons(frontend=usable, format=formats, aio=aio, bus=buses),
+    )
+
+
+def probe_frontends() -> Probed:
+    """Frontends that have all they need here."""
+    checks: Mapping[str, Callable[[], None]] = {
+        "host": lambda: _require_tools((("fio", "fio"),)),
+        "daemon": _require_daemon,
+        "guest": _require_guest,
+    }
+    reasons = {}
+    for name in FRONTENDS:
+        try:
+            checks[name]()
+        except DiskproofError as error:
+            reasons[name] = explain(error)
+    return Probed(frozenset(FRONTENDS) - reasons.keys(), reasons)
+
+
+def _require_tools(tools: Sequence[tuple[str, str]]) -> None:
+    for name, package in tools:
+        require_tool(name, package)
+
+
+def _require_daemon() -> None:
+    _require_tools(_DAEMON_TOOLS)
+    require_engine("nbd")
+
+
+def _require_guest() -> None:
+    _require_tools(_GUEST_TOOLS)
+    require_guest()
+
+
+def require_engine(name: str) -> None:
+    """Raises RunFailure ``tool`` when this fio cannot load an I/O engine."""
+    done = run([require_tool("fio", "fio"), f"--enghelp={name}"], timeout=FIO_SECONDS, check=False)
+    if done.returncode != 0:
+        why = (done.error_text or done.text).strip()
+        raise RunFailure("tool", f"this fio has no {name} engine", why, "apt-get install fio")
+
+
+def _probe_accel(guest: bool, progress: Callable[[str], None]) -> AccelFacts:
+    if not guest:
+        return AccelFacts("tcg", "not probed: the study has no guests", 0.0)
+    if find_guest() is None:
+        return AccelFacts("tcg", "not probed: the guest is not built", 0.0)
+    if KVM.exists():
+        progress("accelerator: a guest is booted under KVM, unless that was done since the boot")
+    try:
+        return probe_accel()
+    except DiskproofError as error:
+        return AccelFacts("tcg", f"not probed: {explain(error)}", 0.0)
+
+
+def _pick_backing(
+    backings: Sequence[BackingSpec], disks: Mapping[str, BackingFacts]
+) -> BackingSpec:
+    """One with direct I/O if there is: aio=native is not to blame for a directory without."""
+    return max(backings, key=lambda spec: disks[spec.name].o_direct)
+
+
+def _probe_block_layer(spec: BackingSpec) -> tuple[Probed, Probed]:
+    with load_backing(spec.kind).start_run_dir(spec) as folder:
+        return probe_block_layer(folder)
+
+
+def _name_reasons(**probed: Probed) -> dict[str, str]:
+    """``{"aio=io_uring": why}`` from the probes by factor."""
+    return {
+        f"{factor}={level}": reason
+        for factor, found in probed.items()
+        for level, reason in found.reasons.items()
+    }

@@ -1,0 +1,177 @@
+"""Facts of this very host, and of the same host with something taken away.
+
+Requires fio, qemu-img and qemu-storage-daemon; refused system calls need strace and the right to
+trace, mounts and other users need root.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from diskproof.errors import HostError
+from diskproof.host.facts import probe_facts
+from diskproof.host.identity import host_record
+from diskproof.proc import find_tool, run
+from diskproof.records import BackingSpec, HostFacts
+
+_TOOLS = ("qemu-storage-daemon", "qemu-img", "fio")
+_MISSING = [tool for tool in _TOOLS if find_tool(tool) is None]
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}")
+
+FLOOR = ("setpriv", "unshare", "sh", "env")  # what starts every process
+
+
+def probe(*folders: Path, guest: bool = False) -> HostFacts:
+    backings = [
+        BackingSpec(f"d{number}", "directory", (("path", str(folder)),))
+        for number, folder in enumerate(folders)
+    ]
+    return probe_facts(backings, guest=guest, progress=lambda _: None)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that the confined user may look into."""
+    with tempfile.TemporaryDirectory(prefix="diskproof-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def poor_path(public: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """PATH is this folder, with nothing of QEMU and fio in it."""
+    for name in FLOOR:
+        (public / name).symlink_to(str(find_tool(name)))
+    monkeypatch.setenv("PATH", str(public))
+    return public
+
+
+@contextmanager
+def mounted(kind: str, folder: Path) -> Iterator[None]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount")
+    done = run(["mount", "-t", kind, "diskproof-test", str(folder)], timeout=30, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"{kind} cannot be mounted here: {done.error_text}")
+    try:
+        yield
+    finally:
+        run(["umount", str(folder)], timeout=30)
+
+
+def test_this_host(tmp_path: Path) -> None:
+    facts = probe(tmp_path / "new")
+    assert {"host", "daemon"} <= facts.frontends
+    assert "threads" in facts.aio
+    assert {"raw", "qcow2"} <= facts.formats
+    assert facts.backings["d0"].free_bytes > 0
+    assert facts.memory_bytes > 1 << 28 and facts.cpus >= 1
+    assert (facts.accel, "not probed" in facts.accel_reason) == ("tcg", True)
+    missing = {f"aio={mode}" for mode in {"threads", "native", "io_uring"} - facts.aio}
+    missing |= {f"format={form}" for form in {"raw", "qcow2", "qed"} - facts.formats}
+    assert missing == {key for key in facts.reasons if key.startswith(("aio=", "format="))}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(find_tool("qemu-system-x86_64") is None, reason="needs qemu-system-x86_64")
+def test_buses_come_from_the_emulator(tmp_path: Path) -> None:
+    facts = probe(tmp_path)
+    assert {"virtio-blk", "virtio-scsi", "ide", "ahci"} <= facts.buses
+    assert {"virtio-blk", "virtio-scsi"} <= facts.iothread_buses <= facts.buses
+    assert "ide" not in facts.iothread_buses
+
+
+@pytest.mark.skipif(find_tool("strace") is None, reason="needs strace")
+@pytest.mark.parametrize(
+    ("call", "mode", "words"),
+    [("io_uring_setup", "io_uring", "io_uring"), ("io_setup", "native", "native AIO")],
+)
+def test_an_aio_mode_that_the_kernel_refuses(
+    public: Path, monkeypatch: pytest.MonkeyPatch, call: str, mode: str, words: str
+) -> None:
+    """Compiled in and refused, as by kernel.io_uring_disabled and by seccomp in containers."""
+    if mode not in probe(public / "disks").aio:
+        pytest.skip(f"{mode} does not work here anyway")
+    wrapper = public / "qemu-storage-daemon"
+    strace = f"{find_tool('strace')} -f -qq -o /dev/null -e trace={call}"
+    daemon = find_tool("qemu-storage-daemon")
+    wrapper.write_text(f'#!/bin/sh\nexec {strace} -e inject={call}:error=EPERM {daemon} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{public}:{os.environ['PATH']}")
+    facts = probe(public / "disks")
+    assert {"threads", "native", "io_uring"} - facts.aio == {mode}
+    assert words in facts.reasons[f"aio={mode}"]
+    assert {"raw", "qcow2"} <= facts.formats
+
+
+def test_without_direct_io_native_is_refused_and_the_rest_works(tmp_path: Path) -> None:
+    (tmp_path / "ram").mkdir()
+    with mounted("ramfs", tmp_path / "ram"):
+        facts = probe(tmp_path / "ram")
+        assert not facts.backings["d0"].o_direct
+        assert "native" not in facts.aio and facts.reasons["aio=native"]
+        assert {"host", "daemon"} <= facts.frontends
+        assert {"raw", "qcow2"} <= facts.formats
+        # A directory with direct I/O next to it is the one that native is tried in.
+        (tmp_path / "disk").mkdir()
+        both = probe(tmp_path / "ram", tmp_path / "disk")
+        assert ("native" in both.aio) == both.backings["d1"].o_direct
+        assert list((tmp_path / "ram").iterdir()) == []
+
+
+def test_a_read_only_directory_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    with mounted("tmpfs", tmp_path):
+        run(["mount", "-o", "remount,ro", str(tmp_path)], timeout=30)
+        with pytest.raises(HostError, match="read-only"):
+            probe(tmp_path)
+
+
+def test_without_fio_and_qemu_each_reason_names_the_package(
+    poor_path: Path, tmp_path: Path
+) -> None:
+    facts = probe(tmp_path, guest=True)
+    assert facts.frontends == facts.formats == facts.buses == frozenset()
+    assert facts.aio == {"threads"}
+    assert "apt-get install fio" in facts.reasons["frontend=host"]
+    assert "apt-get install qemu-system-common" in facts.reasons["frontend=daemon"]
+    assert "apt-get install qemu-system-x86" in facts.reasons["frontend=guest"]
+    assert "apt-get install qemu-utils" in facts.reasons["format=qcow2"]
+    assert "qemu-img is not installed" in facts.reasons["aio=io_uring"]
+    assert "apt-get install qemu-system-x86" in facts.reasons["bus=nvme"]
+    assert facts.accel == "tcg"
+    record = host_record(facts.accel, facts.accel_reason)
+    assert (record.facts["qemu_version"], record.facts["fio_version"]) == ("", "")
+
+
+def test_a_fio_without_the_nbd_engine(poor_path: Path, tmp_path: Path) -> None:
+    for tool in _TOOLS:
+        (poor_path / tool).symlink_to(str(find_tool_outside(tool)))
+    (poor_path / "fio").unlink()
+    (poor_path / "fio").write_text(
+        f'#!/bin/sh\n[ "$1" != --enghelp=nbd ] || set -- --enghelp=none\n'
+        f'exec {find_tool_outside("fio")} "$@"\n'
+    )
+    (poor_path / "fio").chmod(0o755)
+    facts = probe(tmp_path)
+    assert facts.frontends == {"host"}
+    assert "nbd engine" in facts.reasons["frontend=daemon"]
+
+
+def find_tool_outside(name: str) -> str:
+    found = [Path(folder, name) for folder in ("/usr/bin", "/usr/local/bin")]
+    return str(next(path for path in found if path.exists()))
+
+
+def test_a_host_is_recognised() -> None:
+    first, again = host_record("tcg", "one sentence"), host_record("tcg", "another")
+    assert first.id == again.id and first.name == again.name
+    assert first.id != host_record("kvm", "one sentence").id
+    assert first.facts["accel_reason"] == "one sentence"
+    assert all(first.facts[name] for name in ("kernel", "cpu_model", "fio_version"))
+    assert str(first.facts["qemu_version"])[0].isdecimal()

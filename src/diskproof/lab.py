@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import psutil
+
 from diskproof.errors import DiskproofError
 from diskproof.plan.estimate import Costs, Remaining
 from diskproof.records import Cell, Metric, PlannedRun, RunRecord, StudyRecord
@@ -72,6 +74,25 @@ class Stopped:
     reason: Reason
     standing: Standing
     next_seconds: float = 0.0
+
+
+def is_running(progress: Progress) -> bool:
+    """Whether the process that told this lives. On another host one cannot look: it counts as
+    living until it says that it stopped."""
+    if progress.host != platform.node():
+        return True
+    if progress.boot_id != _boot_id():
+        return False
+    try:
+        # A process that is younger than the progress has only got the dead one's number.
+        born: float = psutil.Process(progress.pid).create_time()
+        return born <= progress.started
+    except psutil.Error:
+        return False
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 Event = RunStarted | RunFinished | Stopped
@@ -172,7 +193,7 @@ class _Course:
             Progress(
                 study_id=self.study.id,
                 pid=os.getpid(),
-                boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+                boot_id=_boot_id(),
                 host=platform.node(),
                 started=self.started,
                 total=self.total,

@@ -48,7 +48,7 @@ def render_study(view: StudyView, *, best: int = 0) -> Group:
 def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
     """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` a single run."""
     present = [name for name in LATENCIES if any(name in line.latencies for line in load.lines)]
-    table = _table(f"{load.name}: {metric_name(load)}, {HIGHER[load.higher_is_better]}")
+    table = start_table(f"{load.name}: {metric_name(load)}, {HIGHER[load.higher_is_better]}")
     table.add_column("#", no_wrap=True)
     table.add_column("cell", ratio=1, overflow="fold")
     table.add_column("n", justify="right", no_wrap=True)
@@ -62,7 +62,7 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
         ranked = line.ranked
         table.add_row(
             ranked.label,
-            _plain(line.label),
+            plain(line.label),
             str(ranked.interval.n),
             render_figure(ranked.interval.mean),
             render_half_width(ranked.interval),
@@ -97,30 +97,31 @@ def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> Table:
         where = (failed.cell.workload.name, cell_label(failed.cell, factors))
         key = (*where, failed.failure.kind, reason)
         counted[key] = counted.get(key, 0) + 1
-    table = _table("failed runs")
+    table = start_table("failed runs")
     for name in ("workload", "cell", "runs", "kind"):
         table.add_column(name, overflow="fold", justify="right" if name == "runs" else "left")
     table.add_column("reason", ratio=1, overflow="fold")
     for (workload, label, kind, reason), count in counted.items():
-        table.add_row(_plain(workload), _plain(label), str(count), kind, _plain(reason))
+        table.add_row(plain(workload), plain(label), str(count), kind, plain(reason))
     return table
 
 
 def render_dropped(dropped: Sequence[Dropped]) -> Table:
     """Combinations that were never run, and why."""
-    table = _table("combinations left out")
+    table = start_table("combinations left out")
     table.add_column("cells", justify="right", no_wrap=True)
     table.add_column("reason", ratio=1, overflow="fold")
     for each in dropped:
-        table.add_row(str(each.count), _plain(each.reason))
+        table.add_row(str(each.count), plain(each.reason))
     return table
 
 
-def _table(title: str) -> Table:
+def start_table(title: str) -> Table:
+    """A table as all of ours look: no box, as wide as the terminal."""
     from rich.table import Table
 
     return Table(
-        title=_plain(title),
+        title=plain(title),
         title_justify="left",
         caption_justify="left",
         box=None,
@@ -130,7 +131,7 @@ def _table(title: str) -> Table:
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text of others without rich's markup and without control characters of a terminal."""
     from rich.markup import escape
 

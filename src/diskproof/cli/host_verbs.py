@@ -1,0 +1,39 @@
+"""Verbs about the host: ``doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diskproof.cli.options import JsonOption
+from diskproof.errors import Exit
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(doctor)
+
+
+def doctor(
+    directories: Annotated[
+        list[Path] | None, typer.Argument(help="Directories to probe for direct I/O.")
+    ] = None,
+    as_json: JsonOption = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Probe the accelerator anew, not from the cache.")
+    ] = False,
+) -> int:
+    """Probe what this host can do, and name what is missing and the package that brings it."""
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.host.doctor import examine
+    from diskproof.report.findings import render_findings
+
+    findings = examine(directories or [Path()], refresh=refresh)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        console().print(render_findings(findings))
+    unfit = any(finding.needed and finding.ok == "no" for finding in findings)
+    return Exit.HOST if unfit else Exit.OK

@@ -1,0 +1,46 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+DEFAULT_STORE = "diskproof.sqlite"
+
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        envvar="DISKPROOF_STORE",
+        metavar="URL",
+        help="SQLite file or postgresql:// URL that holds the results.",
+    ),
+]
+
+
+def _complete_study(context: typer.Context, incomplete: str) -> Iterator[str]:
+    """Names of the studies in the store that the command line names so far."""
+    from diskproof.errors import DiskproofError
+    from diskproof.store import open_store
+
+    with (
+        suppress(DiskproofError),
+        open_store(context.params.get("store") or DEFAULT_STORE) as store,
+    ):
+        names = dict.fromkeys(study.name for study in store.studies())
+        yield from (name for name in names if name.startswith(incomplete))
+
+
+StudiesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--study",
+        metavar="NAME",
+        autocompletion=_complete_study,
+        help="Only this study (name or id); may be given several times.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

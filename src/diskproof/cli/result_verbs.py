@@ -1,0 +1,192 @@
+"""Verbs about stored results: ``show``, ``rank``, ``report``, ``export``."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption, StudiesOption
+from diskproof.errors import Exit, HostError, UsageError
+
+if TYPE_CHECKING:
+    from diskproof.report.view import StudyView
+    from diskproof.store import ResultRow, Store
+
+
+class Sort(StrEnum):
+    """Orders of ``show``."""
+
+    MEAN = "mean"
+    CELL = "cell"
+
+
+class ExportKind(StrEnum):
+    """What ``export`` writes."""
+
+    RESULTS = "results"
+    RUNS = "runs"
+    SERIES = "series"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(show)
+    app.command()(rank)
+    app.command()(report)
+    app.command()(export)
+
+
+def show(
+    store: StoreOption = DEFAULT_STORE,
+    study: StudiesOption = None,
+    metric: Annotated[
+        str | None, typer.Option(help="One metric; else each workload's primary one.")
+    ] = None,
+    all_metrics: Annotated[bool, typer.Option("--all", help="Every metric.")] = False,
+    sort: Annotated[Sort, typer.Option(help="Order within a workload.")] = Sort.MEAN,
+    as_json: JsonOption = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> int:
+    """Show each cell's results: n, mean, 95 % interval, single runs."""
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.results import render_results
+    from diskproof.store import open_store
+    from diskproof.store.show import show_rows, sorted_results
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv: one of them")
+    with open_store(store) as opened:
+        studies = opened.studies()
+        found = _results(opened, study, metric)
+    chosen = [row for row in found if all_metrics or metric or row.primary]
+    results = sorted_results(chosen, by_cell=sort is Sort.CELL)
+    if as_json:
+        print_json(show_rows(results))
+    elif as_csv:
+        _print_csv(show_rows(results))
+    else:
+        console().print(render_results(studies, results) if results else _nothing_yet(store))
+    return Exit.OK
+
+
+def _results(store: Store, wanted: Sequence[str] | None, metric: str | None) -> list[ResultRow]:
+    """Results of the wanted studies. Raises UsageError for a study or metric there is none of."""
+    ids = [_require_study(store, name) for name in wanted] if wanted else [None]
+    found = [row for each in dict.fromkeys(ids) for row in store.results(each, metric)]
+    if metric and not found:
+        known = dict.fromkeys(row.metric for each in ids for row in store.results(each))
+        raise UsageError(
+            f"there is no result of the metric {metric!r}",
+            f"there are {', '.join(known)}" if known else "there are no results yet",
+        )
+    return found
+
+
+def _require_study(store: Store, name: str) -> str:
+    found = store.find_study(name)
+    if found is None:
+        held = ", ".join(dict.fromkeys(study.name for study in store.studies())) or "no study"
+        raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
+    return found.id
+
+
+def _nothing_yet(store: str) -> str:
+    return f"there are no results in {store} yet"
+
+
+def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
+    """A column a factor; the values of single runs in the last one, separated by blanks."""
+    factors = sorted({factor for row in rows for factor in row["cell"]})
+    others = [name for name in (rows[0] if rows else ()) if name not in ("cell", "runs")]
+    writer = csv.writer(sys.stdout)
+    writer.writerow([*others, *factors, "runs"])
+    for row in rows:
+        levels = [row["cell"].get(factor, "") for factor in factors]
+        runs = " ".join(map(repr, row["runs"]))
+        writer.writerow([*(row[name] for name in others), *levels, runs])
+
+
+def rank(
+    store: StoreOption = DEFAULT_STORE,
+    study: StudiesOption = None,
+    best: Annotated[int, typer.Option(min=0, help="Only so many lines a workload.")] = 0,
+    as_json: JsonOption = False,
+) -> int:
+    """Rank the cells of each workload; ties are told as ties."""
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.ranking_tables import ranking_json, render_rankings
+
+    views = _views(store, study)
+    if as_json:
+        print_json([ranking_json(view, best) for view in views])
+    elif views:
+        console().print(render_rankings(views, best))
+    else:
+        console().print(_nothing_yet(store))
+    return Exit.OK
+
+
+def _views(store: str, study: Sequence[str] | None, details: bool = False) -> Sequence[StudyView]:
+    from diskproof.report.read import read_views
+    from diskproof.store import open_store
+
+    with open_store(store) as opened:
+        return read_views(opened, study or (), details=details)
+
+
+def report(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="The page.")],
+    store: StoreOption = DEFAULT_STORE,
+    study: StudiesOption = None,
+) -> int:
+    """Write one self-contained page with tables and pictures; it needs no network."""
+    from diskproof.cli.terminal import note
+    from diskproof.report.page import render_page
+    from diskproof.units import render_bytes
+
+    views = _views(store, study, details=True)
+    if not views:
+        raise UsageError(_nothing_yet(store), hint="`diskproof run` a study first")
+    page = render_page(views).encode()
+    _write_whole(output, page)
+    note(f"{output}: {render_bytes(len(page))}")
+    return Exit.OK
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing: an older file stays as it was when the disk is full."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        try:
+            unfinished.write_bytes(content)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot write {path}", error.strerror or "") from None
+
+
+def export(
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="FILE.csv, FILE.parquet, FILE.json."),
+    ],
+    store: StoreOption = DEFAULT_STORE,
+    study: StudiesOption = None,
+    kind: Annotated[ExportKind, typer.Option(help="A row a result, run or sample.")] = (
+        ExportKind.RESULTS
+    ),
+) -> int:
+    """Write results, runs or host samples as a table for other tools; the suffix says how."""
+    from diskproof.store import open_store
+    from diskproof.store.export import export_table
+
+    with open_store(store) as opened:
+        ids = [_require_study(opened, name) for name in study or ()]
+        export_table(opened, ids, kind.value, output)
+    return Exit.OK

@@ -1,0 +1,253 @@
+"""Verbs about studies: ``plan``, ``run``, ``status``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.errors import Exit, HostError, UsageError
+
+if TYPE_CHECKING:
+    from diskproof.executor import LabExecutor
+    from diskproof.lab import Outcome
+    from diskproof.records import HostFacts, StudyRecord
+    from diskproof.report.progress import StudyStatus
+    from diskproof.store import Store
+    from diskproof.study import Study
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).")]
+FOLLOW_SECONDS = 1.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(plan)
+    app.command()(run)
+    app.command()(status)
+
+
+def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
+    """Show what a study means on this host: cells, what is left out and why, time and disk."""
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.plan_tables import plan_json, render_plan
+
+    _, record, seconds, disk_bytes, _ = _plan_here(study_file)
+    if as_json:
+        print_json(plan_json(record, seconds, disk_bytes))
+    else:
+        console().print(render_plan(record, seconds, disk_bytes))
+    return Exit.OK
+
+
+def run(
+    study_file: StudyFile,
+    store: StoreOption = DEFAULT_STORE,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Make failed runs again.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Measure a study, or go on where it stopped; ends with the ranked table."""
+    from diskproof.cli.live import start_watching
+    from diskproof.lab import run_study
+    from diskproof.schedule import make_schedule
+    from diskproof.store import open_store
+
+    budget_seconds = _budget_seconds(budget)
+    with open_store(store, create=True) as opened:
+        _require_quiet_store(opened)
+        study, record, _, _, facts = _plan_here(study_file)
+        schedule = make_schedule(record.cells, study.blocks, study.seed)
+        with _start_lab(study, facts, opened) as executor, start_watching(record, quiet) as watcher:
+            outcome = run_study(
+                record,
+                schedule,
+                executor,
+                opened,
+                on_event=watcher,
+                budget_seconds=budget_seconds,
+                retry_failed=retry_failed,
+            )
+        _print_results(opened, record, as_json)
+    return _conclude(outcome, _resume_command(study_file, store, budget))
+
+
+def _budget_seconds(budget: str | None) -> float | None:
+    from diskproof.units import parse_seconds
+
+    try:
+        return None if budget is None else parse_seconds(budget)
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}") from None
+
+
+def _require_quiet_store(store: Store) -> None:
+    """Two measurements at a time would spoil each other."""
+    from diskproof.lab import is_running
+
+    progress = store.progress()
+    if progress is not None and is_running(progress):
+        raise HostError(
+            f"process {progress.pid} on {progress.host} is measuring into {store.place} already",
+            "two measurements at a time would spoil each other",
+            "`diskproof status --follow` shows how far it is",
+        )
+
+
+def _plan_here(study_file: Path) -> tuple[Study, StudyRecord, float, int, HostFacts]:
+    """The study, its plan on this host as a record, with seconds and bytes it will take, and what
+    was probed of the host."""
+    from diskproof.cli.terminal import note
+    from diskproof.host.facts import probe_facts
+    from diskproof.plan import estimate, make_plan
+    from diskproof.records import StudyRecord
+    from diskproof.study import load_study
+
+    study = load_study(study_file)
+    wants_guest = "guest" in dict(study.factors).get("frontend", ())
+    if wants_guest:
+        _ensure_guest()
+    facts = probe_facts(study.backings, guest=wants_guest, progress=note)
+    made = make_plan(study, facts)
+    record = StudyRecord(
+        id=study.id,
+        name=study.name,
+        origin="run",
+        text=study.text,
+        seed=study.seed,
+        blocks=study.blocks,
+        cells=made.cells,
+        dropped=made.dropped,
+        warnings=made.warnings,
+        created=time.time(),
+    )
+    cost = estimate(made, study.blocks)
+    return study, record, cost.seconds, cost.disk_bytes, facts
+
+
+def _ensure_guest() -> None:
+    """Build the guest where it is missing; a host that cannot build it drops its cells."""
+    from diskproof.cli.terminal import note
+    from diskproof.guest.build import build_guest, find_guest
+
+    if find_guest() is None:
+        try:
+            build_guest(note)
+        except HostError as error:
+            note(f"the guest cannot be built: {error}")
+
+
+@contextmanager
+def _start_lab(study: Study, facts: HostFacts, store: Store) -> Iterator[LabExecutor]:
+    """The real executor, after what dead runs left behind is gone and the host is stored."""
+    from diskproof.cli.terminal import note
+    from diskproof.executor import LabExecutor, LabSetup
+    from diskproof.host.facts import host_record
+    from diskproof.janitor import sweep
+
+    for swept in sweep(Path(backing.path) for backing in facts.backings.values()):
+        note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
+    host = host_record(facts.accel, facts.accel_reason)
+    store.add_host(host)
+    setup = LabSetup(
+        study_id=study.id,
+        host_id=host.id,
+        backings={backing.name: backing for backing in study.backings},
+        accel=facts.accel,
+        run_timeout=study.run_timeout,
+    )
+    with LabExecutor(setup) as executor:
+        yield executor
+
+
+def _print_results(store: Store, study: StudyRecord, as_json: bool) -> None:
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.read import read_views
+    from diskproof.report.tables import render_study
+    from diskproof.store.show import show_rows
+
+    if as_json:
+        print_json(show_rows(store.results(study.id)))
+        return
+    for view in read_views(store, [study.id]):
+        console().print(render_study(view))
+
+
+def _conclude(outcome: Outcome, resume: str) -> int:
+    from diskproof.cli.terminal import note
+
+    if outcome.reason == "interrupted":
+        note(f"diskproof: interrupted; every finished run is stored. To go on: {resume}")
+        return Exit.INTERRUPTED
+    if outcome.reason == "budget":
+        left = outcome.standing.total - outcome.standing.done
+        note(f"diskproof: the budget is spent, {left} runs are left. To go on: {resume}")
+    return Exit.FELL_SHORT if outcome.standing.failed else Exit.OK
+
+
+def _resume_command(study_file: Path, store: str, budget: str | None) -> str:
+    words = ["diskproof", "run", str(study_file)]
+    words += ["--store", store] if store != DEFAULT_STORE else []
+    words += ["--budget", budget] if budget else []
+    return shlex.join(words)
+
+
+def status(
+    store: StoreOption = DEFAULT_STORE,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Look again each second until it ends.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Show how far the studies in a store are, from any terminal, without disturbing a run."""
+    from rich.live import Live
+
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.progress import render_status, status_json
+    from diskproof.store import open_store
+
+    with open_store(store) as opened:
+        if as_json:
+            for found in _statuses(opened, follow):
+                print_json(status_json(found), indent=None if follow else 1)
+        elif follow and sys.stdout.isatty():
+            with Live(console=console(), auto_refresh=False) as live:
+                for found in _statuses(opened, follow):
+                    live.update(render_status(found), refresh=True)
+        else:
+            for found in _statuses(opened, follow):
+                console().print(render_status(found))
+    return Exit.OK
+
+
+def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
+    """The studies' status now, and with ``follow`` again until nothing runs any more."""
+    from diskproof.lab import is_running
+    from diskproof.report.progress import study_status
+
+    while True:
+        progress = store.progress()
+        alive = progress if progress is not None and is_running(progress) else None
+        yield [
+            study_status(
+                study,
+                store.counts(study.id),
+                alive if alive is not None and alive.study_id == study.id else None,
+                time.time(),
+            )
+            for study in store.studies()
+        ]
+        if not follow or alive is None:
+            return
+        time.sleep(FOLLOW_SECONDS)

@@ -1,0 +1,94 @@
+"""How far studies are, seen from any terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from diskproof.report.tables import plain, start_table
+from diskproof.units import render_seconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from diskproof.records import StudyRecord
+    from diskproof.store import Progress, RunCounts
+
+State = Literal["done", "running", "incomplete", "imported"]
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """One study. ``eta_seconds`` is from now on; the last five are known while it runs.
+
+    ``updated`` is the Unix time of the last word from who runs it.
+    """
+
+    study: str
+    id: str
+    state: State
+    done: int
+    failed: int
+    total: int
+    current: str = ""
+    eta_seconds: float | None = None
+    host: str = ""
+    pid: int = 0
+    updated: float = 0.0
+
+
+def study_status(
+    study: StudyRecord, counts: RunCounts, running: Progress | None, now: float
+) -> StudyStatus:
+    """The status of one study; ``running`` is the word of a living process that measures it."""
+    done = counts.ok + counts.failed
+    if running is None:
+        ended: State = "done" if done >= counts.planned else "incomplete"
+        state = "imported" if study.origin != "run" else ended
+        return StudyStatus(study.name, study.id, state, done, counts.failed, counts.planned)
+    eta = running.eta_seconds
+    left = None if eta is None else max(0.0, eta - (now - running.updated))
+    return StudyStatus(
+        study.name,
+        study.id,
+        "running",
+        done,
+        counts.failed,
+        counts.planned,
+        running.current,
+        left,
+        running.host,
+        running.pid,
+        running.updated,
+    )
+
+
+def status_json(found: Sequence[StudyStatus]) -> list[dict[str, object]]:
+    return [asdict(each) for each in found]
+
+
+def render_status(found: Sequence[StudyStatus]) -> Table:
+    """A line a study, and a second one for what runs now."""
+    table = start_table("studies")
+    table.add_column("study", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    table.add_column("runs", justify="right", no_wrap=True)
+    table.add_column("failed", justify="right", no_wrap=True)
+    table.add_column("now", ratio=1, overflow="fold")
+    for each in found:
+        runs = f"{each.done}/{each.total}"
+        table.add_row(plain(each.study), each.state, runs, str(each.failed), plain(_now(each)))
+    return table
+
+
+def _now(each: StudyStatus) -> str:
+    if each.state != "running":
+        return ""
+    parts = [each.current]
+    if each.eta_seconds is not None:
+        parts.append(f"about {render_seconds(each.eta_seconds)} left")
+    silent = time.time() - each.updated
+    parts += [f"no word for {render_seconds(silent)}"] if silent > 60 else []
+    return ", ".join([*parts, f"process {each.pid} on {each.host}"])

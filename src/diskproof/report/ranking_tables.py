@@ -1,0 +1,73 @@
+"""The rankings alone, for the terminal and for programs: what ``rank`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from diskproof.report.labels import group_name
+from diskproof.report.tables import plain, render_ranking
+from diskproof.report.view import Line, StudyView
+from diskproof.report.words import (
+    accelerator,
+    accelerator_note,
+    headline,
+    warnings,
+    winner_sentence,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+
+def ranking_json(view: StudyView, best: int) -> dict[str, object]:
+    """One study on one host; ``best`` cuts each ranking, 0 does not."""
+    return {
+        "study": view.study.name,
+        "id": view.study.id,
+        "host": view.host.name,
+        "accel": accelerator(view),
+        "failed_runs": len(view.failures),
+        "rankings": [
+            {
+                "workload": load.name,
+                "metric": load.metric,
+                "unit": load.unit,
+                "higher_is_better": load.higher_is_better,
+                "cells": [_line_json(line) for line in load.lines[: best or None]],
+            }
+            for load in view.workloads
+        ],
+    }
+
+
+def _line_json(line: Line) -> dict[str, object]:
+    ranked = line.ranked
+    return {
+        "rank": ranked.rank,
+        "shared": ranked.shared,
+        "tie": group_name(ranked.groups),
+        "cell": ranked.cell.levels_dict(),
+        "label": line.label,
+        "n": ranked.interval.n,
+        "mean": ranked.interval.mean,
+        "ci95": ranked.interval.half_width,
+        "ratio_to_best": ranked.ratio.ratio,
+        "latencies": dict(line.latencies),
+    }
+
+
+def render_rankings(views: Sequence[StudyView], best: int) -> Group:
+    """Who wins in a sentence, then the table; workload by workload."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for view in views:
+        parts += [Text()] if parts else []
+        parts.append(Text(plain(headline(view)), style="bold"))
+        told = [accelerator_note(view), *warnings(view)]
+        parts += [Text(f"note: {plain(text)}", style="yellow") for text in told if text]
+        for load in view.workloads:
+            parts += [Text(), Text(plain(winner_sentence(load))), render_ranking(load, best=best)]
+    return Group(*parts)

@@ -1,0 +1,66 @@
+"""Every cell's result as a plain table, metric by metric: what ``show`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from diskproof.records import StudyRecord
+from diskproof.report.labels import (
+    cell_label,
+    render_figure,
+    render_half_width,
+    varying_factors,
+)
+from diskproof.report.tables import plain, start_table
+from diskproof.stats.intervals import mean_interval
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+
+    from diskproof.store import ResultRow
+
+
+def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> Group:
+    """One table a study, in the order of ``rows``; several hosts get a column."""
+    from rich.console import Group
+
+    by_id = {study.id: study for study in studies}
+    tables: list[RenderableType] = []
+    for study_id, own in groupby(rows, key=lambda row: row.study_id):
+        tables += [""] if tables else []
+        tables.append(_render_study(by_id[study_id], list(own)))
+    return Group(*tables)
+
+
+def _render_study(study: StudyRecord, rows: Sequence[ResultRow]) -> Table:
+    hosts = {host: f"{n}" for n, host in enumerate(dict.fromkeys(r.host_id for r in rows), 1)}
+    factors = varying_factors(study.cells)
+    table = start_table(f"study {study.name}")
+    table.add_column("workload", overflow="fold")
+    table.add_column("cell", ratio=1, overflow="fold")
+    table.add_column("metric", overflow="fold")
+    for name in ("n", "mean", "\u00b195%"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    if len(hosts) > 1:
+        table.add_column("host", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row, factors, hosts))
+    return table
+
+
+def _cells(row: ResultRow, factors: Sequence[str], hosts: Mapping[str, str]) -> list[str]:
+    interval = mean_interval(row.values)
+    texts = [
+        plain(row.cell.workload.name),
+        plain(cell_label(row.cell, factors)),
+        plain(row.metric),
+        str(interval.n),
+        render_figure(interval.mean),
+        render_half_width(interval),
+        plain(row.unit),
+    ]
+    return texts + ([hosts[row.host_id]] if len(hosts) > 1 else [])

@@ -36,6 +36,7 @@ from diskproof.sampler import start_sampler
 from diskproof.workloads import WorkloadResult, load_workload
 
 START_SECONDS = 120.0
+FULL_BYTES = 4 << 20  # no cluster or extent of an image fits in less
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -121,6 +122,8 @@ class LabExecutor:
             )
             try:
                 self._put_under_load(frontend, context, deadline, notes)
+            except RunFailure as failure:
+                raise _with_full_disk(failure, folder) from None
             finally:
                 notes.keep(frontend.artefacts(context))
 
@@ -225,6 +228,15 @@ class RunNotes:
         if isinstance(error, DiskproofError):
             return Failure(kind, error.what, error.why, error.hint)
         return Failure(kind, error.strerror or str(error), str(error.filename or ""))
+
+
+def _with_full_disk(failure: RunFailure, folder: Path) -> RunFailure:
+    """The failure, as one of space when that is what the load met: a guest sees just an error."""
+    stat = os.statvfs(folder)
+    if failure.kind != "workload" or stat.f_bavail * stat.f_frsize > FULL_BYTES:
+        return failure
+    why = f"the file system of the disk under test is full\n{failure.why}"
+    return RunFailure("space", failure.what, why, failure.hint, failure.evidence)
 
 
 def _as_artefact(name: str, content: bytes) -> Artefact:

@@ -11,6 +11,8 @@ class Preset:
 
     ``primary`` is the metric the workload is ranked by (``iops`` or ``bandwidth``);
     ``fsync`` counts writes per flush (0: none); ``distribution`` is fio's random_distribution.
+    ``cold``: measured from the first operation on, without a ramp, for the warming up is what it
+    shows.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Preset:
     fsync: int = 0
     rwmixread: int = 0
     distribution: str = "random"
+    cold: bool = False
 
 
 def _random(rw: str, bs: str, depth: int) -> Preset:
@@ -69,6 +72,7 @@ PRESETS = (
         True,
         "iops",
         distribution="zipf:1.2",
+        cold=True,
     ),
 )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
+from diskproof.fio_job_file import find_job_mistakes
 from diskproof.presets import PRESET_BY_NAME
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
 from diskproof.toml_lines import find_line
@@ -230,9 +231,7 @@ def _workloads(table: StudyTable, folder: Path, mistakes: Mistakes) -> Iterator[
     for name, options in table.workloads.items():
         location = ("workloads", name)
         if options.job is not None:
-            common = _common_options(options, table.protocol, fill=True)
-            common["job"] = _job_text(folder / options.job, (*location, "job"), mistakes)
-            yield WorkloadSpec(name, "fio-job", tuple(sorted(common.items())))
+            yield _job_workload(name, options, table.protocol, folder, mistakes)
             continue
         wanted = options.preset or name
         preset = PRESET_BY_NAME.get(wanted)
@@ -243,13 +242,31 @@ def _workloads(table: StudyTable, folder: Path, mistakes: Mistakes) -> Iterator[
             field: str(getattr(preset, field) if (own := getattr(options, field)) is None else own)
             for field in PRESET_FIELDS
         }
-        shaped |= _common_options(options, table.protocol, fill=preset.fill)
+        ramp = 0.0 if preset.cold else table.protocol.ramp
+        shaped |= _common_options(options, table.protocol, preset.fill, ramp)
         yield WorkloadSpec(name, "fio", tuple(sorted(shaped.items())))
 
 
-def _common_options(options: WorkloadTable, protocol: ProtocolTable, fill: bool) -> dict[str, str]:
+def _job_workload(
+    name: str, options: WorkloadTable, protocol: ProtocolTable, folder: Path, mistakes: Mistakes
+) -> WorkloadSpec:
+    """A user's fio job file. What shapes the load stands in that file, not in the study."""
+    location = ("workloads", name)
+    for field in ("preset", *PRESET_FIELDS):
+        if field != "primary" and getattr(options, field) is not None:
+            mistakes.add((*location, field), f"{field}: this goes into the fio job file")
+    shaped = _common_options(options, protocol, True, protocol.ramp)
+    shaped["primary"] = options.primary or "iops"
+    shaped["job"] = _job_text(folder / (options.job or ""), (*location, "job"), mistakes)
+    return WorkloadSpec(name, "fio-job", tuple(sorted(shaped.items())))
+
+
+def _common_options(
+    options: WorkloadTable, protocol: ProtocolTable, fill: bool, ramp: float
+) -> dict[str, str]:
+    """What every workload has; ``fill`` and ``ramp`` unless its table says otherwise."""
     runtime = protocol.runtime if options.runtime is None else options.runtime
-    ramp = protocol.ramp if options.ramp is None else options.ramp
+    ramp = ramp if options.ramp is None else options.ramp
     size = options.size or protocol.size
     fill = fill if options.fill is None else options.fill
     return {
@@ -261,16 +278,19 @@ def _common_options(options: WorkloadTable, protocol: ProtocolTable, fill: bool)
 
 
 def _job_text(file: Path, location: Location, mistakes: Mistakes) -> str:
-    """Content of a fio job file; part of the spec, so that the cell's id covers it."""
+    """Content of a fio job file, checked; part of the spec, so that the cell's id covers it."""
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_JOB_TEXT + 1)
         if len(data) > MAX_JOB_TEXT:
             raise ValueError(f"larger than {MAX_JOB_TEXT >> 10} KiB")
-        return data.decode()
+        text = data.decode()
     except (OSError, ValueError) as error:
         mistakes.add(location, f"cannot read the fio job file {file}: {error}")
         return ""
+    for line, message in find_job_mistakes(text):
+        mistakes.add(location, f"{file}:{line}: {message}")
+    return text
 
 
 def _filters(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -126,7 +126,8 @@ class GuestFrontend:
                     raise RunFailure("guest", "the guest names no disk under test")
                 yield GuestDrive(context, guest, disk, image.size, (guest.process.pid,))
             finally:
-                (context.run_dir / CONSOLE).write_bytes(guest.booted.console.read())
+                with suppress(OSError):  # a full disk must not hide why the run failed
+                    (context.run_dir / CONSOLE).write_bytes(guest.booted.console.read())
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         return tuple(

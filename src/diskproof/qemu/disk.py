@@ -55,7 +55,7 @@ class Bus:
 
     ``controller`` is a device to add, ``attach`` says where the disk goes. ``iothread_on`` names
     the device that takes an iothread, if one does. ``reports_write_cache``: the guest is told of
-    write-through.
+    write-through. ``reports_errors``: the device can be told to pass errors on.
     """
 
     device: str
@@ -63,6 +63,7 @@ class Bus:
     attach: Mapping[str, object] | None = None
     iothread_on: str = ""
     reports_write_cache: bool = True
+    reports_errors: bool = True
 
 
 BUSES: Mapping[str, Bus] = {
@@ -81,8 +82,8 @@ BUSES: Mapping[str, Bus] = {
         attach={"bus": "diskproof-ahci.0"},
     ),
     # QEMU's NVMe controller always says it has a volatile write cache; the block layer below it
-    # flushes after each write all the same.
-    "nvme": Bus("nvme", reports_write_cache=False),
+    # flushes after each write all the same. It always passes errors on.
+    "nvme": Bus("nvme", reports_write_cache=False, reports_errors=False),
 }
 
 
@@ -184,6 +185,9 @@ def device_args(cell: Cell) -> list[str]:
         "serial": DISK_SERIAL,
         "write-cache": "off" if cache_mode(cell).write_through else "on",
     }
+    if where.reports_errors:
+        # By default QEMU stops the guest when the disk below is full, and nobody would notice.
+        disk |= {"werror": "report", "rerror": "report"}
     devices = [dict(where.controller), disk] if where.controller else [disk]
     for device in devices:
         if has_iothread(cell) and device["driver"] == where.iothread_on:

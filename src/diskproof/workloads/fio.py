@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from diskproof.drive import Drive
-from diskproof.errors import RunFailure
 from diskproof.fio_output import FioJob, job_histograms, job_metrics
 from diskproof.records import Check, WorkloadSpec
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.fio_run import (
+    FIXED_OPTIONS,
     FioRun,
+    broken_answer,
     check_depth,
     check_messages,
     check_runtime,
     log_options,
+    render_milliseconds,
     render_options,
     run_fio,
 )
 
-RANDOM_SEED = 20090722
 START_SECONDS = 60.0  # for fio to start and end, under emulation on a busy host
-# The process that is killed is the whole of fio; files are used as they are; offsets are the same
-# in every run and do not depend on what was visited before.
-_FIXED = {
-    "thread": "1",
-    "time_based": "1",
-    "allow_file_create": "0",
-    "fallocate": "none",
-    "norandommap": "1",
-    "allrandrepeat": "1",
-    "randseed": str(RANDOM_SEED),
-}
+LOG = "load"
 
 
 class FioWorkload:
@@ -38,19 +29,19 @@ class FioWorkload:
     def run(self, spec: WorkloadSpec, drive: Drive) -> WorkloadResult:
         """Raises RunFailure; see ``run_fio``."""
         runtime, ramp = float(spec.option("runtime")), float(spec.option("ramp"))
-        run = run_fio(drive, render_job(spec, drive), runtime + ramp + START_SECONDS)
+        run = run_fio(drive, render_job(spec, drive), runtime + ramp + START_SECONDS, [LOG])
         if len(run.result.jobs) != 1:
             count = len(run.result.jobs)
-            raise _broken(run, f"fio's answer has {count} jobs, one was started")
+            raise broken_answer(run, f"fio's answer has {count} jobs, one was started")
         job = run.result.jobs[0]
         try:
             metrics = job_metrics(job, spec.option("primary"))
         except ValueError as error:
-            raise _broken(run, str(error)) from None
+            raise broken_answer(run, str(error)) from None
         return WorkloadResult(
             metrics,
             check_load(spec, job, run),
-            run.series,
+            run.series[LOG],
             job_histograms(job),
             run.artefacts,
             job.runtime,
@@ -65,18 +56,18 @@ def render_job(spec: WorkloadSpec, drive: Drive) -> str:
     runtime, ramp = float(spec.option("runtime")), float(spec.option("ramp"))
     options = {name: spec.option(name) for name in ("rw", "bs", "iodepth")}
     options["size"] = str(min(int(spec.option("size")), drive.size))
-    options["runtime"] = _milliseconds(runtime)
+    options["time_based"] = "1"
+    options["runtime"] = render_milliseconds(runtime)
     if ramp:
-        options["ramp_time"] = _milliseconds(ramp)
+        options["ramp_time"] = render_milliseconds(ramp)
     if spec.option("fsync", "0") != "0":
         options["fsync"] = spec.option("fsync")
     if spec.option("rw") in ("rw", "randrw"):
         options["rwmixread"] = spec.option("rwmixread")
     if spec.option("distribution", "random") != "random":
         options["random_distribution"] = spec.option("distribution")
-    return render_options(
-        spec.name, {**drive.fio_target().options, **_FIXED, **options, **log_options(runtime)}
-    )
+    options |= log_options(runtime, LOG)
+    return render_options(spec.name, {**drive.fio_target().options, **FIXED_OPTIONS, **options})
 
 
 def check_load(spec: WorkloadSpec, job: FioJob, run: FioRun) -> tuple[Check, ...]:
@@ -89,12 +80,3 @@ def check_load(spec: WorkloadSpec, job: FioJob, run: FioRun) -> tuple[Check, ...
     if depth > 1 and spec.option("fsync", "0") == "0":
         checks.append(check_depth(job, depth))
     return tuple(checks)
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{round(seconds * 1000)}ms"
-
-
-def _broken(run: FioRun, why: str) -> RunFailure:
-    evidence = tuple((kept.name, kept.content) for kept in run.artefacts)
-    return RunFailure("workload", "fio's answer is not that of the load", why, evidence=evidence)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diskproof.drive import Drive, Execution
@@ -16,26 +17,35 @@ from diskproof.workloads.fio_series import parse_iops_log
 JOB_FILE = "fio.job"
 ANSWER = "fio.json"
 MESSAGES = "fio.stderr"
-LOG = "load"  # fio appends _iops.log
 DEPTH_SHARE = 0.9
 RUNTIME_SHARE = 0.9
-_LOG_FILE = f"{LOG}_iops.log"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NOT_FOUND = 127
+RANDOM_SEED = 20090722
+# The process that is killed is the whole of fio; files are used as they are; offsets are the same
+# in every run and do not depend on what was visited before.
+FIXED_OPTIONS = {
+    "thread": "1",
+    "allow_file_create": "0",
+    "fallocate": "none",
+    "norandommap": "1",
+    "allrandrepeat": "1",
+    "randseed": str(RANDOM_SEED),
+}
 
 
 @dataclass(frozen=True)
 class FioRun:
-    """fio that ended well. ``artefacts`` are its job file, its answer and its messages."""
+    """fio that ended well: ``series`` by log, its job file, its answer and its messages."""
 
     result: FioResult
-    series: tuple[Series, ...]
+    series: Mapping[str, tuple[Series, ...]]
     artefacts: tuple[Artefact, ...]
     messages: str
 
 
-def run_fio(drive: Drive, job: str, timeout: float) -> FioRun:
-    """Run a job file on a drive.
+def run_fio(drive: Drive, job: str, timeout: float, logs: Sequence[str]) -> FioRun:
+    """Run a job file on a drive; ``logs`` are those of its ``log_options``.
 
     Raises RunFailure with all that fio said as evidence: ``killed`` when a signal ended it,
     ``space`` when the disk was full, ``workload`` for every other end that is not a good one;
@@ -43,8 +53,9 @@ def run_fio(drive: Drive, job: str, timeout: float) -> FioRun:
     """
     argv = ["fio", "--output-format=json+", "--eta=never", JOB_FILE]
     files = {JOB_FILE: job.encode()}
+    collect = [f"{log}_iops.log" for log in logs]
     try:
-        done = drive.execute(argv, timeout=timeout, files=files, collect=[_LOG_FILE])
+        done = drive.execute(argv, timeout=timeout, files=files, collect=collect)
     except HostError as error:
         raise RunFailure("tool", error.what, error.why, "apt-get install fio") from error
     except RunFailure as failure:
@@ -56,7 +67,7 @@ def run_fio(drive: Drive, job: str, timeout: float) -> FioRun:
     messages = b"\n".join(part for part in (before.strip(), done.stderr.strip()) if part)
     return FioRun(
         result,
-        parse_iops_log(done.files.get(_LOG_FILE, b"")),
+        _read_logs(done, job, logs),
         tuple(_artefacts({**files, ANSWER: answer, MESSAGES: messages})),
         messages.decode("utf-8", "replace"),
     )
@@ -98,6 +109,12 @@ def _split_answer(output: bytes) -> tuple[bytes, bytes]:
     return output[:start], output[start:]
 
 
+def _read_logs(done: Execution, job: str, logs: Sequence[str]) -> dict[str, tuple[Series, ...]]:
+    found = re.search(r"^log_avg_msec=(\d+)$", job, re.MULTILINE)
+    window = int(found[1]) if found else 1
+    return {log: parse_iops_log(done.files.get(f"{log}_iops.log", b""), window) for log in logs}
+
+
 def _artefacts(files: Mapping[str, bytes]) -> list[Artefact]:
     return [
         Artefact(name, "application/json" if name == ANSWER else "text/plain", content)
@@ -111,10 +128,20 @@ def render_options(name: str, options: Mapping[str, str]) -> str:
     return f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in options.items())
 
 
-def log_options(runtime: float) -> dict[str, str]:
+def render_milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
+def log_options(runtime: float, log: str) -> dict[str, str]:
     """fio's own record of its speed, a hundred points a run and at most ten a second."""
     every = min(1000, max(100, round(runtime * 10)))
-    return {"write_iops_log": LOG, "log_avg_msec": str(every), "per_job_logs": "0"}
+    return {"write_iops_log": log, "log_avg_msec": str(every), "per_job_logs": "0"}
+
+
+def broken_answer(run: FioRun, why: str) -> RunFailure:
+    """fio ended well, and yet did not do what it was asked for."""
+    evidence = tuple((kept.name, kept.content) for kept in run.artefacts)
+    return RunFailure("workload", "fio's answer is not that of the load", why, evidence=evidence)
 
 
 def check_depth(job: FioJob, depth: int) -> Check:

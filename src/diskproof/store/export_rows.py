@@ -1,0 +1,162 @@
+"""The rows of an export: what each table has, before it is CSV, Parquet or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from diskproof.records import StudyRecord
+from diskproof.store.database import Store
+from diskproof.store.rows import RunRow
+from diskproof.store.show import show_rows
+
+Kind = Literal["results", "runs", "series"]
+Type = Literal["text", "number", "integer", "flag", "numbers"]
+Row = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: ``group`` names the object it is part of (``cell``, ``metrics``), or is empty."""
+
+    name: str
+    type: Type
+    group: str = ""
+
+    @property
+    def head(self) -> str:
+        """Its name in a flat table: ``cell.cache``."""
+        return f"{self.group}.{self.name}" if self.group else self.name
+
+    def value(self, row: Row) -> object:
+        """Its value in a nested row; None where the row has none."""
+        if not self.group:
+            return row.get(self.name)
+        inner = row.get(self.group)
+        return inner.get(self.name) if isinstance(inner, dict) else None
+
+
+def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> list[Column]:
+    """The columns of a table, over all studies in it."""
+    factors = sorted({name for s in studies for cell in s.cells for name, _ in cell.levels})
+    levels = [Column(name, "text", "cell") for name in factors]
+    if kind == "runs":
+        names = {
+            name: None for s in studies for row in store.results(s.id) for name in [row.metric]
+        }
+        metrics: list[Column] = [Column(name, "number", "metrics") for name in names]
+        return [*_columns(_RUN_START), *levels, *_columns(_RUN_END), *metrics]
+    if kind == "series":
+        return [*_columns(_SERIES_START), *levels, *_columns(_SERIES_END)]
+    return [*_columns(_RESULT_START), *levels, *_columns(_RESULT_END)]
+
+
+def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iterator[Sequence[Row]]:
+    """The rows of a table in batches, so that host samples of many runs fit into memory."""
+    for study in studies:
+        if kind == "results":
+            yield [{"study_name": study.name, **row} for row in show_rows(store.results(study.id))]
+        elif kind == "runs":
+            yield _run_rows(store, study)
+        else:
+            for run in store.runs(study.id):
+                yield _series_rows(store, study, run)
+
+
+_RESULT_START: dict[str, Type] = {
+    "study": "text",
+    "study_name": "text",
+    "host": "text",
+    "workload": "text",
+}
+_RESULT_END: dict[str, Type] = {
+    "metric": "text",
+    "unit": "text",
+    "higher_is_better": "flag",
+    "primary": "flag",
+    "n": "integer",
+    "mean": "number",
+    "ci95": "number",
+    "runs": "numbers",
+}
+_RUN_START: dict[str, Type] = {
+    "study": "text",
+    "study_name": "text",
+    "host": "text",
+    "run": "text",
+    "workload": "text",
+}
+_RUN_END: dict[str, Type] = {
+    "block": "integer",
+    "position": "integer",
+    "started": "number",
+    "ended": "number",
+    "status": "text",
+    "counted": "flag",
+    "failure": "text",
+    "failure_kind": "text",
+}
+_SERIES_START = _RUN_START
+_SERIES_END: dict[str, Type] = {
+    "block": "integer",
+    "source": "text",
+    "name": "text",
+    "unit": "text",
+    "time": "number",
+    "value": "number",
+}
+
+
+def _columns(types: dict[str, Type]) -> list[Column]:
+    return [Column(name, kind) for name, kind in types.items()]
+
+
+def _run_rows(store: Store, study: StudyRecord) -> list[Row]:
+    metrics: dict[str, dict[str, float]] = {}
+    for result in store.results(study.id):
+        for run_id, value in zip(result.run_ids, result.values, strict=True):
+            metrics.setdefault(run_id, {})[result.metric] = value
+    return [
+        {
+            **_described(study, run),
+            "position": run.position,
+            "started": run.started,
+            "ended": run.ended,
+            "status": run.status,
+            "counted": run.counted,
+            "failure": " - ".join(filter(None, (run.failure.what, run.failure.why)))
+            if run.failure
+            else None,
+            "failure_kind": run.failure.kind if run.failure else None,
+            "metrics": metrics.get(run.id, {}),
+        }
+        for run in store.runs(study.id)
+    ]
+
+
+def _described(study: StudyRecord, run: RunRow) -> Row:
+    return {
+        "study": study.id,
+        "study_name": study.name,
+        "host": run.host_id,
+        "run": run.id,
+        "workload": run.cell.workload.name,
+        "cell": run.cell.levels_dict(),
+        "block": run.block,
+    }
+
+
+def _series_rows(store: Store, study: StudyRecord, run: RunRow) -> list[Row]:
+    return [
+        {
+            **_described(study, run),
+            "source": series.source,
+            "name": series.name,
+            "unit": series.unit,
+            "time": time,
+            "value": value,
+        }
+        for series in store.series_of(run.id)
+        for time, value in zip(series.times, series.values, strict=True)
+    ]

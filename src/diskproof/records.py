@@ -222,6 +222,21 @@ class HostRecord:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One thing that a host can do, cannot, or can in part.
+
+    ``what`` was found, ``hint`` is the line to type or the package to install (empty: nothing is
+    to be done). ``needed``: without it not even the frontend ``daemon`` can measure.
+    """
+
+    name: str
+    ok: Literal["yes", "no", "limited"]
+    what: str
+    hint: str = ""
+    needed: bool = False
+
+
+@dataclass(frozen=True)
 class StudyRecord:
     """A study as stored: its text, its seed and its planned cells.
 

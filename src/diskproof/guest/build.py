@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ def find_guest() -> GuestFiles | None:
         return None
     folder = cache.cache_folder() / _base_id(suite)
     initrd = folder / f"initrd-{_file_id(agent)}.cpio"
-    if not initrd.is_file():
+    if not os.access(initrd, os.R_OK):  # not there, or another user's
         return None
     facts = json.loads((folder / "guest.json").read_text())
     return GuestFiles(

@@ -109,6 +109,8 @@ def _probe_accel(guest: bool, progress: Callable[[str], None]) -> AccelFacts:
         return probe_accel()
     except DiskproofError as error:
         return AccelFacts("tcg", f"not probed: {explain(error)}", 0.0)
+    except OSError as error:  # where the result is kept is another user's, or full
+        return AccelFacts("tcg", f"not probed: {error}", 0.0)
 
 
 def _pick_backing(

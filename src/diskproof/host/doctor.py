@@ -1,0 +1,85 @@
+"""What this host can do: everything is probed by doing it, at the same time where it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from diskproof.host import kernel_findings, storage_findings, tool_findings
+from diskproof.proc import require_tool
+from diskproof.records import Finding
+from diskproof.sampler import PROGRAM as SAMPLER
+
+Probe = Callable[[], Finding | Iterable[Finding]]
+_WORKERS = 8  # they wait for processes more than they compute
+# Program, package, and whether the frontend daemon takes it.
+_PROGRAMS = (
+    ("fio", "fio", True),
+    ("qemu-img", "qemu-utils", True),
+    ("qemu-storage-daemon", "qemu-system-common", True),
+    ("qemu-system-x86_64", "qemu-system-x86", False),
+)
+
+
+def examine(directories: Sequence[Path], *, refresh: bool) -> tuple[Finding, ...]:
+    """All findings, in the order in which people need them; ``directories`` are those that
+    images may live in (default: the current one).
+
+    A KVM that was probed since the host's boot is not probed again unless ``refresh``. Nothing is
+    left behind: what is made lives in namespaces, or in a run's folder, which the next run sweeps
+    if we are killed. Raises HostError when the host lacks what starts any process of ours.
+    """
+    for program in ("setpriv", "unshare"):
+        require_tool(program, "util-linux")
+    folders = [directory.absolute() for directory in directories] or [Path.cwd()]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        futures = [pool.submit(_examine_one, probe) for probe in _probes(folders, refresh)]
+        try:
+            return tuple(finding for future in futures for finding in future.result())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _probes(directories: Sequence[Path], refresh: bool) -> Iterator[Probe]:
+    yield from _measuring_probes(directories)
+    yield from _guest_probes(refresh)
+    yield from _storage_probes()
+    yield kernel_findings.examine_fuse
+    yield kernel_findings.examine_ksm
+    yield kernel_findings.examine_network_namespaces
+    yield kernel_findings.examine_user_namespaces
+    yield kernel_findings.examine_governor
+
+
+def _measuring_probes(directories: Sequence[Path]) -> Iterator[Probe]:
+    for program, package, needed in _PROGRAMS:
+        yield partial(tool_findings.examine_tool, program, package, needed=needed)
+    yield tool_findings.examine_engine
+    yield partial(tool_findings.examine_native, SAMPLER, needed=True)
+    yield kernel_findings.examine_confinement
+    for directory in directories:
+        yield partial(tool_findings.examine_directory, directory)
+    yield partial(tool_findings.examine_block_layer, directories)
+
+
+def _guest_probes(refresh: bool) -> Iterator[Probe]:
+    yield partial(tool_findings.examine_accel, refresh=refresh)
+    yield kernel_findings.examine_nested
+    yield tool_findings.examine_guest
+    yield tool_findings.examine_build_tools
+    yield tool_findings.examine_buses
+
+
+def _storage_probes() -> Iterator[Probe]:
+    for file_system in storage_findings.FILE_SYSTEMS:
+        yield partial(storage_findings.examine_file_system, file_system)
+    for stack in storage_findings.STACKS:
+        yield partial(storage_findings.examine_stack, stack)
+
+
+def _examine_one(probe: Probe) -> tuple[Finding, ...]:
+    found = probe()
+    return (found,) if isinstance(found, Finding) else tuple(found)

@@ -1,0 +1,172 @@
+"""What this host's kernel lets diskproof do, found out by doing it in namespaces of its own.
+
+A namespace ends with its last process, and with it what was mounted there: nothing is left behind,
+however the probe ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import pwd
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from diskproof.errors import DiskproofError
+from diskproof.host.audit import read_state
+from diskproof.proc import CONFINED_UID, find_tool, lifeline_args, require_tool, run
+from diskproof.records import Finding
+
+SECONDS = 20.0
+FUSE_DEVICE = Path("/dev/fuse")
+KSM_SWITCH = Path("/sys/kernel/mm/ksm/run")
+_IN_CONTAINER = "run diskproof outside the container, or give it more rights"
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def try_command(argv: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
+    """Run a program; gives why it failed, or nothing when it did not."""
+    try:
+        done = run(argv, timeout=SECONDS, check=False, pass_fds=pass_fds)
+    except DiskproofError as error:
+        return error.what
+    if done.returncode == 0:
+        return ""
+    words = done.error_text.splitlines() or [f"it ended with status {done.returncode}"]
+    return words[-1].strip()
+
+
+def namespace_args(*kinds: str) -> list[str]:
+    """Run a program in namespaces of its own; a user who is not root becomes root of one."""
+    own = [] if is_root() else ["--user", "--map-root-user"]
+    return [require_tool("unshare", "util-linux"), *own, *kinds, "--"]
+
+
+def find_module(name: str) -> str:
+    """How the kernel has a module: ``loaded``, ``built in``, ``can be loaded``, or empty."""
+    if (Path("/sys/module") / name).exists():
+        return "loaded"
+    folder = Path("/lib/modules") / platform.release()
+    for listing, how in (("modules.builtin", "built in"), ("modules.dep", "can be loaded")):
+        try:
+            lines = (folder / listing).read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        files = {Path(line.split(":")[0]).name.split(".ko")[0].replace("-", "_") for line in lines}
+        if name in files:
+            return how
+    return ""
+
+
+def examine_confinement() -> Finding:
+    """QEMU's cage, as every run has it."""
+    name = "confined QEMU"
+    failed = try_command([*lifeline_args(confined=True), "true"])
+    if failed:
+        return Finding(name, "no", failed, _IN_CONTAINER, needed=True)
+    if is_root():
+        what = f"it runs as user {CONFINED_UID}, without rights, in a network namespace of its own"
+        return Finding(name, "yes", what, needed=True)
+    return Finding(name, "yes", "it runs as you, and cannot gain rights", needed=True)
+
+
+def examine_network_namespaces() -> Finding:
+    failed = try_command([*namespace_args("--net"), "true"])
+    if failed:
+        return Finding("network namespaces", "no", failed, _IN_CONTAINER)
+    return Finding("network namespaces", "yes", "one was made")
+
+
+def examine_user_namespaces() -> Finding:
+    """User namespaces, and ranges of ids for those who are not root (subuid(5))."""
+    name = "user namespaces"
+    unshare = require_tool("unshare", "util-linux")
+    if failed := try_command([unshare, "--user", "--map-root-user", "--", "true"]):
+        return Finding(name, "no", failed, "sysctl -w user.max_user_namespaces=10000")
+    if is_root():
+        return Finding(name, "yes", "one was made; root needs no range of ids")
+    failed = try_command([unshare, "--user", "--map-root-user", "--map-auto", "--", "true"])
+    if not failed:
+        return Finding(name, "yes", "one with a range of ids was made")
+    hint = f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {_user_name()}"
+    if find_tool("newuidmap") is None:
+        hint = "apt-get install uidmap"
+    return Finding(name, "limited", f"one was made, but none with a range of ids: {failed}", hint)
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def examine_fuse() -> Finding:
+    """Mount a FUSE file system that nobody serves, in a mount namespace."""
+    try:
+        handle = os.open(FUSE_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        hint = "modprobe fuse" if error.errno in (errno.ENOENT, errno.ENODEV) else ""
+        hint = f"chmod a+rw {FUSE_DEVICE}" if error.errno == errno.EACCES else hint
+        return Finding("FUSE", "no", f"{FUSE_DEVICE}: {error.strerror}", hint)
+    try:
+        options = f"fd={handle},rootmode=40000,user_id=0,group_id=0"
+        mount = ["mount", "-i", "-t", "fuse", "-o", options, "diskproof", tempfile.gettempdir()]
+        failed = try_command([*namespace_args("--mount"), *mount], pass_fds=(handle,))
+    finally:
+        os.close(handle)
+    if failed:
+        return Finding("FUSE", "no", failed, _IN_CONTAINER)
+    if not is_root() and find_tool("fusermount3") is None:
+        what = "a file system was mounted, but only in a namespace"
+        return Finding("FUSE", "limited", what, "apt-get install fuse3")
+    return Finding("FUSE", "yes", "a file system was mounted")
+
+
+def examine_ksm() -> Finding:
+    """Kernel samepage merging: memory that guests share."""
+    try:
+        state = KSM_SWITCH.read_text().strip()
+    except OSError as error:
+        hint = "boot a kernel with CONFIG_KSM"
+        return Finding("KSM", "no", f"{KSM_SWITCH}: {error.strerror}", hint)
+    what = {"0": "off", "1": "on"}.get(state, f"state {state}")
+    if not os.access(KSM_SWITCH, os.W_OK):
+        return Finding("KSM", "limited", f"{what}; you may not switch it", "run diskproof as root")
+    return Finding("KSM", "yes", f"{what}; it can be switched")
+
+
+def examine_nested() -> Finding:
+    """Whether the processor's KVM module lets guests be hosts."""
+    for module in ("kvm_intel", "kvm_amd"):
+        try:
+            value = (Path("/sys/module") / module / "parameters" / "nested").read_text().strip()
+        except OSError:
+            continue
+        if value in ("Y", "1"):
+            return Finding("nested KVM", "yes", f"{module} lets guests run guests")
+        hint = f"modprobe -r {module} && modprobe {module} nested=1"
+        return Finding("nested KVM", "no", f"{module} has it switched off", hint)
+    what = "neither kvm_intel nor kvm_amd is loaded"
+    return Finding(
+        "nested KVM", "no", what, "switch on virtualisation in the firmware or hypervisor"
+    )
+
+
+def examine_governor() -> Finding:
+    """The clock of the processors: whether it follows the load."""
+    state = read_state()
+    name, governors = "CPU clock", ", ".join(state.governors)
+    turbo = {True: "; turbo is on", False: "; turbo is off", None: ""}[state.turbo]
+    if not governors:
+        hint = "in a virtual machine: look at the host that runs it"
+        return Finding(name, "limited", "this host does not tell how it is governed", hint)
+    if governors == "performance":
+        return Finding(name, "yes", f"governor performance{turbo}")
+    hint = "cpupower frequency-set -g performance   (apt-get install linux-cpupower)"
+    return Finding(name, "limited", f"governor {governors}: runs will vary more{turbo}", hint)

@@ -37,8 +37,9 @@ def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
     """Show what a study means on this host: cells, what is left out and why, time and disk."""
     from diskproof.cli.terminal import console, print_json
     from diskproof.report.plan_tables import plan_json, render_plan
+    from diskproof.study import load_study
 
-    _, record, seconds, disk_bytes, _ = _plan_here(study_file)
+    record, seconds, disk_bytes, _ = _plan_here(load_study(study_file))
     if as_json:
         print_json(plan_json(record, seconds, disk_bytes))
     else:
@@ -63,11 +64,13 @@ def run(
     from diskproof.lab import run_study
     from diskproof.schedule import make_schedule
     from diskproof.store import open_store
+    from diskproof.study import load_study
 
     budget_seconds = _budget_seconds(budget)
+    study = load_study(study_file)
     with open_store(store, create=True) as opened:
         _require_quiet_store(opened)
-        study, record, _, _, facts = _plan_here(study_file)
+        record, _, _, facts = _plan_here(study)
         schedule = make_schedule(record.cells, study.blocks, study.seed)
         with _start_lab(study, facts, opened) as executor, start_watching(record, quiet) as watcher:
             outcome = run_study(
@@ -105,16 +108,14 @@ def _require_quiet_store(store: Store) -> None:
         )
 
 
-def _plan_here(study_file: Path) -> tuple[Study, StudyRecord, float, int, HostFacts]:
-    """The study, its plan on this host as a record, with seconds and bytes it will take, and what
-    was probed of the host."""
+def _plan_here(study: Study) -> tuple[StudyRecord, float, int, HostFacts]:
+    """The study with its plan on this host, the seconds and bytes that it will take, and what was
+    probed of the host."""
     from diskproof.cli.terminal import note
     from diskproof.host.facts import probe_facts
     from diskproof.plan import estimate, make_plan
     from diskproof.records import StudyRecord
-    from diskproof.study import load_study
 
-    study = load_study(study_file)
     wants_guest = "guest" in dict(study.factors).get("frontend", ())
     if wants_guest:
         _ensure_guest()
@@ -133,7 +134,7 @@ def _plan_here(study_file: Path) -> tuple[Study, StudyRecord, float, int, HostFa
         created=time.time(),
     )
     cost = estimate(made, study.blocks)
-    return study, record, cost.seconds, cost.disk_bytes, facts
+    return record, cost.seconds, cost.disk_bytes, facts
 
 
 def _ensure_guest() -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 MAX_JOBS = 64
 # Engines that need nothing but a file name; the daemon frontend has its own (nbd).
 ENGINES = ("libaio", "io_uring", "posixaio", "psync", "sync", "pvsync", "pvsync2")
-SYNCHRONOUS = ("psync", "sync", "pvsync", "pvsync2")
 
 _LOAD = """
     description rw readwrite rw_sequencer rwmixread rwmixwrite bs blocksize ba blockalign bsrange

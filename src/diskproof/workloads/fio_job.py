@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from diskproof.drive import Drive
 from diskproof.errors import RunFailure
-from diskproof.fio_job_file import SYNCHRONOUS, JobSection, parse_job_file
+from diskproof.fio_job_file import JobSection, parse_job_file
 from diskproof.fio_output import FioJob, combine_clones, job_histograms, job_metrics
 from diskproof.records import Check, Metric, Series, WorkloadSpec
 from diskproof.units import parse_bytes
@@ -138,12 +138,10 @@ def check_jobs(
     checks = [check_messages(run)]
     engine = drive.fio_target().options["ioengine"]
     for section, job in zip(sections, jobs, strict=True):
-        used = section.option("ioengine", engine)
         if engine == "nbd":
             checks += check_nbd(section)
-            used = engine
         depth = _find_steady_depth(section)
-        if depth > 1 and used not in SYNCHRONOUS:
+        if depth > 1:
             checks.append(check_depth(job, depth))
     return tuple(checks)
 

@@ -1,0 +1,80 @@
+"""Runs of one cell through the real executor, for tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from diskproof.executor import LabExecutor, LabSetup
+from diskproof.proc import run
+from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord, WorkloadSpec
+from diskproof.study import parse_study
+
+
+def make_spec(name: str, **protocol: str) -> WorkloadSpec:
+    """A preset on a small disk, one second long."""
+    chosen = {"size": "64MiB", "runtime": "1s", "ramp": "200ms", **protocol}
+    lines = [f'{key} = "{value}"' for key, value in chosen.items()]
+    return parse_study("\n".join([f'workloads = "{name}"', "[protocol]", *lines])).workloads[0]
+
+
+def make_job_spec(folder: Path, text: str, runtime: str = "1s") -> WorkloadSpec:
+    """A user's job file on a small disk."""
+    (folder / "app.fio").write_text(text)
+    study = f'[workloads.app]\njob = "app.fio"\n[protocol]\nsize = "64MiB"\nruntime = "{runtime}"\n'
+    return parse_study(study, folder=folder).workloads[0]
+
+
+@contextmanager
+def start_executor(images: Path, timeout: float = 120.0) -> Iterator[LabExecutor]:
+    """An executor with ``images`` as its backing."""
+    backing = BackingSpec("here", "directory", (("path", str(images)),))
+    with LabExecutor(LabSetup("study", "host", {"here": backing}, "tcg", timeout)) as executor:
+        yield executor
+
+
+def plan_run(spec: WorkloadSpec, **levels: str) -> PlannedRun:
+    """One run; ``_`` in a factor's name stands for ``-`` where the factor has that."""
+    named = {"backing": "here", **levels}
+    return PlannedRun(0, 0, Cell(tuple(sorted(named.items())), spec))
+
+
+def execute(images: Path, spec: WorkloadSpec, timeout: float = 120.0, **levels: str) -> RunRecord:
+    """One run; afterwards no process, no folder and no mapping of it is left."""
+    with start_executor(images, timeout) as executor:
+        record = executor.execute(plan_run(spec, **levels))
+        assert find_offspring() == []
+    assert_nothing_left(images)
+    return record
+
+
+def assert_nothing_left(images: Path) -> None:
+    assert find_offspring() == []
+    assert not images.exists() or list(images.glob("diskproof-*")) == []
+
+
+def find_offspring() -> list[str]:
+    """Names of our processes that still live."""
+    return [child.name() for child in psutil.Process().children(recursive=True)]
+
+
+def artefacts(record: RunRecord) -> dict[str, bytes]:
+    return {artefact.name: artefact.content for artefact in record.artefacts}
+
+
+@contextmanager
+def mounted(folder: Path, *options: str) -> Iterator[Path]:
+    """A file system of its own at ``folder``; requires root."""
+    folder.mkdir(exist_ok=True)
+    run(["mount", *options, str(folder)], timeout=30)
+    try:
+        yield folder
+    finally:
+        run(["umount", str(folder)], timeout=30)
+
+
+requires_root = os.geteuid() != 0

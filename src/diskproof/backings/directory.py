@@ -63,11 +63,10 @@ BACKING = DirectoryBacking()
 
 def probe_direct(folder: Path) -> tuple[bool, str]:
     """Whether O_DIRECT works in a folder, by writing one aligned block, and if not, why."""
-    handle, name = tempfile.mkstemp(prefix=PROBE_PREFIX, dir=folder)
-    os.close(handle)
     try:
-        with mmap.mmap(-1, _BLOCK) as block:  # anonymous memory is aligned to a page
-            handle = os.open(name, os.O_RDWR | os.O_DIRECT)
+        # Anonymous memory is aligned to a page.
+        with _probe_file(folder) as path, mmap.mmap(-1, _BLOCK) as block:
+            handle = os.open(path, os.O_RDWR | os.O_DIRECT)
             try:
                 os.pwrite(handle, block, 0)
             finally:
@@ -77,8 +76,22 @@ def probe_direct(folder: Path) -> tuple[bool, str]:
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise
         return False, f"{find_filesystem(folder)} on {folder} refuses it ({error.strerror})"
+
+
+@contextmanager
+def _probe_file(folder: Path) -> Iterator[str]:
+    """A file to open; without a name, so that nothing is left of it when we are killed. File
+    systems without O_TMPFILE give it one."""
+    try:
+        handle, name = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600), ""
+    except OSError:
+        handle, name = tempfile.mkstemp(prefix=PROBE_PREFIX, dir=folder)
+    try:
+        yield name or f"/proc/self/fd/{handle}"
     finally:
-        Path(name).unlink(missing_ok=True)
+        os.close(handle)
+        if name:
+            Path(name).unlink(missing_ok=True)
 
 
 def find_filesystem(folder: Path) -> str:

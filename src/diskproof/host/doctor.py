@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from diskproof.errors import HostError
 from diskproof.host import kernel_findings, storage_findings, tool_findings
 from diskproof.proc import require_tool
 from diskproof.records import Finding
-from diskproof.sampler import PROGRAM as SAMPLER
 
 Probe = Callable[[], Finding | Iterable[Finding]]
 _WORKERS = 8  # they wait for processes more than they compute
+_SAMPLER = "diskproof-sampler"
 # Program, package, and whether the frontend daemon takes it.
 _PROGRAMS = (
     ("fio", "fio", True),
@@ -33,7 +34,7 @@ def examine(directories: Sequence[Path], *, refresh: bool) -> tuple[Finding, ...
     """
     for program in ("setpriv", "unshare"):
         require_tool(program, "util-linux")
-    folders = [directory.absolute() for directory in directories] or [Path.cwd()]
+    folders = _absolute(directories or [Path()])
     with ThreadPoolExecutor(_WORKERS) as pool:
         futures = [pool.submit(_examine_one, probe) for probe in _probes(folders, refresh)]
         try:
@@ -41,6 +42,13 @@ def examine(directories: Sequence[Path], *, refresh: bool) -> tuple[Finding, ...
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _absolute(directories: Sequence[Path]) -> list[Path]:
+    try:
+        return [directory.absolute() for directory in directories]
+    except FileNotFoundError:
+        raise HostError("the current folder is gone", hint="cd to one that is there") from None
 
 
 def _probes(directories: Sequence[Path], refresh: bool) -> Iterator[Probe]:
@@ -58,7 +66,7 @@ def _measuring_probes(directories: Sequence[Path]) -> Iterator[Probe]:
     for program, package, needed in _PROGRAMS:
         yield partial(tool_findings.examine_tool, program, package, needed=needed)
     yield tool_findings.examine_engine
-    yield partial(tool_findings.examine_native, SAMPLER, needed=True)
+    yield partial(tool_findings.examine_native, _SAMPLER, needed=True)
     yield kernel_findings.examine_confinement
     for directory in directories:
         yield partial(tool_findings.examine_directory, directory)

@@ -37,8 +37,8 @@ def try_command(argv: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
         return error.what
     if done.returncode == 0:
         return ""
-    words = done.error_text.splitlines() or [f"it ended with status {done.returncode}"]
-    return words[-1].strip()
+    words = [line.strip() for line in done.error_text.splitlines() if "dmesg(1)" not in line]
+    return words[-1] if words else f"it ended with status {done.returncode}"
 
 
 def namespace_args(*kinds: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +17,13 @@ mount -t tmpfs -o mode=700,size=1g diskproof "$1"
 cd "$1"
 kind=$2
 shift 2
-truncate -s 512M image
+truncate -s 512M diskproof-image
 mkdir disk
-"$@" image >&2
-mount -t "$kind" -o loop image disk
+"$@" diskproof-image >&2
+mount -t "$kind" -o loop diskproof-image disk
 echo written > disk/file
 """
+_COVERED = "/dev/shm"  # no program that we need lives there
 _KERNEL = "boot a kernel that has it (apt-get install linux-image-amd64)"
 
 
@@ -84,12 +84,18 @@ def examine_file_system(kind: FileSystem) -> Finding:
     if not is_root():
         what = f"{kind.make[0]} is there, not tried: only root may mount"
         return Finding(name, "limited", what, "run diskproof doctor as root")
-    arguments = [tempfile.gettempdir(), kind.name, program, *kind.make[1:]]
+    arguments = [_COVERED, kind.name, program, *kind.make[1:]]
     shell = ["/bin/sh", "-c", _MAKE_AND_MOUNT, "sh", *arguments]
     failed = try_command([*namespace_args("--mount"), *shell])
     if failed:
-        return Finding(name, "no", failed, _KERNEL)
+        return Finding(name, "no", failed, _hint(failed, kind))
     return Finding(name, "yes", "made, mounted through a loop device and written to")
+
+
+def _hint(failed: str, kind: FileSystem) -> str:
+    if "loop device" in failed:
+        return "modprobe loop"
+    return _KERNEL if failed.startswith("mount:") else f"apt-get install {kind.package}"
 
 
 def examine_stack(stack: Stack) -> Finding:

@@ -40,8 +40,9 @@ def summarise(findings: Sequence[Finding]) -> str:
     if blocking:
         return f"no!: diskproof cannot measure here without {', '.join(blocking)}."
     missing = sum(finding.ok == "no" for finding in findings)
-    rest = f" What {missing} of these lack is for further kinds of studies." if missing else ""
-    return f"diskproof can measure here.{rest}"
+    if not missing:
+        return "diskproof can measure here."
+    return f"diskproof can measure here; {missing} more would allow further kinds of studies."
 
 
 def _blocks(finding: Finding) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +74,3 @@ def mounted(folder: Path, *options: str) -> Iterator[Path]:
         yield folder
     finally:
         run(["umount", str(folder)], timeout=30)
-
-
-requires_root = os.geteuid() != 0

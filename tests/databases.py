@@ -49,6 +49,17 @@ class Server:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(DEADLINE)
 
+    def wait_until_ready(self) -> None:
+        """Until it takes connections, for the first time or after a crash."""
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            try:
+                psycopg.connect(self.url("postgres")).close()
+                return
+            except psycopg.OperationalError as error:
+                if time.monotonic() > deadline or self.process.wait(0.05) is not None:
+                    raise AssertionError(self.process.read_log().decode()) from error
+
 
 @contextmanager
 def make_cluster() -> Iterator[Path]:
@@ -82,19 +93,8 @@ def start_server(folder: Path, *settings: str) -> Iterator[Server]:
     log = folder / "log"
     with proc.start_process(argv, name="postgres", log=log, cwd=folder, confined=True) as process:
         server = Server(folder, process)
-        _wait_until_ready(server)
+        server.wait_until_ready()
         yield server
         if process.poll() is None:
             os.kill(process.pid, signal.SIGINT)  # its fast way to end: sessions are cut off
             process.wait(DEADLINE)
-
-
-def _wait_until_ready(server: Server) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        try:
-            psycopg.connect(server.url("postgres")).close()
-            return
-        except psycopg.OperationalError as error:
-            if time.monotonic() > deadline or server.process.wait(0.05) is not None:
-                raise AssertionError(server.process.read_log().decode()) from error

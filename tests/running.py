@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -74,3 +75,54 @@ def mounted(folder: Path, *options: str) -> Iterator[Path]:
         yield folder
     finally:
         run(["umount", str(folder)], timeout=30)
+
+
+Children = dict[str, psutil.Process]
+
+
+@contextmanager
+def under_load(
+    name: str,
+    act: Callable[[psutil.Process], None],
+    ready: Callable[[Children], bool] | None = None,
+) -> Iterator[None]:
+    """``act`` on our process of that name as soon as fio works (or as ``ready`` says)."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            children = _read_children()
+            if name in children and (ready or has_fio_at_work)(children):
+                act(children[name])
+                return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def has_fio_at_work(children: Children) -> bool:
+    """fio runs each job in a thread; a third of a second of CPU time is spent under load."""
+    try:
+        times = children["fio"].cpu_times()
+        return children["fio"].num_threads() > 2 and times.user + times.system > 0.3
+    except (KeyError, psutil.NoSuchProcess):
+        return False
+
+
+def has_written(images: Path, count: int) -> bool:
+    """Whether a disk under test holds ``count`` bytes."""
+    disks = images.glob("diskproof-run-*/disk.*")
+    return any(disk.stat().st_blocks * 512 >= count for disk in disks)
+
+
+def _read_children() -> Children:
+    found = {}
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found[child.name()] = child
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from running import (
     mounted,
     plan_run,
     start_executor,
+    under_load,
 )
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
@@ -36,48 +37,6 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 
 DAEMON = {"frontend": "daemon", "format": "qcow2", "cache": "writeback"}
 LONG = {"runtime": "60s", "ramp": "0s"}
-
-
-@contextmanager
-def under_load(name: str, act: Callable[[psutil.Process], None]) -> Iterator[None]:
-    """``act`` on our process of that name as soon as fio has done I/O in its file or socket."""
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            running = {child.name(): child for child in _children()}
-            if name in running and "fio" in running and _has_worked(running["fio"]):
-                act(running[name])
-                return
-            done.wait(0.01)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
-
-
-def _children() -> list[psutil.Process]:
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        try:
-            child.name()
-            found.append(child)
-        except psutil.NoSuchProcess:
-            continue
-    return found
-
-
-def _has_worked(fio: psutil.Process) -> bool:
-    """fio starts a thread a job; a second of its own CPU time is spent under load."""
-    try:
-        times = fio.cpu_times()
-        return fio.num_threads() > 2 and times.user + times.system > 0.3
-    except psutil.NoSuchProcess:
-        return False
 
 
 def failed(record: RunRecord, kind: str) -> str:

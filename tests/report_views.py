@@ -24,7 +24,6 @@ from diskproof.report.view import (
     WorkloadDetail,
     WorkloadView,
     chosen_lines,
-    median_run,
     rank_workloads,
 )
 from diskproof.store.rows import ResultRow
@@ -95,7 +94,6 @@ def make_detail(load: WorkloadView, rng: random.Random) -> WorkloadDetail:
             name: tuple((line.label, _series(source, name, unit, level, rng)) for line in lines)
             for source, name, unit, level in shown
         },
-        run_ids={line.label: median_run(line) for line in lines},
     )
 
 

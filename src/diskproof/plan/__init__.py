@@ -77,8 +77,4 @@ def _warn_of_filters(study: Study, selection: Selection) -> Iterable[str]:
 def _warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
     if any(cell.level("accel") == "tcg" for cell in cells):
         why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
-        yield (
-            f"guests run under TCG emulation ({why}): their CPU costs are far higher than under "
-            "KVM, so fast disks look slower and closer to each other; order of flushes and "
-            "durability are not distorted"
-        )
+        yield f"guests run under TCG emulation, not KVM: {why}"

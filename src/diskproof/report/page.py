@@ -133,18 +133,20 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
     detail = view.details.get(load.name)
     return {
         "load": load,
-        "bars": drawing.figure(charts.bars_chart(load), _bars_caption(load), 0),
-        "figures": [*_heat_figure(load, drawing), *_detail_figures(detail, drawing)],
+        "summary": [_bars_figure(load, drawing), *_heat_figure(load, drawing)],
+        "closer": [*_detail_figures(detail, drawing)],
         "latencies": [
             name for name in LATENCIES if any(name in line.latencies for line in load.lines)
         ],
     }
 
 
-def _bars_caption(load: WorkloadView) -> str:
+def _bars_figure(load: WorkloadView, drawing: Drawing) -> Figure:
     text = "Means with 95 % intervals; circles are single runs; coloured: no cell is proved better."
     hidden = len(load.lines) - charts.MAX_BARS
-    return f"{text} The best {charts.MAX_BARS}; all are in the table." if hidden > 0 else text
+    if hidden > 0:
+        text = f"{text} The best {charts.MAX_BARS}; all are in the table."
+    return drawing.figure(charts.bars_chart(load), text, 0)
 
 
 def _heat_figure(load: WorkloadView, drawing: Drawing) -> Iterator[Figure]:
@@ -170,8 +172,7 @@ def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator
     for name in chosen_series(detail.traces):
         traces = detail.traces[name]
         unit = traces[0][1].unit
-        runs = ", ".join(detail.run_ids.values())
-        caption = f"{_series_title(traces[0][1])} during the median run of each cell ({runs})."
+        caption = f"{_series_title(traces[0][1])} during the median run of each cell."
         yield drawing.figure(charts.series_chart(name, unit, traces), caption, 3)
 
 

@@ -90,7 +90,6 @@ def _detail(store: Store, view: StudyView, load: WorkloadView) -> WorkloadDetail
     return WorkloadDetail(
         {name: tuple(each) for name, each in curves.items()},
         {name: tuple(each) for name, each in traces.items()},
-        {line.label: median_run(line) for line in lines},
     )
 
 

@@ -64,7 +64,6 @@ class WorkloadDetail:
 
     curves: Mapping[str, tuple[tuple[str, Histogram], ...]]
     traces: Mapping[str, tuple[tuple[str, Series], ...]]
-    run_ids: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,13 @@ def test_this_host_can_measure_and_nothing_is_left(tmp_path: Path) -> None:
     assert loop_files() == []
 
 
+def test_a_directory_that_is_not_there_is_tried_and_not_left(tmp_path: Path) -> None:
+    new = tmp_path / "new" / "deep"
+    found = by_name(examine([new, new], refresh=False))[f"directory {new}"]
+    assert found.ok != "no" and "can be made" in found.what
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_current_folder_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
@@ -143,6 +150,7 @@ def test_directories_without_direct_io_and_read_only(tmp_path: Path) -> None:
         # Formats are tried where it is possible, aio=native fails there for a reason.
         assert all_found["format=raw"].ok == "yes"
         assert all_found["aio=native"].ok == "no" and all_found["aio=native"].what
+        assert "direct I/O" in all_found["aio=native"].hint
     finally:
         for name in ("ram", "ro"):
             run(["umount", str(tmp_path / name)], timeout=30)
@@ -187,13 +195,13 @@ def test_nobody_gets_findings_and_no_traceback(public: Path, home: str) -> None:
     os.chown(public / "disks", CONFINED_UID, CONFINED_UID)
     user = ["--reuid", str(CONFINED_UID), "--regid", str(CONFINED_UID), "--clear-groups"]
     settings = [f"HOME={home}", f"PYTHONPATH={public / 'src'}"]
-    program = [str(SYSTEM_PYTHON), "-c", PROGRAM, str(public / "disks"), "/root"]
+    program = [str(SYSTEM_PYTHON), "-c", PROGRAM, str(public / "disks"), "/root/x"]
     argv = ["setpriv", *user, "env", *settings, *program]
     done = run(argv, timeout=120, cwd=public / "disks", check=False)
     assert (done.returncode, done.error_text) == (0, "")
     found = by_name(tuple(Finding(**item) for item in json.loads(done.text)))
     assert found[f"directory {public / 'disks'}"].ok != "no"
-    assert (found["directory /root"].ok, found["directory /root"].what) == (
+    assert (found["directory /root/x"].ok, found["directory /root/x"].what) == (
         "no",
         "Permission denied",
     )

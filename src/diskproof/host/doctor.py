@@ -68,9 +68,7 @@ def _measuring_probes(directories: Sequence[Path]) -> Iterator[Probe]:
     yield tool_findings.examine_engine
     yield partial(tool_findings.examine_native, _SAMPLER, needed=True)
     yield kernel_findings.examine_confinement
-    for directory in directories:
-        yield partial(tool_findings.examine_directory, directory)
-    yield partial(tool_findings.examine_block_layer, directories)
+    yield partial(tool_findings.examine_disks, directories)
 
 
 def _guest_probes(refresh: bool) -> Iterator[Probe]:

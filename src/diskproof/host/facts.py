@@ -104,7 +104,7 @@ def _probe_accel(guest: bool, progress: Callable[[str], None]) -> AccelFacts:
     if find_guest() is None:
         return AccelFacts("tcg", "not probed: the guest is not built", 0.0)
     if KVM.exists():
-        progress("accelerator: a guest is booted under KVM, unless that was done since the boot")
+        progress("accelerator: KVM is probed by booting a guest (once for each boot of the host)")
     try:
         return probe_accel()
     except DiskproofError as error:

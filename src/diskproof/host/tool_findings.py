@@ -18,10 +18,12 @@ from diskproof.host.qemu_probe import AIO, FORMATS, Probed, explain, probe_block
 from diskproof.native import find_native
 from diskproof.proc import find_tool
 from diskproof.qemu.disk import BUSES
-from diskproof.records import BackingSpec, Finding
+from diskproof.records import BackingFacts, BackingSpec, Finding
 from diskproof.units import render_bytes
 
 _BUILD_TOOLS = (("mmdebstrap", "mmdebstrap"), ("mksquashfs", "squashfs-tools"), ("zstd", "zstd"))
+
+_IO_URING_SWITCH = Path("/proc/sys/kernel/io_uring_disabled")
 
 
 def examine_tool(program: str, package: str, *, needed: bool) -> Finding:
@@ -56,60 +58,69 @@ def examine_native(program: str, *, needed: bool) -> Finding:
     return Finding(program, "yes", "it is built", needed=needed)
 
 
-def examine_directory(directory: Path) -> Finding:
+def examine_disks(directories: Sequence[Path]) -> Iterator[Finding]:
+    """Each directory, and what QEMU's block layer can do in the best of them.
+
+    One after the other: a directory that is not there is made for a probe and goes with it.
+    """
+    usable = {}
+    for directory in dict.fromkeys(directories):
+        facts, finding = _examine_directory(directory)
+        yield finding
+        if facts is not None:
+            usable[directory] = facts
+    # aio=native is not to blame for a directory without direct I/O.
+    best = max(usable, key=lambda directory: usable[directory].o_direct, default=None)
+    yield from _examine_block_layer(best or Path(tempfile.gettempdir()))
+
+
+def _examine_directory(directory: Path) -> tuple[BackingFacts | None, Finding]:
     """Whether images can live there, with direct I/O and room for a guest's build."""
     name = f"directory {directory}"
+    new = "" if os.access(directory, os.F_OK) else "can be made; "
     try:
         facts = load_backing("directory").probe(_spec(directory))
     except DiskproofError as error:
         hint = "name another one: diskproof doctor DIRECTORY"
-        return Finding(name, "no", error.why or error.what, hint, needed=True)
-    room = f"{render_bytes(facts.free_bytes)} free"
+        return None, Finding(name, "no", error.why or error.what, hint, needed=True)
+    where, room = f"{new}{facts.filesystem}", f"{render_bytes(facts.free_bytes)} free"
     if not facts.o_direct:
-        what = f"{facts.filesystem}, {room}; no cache=none and directsync: {facts.o_direct_reason}"
-        return Finding(name, "limited", what, "a directory on ext4, xfs or btrfs", needed=True)
-    what = f"{facts.filesystem}, direct I/O works, {room}"
+        what = f"{where}, {room}; no cache=none and directsync: {facts.o_direct_reason}"
+        hint = "a directory on ext4, xfs or btrfs"
+        return facts, Finding(name, "limited", what, hint, needed=True)
+    what = f"{where}, direct I/O works, {room}"
     if facts.free_bytes < SPACE_NEEDED:
-        return Finding(name, "limited", what, "free some space there", needed=True)
-    return Finding(name, "yes", what, needed=True)
+        return facts, Finding(name, "limited", what, "free some space there", needed=True)
+    return facts, Finding(name, "yes", what, needed=True)
 
 
 def _spec(directory: Path) -> BackingSpec:
     return BackingSpec("doctor", "directory", (("path", str(directory)),))
 
 
-def examine_block_layer(directories: Sequence[Path]) -> Iterator[Finding]:
-    """Each image format and aio mode, tried in the first directory that can be used."""
-    formats, aio = _probe_block_layer(directories)
+def _examine_block_layer(directory: Path) -> Iterator[Finding]:
+    """Each image format and aio mode, tried in a directory."""
+    try:
+        with load_backing("directory").start_run_dir(_spec(directory)) as folder:
+            formats, aio = probe_block_layer(folder)
+    except DiskproofError as error:
+        formats = aio = Probed(reasons=dict.fromkeys([*FORMATS, *AIO], explain(error)))
     for form in FORMATS:
         yield _from_probe(f"format={form}", form, formats, needed=form in ("raw", "qcow2"))
     for mode in AIO:
-        hint = {"io_uring": "sysctl -w kernel.io_uring_disabled=0"}.get(mode, "")
+        hint = _aio_hint(mode, aio.reasons.get(mode, ""))
         yield _from_probe(f"aio={mode}", mode, aio, needed=mode == "threads", hint=hint)
 
 
-def _probe_block_layer(directories: Sequence[Path]) -> tuple[Probed, Probed]:
-    backing, reason = load_backing("directory"), "there is no directory to try it in"
-    for directory in (*_direct_first(directories), Path(tempfile.gettempdir())):
-        try:
-            with backing.start_run_dir(_spec(directory)) as folder:
-                return probe_block_layer(folder)
-        except DiskproofError as error:
-            reason = explain(error)
-    failed = Probed(reasons=dict.fromkeys([*FORMATS, *AIO], reason))
-    return failed, failed
-
-
-def _direct_first(directories: Sequence[Path]) -> list[Path]:
-    """Those with direct I/O come first: aio=native is not to blame for one without."""
-
-    def lacks(directory: Path) -> bool:
-        try:
-            return not load_backing("directory").probe(_spec(directory)).o_direct
-        except DiskproofError:
-            return True
-
-    return sorted(directories, key=lacks)
+def _aio_hint(mode: str, reason: str) -> str:
+    """What lets QEMU use an aio mode: it was built with it, and the kernel admits it."""
+    if "not supported in this build" in reason:
+        return "a QEMU built with it (Debian's is)"
+    if mode == "io_uring" and _IO_URING_SWITCH.exists() and _IO_URING_SWITCH.read_text()[0] != "0":
+        return "sysctl -w kernel.io_uring_disabled=0"
+    if "O_DIRECT" in reason or "Invalid argument" in reason:
+        return "name a directory with direct I/O: diskproof doctor DIRECTORY"
+    return "in a container: a seccomp profile that admits it"
 
 
 def _from_probe(

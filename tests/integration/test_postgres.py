@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +121,7 @@ def test_a_connection_that_was_cut_between_two_runs_is_made_again(server: Server
 
 WRITER = """
 import sys
+sys.path[:0] = sys.argv[3:]
 from dataclasses import replace
 from test_lab import STUDY, SCHEDULE, SimulatedExecutor, open_store
 from diskproof.store import DuplicateRun
@@ -143,13 +143,12 @@ def test_two_processes_on_one_study_store_every_place_once(server: Server, tmp_p
         store.add_host(SIMULATED_HOST)
         store.add_study(STUDY)
     outputs = [tmp_path / "first", tmp_path / "second"]
-    here = Path(__file__).parents[1]
     argv = [sys.executable, "-c", WRITER, url]
     with outputs[0].open("wb") as out:
         with proc.start_process(
-            [*argv, "0"], name="writer", log=tmp_path / "log", stdout=out, cwd=here
+            [*argv, "0", *sys.path], name="writer", log=tmp_path / "log", stdout=out
         ) as first:
-            second = proc.run([*argv, "1"], timeout=120, cwd=here, env=dict(os.environ))
+            second = proc.run([*argv, "1", *sys.path], timeout=120)
             assert first.wait(120) == 0, (tmp_path / "log").read_text()
     words = outputs[0].read_text().split() + second.text.split()
     assert words.count("stored") == words.count("refused") == len(SCHEDULE)

@@ -31,7 +31,7 @@ DEADLINE = 120.0
 # included) of this process, if n is not 0.
 CHILD = """
 import os, signal, sys
-sys.path[:0] = [".", "integration"]
+sys.path[:0] = sys.argv[3:]
 from sqlalchemy import Engine, event
 from diskproof.lab import RunFinished, run_study
 from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor
@@ -77,10 +77,8 @@ class Study:
         read, write = os.pipe()
         with os.fdopen(read) as pipe, os.fdopen(write, "wb") as sink:
             argv = [sys.executable, "-c", CHILD, str(self.path), str(statement)]
-            here = Path(__file__).parents[1]
-            with proc.start_process(
-                argv, name="study", log=self.log, stdout=sink, cwd=here
-            ) as child:
+            argv += [str(Path(__file__).parent), *sys.path]
+            with proc.start_process(argv, name="study", log=self.log, stdout=sink) as child:
                 sink.close()
                 for line in [next(pipe, "") for _ in range(lines)]:
                     self.told += line.split()

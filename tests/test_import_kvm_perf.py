@@ -183,6 +183,24 @@ def test_missing_parts_are_noted_not_invented() -> None:
     assert "no read interval" in found.notes[0] and "no read times" in found.notes[1]
 
 
+def test_a_summary_beside_the_results_adds_nothing() -> None:
+    results = block(HEADER, {"read": (1.0, 2.0)})
+    summary = f"Sorted by time:\n{HEADER}: 1.5 +/- 6.3\n{HEADER}\nreadinterval: 1.5 +/- 6.3\n"
+    for text in (results + summary, summary + results):
+        found = import_kvm_perf(text.encode(), "both")
+        assert len(found.runs) == 2 and len(found.study.cells) == 1
+        assert found.study.cells[0].level("section") == ""
+        assert "without times" in found.notes[0] and "no results" in found.notes[1]
+
+
+def test_text_copied_from_a_page() -> None:
+    page = f"<pre>{block(HEADER, {'read': (1.0, 2.0)})}</pre><br/>"
+    assert len(import_kvm_perf(page.encode(), "page").runs) == 2
+    heads = f"on xfs:\n{block(HEADER, {'read': (1.0,)})}on ext4:\n"
+    found = import_kvm_perf((heads + block(HEADER, {"read": (1.0,)})).encode(), "heads")
+    assert [cell.level("section") for cell in found.study.cells] == ["on xfs", "on ext4"]
+
+
 def test_a_list_over_several_lines_and_comments() -> None:
     text = f"# by hand\n{HEADER}  # the fast one\nreads: [1.0,\n  2.0,\n 3.0]\n"
     ((_, times),) = imported_times(text).items()
@@ -203,10 +221,11 @@ def test_a_list_over_several_lines_and_comments() -> None:
         (f"{HEADER}\nreads: [\u0661]", 2, "is not a time"),
         (f"{HEADER}\nreads: [1.0\nwrites: 2.0", 2, "not closed"),
         (f"{HEADER}\nreads: [1]\nreads: [2]", 3, "a second list"),
-        (f"{HEADER}\nreadinterval: 1 +/- 2", 2, "without its times"),
+        (f"{HEADER}\nwrites: [1]\nreadinterval: 1 +/- 2", 3, "without its times"),
         (f"{HEADER}\nreads: [1]\nreadinterval: 1 or 2", 3, "no 'mean"),
         (f"{HEADER}\nreads: [1]\nreadinterval: 1 +/- x", 3, "'x' is not a figure"),
-        ("type raw cache", 1, "has no level"),
+        ("type raw cache\nreads: [1]", 1, "has no level"),
+        (f"{HEADER}\nreads: [1]\ntype raw cache\nwrites: [1]", 3, "has no level"),
         ("type raw cache none cache unsafe", 1, "stands twice"),
         ("type raw format qcow2", 1, "stands twice"),
         (f"type raw cache {'x' * 101}", 1, "odd"),

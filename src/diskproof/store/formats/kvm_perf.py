@@ -111,16 +111,17 @@ def _tell_apart(
 
     What a configuration's surroundings say becomes a level where it is not the same throughout.
     """
-    kinds = sorted({name for each in text.configurations for name, _ in each.context})
+    measured = [each for each in text.configurations if each.times]
+    kinds = sorted({name for each in measured for name, _ in each.context})
     said: dict[str, set[str]] = {
-        kind: {dict(each.context).get(kind, "") for each in text.configurations} for kind in kinds
+        kind: {dict(each.context).get(kind, "") for each in measured} for kind in kinds
     }
     facts = {kind: levels.pop() for kind, levels in said.items() if len(levels) == 1}
     varying = [kind for kind in kinds if kind not in facts]
     found: list[tuple[_Levels, Configuration]] = []
     alike: dict[_Levels, list[Configuration]] = {}
     notes = []
-    for each in text.configurations:
+    for each in measured:
         context = [(kind, dict(each.context).get(kind, "none")) for kind in varying]
         levels = _levels([*context, *each.levels])
         before = alike.setdefault(levels, [])
@@ -149,10 +150,10 @@ def _levels(pairs: Sequence[tuple[str, str]]) -> _Levels:
 def _check_figures(text: KvmPerfText, name: str) -> Iterator[str]:
     """Compute every printed figure again; yields notes on those that are missing."""
     for each in text.configurations:
-        if not each.times and not each.printed:
+        if not each.times:
             yield f"line {each.line}: a configuration without times"
         for workload, printed in each.printed.items():
-            if workload not in each.times:
+            if each.times and workload not in each.times:
                 raise refusal(name, printed.line, f"a {workload} interval without its times")
         for workload, times in each.times.items():
             shown = each.printed.get(workload)

@@ -41,6 +41,8 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 _TITLE = re.compile(r"(={2,}|-{2,}|\*{2,}|~{2,})\s*(.*?)\s*:?\s*[=\-*~]*")
+_HEADING = re.compile(r"(\S+(?: \S+){0,5})\s*:")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,80}>")  # of a page that the text was copied from
 _TIMES = re.compile(r"(reads?|writes?)\s*(?:times?\s*)?[:=]?\s*(.*)", re.IGNORECASE)
 _INTERVAL = re.compile(r"(read|write)s?[ _-]*(?:interval|mean)\s*[:=]?\s*(.*)", re.IGNORECASE)
 _PRINTED = re.compile(r"(\S+)\s*(?:\+/-|\+-|\u00b1)\s*(\S+)")
@@ -110,7 +112,7 @@ def _logical_lines(text: str, name: str) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):
         if number > MAX_LINES:
             raise refusal(name, number, f"the file has more than {MAX_LINES} lines")
-        line = raw.partition("#")[0].strip().lstrip("> ")
+        line = _TAG.sub("", raw.partition("#")[0]).strip().lstrip("> ")
         if not line:
             continue
         began = began or number
@@ -136,6 +138,7 @@ class _Reader:
         self.ignored: list[tuple[int, str]] = []
         self.context: dict[str, str] = {}
         self.times = 0
+        self.broken: tuple[int, str] | None = None
 
     def take(self, number: int, line: str) -> None:
         if match := _INTERVAL.fullmatch(line):
@@ -144,8 +147,8 @@ class _Reader:
             self._take_times(number, match[1].lower().rstrip("s"), match[2])
         elif levels := _find_levels(line):
             self._take_levels(number, levels)
-        elif match := _TITLE.fullmatch(line):
-            self._take_context(number, "section", match[2])
+        elif match := (_HEADING.fullmatch(line) or _TITLE.fullmatch(line)):
+            self._take_context(number, "section", match[match.lastindex or 0])
         elif match := _CONTEXT.fullmatch(line):
             self._take_context(number, match[1].lower(), match[2] or match[3])
         else:
@@ -154,8 +157,12 @@ class _Reader:
     def _take_levels(self, number: int, words: list[str]) -> None:
         if len(self.found) >= MAX_CONFIGURATIONS:
             raise refusal(self.name, number, f"more than {MAX_CONFIGURATIONS} configurations")
+        self.broken = None
         if len(words) % 2:
-            raise refusal(self.name, number, "a name on the configuration's line has no level")
+            # A line of a summary, perhaps; an error as soon as times follow.
+            self.broken = (number, "a name on the configuration's line has no level")
+            self.ignored.append((number, " ".join(words)[:_MAX_WORD]))
+            return
         names = [_DISK.get(word.lower(), word.lower()) for word in words[::2]]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -175,6 +182,8 @@ class _Reader:
             self.context[name] = text
 
     def _current(self, number: int, what: str) -> Configuration:
+        if self.broken is not None:
+            raise refusal(self.name, *self.broken)
         if not self.found:
             raise refusal(self.name, number, f"{what} before any configuration")
         return self.found[-1]

@@ -1,0 +1,245 @@
+"""Factors: against statsmodels, against known truth, and designs that cannot tell."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.stats.anova import anova_lm
+
+from diskproof.stats.factors import FactorAnalysis, analyse_factors, holm_adjusted
+from diskproof.stats.intervals import Sample, ratio_interval
+from diskproof.stats.level_effects import LevelEffect
+
+FACTORS = {"cache": ("none", "writeback", "unsafe"), "format": ("raw", "qcow2"), "bus": ("v", "i")}
+Cells = list[tuple[dict[str, str], Sample]]
+
+
+def full_factorial(factors: Mapping[str, Sequence[str]] = FACTORS) -> list[dict[str, str]]:
+    combined = itertools.product(*factors.values())
+    return [dict(zip(factors, levels, strict=True)) for levels in combined]
+
+
+def truth(levels: Mapping[str, str]) -> float:
+    """Log speed: main effects and one interaction."""
+    effects = {"writeback": math.log(1.5), "unsafe": math.log(2.5), "qcow2": -0.1, "i": -0.7}
+    joint = 0.2 if levels.get("cache") == "unsafe" and levels.get("bus") == "i" else 0.0
+    return sum(effects.get(level, 0.0) for level in levels.values()) + joint
+
+
+def simulate(
+    cells: Sequence[dict[str, str]], runs: Sequence[int], seed: int, *, blocks: float | None = None
+) -> Cells:
+    """Noise of 5 %; ``blocks`` is the spread of what all cells of a block share."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(0, blocks or 0, max(runs))
+    found = []
+    for levels, n in zip(cells, itertools.cycle(runs), strict=False):
+        logs = [truth(levels) + shared[block] + rng.normal(0, 0.05) for block in range(n)]
+        numbers = tuple(range(n)) if blocks is not None else ()
+        found.append((levels, Sample(tuple(float(np.exp(x)) for x in logs), numbers)))
+    return found
+
+
+def require(cells: Cells, factors: Mapping[str, tuple[str, ...]] = FACTORS) -> FactorAnalysis:
+    found = analyse_factors(cells, factors)
+    assert found is not None
+    return found
+
+
+def effect(analysis: FactorAnalysis, level: str) -> LevelEffect:
+    return next(each for each in analysis.effects if each.level == level)
+
+
+def frame(cells: Cells) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {**levels, "y": math.log(value), "block": str(place)}
+            for levels, sample in cells
+            for place, value in enumerate(sample.values)
+        ]
+    )
+
+
+PAIRS = "C(cache,Sum)*C(format,Sum) + C(cache,Sum)*C(bus,Sum) + C(format,Sum)*C(bus,Sum)"
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+def test_shares_are_those_of_the_anova_table(blocked: bool) -> None:
+    """Complete blocks, or unequal n without blocks: Type II sums of squares."""
+    runs = (4,) if blocked else (2, 5, 3)
+    cells = simulate(full_factorial(), runs, 5, blocks=0.1 if blocked else None)
+    table = anova_lm(
+        smf.ols(f"y ~ {PAIRS}" + (" + block" if blocked else ""), frame(cells)).fit(), typ=2
+    )
+    logs = frame(cells)["y"]
+    total = float(((logs - logs.mean()) ** 2).sum())
+    names = {tuple(sorted(p.split(",")[0][2:] for p in n.split(":"))): n for n in table.index[:-1]}
+    analysis = require(cells)
+    for each in analysis.terms:
+        expected = table.loc[names[tuple(sorted(each.term))]]
+        if blocked or len(each.term) == 2:
+            assert each.share == pytest.approx(expected["sum_sq"] / total, rel=1e-6)
+            assert each.freedom == expected["df"]
+    if blocked:
+        assert analysis.block_share == pytest.approx(table.loc["block", "sum_sq"] / total)
+    mains = anova_lm(smf.ols("y ~ cache + format + bus", frame(cells)).fit(), typ=2)
+    for each in analysis.terms:
+        if len(each.term) == 1:
+            assert each.share == pytest.approx(mains.loc[each.term[0], "sum_sq"] / total, rel=1e-6)
+
+
+def test_effect_is_the_marginal_one_of_a_linear_model() -> None:
+    cells = simulate(full_factorial(), (4,), 6, blocks=0.1)
+    model = smf.ols("y ~ cache*format*bus + block", frame(cells)).fit()
+    grid = pd.DataFrame(full_factorial()).assign(block="0")
+    predicted = grid.assign(y=model.predict(grid)).groupby("cache")["y"].mean()
+    found = effect(require(cells), "writeback")
+    assert found.method == "matched" and found.pairs == 4
+    assert math.log(found.ratio) == pytest.approx(predicted["writeback"] - predicted["none"])
+    assert found.low is not None and found.low < found.ratio
+
+
+def test_two_cells_are_the_paired_test() -> None:
+    cells = simulate([{"cache": "none"}, {"cache": "unsafe"}], (5,), 3, blocks=0.2)
+    found = effect(require(cells), "unsafe")
+    paired = ratio_interval(cells[1][1], cells[0][1])
+    assert paired.method == "paired"
+    expected = (paired.ratio, paired.low, paired.high, paired.p_value)
+    assert (found.ratio, found.low, found.high, found.p_value) == pytest.approx(expected)
+
+
+def test_shares_add_up_and_the_largest_is_named_first() -> None:
+    analysis = require(simulate(full_factorial(), (3, 4), 8, blocks=0.05))
+    total = sum(each.share for each in analysis.terms) + analysis.shared_share
+    total += analysis.higher_share + analysis.block_share + analysis.noise_share
+    assert total == pytest.approx(1)
+    assert analysis.terms[0].term in (("cache",), ("bus",))
+    joint = next(each for each in analysis.terms if set(each.term) == {"cache", "bus"})
+    assert joint.p_value is not None and joint.p_value < 1e-3
+    assert analysis.aliases == ()
+    assert analysis.run_cv == pytest.approx(0.05, rel=0.3)
+
+
+def test_single_runs_use_higher_interactions_as_noise() -> None:
+    analysis = require(simulate(full_factorial(), (1,), 9))
+    assert analysis.noise == "interactions" and analysis.run_cv is None
+    found = effect(analysis, "unsafe")
+    assert found.low is not None and found.high is not None
+    two = require(simulate([{"cache": "none"}, {"cache": "unsafe"}], (1,), 9))
+    assert two.noise == "none" and effect(two, "unsafe").low is None
+    assert two.terms[0].p_value is None
+
+
+def test_what_a_half_fraction_cannot_separate_is_named() -> None:
+    two = dict.fromkeys(("A", "B", "C"), ("a", "b"))
+    half = [cell for cell in full_factorial(two) if list(cell.values()).count("b") % 2]
+    analysis = require(simulate(half, (3,), 2), two)
+    found = {alias.term: alias for alias in analysis.aliases}
+    assert found["A",].partners == (("B", "C"),)
+    assert found["C",].partners == (("A", "B"),)
+    assert found["A", "B"].missing == 1 and found["A", "B"].partners == ()
+
+
+def test_factors_that_vary_together_are_inseparable() -> None:
+    cells = [{"cache": c, "format": f} for c, f in (("none", "raw"), ("unsafe", "qcow2"))]
+    analysis = require(simulate(cells, (4,), 2))
+    assert {each.method for each in analysis.effects} == {"inseparable"}
+    assert all(each.share == pytest.approx(0, abs=1e-9) for each in analysis.terms)
+    assert analysis.shared_share > 0.9
+    named = {alias.term: alias.partners for alias in analysis.aliases}
+    assert named["cache",] == (("format",),) and named["format",] == (("cache",),)
+
+
+def test_a_factor_that_some_cells_lack() -> None:
+    """A bare-metal baseline has no cache mode; a mode means nothing to raw."""
+    cells = [{"frontend": "host"}]
+    cells += [{"frontend": "daemon", **levels} for levels in full_factorial()]
+    analysis = require(simulate(cells, (3,), 4), {"frontend": ("host", "daemon"), **FACTORS})
+    daemon = effect(analysis, "daemon")
+    mean = sum(truth(levels) for levels in cells[1:]) / 12
+    assert daemon.ratio == pytest.approx(math.exp(mean), rel=0.1)
+    assert effect(analysis, "writeback").ratio == pytest.approx(1.5, rel=0.08)
+
+
+def test_what_has_no_logarithm_is_left_out_and_counted() -> None:
+    cells = [*simulate(full_factorial(), (3,), 4)]
+    cells[0] = (cells[0][0], Sample((0.0, 1.0, 2.0)))
+    assert require(cells).left_out == 1
+    assert analyse_factors(cells[:1], FACTORS) is None
+    assert analyse_factors([], FACTORS) is None
+    assert analyse_factors([({"cache": "none"}, Sample((1.0,)))] * 2, FACTORS) is None
+
+
+def test_equal_values_are_not_infinite_proof() -> None:
+    same = [(levels, Sample((5.0, 5.0, 5.0), (0, 1, 2))) for levels in full_factorial()]
+    analysis = require(same)
+    assert all(
+        each.low is not None and each.low < 1 < (each.high or 0) for each in analysis.effects
+    )
+    assert all(each.p_value == pytest.approx(1) for each in analysis.terms)
+
+
+@pytest.mark.parametrize(("kept", "wild"), [(24, False), (24, True), (13, False)])
+def test_intervals_hold_the_truth(kept: int, wild: bool) -> None:
+    """400 studies of 3 runs; also where one level scatters six times as much as the others, and
+    where half of the combinations are missing."""
+    cells = full_factorial({**FACTORS, "aio": ("threads", "native")})
+    factors = {**FACTORS, "aio": ("threads", "native")}
+    rng = np.random.default_rng(77)
+    hits = tries = 0
+    for _ in range(400):
+        chosen = [cells[i] for i in sorted(rng.permutation(24)[:kept])]
+        found: Cells = []
+        shared = rng.normal(0, 0.05, 3)
+        for levels in chosen:
+            sd = 0.18 if wild and levels["cache"] == "unsafe" else 0.03
+            main = math.log(1.5) * (levels["cache"] == "writeback")
+            values = tuple(float(math.exp(main + s + rng.normal(0, sd))) for s in shared)
+            found.append((levels, Sample(values, (0, 1, 2))))
+        for each in require(found, factors).effects:
+            if each.low is not None and each.high is not None:
+                expected = 1.5 if each.level == "writeback" else 1.0
+                tries += 1
+                hits += each.low <= expected <= each.high
+    assert tries > 1900
+    assert 0.93 <= hits / tries <= 0.985
+
+
+positive = st.floats(min_value=0.5, max_value=2.0)
+
+
+@settings(max_examples=30)
+@given(st.lists(positive, min_size=24, max_size=24), st.floats(1e-3, 1e3), st.randoms())
+def test_units_order_and_direction_change_nothing(
+    values: list[float], unit: float, random: object
+) -> None:
+    cells = [
+        (levels, Sample(tuple(values[2 * i : 2 * i + 2])))
+        for i, levels in enumerate(full_factorial())
+    ]
+    scaled = [(levels, Sample(tuple(unit * v for v in s.values))) for levels, s in cells][::-1]
+    inverse = [(levels, Sample(tuple(1 / v for v in s.values))) for levels, s in cells]
+    one, other, turned = require(cells), require(scaled), require(inverse)
+    for a, b, c in zip(one.effects, other.effects, turned.effects, strict=True):
+        assert (a.factor, a.level) == (b.factor, b.level)
+        assert (a.ratio, a.low, a.high) == pytest.approx((b.ratio, b.low, b.high))
+        assert a.low is not None and a.high is not None
+        assert (a.ratio, a.low, a.high) == pytest.approx((1 / c.ratio, 1 / c.high, 1 / c.low))
+    shares = {each.term: each.share for each in other.terms}
+    assert all(each.share == pytest.approx(shares[each.term], abs=1e-6) for each in one.terms)
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_adjusted_p_values_are_holms(p_values: list[float]) -> None:
+    from statsmodels.stats.multitest import multipletests
+
+    expected = multipletests(p_values, 0.05, "holm")[1].tolist() if p_values else []
+    assert holm_adjusted(p_values) == pytest.approx(expected)

@@ -91,8 +91,9 @@ def test_lock_pins_and_hashes_every_package(name: str) -> None:
 
 def test_dev_lock_agrees_with_the_lock() -> None:
     lock, dev = read_lock(LOCKS[0]), read_lock(LOCKS[1])
-    assert {name: str(dev[name][0]) for name in lock} == {
-        name: str(requirement) for name, (requirement, _) in lock.items()
+    # Where a package is for some platforms only may differ: another one may want it everywhere.
+    assert {name: dev[name][0].specifier for name in lock} == {
+        name: requirement.specifier for name, (requirement, _) in lock.items()
     }
 
 
@@ -128,7 +129,8 @@ def test_help_lists_the_targets() -> None:
 
 
 def test_make_test_runs_every_folder_of_tests_and_ends_with_pytest() -> None:
-    recipe = proc.run(["make", "--dry-run", "test"], timeout=30, cwd=ROOT).text.splitlines()
+    make = ["make", "--no-print-directory", "--dry-run", "test"]
+    recipe = proc.run(make, timeout=30, cwd=ROOT).text.splitlines()
     runs = [line.split("pytest ", 1)[1] for line in recipe if "-m pytest" in line]
     assert [run.split()[0] for run in runs] == [
         "tests",

@@ -149,6 +149,21 @@ def test_csv_to_standard_output(store: Store, capfdbinary: pytest.CaptureFixture
     assert len(lines) == 43 and lines[0].startswith("study,study_name,host,workload,cell.aio")
 
 
+def test_a_reader_that_closes_early_is_no_fault_of_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        monkeypatch.setattr("sys.stdout", closed)
+        with pytest.raises(BrokenPipeError):
+            export_table(store, ["kvm-perf"], "runs", Path("-"))
+        monkeypatch.undo()
+        with pytest.raises(BrokenPipeError):
+            closed.buffer.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), closed.fileno())
+
+
 def test_a_name_without_a_known_suffix_is_refused_with_the_three(store: Store) -> None:
     for name in ("results", "results.xlsx", ".csv"):
         with pytest.raises(UsageError) as caught:

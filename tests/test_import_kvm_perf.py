@@ -267,3 +267,9 @@ def test_any_text_is_read_or_refused(words: list[str]) -> None:
     assert {run.cell.id for run in found.runs} <= cells
     assert len({run.id for run in found.runs}) == len(found.runs)
     assert len(found.study.cells) == len(cells)
+
+
+def test_the_example_of_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "import.md").read_text()
+    found = import_kvm_perf(page.partition("```\n")[2].partition("```")[0].encode(), "example")
+    assert (len(found.runs), found.notes) == (6, ())

@@ -64,6 +64,8 @@ def _require_studies(store: Store, names: Sequence[str]) -> list[StudyRecord]:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
+    except BrokenPipeError:
+        raise  # who reads our output has seen enough
     except OSError as error:
         why = error.strerror or str(error)
         raise HostError(f"{path} cannot be written", why, "make room, or name another") from error

@@ -59,7 +59,9 @@ def import_kvm_perf(data: bytes, name: str) -> Imported:
     notes += more
     # Who imports a file twice under one name has one study.
     study_id = content_id([ORIGIN, name, hashlib.sha256(data).hexdigest()])
-    host = HostRecord(content_id([ORIGIN, facts]), ORIGIN, {"imported": ORIGIN, **facts})
+    host = HostRecord(
+        content_id([ORIGIN, facts]), ORIGIN, {"imported": ORIGIN, "accel": "kvm", **facts}
+    )
     runs: list[RunRecord] = []
     cells: dict[str, Cell] = {}
     for levels, configuration in told_apart:

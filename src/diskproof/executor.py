@@ -107,25 +107,34 @@ class LabExecutor:
     def _run_cell(self, cell: Cell, deadline: Deadline, notes: RunNotes) -> None:
         """A fresh image in a folder of its own, its pages dropped, in service, under load."""
         backing = self.setup.backings[cell.level("backing")]
-        frontend = load_frontend(cell.level("frontend"))
-        with load_backing(backing.kind).start_run_dir(backing) as folder:
-            image = self._make_image(folder, backing, cell, deadline, notes)
+        with ExitStack() as stack:
+            with notes.phase("folder"):
+                folder = load_backing(backing.kind).start_run_dir(backing)
+                run_dir = stack.enter_context(folder)
+            image = self._make_image(run_dir, backing, cell, deadline, notes)
             with notes.phase("drop"):
                 notes.require([drop_cache(image.path).as_check()])
             accel = cell.level("accel", "auto")
             context = RunContext(
                 cell=cell,
                 image=image,
-                run_dir=folder,
+                run_dir=run_dir,
                 accel=self.setup.accel if accel == "auto" else accel,
                 deadline_seconds=min(START_SECONDS, deadline.left()),
             )
-            try:
-                self._put_under_load(frontend, context, deadline, notes)
-            except RunFailure as failure:
-                raise _with_full_disk(failure, folder) from None
-            finally:
-                notes.keep(frontend.artefacts(context))
+            self._put_in_service(context, deadline, notes)
+            with notes.phase("remove"):
+                stack.close()
+
+    def _put_in_service(self, context: RunContext, deadline: Deadline, notes: RunNotes) -> None:
+        """Start, load and stop; logs and command lines are kept however that ends."""
+        frontend = load_frontend(context.cell.level("frontend"))
+        try:
+            self._put_under_load(frontend, context, deadline, notes)
+        except RunFailure as failure:
+            raise _with_full_disk(failure, context.run_dir) from None
+        finally:
+            notes.keep(frontend.artefacts(context))
 
     def _make_image(
         self, folder: Path, backing: BackingSpec, cell: Cell, deadline: Deadline, notes: RunNotes

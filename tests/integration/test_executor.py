@@ -35,8 +35,8 @@ def test_a_run_is_made_proved_measured_and_gone(tmp_path: Path, levels: dict[str
     assert "0 bytes resident" in {c.name: c.effective for c in record.checks}["page cache"]
     assert [metric.name for metric in record.metrics if metric.primary] == ["iops"]
     phases = [name for name, _ in record.phases]
-    filled = ["create", "make_data", "fill", "drop", "start", "read_back", "workload", "stop"]
-    assert phases == filled
+    before = ["folder", "create", "make_data", "fill", "drop", "start", "read_back"]
+    assert phases == [*before, "workload", "stop", "remove"]
     assert record.ended - record.started >= sum(seconds for _, seconds in record.phases)
     kept = artefacts(record)
     assert {"fio.json", "fio.job", "audit.json"} <= kept.keys()

@@ -140,7 +140,7 @@ def test_a_disk_that_would_not_fit_is_not_even_made(tmp_path: Path) -> None:
     with mounted(folder, "-t", "tmpfs", "-o", "size=32M", "diskproof-test"):
         record = execute(folder / "images", make_spec("seq-write"), frontend="host")
     assert "no space for the disk under test" in failed(record, "space")
-    assert [name for name, _ in record.phases] == ["create"]
+    assert [name for name, _ in record.phases] == ["folder", "create"]
 
 
 @needs_root

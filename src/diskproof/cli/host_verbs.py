@@ -28,9 +28,12 @@ def doctor(
     """Probe what this host can do, and name what is missing and the package that brings it."""
     from diskproof.cli.terminal import console, print_json
     from diskproof.host.doctor import examine
+    from diskproof.janitor import sweep
     from diskproof.report.findings import render_findings
 
-    findings = examine(directories or [Path()], refresh=refresh)
+    places = directories or [Path()]
+    sweep(places)  # what a killed doctor left behind
+    findings = examine(places, refresh=refresh)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:

@@ -183,6 +183,12 @@ def test_missing_parts_are_noted_not_invented() -> None:
     assert "no read interval" in found.notes[0] and "no read times" in found.notes[1]
 
 
+def test_notes_are_no_flood() -> None:
+    text = "".join(f"type raw cache c{n}\nreads: [1.0]\n" for n in range(1000))
+    notes = import_kvm_perf(text.encode(), "x").notes
+    assert len(notes) == 51 and notes[-1].startswith("and 950 more")
+
+
 def test_a_summary_beside_the_results_adds_nothing() -> None:
     results = block(HEADER, {"read": (1.0, 2.0)})
     summary = f"Sorted by time:\n{HEADER}: 1.5 +/- 6.3\n{HEADER}\nreadinterval: 1.5 +/- 6.3\n"

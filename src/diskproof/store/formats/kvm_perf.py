@@ -33,6 +33,7 @@ ORIGIN = "kvm-perf"
 ABSOLUTE_TOLERANCE = 1e-4
 # The source's quantile of Student's t for 9 degrees of freedom is 8.7e-7 too large.
 RELATIVE_TOLERANCE = 1e-6
+MAX_NOTES = 50
 
 _LEVEL = {
     ("bus", "virtio"): "virtio-blk",
@@ -56,7 +57,7 @@ def import_kvm_perf(data: bytes, name: str) -> Imported:
     text = parse_kvm_perf(data, name)
     notes = [*_check_figures(text, name), *_describe_ignored(text)]
     facts, told_apart, more = _tell_apart(text)
-    notes += more
+    notes = _shortened([*notes, *more])
     # Who imports a file twice under one name has one study.
     study_id = content_id([ORIGIN, name, hashlib.sha256(data).hexdigest()])
     host = HostRecord(
@@ -177,6 +178,11 @@ def _check_interval(printed: Printed, ours: Interval, name: str, workload: str) 
         if abs(shown - computed) > max(ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE * abs(computed)):
             why = f"the {workload} {what} is printed as {shown:.6f}, its times give {computed:.6f}"
             raise refusal(name, printed.line, why)
+
+
+def _shortened(notes: list[str]) -> list[str]:
+    more = len(notes) - MAX_NOTES
+    return [*notes[:MAX_NOTES], f"and {more} more notes of this kind"] if more > 0 else notes
 
 
 def _describe_ignored(text: KvmPerfText) -> Iterator[str]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from diskproof.drive import Execution, FioTarget
 from diskproof.errors import HostError, RunFailure, StudyError, UsageError
+from diskproof.fio_job_file import ENGINES
 from diskproof.presets import PRESETS
 from diskproof.records import Check, WorkloadSpec
 from diskproof.study import parse_study
@@ -258,3 +259,9 @@ def test_a_study_names_the_line_of_the_job_file_and_what_belongs_there(tmp_path:
         parse_study(study, folder=tmp_path)
     assert "a.fio:3: filename: the disk under test is filled in" in str(caught.value)
     assert "study.toml:3: bs: this goes into the fio job file" in str(caught.value)
+
+
+def test_the_page_on_workloads_names_every_preset_and_engine() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "workloads.md").read_text()
+    assert [preset.name for preset in PRESETS if f"`{preset.name}`" not in page] == []
+    assert [engine for engine in ENGINES if f"`{engine}`" not in page] == []

@@ -141,6 +141,7 @@ GOOD = json.dumps(answer()).encode()
     ("end", "kind", "text"),
     [
         ({"returncode": -9, "stdout": GOOD}, "killed", "SIGKILL"),
+        ({"returncode": -40, "stdout": GOOD}, "killed", "signal 40"),
         ({"returncode": 127, "stderr": b"no fio"}, "tool", "no fio"),
         ({"returncode": 1, "stderr": b"fio: engine nbd not loadable"}, "workload", "not loadable"),
         ({"returncode": 0, "stdout": b""}, "workload", "no JSON"),

@@ -80,6 +80,7 @@ def ensure_fill_source(folder: Path, size: int) -> Path:
         with os.fdopen(handle, "wb") as stream:
             for start in range(0, size, _CHUNK):
                 stream.write(source.randbytes(min(_CHUNK, size - start)))
+        _write_back(Path(name))
         Path(name).rename(final)
     except OSError as error:
         raise RunFailure(

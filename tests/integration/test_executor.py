@@ -59,10 +59,9 @@ def test_a_setting_that_did_not_arrive_fails_the_run_before_the_load(
 ) -> None:
     """The daemon is started for another cache mode than the cell's."""
     from diskproof.frontends import daemon
-    from running import plan_run as other
 
     real = daemon.daemon_args
-    wrong = other(make_spec("seq-write"), frontend="daemon", cache="unsafe").cell
+    wrong = plan_run(make_spec("seq-write"), frontend="daemon", cache="unsafe").cell
     monkeypatch.setattr(daemon, "daemon_args", lambda _, *args, **fds: real(wrong, *args, **fds))
     record = execute(tmp_path / "images", make_spec("seq-write"), frontend="daemon", cache="none")
     assert record.failure is not None
@@ -79,7 +78,9 @@ def test_a_run_ends_at_its_deadline_with_what_is_known(tmp_path: Path) -> None:
     assert record.failure is not None
     assert record.failure.kind == "timeout"
     assert "fio did not end within" in record.failure.what
-    assert {"fio.job", "qemu-storage-daemon.log", "audit.json"} <= artefacts(record).keys()
+    kept = artefacts(record)
+    assert {"fio.job", "stdout", "stderr", "qemu-storage-daemon.log", "audit.json"} <= kept.keys()
+    assert b"connected to NBD server" in kept["stderr"] + kept["stdout"]
     assert record.ended - record.started < 30
 
 

@@ -75,18 +75,17 @@ def run_fio(drive: Drive, job: str, timeout: float, logs: Sequence[str]) -> FioR
 
 def _read_answer(done: Execution, evidence: tuple[tuple[str, bytes], ...]) -> FioResult:
     if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        raise RunFailure("killed", f"fio was killed by {name}", evidence=evidence)
+        what = f"fio was killed by {_signal_name(-done.returncode)}"
+        raise RunFailure("killed", what, evidence=evidence)
     if done.returncode == _NOT_FOUND:
         why = _last_lines(done.stderr)
         raise RunFailure("tool", "fio could not be started", why, evidence=evidence)
     try:
         result = parse_fio_output(done.stdout)
     except ValueError as error:
-        what = (
-            f"fio failed with status {done.returncode}" if done.returncode else "fio said nothing"
-        )
-        why = _last_lines(done.stderr) or f"its output cannot be read: {error}"
+        status = done.returncode
+        what = f"fio failed with status {status}" if status else "fio's answer cannot be read"
+        why = "\n".join(filter(None, [_last_lines(done.stderr), str(error)]))
         raise RunFailure("workload", what, why, evidence=evidence) from None
     if wrong := [job for job in result.jobs if job.error]:
         kind = "space" if any(job.error in _NO_SPACE for job in wrong) else "workload"
@@ -96,6 +95,11 @@ def _read_answer(done: Execution, evidence: tuple[tuple[str, bytes], ...]) -> Fi
         what = f"fio ended with status {done.returncode}"
         raise RunFailure("workload", what, _last_lines(done.stderr), evidence=evidence)
     return result
+
+
+def _signal_name(number: int) -> str:
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(number, f"signal {number}")
 
 
 def _last_lines(text: bytes) -> str:

@@ -96,5 +96,5 @@ def start_server(folder: Path, *settings: str) -> Iterator[Server]:
         server.wait_until_ready()
         yield server
         if process.poll() is None:
-            os.kill(process.pid, signal.SIGINT)  # its fast way to end: sessions are cut off
+            os.kill(process.pid, signal.SIGINT)  # its fast way to end: clients are cut off
             process.wait(DEADLINE)

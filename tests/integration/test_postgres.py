@@ -104,7 +104,7 @@ def _orphans(url: str) -> int:
 
 
 def test_a_connection_that_was_cut_between_two_runs_is_made_again(server: Server) -> None:
-    """An idle session that the server ended is no reason to stop."""
+    """An idle connection that the server ended is no reason to stop."""
     url = server.new_database()
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
 

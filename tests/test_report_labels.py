@@ -87,4 +87,6 @@ def test_half_width_reads_with_its_mean(mean: float, half: float | None, text: s
 
 def test_groups_are_letters() -> None:
     assert group_name((0, 1)) == "AB"
+    assert group_name((0, 1, 2, 4)) == "A-CE"
+    assert group_name(()) == ""
     assert group_name((26,)) == "A2"

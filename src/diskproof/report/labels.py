@@ -85,8 +85,18 @@ def render_short_latency(seconds: float | None) -> str:
 
 
 def group_name(groups: Sequence[int]) -> str:
-    """Groups as letters: A, AB; the 27th is A2."""
+    """Groups as letters: A, AB; three in a row and more as A-C; the 27th is A2."""
+    rows: list[list[int]] = []
+    for group in groups:
+        if rows and rows[-1][-1] == group - 1:
+            rows[-1].append(group)
+        else:
+            rows.append([group])
     return "".join(
-        chr(ord("A") + group % 26) + (str(group // 26 + 1) if group >= 26 else "")
-        for group in groups
+        f"{_letter(row[0])}-{_letter(row[-1])}" if len(row) > 2 else "".join(map(_letter, row))
+        for row in rows
     )
+
+
+def _letter(group: int) -> str:
+    return chr(ord("A") + group % 26) + (str(group // 26 + 1) if group >= 26 else "")

@@ -46,7 +46,7 @@ def render_study(view: StudyView, *, best: int = 0) -> Group:
 
 
 def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
-    """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` a single run."""
+    """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` cannot be placed."""
     present = [name for name in LATENCIES if any(name in line.latencies for line in load.lines)]
     table = start_table(f"{load.name}: {metric_name(load)}, {HIGHER[load.higher_is_better]}")
     table.add_column("#", no_wrap=True)
@@ -78,7 +78,7 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
 def _caption(load: WorkloadView, present: Sequence[str], hidden: int) -> str:
     parts = ["# counts cells proved better; cells that share a letter under tie are not told apart"]
     if any(line.ranked.rank is None for line in load.lines):
-        parts.append("? is a single run, which proves nothing")
+        parts.append("? cannot be placed: a single run, or far more scatter than others")
     if present:
         parts.append("latencies are medians over runs")
     if "flush_p99" in present:

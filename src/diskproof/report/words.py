@@ -73,7 +73,7 @@ def winner_sentence(load: WorkloadView) -> str:
         return f"{best.label} is the only cell: {value}."
     if best.ranked.interval.n < 2:
         return f"{best.label} is ahead with {value}, but a single run proves nothing."
-    tied = len(load.winners) - 1
+    tied = sum(line.ranked.tied_with_best and line.ranked.interval.n > 1 for line in load.lines[1:])
     if tied == 0:
         return f"{best.label} wins with {value}{_margin(load, load.lines[1])}."
     if tied == len(load.lines) - 1:
@@ -132,15 +132,16 @@ LATENCY_NAMES = {
     "flush_p99": "flush p99",
 }
 READING = (
-    "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a single "
-    "run. Cells that share a letter under tie are not told apart. All pairs of cells are compared "
-    "and corrected together, so that among equal cells a false difference appears in at most "
-    "5 % of studies."
+    "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a cell "
+    "that cannot be placed: a single run, or far more scatter than the others. Cells that share a "
+    "letter under tie are not told apart. All pairs of cells are compared and corrected together, "
+    "so that among equal cells a false difference appears in at most 5 % of studies; the "
+    "intervals of the ratio to the best hold for all cells at once."
 )
 
 
 def ratio_text(ranked: Ranked) -> str:
-    """The ratio to the best with its 95 % interval: ``0.87 (0.81-0.93)``."""
+    """The ratio to the best with its simultaneous 95 % interval: ``0.87 (0.81-0.93)``."""
     ratio = ranked.ratio
     if not ratio.ratio > 0:
         return "-"

@@ -44,16 +44,17 @@ class Sample:
 class RatioInterval:
     """Geometric mean of one sample over that of another.
 
-    ``low``, ``high`` and ``p_value`` (two-sided, of a ratio of 1, not corrected) are None when the
-    runs are too few or a value is not positive (``method`` ``none``). ``n`` counts pairs, or the
-    runs of the smaller sample.
+    ``low``, ``high`` and ``p_value`` (two-sided, of a ratio of 1) are None when the runs are too
+    few or a value is not positive (``method`` ``none``). They stand for this pair alone, except
+    with ``simultaneous``: then they hold for all pairs of the study together (``comparisons``).
+    ``n`` counts pairs, or the runs of the smaller sample.
     """
 
     ratio: float
     low: float | None
     high: float | None
     p_value: float | None
-    method: Literal["paired", "welch", "none"]
+    method: Literal["paired", "welch", "simultaneous", "none"]
     n: int
 
 

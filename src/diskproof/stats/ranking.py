@@ -1,34 +1,37 @@
 """A ranking that prints ties as ties.
 
-Every pair of cells is compared (t on logarithms, paired by block where blocks match, else Welch)
-and the p-values are corrected together by Holm's method. All pairs and not just those with the
-best: which cell is the best is read off the same data, so among equal cells the comparison with
-the observed best is a comparison of extremes.
+The claims come from ``comparisons``: all pairs of cells at once. All pairs and not just those with
+the best: which cell is the best is read off the same data, so among equal cells the comparison
+with the observed best is a comparison of extremes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diskproof.records import Cell
+from diskproof.stats.comparisons import Comparisons, adjusted_p, compare_all, letter_groups
 from diskproof.stats.intervals import (
-    RESOLUTION,
     Interval,
     RatioInterval,
     Sample,
     mean_interval,
     ratio_interval,
 )
+from diskproof.stats.model import Fit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Matrix = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
-ALPHA = 0.05
+NOISY = 2.0
+"""A cell whose error variance is more than this many times the median cell's may be left
+unplaced; it would else take the claims away from all lines above it."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,12 @@ class Measured:
 class Ranked:
     """One line of a ranking, best mean first.
 
-    ``rank`` is 1 plus the number of cells proved better; None for a single run, which proves
-    nothing. ``shared`` says that another cell has the same rank. Each of ``groups`` (from 0)
-    stands for the cells not proved different from the best cell in it.
-    ``ratio`` is this cell over the best one, geometric means, its interval not corrected.
+    ``rank`` is 1 plus the number of cells proved better, and never falls from a line to the next.
+    It is None for a cell that cannot be placed: a single run, or one with so much scatter that
+    fewer cells are proved better than it than are proved better than a line above it. ``shared``
+    says that another cell has the same rank. Cells that share one of ``groups`` (from 0) are not
+    told apart; a single run has none. ``ratio`` is this cell over the best one, its interval
+    simultaneous with those of all pairs.
     """
 
     rank: int | None
@@ -59,134 +64,144 @@ class Ranked:
 
     @property
     def label(self) -> str:
-        """``1``, ``2=`` for a tie, ``?`` for a single run."""
+        """``1``, ``2=`` for a tie, ``?`` for a cell that cannot be placed."""
         return "?" if self.rank is None else f"{self.rank}{'=' if self.shared else ''}"
 
 
 def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]:
-    """Order cells by mean and say which differences hold at a family-wise error of 5 %."""
+    """Order cells by mean and say which differences hold at a family-wise error of 5 %.
+
+    The order is that of the arithmetic means; the mean of a cell that lacks blocks is first put
+    right by what those blocks did to the other cells.
+    """
     if not rows:
         return ()
-    intervals = {id(row): mean_interval(row.sample.values) for row in rows}
-    sign = -1 if higher_is_better else 1
-    ordered = sorted(rows, key=lambda row: (sign * intervals[id(row)].mean, row.cell.id))
-    proved = differences([row.sample for row in ordered])
-    known = [len(row.sample.values) > 1 for row in ordered]
-    places = [1 + sum(proved[row][:row]) if known[row] else None for row in range(len(ordered))]
-    groups = group_numbers(proved)
+    unsorted = compare_all([row.sample for row in rows])
+    order = _by_mean(rows, unsorted.fit, higher_is_better)
+    ordered, compared = [rows[i] for i in order], unsorted.reordered(order)
+    samples = [row.sample for row in ordered]
+    better = compared.differences if higher_is_better else -compared.differences
+    known, noisy = _scatter(compared)
+    claimed, placed = settle(compared.proved & (better > 0), known, noisy)
+    places = [1 + int(claimed[:, i].sum()) if placed[i] else None for i in range(len(rows))]
+    groups = letter_groups(told_apart(compared.proved, claimed, placed))
+    ratios = ratios_to(compared, samples, 0)
     return tuple(
         Ranked(
             rank=places[i],
             shared=places[i] is not None and places.count(places[i]) > 1,
             cell=row.cell,
-            interval=intervals[id(row)],
-            ratio=ratio_interval(row.sample, ordered[0].sample),
-            tied_with_best=not proved[0][i],
-            groups=groups[i],
+            interval=mean_interval(row.sample.values),
+            ratio=ratios[i],
+            tied_with_best=0 in groups[i],
+            groups=groups[i] if known[i] else (),
         )
         for i, row in enumerate(ordered)
     )
 
 
-def group_numbers(proved: Sequence[Sequence[bool]]) -> list[tuple[int, ...]]:
-    """Groups from a table of proved differences, rows in order of the ranking.
-
-    The first cell without a group leads the next one and shares it with every later cell that
-    is not proved different from it.
-    """
-    groups: list[tuple[int, ...]] = [()] * len(proved)
-    count = 0
-    for leader in range(len(proved)):
-        if groups[leader]:
-            continue
-        for other in range(leader, len(proved)):
-            if not proved[leader][other]:
-                groups[other] += (count,)
-        count += 1
-    return groups
+def _by_mean(rows: Sequence[Measured], fit: Fit, higher_is_better: bool) -> list[int]:
+    sign = -1 if higher_is_better else 1
+    keys = []
+    for row, centre in zip(rows, fit.centres, strict=True):
+        values = row.sample.values
+        mean = math.fsum(values) / len(values)
+        if len(values) > 1 and min(values) > 0:
+            mean *= math.exp(centre - math.fsum(map(math.log, values)) / len(values))
+        keys.append((sign * mean, row.cell.id))
+    return sorted(range(len(rows)), key=lambda i: keys[i])
 
 
-def differences(samples: Sequence[Sample]) -> list[list[bool]]:
-    """Which pairs differ, corrected for all pairs together, as a symmetric table."""
+def _scatter(compared: Comparisons) -> tuple[list[bool], list[bool]]:
+    """Of which cells anything is known at all, and which of them are noisy."""
     import numpy as np
 
-    upper = np.triu_indices(len(samples), 1)
-    proved = np.zeros((len(samples), len(samples)), dtype=bool)
-    proved[upper] = holm(pairwise_p(samples)[upper])
-    return [[bool(cell) for cell in row] for row in proved | proved.T]
+    variances = compared.fit.variances
+    known = np.isfinite(variances)
+    limit = NOISY * np.median(variances[known]) if known.any() else 0.0
+    return [bool(each) for each in known], [bool(each) for each in variances > limit]
 
 
-def holm(p_values: Matrix) -> NDArray[np.bool_]:
-    """Which hypotheses fall (Holm 1979): the i-th smallest of m is held against alpha/(m - i + 1),
-    and the first that stands lets all larger ones stand."""
-    import numpy as np
+def settle(
+    proved_better: Flags, known: Sequence[bool], removable: Sequence[bool]
+) -> tuple[Flags, list[bool]]:
+    """Claims that agree with the order of the lines, and which cells can be placed.
 
-    order = np.argsort(p_values)
-    falls = p_values[order] <= ALPHA / np.arange(len(p_values), 0, -1)
-    result = np.empty(len(p_values), dtype=bool)
-    result[order] = np.logical_and.accumulate(falls)
-    return result
-
-
-def pairwise_p(samples: Sequence[Sample]) -> Matrix:
-    """Two-sided p-values of all pairs at once; what ``ratio_interval`` gives one by one.
-
-    1 where nothing can be said: a single run, a value that has no logarithm.
-    """
-    import numpy as np
-    from scipy.special import stdtr
-
-    usable = np.array([len(s.values) > 1 and min(s.values) > 0 for s in samples])
-    logs = [
-        np.log(sample.values) if good else np.zeros(max(2, len(sample.values)))
-        for sample, good in zip(samples, usable, strict=True)
-    ]
-    difference, variance, freedom = _welch_table(logs)
-    paired, pair_difference, pair_variance, pairs = _paired_table(samples, logs)
-    difference = np.where(paired, pair_difference, difference)
-    variance = np.where(paired, pair_variance, variance)
-    freedom = np.where(paired, pairs - 1, freedom)
-    p_values = 2 * stdtr(freedom, -np.abs(difference) / np.sqrt(variance))
-    return np.where(np.outer(usable, usable), p_values, 1.0)
-
-
-def _welch_table(logs: Sequence[Matrix]) -> tuple[Matrix, Matrix, Matrix]:
-    """Differences, their squared errors and degrees of freedom, all pairs; see ``_welch``."""
-    import numpy as np
-
-    sizes = np.array([len(each) for each in logs], dtype=float)
-    means = np.array([each.mean() for each in logs])
-    spreads = np.maximum([each.var(ddof=1) for each in logs], RESOLUTION**2) / sizes
-    variance = np.add.outer(spreads, spreads)
-    parts = spreads**2 / (sizes - 1)
-    freedom = variance**2 / np.add.outer(parts, parts)
-    freedom = np.minimum(freedom, 2 * (np.minimum.outer(sizes, sizes) - 1))
-    return np.subtract.outer(means, means), variance, freedom
-
-
-def _paired_table(
-    samples: Sequence[Sample], logs: Sequence[Matrix]
-) -> tuple[NDArray[np.bool_], Matrix, Matrix, Matrix]:
-    """Which pairs share enough blocks, their mean differences, squared errors and pair counts.
-
-    Sums over common blocks are matrix products: a block a cell lacks is a zero in ``present``.
+    ``proved_better[i, j]`` says that cell i is proved better than j; rows in order of the ranking.
+    A cell with much scatter may stand below one that is proved worse than more cells. If it is
+    ``removable``, it is not placed; as few as possible are left out so, and all that are not
+    ``known``. For the others, i is claimed better than j only if it is proved better than j and
+    all placed cells below j. That takes claims away and adds none, so the family-wise error
+    stays, and the number of cells claimed better cannot fall down the table.
     """
     import numpy as np
 
-    columns = {block: i for i, block in enumerate(sorted({b for s in samples for b in s.blocks}))}
-    values = np.zeros((len(samples), max(1, len(columns))))
-    present = np.zeros_like(values)
-    centre = np.concatenate(logs).mean()
-    for row, (sample, log) in enumerate(zip(samples, logs, strict=True)):
-        if sample.blocks and len(set(sample.blocks)) == len(sample.values):
-            places = [columns[block] for block in sample.blocks]
-            values[row, places] = log[: len(places)] - centre
-            present[row, places] = 1
-    pairs = present @ present.T
-    sizes = np.array([len(sample.values) for sample in samples])
-    paired = pairs >= np.maximum(2, np.minimum.outer(sizes, sizes) // 2 + 1)
-    count = np.maximum(pairs, 2)
-    mean = (values @ present.T - present @ values.T) / count
-    squares = (values**2) @ present.T + present @ (values**2).T - 2 * values @ values.T
-    spread = np.maximum((squares - count * mean**2) / (count - 1), RESOLUTION**2)
-    return paired, mean, spread / count, count
+    upper = np.triu(proved_better, 1)
+    counts = [int(count) for count in upper.sum(axis=0)]
+    rows = [row for row in range(len(counts)) if known[row]]
+    weights = [1 if removable[row] else 2 for row in rows]
+    in_line = {rows[place] for place in _rising([counts[row] for row in rows], weights)}
+    highest, placed = 0, [False] * len(counts)
+    for row in rows:
+        highest = max(highest, counts[row]) if row in in_line else highest
+        placed[row] = counts[row] >= highest or not removable[row]
+    claimed = np.zeros_like(upper)
+    below = np.ones(len(counts), dtype=bool)
+    for row in reversed(range(len(counts))):
+        if placed[row]:
+            below = below & upper[:, row]
+            claimed[:row, row] = below[:row]
+    return claimed, placed
+
+
+def _rising(counts: Sequence[int], weights: Sequence[int]) -> set[int]:
+    """Places of the heaviest subsequence that never falls."""
+    import numpy as np
+
+    held, total = np.asarray(counts), np.zeros(len(counts))
+    before = np.full(len(counts), -1)
+    for place, weight in enumerate(weights):
+        fitting = np.where(held[:place] <= held[place], total[:place], 0.0)
+        if fitting.any():
+            before[place] = int(fitting.argmax())
+            total[place] = fitting.max()
+        total[place] += weight
+    found: set[int] = set()
+    place = int(total.argmax()) if counts else -1
+    while place >= 0:
+        found.add(place)
+        place = int(before[place])
+    return found
+
+
+def told_apart(proved: Flags, claimed: Flags, placed: Sequence[bool]) -> Flags:
+    """Which pairs differ for the groups: as claimed among placed cells, else as proved."""
+    import numpy as np
+
+    both = np.outer(placed, placed)
+    return np.where(both, claimed | claimed.T, proved)
+
+
+def ratios_to(compared: Comparisons, samples: Sequence[Sample], best: int) -> list[RatioInterval]:
+    """Each cell over one of them: geometric means with the blocks taken out."""
+    import numpy as np
+
+    logs, halves = compared.differences[:, best], compared.half_widths[:, best]
+    p_values = adjusted_p(compared, best)
+    with np.errstate(over="ignore"):
+        low, high = np.exp(logs - halves), np.exp(logs + halves)
+    ratios = []
+    for i, sample in enumerate(samples):
+        if math.isfinite(halves[i]):
+            n = min(len(sample.values), len(samples[best].values))
+            bounds = (float(low[i]), float(high[i]), float(p_values[i]))
+            ratios.append(RatioInterval(math.exp(logs[i]), *bounds, "simultaneous", n))
+        else:
+            ratios.append(_unproved(sample, samples[best]))
+    return ratios
+
+
+def _unproved(sample: Sample, best: Sample) -> RatioInterval:
+    """The ratio alone. The best over itself is 1 without an interval."""
+    plain = ratio_interval(sample, best)
+    return RatioInterval(plain.ratio, None, None, None, "none", plain.n)

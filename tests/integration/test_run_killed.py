@@ -25,7 +25,7 @@ frontend = ["host", "daemon"]
 cache = ["none", "unsafe"]
 [protocol]
 blocks = 100
-size = "4MiB"
+size = "16MiB"
 runtime = "1s"
 ramp = "0s"
 """

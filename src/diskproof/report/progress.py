@@ -44,9 +44,10 @@ def study_status(
 ) -> StudyStatus:
     """The status of one study; ``running`` is the word of a living process that measures it."""
     done = counts.ok + counts.failed
+    if study.origin != "run":  # how many runs were planned elsewhere is not known
+        return StudyStatus(study.name, study.id, "imported", done, counts.failed, done)
     if running is None:
-        ended: State = "done" if done >= counts.planned else "incomplete"
-        state = "imported" if study.origin != "run" else ended
+        state: State = "done" if done >= counts.planned else "incomplete"
         return StudyStatus(study.name, study.id, state, done, counts.failed, counts.planned)
     eta = running.eta_seconds
     left = None if eta is None else max(0.0, eta - (now - running.updated))

@@ -15,7 +15,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.units import render_bytes
 
+ROOM_BYTES = 256 << 10
+"""SQLite maps its shared memory file; where that cannot grow, the process would die by SIGBUS."""
 BUSY_SECONDS = 30.0
 """How long a write waits for another process's write before it gives up."""
 CONNECT_SECONDS = 10
@@ -76,13 +79,28 @@ def _sqlite_uri(path: Path, create: bool) -> str:
         )
     if not path.exists() and not path.parent.is_dir():
         raise HostError(f"the store {path} cannot be made", f"{path.parent} is not a folder")
+    if create:
+        _require_room(path)
     mode = "mode=rwc" if create else "mode=rw"
-    if path.exists() and not _is_writable(path):
+    if path.exists() and not (_is_writable(path) and _room_bytes(path) >= ROOM_BYTES):
         # A clean store has no write-ahead log beside it and can be read without making one.
         log = path.with_name(path.name + "-wal")
         clean = not log.exists() or log.stat().st_size == 0
         mode = "mode=ro&immutable=1" if clean else "mode=ro"
     return f"file:{quote(str(path.absolute()))}?{mode}"
+
+
+def _require_room(path: Path) -> None:
+    """Raises HostError when the store could not grow at all."""
+    free = _room_bytes(path)
+    if free < ROOM_BYTES:
+        why = f"{render_bytes(free)} are free"
+        raise HostError(f"no space left for the store {path}", why, _SPACE_HINT)
+
+
+def _room_bytes(path: Path) -> int:
+    room = os.statvfs(path.absolute().parent)
+    return room.f_bavail * room.f_frsize
 
 
 def _is_writable(path: Path) -> bool:

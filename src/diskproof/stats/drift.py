@@ -1,0 +1,98 @@
+"""Did the host itself become faster or slower while the study ran?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diskproof.stats.cell_means import Estimate, fit_cell_means
+from diskproof.stats.intervals import RESOLUTION, Sample
+
+
+@dataclass(frozen=True)
+class BlockLevel:
+    """A block: all its cells over their own mean, as a ratio. ``hours`` since the first block."""
+
+    block: int
+    hours: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """``ratio``: the last block over the first one by the straight line through all blocks.
+
+    ``low``, ``high`` and ``p_value`` (of a ratio of 1) are None below three blocks. ``per_hour`` is
+    None when the blocks' times are not known. ``spread`` is the standard deviation of the blocks'
+    logarithms beyond what the noise of runs explains.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    p_value: float | None
+    per_hour: float | None
+    spread: float
+    blocks: tuple[BlockLevel, ...]
+
+
+def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Drift | None:
+    """A line through the block effects of ``log value = cell + block``.
+
+    ``hours``: when each block began, from any origin; blocks in equal steps when it is empty.
+    The repeats are blocks, not runs: what happens to the host hits all cells of a block. None
+    without two blocks that the cells connect.
+    """
+    import numpy as np
+
+    usable = [s for s in samples if s.values and min(s.values) > 0]
+    if not usable or any(len(s.blocks) != len(s.values) for s in usable):
+        return None
+    fitted = fit_cell_means(usable)
+    numbers = fitted.block_numbers
+    if len(numbers) < 2:
+        return None
+    timed = all(number in hours for number in numbers)
+    clock = np.array([hours[n] if timed else float(n) for n in numbers])
+    clock = clock - clock.min()
+    span = float(clock.max())
+    if not span:
+        return None
+    slope = _slope(clock, fitted.block_effects)
+    whole = Estimate(slope.value * span, slope.error and slope.error * span, slope.freedom)
+    low, high = whole.bounds() or (None, None)
+    levels = zip(numbers, clock, fitted.block_effects, strict=True)
+    noise = fitted.variance * float((1 / fitted.block_sizes).mean())
+    return Drift(
+        math.exp(whole.value),
+        None if low is None else _exp(low),
+        None if high is None else _exp(high),
+        whole.p_value,
+        math.exp(slope.value) if timed else None,
+        math.sqrt(max(0.0, float(fitted.block_effects.var(ddof=1)) - noise)),
+        tuple(
+            BlockLevel(n, float(at) if timed else float(n), math.exp(float(effect)))
+            for n, at, effect in levels
+        ),
+    )
+
+
+def _slope(clock: object, effects: object) -> Estimate:
+    """Slope of ordinary least squares with its standard error; no error below three points."""
+    import numpy as np
+
+    x, y = np.asarray(clock, dtype=float), np.asarray(effects, dtype=float)
+    away = x - x.mean()
+    square = float((away**2).sum())
+    slope = float((away * y).sum()) / square
+    freedom = len(x) - 2
+    if freedom < 1:
+        return Estimate(slope, None, None)
+    left = y - y.mean() - slope * away
+    sd = max(math.sqrt(float((left**2).sum()) / freedom), RESOLUTION)
+    return Estimate(slope, sd / math.sqrt(square), freedom)
+
+
+def _exp(power: float) -> float:
+    return math.exp(max(-700.0, power)) if power < 700 else math.inf

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 import typer
 
 from diskproof import __version__
-from diskproof.cli import guest_verbs, host_verbs, import_verbs, result_verbs, study_verbs
+from diskproof.cli import (
+    analysis_verbs,
+    guest_verbs,
+    host_verbs,
+    import_verbs,
+    result_verbs,
+    study_verbs,
+)
 from diskproof.errors import DiskproofError, Exit, UsageError
 
 app = typer.Typer(
@@ -20,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for verbs in (host_verbs, study_verbs, result_verbs, import_verbs, guest_verbs):
+for verbs in (host_verbs, study_verbs, result_verbs, analysis_verbs, import_verbs, guest_verbs):
     verbs.register(app)
 
 

@@ -28,7 +28,7 @@ def noisy(rng: random.Random, n: int, cv: float, speed: float = 1.0) -> Sample:
 
 
 def one(a: Sample, b: Sample, higher: bool = True, delta: float = 0.02) -> Verdict:
-    return judge([(a, b)], higher, delta)[0]
+    return judge([(a, b)], [higher], delta)[0]
 
 
 def test_the_gate_finds_five_per_cent() -> None:
@@ -68,7 +68,7 @@ def test_many_cells_raise_no_more_alarms_than_one() -> None:
     wrong = 0
     for _ in range(300):
         pairs = [(noisy(rng, 5, 0.03), noisy(rng, 5, 0.03)) for _ in range(24)]
-        wrong += any(v.outcome in ("slower", "faster") for v in judge(pairs, True))
+        wrong += any(v.outcome in ("slower", "faster") for v in judge(pairs, [True] * 24))
     assert wrong <= 300 * 0.05 + 3 * math.sqrt(300 * 0.05 * 0.95)
 
 
@@ -110,7 +110,7 @@ def test_awkward_samples(a: tuple[float, ...], b: tuple[float, ...], outcome: st
 @pytest.mark.parametrize("delta", [0, 1, -0.1])
 def test_delta_is_a_share(delta: float) -> None:
     with pytest.raises(ValueError, match="delta"):
-        judge([], True, delta)
+        judge([], [], delta)
 
 
 def test_power_is_that_of_the_noncentral_t() -> None:

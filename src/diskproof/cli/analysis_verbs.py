@@ -17,6 +17,7 @@ WorkloadsOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command()(factors)
+    app.command()(compare)
 
 
 def factors(
@@ -58,3 +59,57 @@ def _parse_level(text: str) -> tuple[str, str]:
     if not (factor and equals and level):
         raise UsageError(f"{text!r} is not FACTOR=LEVEL", hint="write it like cache=none")
     return factor.strip(), level.strip()
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="What was there before.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="What is judged against it.")],
+    store: StoreOption = DEFAULT_STORE,
+    study: StudiesOption = None,
+    workload: WorkloadsOption = None,
+    metric: Annotated[
+        str | None, typer.Option(help="This metric; else each workload's primary one.")
+    ] = None,
+    delta: Annotated[
+        str, typer.Option(metavar="SHARE", help="Differences up to this are of no interest.")
+    ] = "2%",
+    as_json: JsonOption = False,
+) -> int:
+    """Say whether B is faster than A, slower, the same, or not decided yet.
+
+    A and B are stores, or things in one store: studies, hosts, dates, or cells by their levels.
+    Exit code 1 when B is proved slower anywhere: a gate for CI.
+
+    diskproof compare before.sqlite after.sqlite
+
+    diskproof compare cache=none cache=writeback --workload sync-write-4k
+
+    diskproof compare format=raw,cache=none format=qcow2,cache=none --delta 5%
+
+    diskproof compare 2026-11-20 2026-11-21 --store lab.sqlite
+    """
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.compare_tables import comparison_json, render_comparison
+    from diskproof.report.comparison import compare_sides
+    from diskproof.report.sides import find_side
+
+    share = _parse_share(delta)
+    sides = [find_side(asked, store, study or ()) for asked in (a, b)]
+    found = compare_sides(*sides, delta=share, metric=metric, workloads=workload or ())
+    if as_json:
+        print_json(comparison_json(found))
+    else:
+        console().print(render_comparison(found))
+    return Exit.FELL_SHORT if found.regressions else Exit.OK
+
+
+def _parse_share(text: str) -> float:
+    """``2%`` or ``0.02``. Raises UsageError outside 0 to 1."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = float("nan")
+    if rest or not 0 < share < 1:
+        raise UsageError(f"{text!r} is no share between 0 and 1", hint="write it like 2% or 0.02")
+    return share

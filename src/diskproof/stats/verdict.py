@@ -42,12 +42,13 @@ class Verdict:
 
 
 def judge(
-    pairs: Sequence[tuple[Sample, Sample]], higher_is_better: bool, delta: float = DELTA
+    pairs: Sequence[tuple[Sample, Sample]], higher_is_better: Sequence[bool], delta: float = DELTA
 ) -> tuple[Verdict, ...]:
     """A verdict on each (A, B), with 5 % for any false ``faster`` or ``slower`` among all of them.
 
-    ``same`` takes precedence: a difference that is proved but surely within delta is of no
-    practical interest. Raises ValueError for an empty sample or a delta outside 0..1.
+    ``higher_is_better`` runs parallel to the pairs. ``same`` takes precedence: a difference that
+    is proved but surely within delta is of no practical interest. Raises ValueError for an empty
+    sample or a delta outside 0..1.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta is a share between 0 and 1, not {delta}")
@@ -57,7 +58,7 @@ def judge(
     corrected = dict(zip(tested, adjusted, strict=True))
     found = []
     for place, ((a, b), ratio) in enumerate(zip(pairs, ratios, strict=True)):
-        outcome = _outcome(a, b, ratio, corrected.get(place), higher_is_better, delta)
+        outcome = _outcome(a, b, ratio, corrected.get(place), higher_is_better[place], delta)
         further = None
         if outcome == "undecided" and place in corrected:
             further = find_further_runs(a, b, delta, len(tested))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from diskproof.stats.intervals import Sample
@@ -83,6 +84,7 @@ def _comparable(fit: Fit) -> int:
     return int(np.isfinite(fit.variances).sum())
 
 
+@cache
 def pair_level(cells: int, alpha: float = ALPHA) -> float:
     """The two-sided level of a single pair that keeps all pairs of that many cells at ``alpha``."""
     from scipy.stats import norm, studentized_range

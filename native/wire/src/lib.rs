@@ -1,8 +1,9 @@
-//! The messages between the host and the agent in a guest: JSON, one object a line.
+//! The messages between the host and the agent in a guest: JSON, one object a line. And the crash log, in [`crash_log`].
 //!
 //! `docs/guest-protocol.md` is the contract, `tests/golden/wire/` its examples.
 
 mod bytes;
+pub mod crash_log;
 mod event;
 mod line;
 mod request;

@@ -1,0 +1,25 @@
+//! The crash log: every change of a recorded directory, in order, with its data and its times.
+//!
+//! `docs/crash-log.md` is the contract, `tests/golden/crash-log/` holds an example of every record.
+
+mod fields;
+mod header;
+mod operation;
+mod reader;
+mod record;
+
+pub use header::{Header, HEADER_LENGTH, MAGIC};
+pub use operation::{Entry, Flags, Name, Operation};
+pub use reader::{Ending, LogError, Reader};
+pub use record::{Frame, Place, Record, FRAME_LENGTH};
+
+/// Raised whenever a reader of the old version would misread a log.
+pub const VERSION: u32 = 1;
+/// Data of one write; longer requests are logged as several.
+pub const MAX_DATA: usize = 1 << 20;
+/// Bytes of a payload: the data of a write or the value of an extended attribute, and fields.
+pub const MAX_PAYLOAD: usize = MAX_DATA + (64 << 10);
+/// Bytes of one acknowledgement, note or reason for the end.
+pub const MAX_TEXT: usize = crate::MAX_ACK_LINE;
+/// The file id of the recorded directory itself.
+pub const ROOT: u64 = 1;

@@ -167,6 +167,7 @@ def test_a_factor_that_some_cells_lack() -> None:
     mean = sum(truth(levels) for levels in cells[1:]) / 12
     assert daemon.ratio == pytest.approx(math.exp(mean), rel=0.1)
     assert effect(analysis, "writeback").ratio == pytest.approx(1.5, rel=0.08)
+    assert analysis.aliases == ()  # what cannot meet is no gap
 
 
 def test_what_has_no_logarithm_is_left_out_and_counted() -> None:

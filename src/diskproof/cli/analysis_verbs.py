@@ -17,6 +17,7 @@ WorkloadsOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command()(factors)
+    app.command()(stability)
     app.command()(compare)
 
 
@@ -49,6 +50,32 @@ def factors(
         print_json(analyses_json(found))
     elif found:
         console().print(render_analyses(found))
+    else:
+        note(f"there are no results in {store} yet")
+    return Exit.OK
+
+
+def stability(
+    store: StoreOption = DEFAULT_STORE,
+    study: StudiesOption = None,
+    workload: WorkloadsOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say how steady it all was: first runs, outliers, the host over time, each run's steady state.
+
+    Outliers are labelled and stay in every figure. Ends with where more repeats pay.
+    """
+    from diskproof.cli.terminal import console, note, print_json
+    from diskproof.report.analysis import read_analyses
+    from diskproof.report.stability_tables import render_stability, stability_json
+    from diskproof.store import open_store
+
+    with open_store(store) as opened:
+        found = read_analyses(opened, study or (), workload or ())
+    if as_json:
+        print_json(stability_json(found))
+    elif found:
+        console().print(render_stability(found))
     else:
         note(f"there are no results in {store} yet")
     return Exit.OK

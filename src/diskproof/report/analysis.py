@@ -38,10 +38,11 @@ class FirstRuns:
 
 @dataclass(frozen=True)
 class OutlierRun:
-    """A run far from the others of its cell; it stays in every figure."""
+    """A run far from the others of its cell; it stays in every figure. ``where`` is its block, or
+    its number in an imported study."""
 
     label: str
-    block: int
+    where: str
     run_id: str
     value: float
     ratio: float
@@ -172,7 +173,7 @@ def _analyse(
         tuple((row.cell, _geometric(row.values)) for row in rows if min(row.values) > 0),
         analysis,
         _first_runs(rows, samples, factors),
-        _outliers(rows, samples),
+        _outliers(rows, samples, "block {}" if measured else "run {}"),
         estimate_drift(samples, _block_hours(runs.values())) if measured else None,
         steady,
         variance_levels(samples, traces),
@@ -233,12 +234,14 @@ def _first_runs(
     return tuple(found)
 
 
-def _outliers(rows: Sequence[ResultRow], samples: Sequence[Sample]) -> tuple[OutlierRun, ...]:
+def _outliers(
+    rows: Sequence[ResultRow], samples: Sequence[Sample], where: str
+) -> tuple[OutlierRun, ...]:
     factors = varying_factors(row.cell for row in rows)
     return tuple(
         OutlierRun(
             cell_label(rows[each.cell].cell, factors),
-            rows[each.cell].blocks[each.run],
+            where.format(rows[each.cell].blocks[each.run]),
             rows[each.cell].run_ids[each.run],
             rows[each.cell].values[each.run],
             each.ratio,

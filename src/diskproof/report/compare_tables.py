@@ -91,7 +91,7 @@ def _missing(name: str, labels: tuple[str, ...]) -> str:
 
 def conclusion(found: Comparison) -> str:
     """One sentence; it agrees with the exit code."""
-    counts = {name: 0 for name in _STYLES}
+    counts = dict.fromkeys(_STYLES, 0)
     for line in found.lines:
         if line.label != ALL_CELLS:
             counts[line.verdict.outcome] += 1

@@ -55,7 +55,7 @@ def _length_lines(levels: VarianceLevels) -> list[str]:
     if best is None or saving is None or saving > _WORTH_SAYING:
         return [*lines, "the length of a run is about right"]
     if best < measured:
-        length = f"about {max(1.0, best):.0f} s"
+        length = f"about {max(1.0, best):.0f} s, if it is steady by then,"
         return [
             *lines,
             f"shorter runs pay: {length} each and more blocks need {saving:.0%} of the time",

@@ -149,12 +149,20 @@ def _pair_aliases(design: Design, scaled: Mapping[Term, Matrix]) -> list[Alias]:
     apart = {pair: beyond(scaled[pair], basis) for pair in design.pairs}
     found = []
     for pair in design.pairs:
-        freedom = (len(design.factors[pair[0]]) - 1) * (len(design.factors[pair[1]]) - 1)
+        freedom = _pair_freedom(design, pair)
         missing = freedom - apart[pair].shape[1]
         mixed = tuple(o for o in design.pairs if o != pair and _touch(apart[pair], apart[o]))
         if missing or mixed:
             found.append(Alias(pair, missing, freedom, mixed))
     return found
+
+
+def _pair_freedom(design: Design, pair: Term) -> int:
+    """Comparisons of an interaction, among the levels that can meet: a bare-metal baseline has
+    no cache mode, which is no gap in the study."""
+    meeting = [cell for cell in design.cells if all(factor in cell for factor in pair)]
+    levels = [len({cell[factor] for cell in meeting}) for factor in pair]
+    return max(0, levels[0] - 1) * max(0, levels[1] - 1)
 
 
 def _touch(one: Matrix, other: Matrix) -> bool:

@@ -24,8 +24,10 @@ def accelerator(view: StudyView) -> str:
     if not guests:
         return ""
     asked = {cell.level("accel", "auto") for cell in guests}
-    probed = str(view.host.facts.get("accel", "unknown"))
-    return ", ".join(sorted(probed if level == "auto" else level for level in asked))
+    probed = str(view.host.facts.get("accel", ""))  # who imports results may not know
+    return ", ".join(
+        sorted(filter(None, (probed if level == "auto" else level for level in asked)))
+    )
 
 
 def headline(view: StudyView) -> str:
@@ -60,7 +62,8 @@ def _simulated(host: HostRecord) -> bool:
 
 
 def metric_name(load: WorkloadView) -> str:
-    return "IOPS" if load.metric == "iops" else f"{load.metric} in {load.unit}"
+    named = {"iops": "IOPS", "seconds": "seconds"}
+    return named.get(load.metric, f"{load.metric} in {load.unit}")
 
 
 def winner_sentence(load: WorkloadView) -> str:

@@ -56,6 +56,7 @@ class Comparisons:
             fit.variances[cells],
             fit.freedom[cells],
             fit.errors[pairs],
+            fit.runs[cells],
             fit.blocked,
         )
         return Comparisons(moved, self.differences[pairs], self.half_widths[pairs])
@@ -63,10 +64,14 @@ class Comparisons:
 
 def compare_all(samples: Sequence[Sample]) -> Comparisons:
     """Compare the cells of one workload (at least one)."""
+    return compare_fit(fit_cells(samples))
+
+
+def compare_fit(fit: Fit) -> Comparisons:
+    """Compare cells by what is known of their centres."""
     import numpy as np
     from scipy.special import stdtrit
 
-    fit = fit_cells(samples)
     differences = np.subtract.outer(fit.centres, fit.centres)
     cells = _comparable(fit)
     if cells < 2:

@@ -9,6 +9,7 @@ they do have it in common (Smyth 2004, doi 10.2202/1544-6115.1027: the moderated
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -37,7 +38,8 @@ FEW_CELLS = 6
 class Fit:
     """One fitted study of k cells.
 
-    ``centres`` are means of natural logarithms with the blocks taken out; ``variances`` and
+    ``centres`` are means of natural logarithms with the blocks taken out (the plain mean of what
+    is not compared, 0 where there is no logarithm); ``runs`` counts values; ``variances`` and
     ``freedom`` belong to the error of one run. ``errors`` (k x k) are squared standard errors of
     the differences of centres: infinite where nothing can be said, because a cell has one run
     only, a value without a logarithm, or no block that ties it to the other.
@@ -47,6 +49,7 @@ class Fit:
     variances: Array
     freedom: Array
     errors: Array
+    runs: Array
     blocked: bool
 
 
@@ -57,7 +60,8 @@ def fit_cells(samples: Sequence[Sample]) -> Fit:
     usable = np.array([len(each.values) > 1 and min(each.values) > 0 for each in samples])
     chosen = [each for each, good in zip(samples, usable, strict=True) if good]
     count = len(samples)
-    centres, variances = np.zeros(count), np.full(count, np.inf)
+    centres = np.array([_plain_centre(each) for each in samples])
+    variances = np.full(count, np.inf)
     freedom, errors = np.ones(count), np.full((count, count), np.inf)
     blocked = has_blocks(chosen)
     if chosen:
@@ -65,7 +69,15 @@ def fit_cells(samples: Sequence[Sample]) -> Fit:
         found = _fit_blocked(logs, present) if blocked else _fit_one_way(logs, present)
         centres[usable], variances[usable], freedom[usable], inner = found
         errors[np.ix_(usable, usable)] = inner
-    return Fit(centres, variances, freedom, errors, blocked)
+    runs = np.array([len(each.values) for each in samples], dtype=float)
+    return Fit(centres, variances, freedom, errors, runs, blocked)
+
+
+def _plain_centre(sample: Sample) -> float:
+    """The mean logarithm as it is; 0 where there is none."""
+    if min(sample.values) <= 0:
+        return 0.0
+    return math.fsum(map(math.log, sample.values)) / len(sample.values)
 
 
 def has_blocks(samples: Sequence[Sample]) -> bool:
@@ -159,7 +171,8 @@ def moderate(squares: Array, freedom: Array) -> tuple[Array, Array]:
     section 6: variances of cells follow a scaled inverse chi-square whose degrees of freedom come
     from the scatter of the logarithms of the single variances. Of that scatter not the estimate
     is taken but up to one standard error more: a few cells can look alike by chance, and to pool
-    a noisy cell with quiet ones is the error that claims false differences. Fewer than three cells are not drawn: there is no scatter to see.
+    a noisy cell with quiet ones is the error that claims false differences. Fewer than three
+    cells are not drawn: there is no scatter to see.
     """
     import numpy as np
     from scipy.special import polygamma, psi

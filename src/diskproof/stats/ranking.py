@@ -43,22 +43,18 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """One line of a ranking, best mean first.
+class Place:
+    """Where a cell stands.
 
     ``rank`` is 1 plus the number of cells proved better, and never falls from a line to the next.
     It is None for a cell that cannot be placed: a single run, or one with so much scatter that
     fewer cells are proved better than it than are proved better than a line above it. ``shared``
     says that another cell has the same rank. Cells that share one of ``groups`` (from 0) are not
-    told apart; a single run has none. ``ratio`` is this cell over the best one, its interval
-    simultaneous with those of all pairs.
+    told apart; a single run has none.
     """
 
     rank: int | None
     shared: bool
-    cell: Cell
-    interval: Interval
-    ratio: RatioInterval
     tied_with_best: bool
     groups: tuple[int, ...]
 
@@ -66,6 +62,16 @@ class Ranked:
     def label(self) -> str:
         """``1``, ``2=`` for a tie, ``?`` for a cell that cannot be placed."""
         return "?" if self.rank is None else f"{self.rank}{'=' if self.shared else ''}"
+
+
+@dataclass(frozen=True)
+class Ranked(Place):
+    """One line of a ranking, best mean first. ``ratio`` is this cell over the best one, its
+    interval simultaneous with those of all pairs."""
+
+    cell: Cell
+    interval: Interval
+    ratio: RatioInterval
 
 
 def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]:
@@ -80,24 +86,37 @@ def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]
     order = _by_mean(rows, unsorted.fit, higher_is_better)
     ordered, compared = [rows[i] for i in order], unsorted.reordered(order)
     samples = [row.sample for row in ordered]
-    better = compared.differences if higher_is_better else -compared.differences
-    known, noisy = _scatter(compared)
-    claimed, placed = settle(compared.proved & (better > 0), known, noisy)
-    places = [1 + int(claimed[:, i].sum()) if placed[i] else None for i in range(len(rows))]
-    groups = letter_groups(told_apart(compared.proved, claimed, placed))
-    ratios = ratios_to(compared, samples, 0)
+    places, ratios = place(compared, higher_is_better), _ratios(compared, samples)
     return tuple(
         Ranked(
-            rank=places[i],
-            shared=places[i] is not None and places.count(places[i]) > 1,
+            rank=places[i].rank,
+            shared=places[i].shared,
             cell=row.cell,
             interval=mean_interval(row.sample.values),
             ratio=ratios[i],
-            tied_with_best=0 in groups[i],
-            groups=groups[i] if known[i] else (),
+            tied_with_best=places[i].tied_with_best,
+            groups=places[i].groups,
         )
         for i, row in enumerate(ordered)
     )
+
+
+def place(compared: Comparisons, higher_is_better: bool) -> list[Place]:
+    """Ranks and groups of cells that stand in their order, the best first."""
+    better = compared.differences if higher_is_better else -compared.differences
+    known, noisy = _scatter(compared)
+    claimed, placed = settle(compared.proved & (better > 0), known, noisy)
+    ranks = [1 + int(claimed[:, row].sum()) if sure else None for row, sure in enumerate(placed)]
+    groups = letter_groups(told_apart(compared.proved, claimed, placed))
+    return [
+        Place(
+            rank=ranks[row],
+            shared=ranks[row] is not None and ranks.count(ranks[row]) > 1,
+            tied_with_best=0 in own,
+            groups=own if known[row] else (),
+        )
+        for row, own in enumerate(groups)
+    ]
 
 
 def _by_mean(rows: Sequence[Measured], fit: Fit, higher_is_better: bool) -> list[int]:
@@ -182,26 +201,29 @@ def told_apart(proved: Flags, claimed: Flags, placed: Sequence[bool]) -> Flags:
     return np.where(both, claimed | claimed.T, proved)
 
 
-def ratios_to(compared: Comparisons, samples: Sequence[Sample], best: int) -> list[RatioInterval]:
-    """Each cell over one of them: geometric means with the blocks taken out."""
+def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
+    """Each cell over one of them, the blocks taken out; that one over itself has no interval."""
     import numpy as np
 
     logs, halves = compared.differences[:, best], compared.half_widths[:, best]
-    p_values = adjusted_p(compared, best)
+    p_values, runs = adjusted_p(compared, best), compared.fit.runs
     with np.errstate(over="ignore"):
-        low, high = np.exp(logs - halves), np.exp(logs + halves)
+        ratio, low, high = np.exp(logs), np.exp(logs - halves), np.exp(logs + halves)
     ratios = []
-    for i, sample in enumerate(samples):
-        if math.isfinite(halves[i]):
-            n = min(len(sample.values), len(samples[best].values))
+    for i in range(len(logs)):
+        n = int(min(runs[i], runs[best]))
+        if np.isfinite(halves[i]):
             bounds = (float(low[i]), float(high[i]), float(p_values[i]))
-            ratios.append(RatioInterval(math.exp(logs[i]), *bounds, "simultaneous", n))
+            ratios.append(RatioInterval(float(ratio[i]), *bounds, "simultaneous", n))
         else:
-            ratios.append(_unproved(sample, samples[best]))
+            ratios.append(RatioInterval(float(ratio[i]), None, None, None, "none", n))
     return ratios
 
 
-def _unproved(sample: Sample, best: Sample) -> RatioInterval:
-    """The ratio alone. The best over itself is 1 without an interval."""
-    plain = ratio_interval(sample, best)
-    return RatioInterval(plain.ratio, None, None, None, "none", plain.n)
+def _ratios(compared: Comparisons, samples: Sequence[Sample]) -> list[RatioInterval]:
+    """As ``ratios_to`` the first; of plain means where a value has no logarithm."""
+    plain = [min(*sample.values, *samples[0].values) <= 0 for sample in samples]
+    return [
+        ratio_interval(sample, samples[0]) if odd else ratio
+        for sample, odd, ratio in zip(samples, plain, ratios_to(compared, 0), strict=True)
+    ]

@@ -1,0 +1,73 @@
+"""The whole race, replayed block by block from values: the same values give the same course."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from diskproof.stats.racing import Drop, RaceRules, Verdict, judge
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Course:
+    """``entries[b]`` are the cells that ran, or are to run, in block b; the last entry belongs to
+    the block that is not complete yet (empty when the race is over). ``verdicts[b]`` is what was
+    known after block b."""
+
+    cells: int
+    entries: tuple[tuple[int, ...], ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def drops(self) -> tuple[Drop, ...]:
+        return tuple(drop for verdict in self.verdicts for drop in verdict.dropped)
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.verdicts) and self.verdicts[-1].settled
+
+    @property
+    def over(self) -> bool:
+        """No further block is to be run."""
+        return not self.entries[-1]
+
+
+class Race:
+    """A race as it goes: blocks are added when they are complete."""
+
+    def __init__(self, cells: int, rules: RaceRules) -> None:
+        self.rules = rules
+        self.cells = cells
+        self._racing = tuple(range(cells))
+        self._rows: list[Sequence[float]] = []
+        self._entries: list[tuple[int, ...]] = [tuple(range(cells))]
+        self._verdicts: list[Verdict] = []
+
+    @property
+    def racing(self) -> tuple[int, ...]:
+        """The cells that run in the next block; none when the race is over."""
+        return self._entries[-1]
+
+    def add_block(self, values: Sequence[float]) -> Verdict:
+        """Take a complete block: a logarithm for each cell of the study, larger is better; nan for
+        a failed run and for cells that are out. Judges, and says who goes on."""
+        import numpy as np
+
+        self._rows.append(values)
+        verdict = judge(np.array(self._rows, dtype=float), self._racing, self.rules)
+        self._racing = verdict.racing
+        self._verdicts.append(verdict)
+        enough = len(self._rows) >= max(2, self.rules.min_blocks)
+        over = verdict.settled and enough or len(self._rows) >= self.rules.max_blocks
+        self._entries.append(() if over else verdict.entry)
+        return verdict
+
+    def course(self) -> Course:
+        return Course(self.cells, tuple(self._entries), tuple(self._verdicts))

@@ -1,0 +1,227 @@
+"""Racing: which cells are surely not among the best, and when the best are known.
+
+A sequential version of multiple comparisons with the best (Hsu 1981, doi 10.1214/aos/1176345448;
+racing after Maron & Moore 1997 and Birattari et al. 2010). After each complete block every pair of
+cells still in the race is compared, at a boundary that holds over all blocks and all cells
+together; see ``boundaries`` for what a look costs and ``race_fit`` for the estimates.
+
+Only pairs with a truly best cell can lead to a wrong answer: k (m - k) of them, in one direction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from diskproof.stats.boundaries import find_boundary, pair_alpha
+from diskproof.stats.race_fit import RaceFit, fit_race
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Places = NDArray[np.int64]
+
+DELTA = 0.02
+MIN_BLOCKS = 2
+MAX_BLOCKS = 30
+
+
+@dataclass(frozen=True)
+class RaceRules:
+    """``delta``: relative difference that does not matter. ``confidence``: that neither a dropped
+    cell nor the announced best were wrong, over the whole race. ``top``: how many best cells are
+    looked for. No cell is judged before ``min_blocks`` (at least 2)."""
+
+    delta: float = DELTA
+    confidence: float = 0.95
+    top: int = 1
+    min_blocks: int = MIN_BLOCKS
+    max_blocks: int = MAX_BLOCKS
+
+    @property
+    def margin(self) -> float:
+        """``delta`` on the log scale: a cell this far behind is at 1 - delta of the other."""
+        return -math.log1p(-self.delta)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A cell that left the race after ``block`` (from 0).
+
+    ``slower``: ``rival`` is one of ``top`` cells that are surely better; the cell was at ``ratio``
+    of its speed, surely at less than ``at_most``. ``failed``: it gave no value in any block.
+    """
+
+    cell: int
+    block: int
+    reason: Literal["slower", "failed"]
+    rival: int = -1
+    ratio: float = math.nan
+    at_most: float = math.nan
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the blocks so far tell. Cells are numbers of columns.
+
+    ``leaders`` are the best by estimate, best first. ``open`` are cells that may be better than a
+    leader by more than delta; ``tied`` those in the race that surely are not, and that are not
+    surely worse. ``settled``: none is open, so the leaders are among the best within delta.
+    ``lead_at_least``: the speed of any leader over any other cell's is surely at least this
+    (at least 1 - delta when settled; nought when nothing is known). ``probability`` that the
+    leaders are right within delta, by the estimates and their errors as they stand.
+    """
+
+    racing: tuple[int, ...]
+    dropped: tuple[Drop, ...]
+    leaders: tuple[int, ...]
+    open: tuple[int, ...]
+    tied: tuple[int, ...]
+    settled: bool
+    lead_at_least: float
+    probability: float
+
+    @property
+    def entry(self) -> tuple[int, ...]:
+        """Who runs in the next block: the leaders and who may be better than they. The tied rest:
+        they come back when the lead goes to a cell that they may be better than."""
+        return tuple(sorted((*self.leaders, *self.open)))
+
+
+def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
+    """Judge the blocks so far.
+
+    ``table`` (blocks x cells) holds logarithms, larger is better, nan where there is no value (the
+    run failed, or the cell had left). ``racing`` are the cells that were to run in the last block.
+    """
+    import numpy as np
+
+    blocks = len(table)
+    if blocks < max(2, rules.min_blocks):
+        return _nothing_known(table, racing, rules)
+    alive = np.array(racing, dtype=np.int64)
+    fit = fit_race(table)
+    failed = [Drop(int(c), blocks - 1, "failed") for c in alive if not fit.runs[c]]
+    alive = alive[fit.runs[alive] > 0]
+    if not len(alive):
+        return Verdict((), tuple(failed), (), (), (), True, 0.0, 0.0)
+    ahead = np.subtract.outer(fit.centres[alive], fit.centres[alive])
+    halves = half_widths(fit, alive, table.shape[1], rules)
+    slower = _slower(alive, ahead, halves, blocks, rules)
+    gone = {drop.cell for drop in slower}
+    kept = np.array([place for place, cell in enumerate(alive) if int(cell) not in gone])
+    pairs = np.ix_(kept, kept)
+    errors = fit.squared_errors(alive)[pairs]
+    return _settle(alive[kept], ahead[pairs], halves[pairs], errors, (*failed, *slower), rules)
+
+
+def half_widths(fit: RaceFit, cells: Places, field: int, rules: RaceRules) -> Array:
+    """What a difference must exceed to be sure, for all pairs; ``field`` cells started.
+
+    Each pair is at the boundary of the one of its two cells that has more of it to pay.
+    """
+    import numpy as np
+    from scipy.special import ndtr, stdtrit
+
+    pairs = rules.top * max(1, field - rules.top)
+    boundary = find_boundary(pair_alpha(1 - rules.confidence, pairs))
+    runs = np.maximum(fit.runs[cells], 2).astype(int)
+    scores = {int(count): boundary.at(int(count)) for count in np.unique(runs)}
+    # Student's t at the same probability, with the freedom of each cell's variance.
+    tails = ndtr([-scores[int(count)] for count in runs])
+    factors = -np.asarray(stdtrit(fit.freedom[cells], tails))
+    halves: Array = np.maximum.outer(factors, factors) * np.sqrt(fit.squared_errors(cells))
+    return halves
+
+
+def _slower(
+    alive: Places, ahead: Array, halves: Array, blocks: int, rules: RaceRules
+) -> list[Drop]:
+    """Cells that at least ``top`` others surely beat. ``ahead`` is row minus column."""
+    beaten = ahead > halves
+    drops = []
+    for place in (beaten.sum(axis=0) >= rules.top).nonzero()[0]:
+        # The rival that says most: of the top surest ones, the one that is least far ahead.
+        sure = ahead[:, place] - halves[:, place]
+        rival = int((-sure).argsort(kind="stable")[rules.top - 1])
+        drops.append(
+            Drop(
+                int(alive[place]),
+                blocks - 1,
+                "slower",
+                int(alive[rival]),
+                math.exp(-ahead[rival, place]),
+                math.exp(-sure[rival]),
+            )
+        )
+    return drops
+
+
+def _settle(
+    cells: Places,
+    ahead: Array,
+    halves: Array,
+    errors: Array,
+    dropped: tuple[Drop, ...],
+    rules: RaceRules,
+) -> Verdict:
+    import numpy as np
+
+    order: Places = (-ahead[:, 0]).argsort(kind="stable").astype(np.int64)
+    leaders, others = order[: rules.top], order[rules.top :]
+    racing = tuple(int(cell) for cell in cells)
+    named = tuple(int(cell) for cell in cells[leaders])
+    if not len(others):
+        return Verdict(racing, dropped, named, (), (), True, math.inf, 1.0)
+    pairs = np.ix_(others, leaders)
+    # How far each other cell may be ahead of the leader it comes closest to.
+    threat = (ahead[pairs] + halves[pairs]).max(axis=1)
+    is_open = threat > rules.margin
+    return Verdict(
+        racing,
+        dropped,
+        named,
+        tuple(int(cell) for cell in cells[others[is_open]]),
+        tuple(int(cell) for cell in cells[others[~is_open]]),
+        not is_open.any(),
+        math.exp(-float(threat.max())),
+        _probability(ahead, errors, leaders, others, rules.margin),
+    )
+
+
+def _probability(
+    ahead: Array, errors: Array, leaders: Places, others: Places, margin: float
+) -> float:
+    """Probability that no other cell is better than the last leader by more than ``margin``.
+
+    By normal errors around the estimates, independent given the last leader's own (a quadrature
+    over it); half of a difference's squared error counts as the leader's.
+    """
+    import numpy as np
+    from scipy.special import ndtr
+
+    last = int(leaders[-1])
+    scores = np.linspace(-6.0, 6.0, 241)
+    density = np.exp(-(scores**2) / 2)
+    spread = np.sqrt(errors[others, last] / 2)
+    lead = ahead[last, others] + margin
+    inside = ndtr((lead[None, :] + scores[:, None] * spread[None, :]) / spread[None, :])
+    return float((density * inside.prod(axis=1)).sum() / density.sum())
+
+
+def _nothing_known(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
+    """Before anything may be judged: the means lead, and nothing is sure."""
+    import numpy as np
+
+    cells = [int(cell) for cell in racing]
+    seen = np.isfinite(table)
+    means = np.where(seen, table, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    valued = sorted((c for c in cells if seen[:, c].any()), key=lambda c: -means[c])
+    named = tuple(valued[: rules.top])
+    others = tuple(cell for cell in cells if cell not in named)
+    few = len(cells) <= rules.top
+    return Verdict(tuple(cells), (), named, others, (), few, 0.0, 1.0 if few else 0.0)

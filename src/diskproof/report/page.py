@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from diskproof import __version__
 from diskproof.records import Series
-from diskproof.report import charts, words
+from diskproof.report import charts, factor_tables, stability_tables, words
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -24,10 +24,13 @@ from diskproof.report.labels import (
     render_short_latency,
     varying_factors,
 )
+from diskproof.report.stability_words import steady_words
 from diskproof.report.view import LATENCIES, StudyView, WorkloadDetail, WorkloadView
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from diskproof.report.analysis import WorkloadAnalysis
 
 LOAD_SERIES = 2
 HOST_SERIES = ("process.cpu", "cpu", "disk.util", "memory.dirty")
@@ -131,8 +134,12 @@ def raw_rows(view: StudyView) -> Iterator[dict[str, object]]:
 
 def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[str, object]:
     detail = view.details.get(load.name)
+    analysis = view.analyses.get(load.name)
     return {
         "load": load,
+        "analysis": analysis,
+        "factors": [*_factor_figures(analysis, drawing)],
+        "drift": [*_drift_figure(analysis, drawing)],
         "summary": [_bars_figure(load, drawing), *_heat_figure(load, drawing)],
         "closer": [*_detail_figures(detail, drawing)],
         "latencies": [
@@ -158,6 +165,28 @@ def _heat_figure(load: WorkloadView, drawing: Drawing) -> Iterator[Figure]:
             f"{down} down, {across} across."
         )
         yield drawing.figure(charts.heat_chart(load, across, down), caption, 1)
+
+
+def _factor_figures(analysis: WorkloadAnalysis | None, drawing: Drawing) -> Iterator[Figure]:
+    if analysis is None or analysis.factors is None:
+        return
+    text = "Each level's speed over its base level's, with 95 % intervals; coloured: proved."
+    yield drawing.figure(charts.effects_chart(analysis, analysis.factors), text, 1)
+    pair = charts.interaction_factors(analysis.factors)
+    if pair is not None:
+        caption = (
+            f"{pair[0]} and {pair[1]}, the other settings averaged (geometric mean): lines that "
+            "are not parallel mean that the one acts differently with the other."
+        )
+        yield drawing.figure(
+            charts.interaction_chart(analysis, analysis.factors, *pair), caption, 2
+        )
+
+
+def _drift_figure(analysis: WorkloadAnalysis | None, drawing: Drawing) -> Iterator[Figure]:
+    if analysis is not None and analysis.drift is not None:
+        caption = f"All cells of each block together: {stability_tables.drift_line(analysis)}."
+        yield drawing.figure(charts.drift_chart(analysis.drift), caption, 3)
 
 
 def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator[Figure]:
@@ -227,6 +256,9 @@ def _environment() -> Environment:
     environment.filters["letters"] = group_name
     environment.filters["printable"] = printable
     environment.globals["words"] = words
+    environment.globals["told"] = factor_tables
+    environment.globals["stability"] = stability_tables
+    environment.globals["steady_words"] = steady_words
     environment.globals["cell_label"] = cell_label
     environment.globals["varying_factors"] = varying_factors
     return environment

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
 from diskproof.records import Artefact, Histogram, HostRecord, Series, StudyRecord
+from diskproof.report.analysis import analyse_study
 from diskproof.report.view import (
     FailedRun,
     StudyView,
@@ -74,7 +75,9 @@ def _with_details(store: Store, view: StudyView) -> StudyView:
     )
     details = {load.name: _detail(store, view, load) for load in view.workloads}
     checks = store.checks(study.id, host.id)
-    return StudyView(study, host, view.workloads, failures, checks, details)
+    primary = [r for r in store.results(study.id) if r.primary and r.host_id == host.id]
+    analyses = {load.name: load for load in analyse_study(store, study, primary)}
+    return StudyView(study, host, view.workloads, failures, checks, details, analyses)
 
 
 def _detail(store: Store, view: StudyView, load: WorkloadView) -> WorkloadDetail:

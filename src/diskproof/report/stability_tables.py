@@ -53,12 +53,17 @@ def steady_line(load: WorkloadAnalysis) -> str:
     return ", ".join(f"{counts[each]} {named[each]}" for each in _VERDICTS if counts[each])
 
 
+def drift_line(load: WorkloadAnalysis) -> str:
+    """What became of the host from the first block to the last; empty without blocks."""
+    return drift_words(load.drift, load.higher_is_better) if load.drift else ""
+
+
 def stability_lines(load: WorkloadAnalysis) -> list[tuple[str, str]]:
     """(what, finding) of one workload, in sentences."""
     better = load.higher_is_better
     lines = [(first_run_name(each), first_run_line(each, better)) for each in load.first_runs]
     if load.drift is not None:
-        lines.append(("host over time", drift_words(load.drift, better)))
+        lines.append(("host over time", drift_line(load)))
     lines.append(("inside a run", steady_line(load)))
     count = len(load.outliers)
     lines.append(("outliers", f"{count}, kept in every figure" if count else "no run stands out"))

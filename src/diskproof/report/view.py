@@ -21,6 +21,7 @@ from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
 
 if TYPE_CHECKING:
+    from diskproof.report.analysis import WorkloadAnalysis
     from diskproof.store import ResultRow
 
 LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
@@ -79,7 +80,8 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class StudyView:
-    """One study on one host. ``checks`` are the read-back settings by cell id."""
+    """One study on one host. ``checks`` are the read-back settings by cell id, ``details`` and
+    ``analyses`` stand by workload."""
 
     study: StudyRecord
     host: HostRecord
@@ -87,6 +89,7 @@ class StudyView:
     failures: tuple[FailedRun, ...] = ()
     checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
     details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
+    analyses: Mapping[str, WorkloadAnalysis] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:

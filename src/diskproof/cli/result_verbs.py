@@ -115,17 +115,32 @@ def rank(
     store: StoreOption = DEFAULT_STORE,
     study: StudiesOption = None,
     best: Annotated[int, typer.Option(min=0, help="Only so many lines a workload.")] = 0,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=N,...",
+            help="What counts how much in the score: workloads, or read and write.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Rank the cells of each workload; ties are told as ties."""
+    """Rank the cells of each workload and by their score over all; ties are told as ties."""
     from diskproof.cli.terminal import console, print_json
     from diskproof.report.ranking_tables import ranking_json, render_rankings
+    from diskproof.report.read import read_views
+    from diskproof.report.scores import parse_weights, read_scores
+    from diskproof.store import open_store
 
-    views = _views(store, study)
+    given = parse_weights(weights) if weights is not None else {}
+    with open_store(store) as opened:
+        rankings = [
+            (view, read_scores(opened, view.study, view.host.id, given))
+            for view in read_views(opened, study or ())
+        ]
     if as_json:
-        print_json([ranking_json(view, best) for view in views])
-    elif views:
-        console().print(render_rankings(views, best))
+        print_json([ranking_json(view, found, best) for view, found in rankings])
+    elif rankings:
+        console().print(render_rankings(rankings, best))
     else:
         console().print(_nothing_yet(store))
     return Exit.OK

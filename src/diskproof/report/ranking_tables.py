@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.report.labels import group_name
+from diskproof.report.score_tables import interval_json, render_scores, scores_json
+from diskproof.report.scores import StudyScores
 from diskproof.report.tables import plain, render_ranking
 from diskproof.report.view import Line, StudyView
 from diskproof.report.words import (
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 
-def ranking_json(view: StudyView, best: int) -> dict[str, object]:
+Ranking = tuple[StudyView, StudyScores | None]
+
+
+def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[str, object]:
     """One study on one host; ``best`` cuts each ranking, 0 does not."""
     return {
         "study": view.study.name,
@@ -38,6 +43,7 @@ def ranking_json(view: StudyView, best: int) -> dict[str, object]:
             }
             for load in view.workloads
         ],
+        **scores_json(view.study, found, best),
     }
 
 
@@ -53,21 +59,25 @@ def _line_json(line: Line) -> dict[str, object]:
         "mean": ranked.interval.mean,
         "ci95": ranked.interval.half_width,
         "ratio_to_best": ranked.ratio.ratio,
+        "ratio_simultaneous95": interval_json(ranked.ratio.low, ranked.ratio.high),
+        "ratio_ci95": interval_json(ranked.alone.low, ranked.alone.high),
         "latencies": dict(line.latencies),
     }
 
 
-def render_rankings(views: Sequence[StudyView], best: int) -> Group:
-    """Who wins in a sentence, then the table; workload by workload."""
+def render_rankings(rankings: Sequence[Ranking], best: int) -> Group:
+    """Who wins in a sentence, then the table; workload by workload, then all together."""
     from rich.console import Group
     from rich.text import Text
 
     parts: list[RenderableType] = []
-    for view in views:
+    for view, found in rankings:
         parts += [Text()] if parts else []
         parts.append(Text(plain(headline(view)), style="bold"))
         told = [accelerator_note(view), *warnings(view)]
         parts += [Text(f"note: {plain(text)}", style="yellow") for text in told if text]
         for load in view.workloads:
             parts += [Text(), Text(plain(winner_sentence(load))), render_ranking(load, best=best)]
+        for table in render_scores(view.study, found, best) if found else ():
+            parts += [Text(), table]
     return Group(*parts)

@@ -9,6 +9,7 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, StudyView, WorkloadView
 from diskproof.stats.ranking import Ranked
+from diskproof.stats.score import Scored
 
 TCG_NOTE = (
     "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
@@ -143,7 +144,7 @@ READING = (
 )
 
 
-def ratio_text(ranked: Ranked) -> str:
+def ratio_text(ranked: Ranked | Scored) -> str:
     """The ratio to the best with its simultaneous 95 % interval: ``0.87 (0.81-0.93)``."""
     ratio = ranked.ratio
     if not ratio.ratio > 0:

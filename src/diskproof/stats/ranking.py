@@ -67,11 +67,13 @@ class Place:
 @dataclass(frozen=True)
 class Ranked(Place):
     """One line of a ranking, best mean first. ``ratio`` is this cell over the best one, its
-    interval simultaneous with those of all pairs."""
+    interval simultaneous with those of all pairs; ``alone`` is the same ratio with the interval
+    it would have if these two cells had been the whole study."""
 
     cell: Cell
     interval: Interval
     ratio: RatioInterval
+    alone: RatioInterval
 
 
 def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]:
@@ -94,6 +96,7 @@ def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]
             cell=row.cell,
             interval=mean_interval(row.sample.values),
             ratio=ratios[i],
+            alone=ratio_interval(row.sample, samples[0]) if i else ratios[0],
             tied_with_best=places[i].tied_with_best,
             groups=places[i].groups,
         )

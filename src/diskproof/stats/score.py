@@ -77,12 +77,10 @@ def score(loads: Sequence[ScoredLoad]) -> Scores:
     complete, missing = join_levels(counted)
     if not complete:
         return Scores(weights, (), missing, None)
-    fits = [fit_cells([load.samples[each] for each in complete]) for load in counted]
-    signs = [1.0 if load.higher_is_better else -1.0 for load in counted]
-    speeds = np.array([sign * fit.centres for sign, fit in zip(signs, fits, strict=True)]).T
     shares = np.array(list(weights.values()))
+    unsorted, speeds = compare_scores(counted, complete)
     order = np.argsort(-(speeds @ shares), kind="stable")
-    compared = compare_fit(combine(fits, speeds, shares)).reordered([int(i) for i in order])
+    compared = unsorted.reordered([int(i) for i in order])
     ordered = [complete[i] for i in order]
     lines = _lines(ordered, compared, speeds[order], [load.name for load in counted])
     return Scores(weights, lines, missing, holds_within(speeds[order], shares))
@@ -105,6 +103,20 @@ def join_levels(
     }
     complete = [levels for levels, lacked in missing.items() if not lacked]
     return complete, {levels: lacked for levels, lacked in missing.items() if lacked}
+
+
+def compare_scores(
+    loads: Sequence[ScoredLoad], levels: Sequence[Levels]
+) -> tuple[Comparisons, Array]:
+    """The scores of these cells compared, and the logarithms of their speeds, cells x loads,
+    more is better."""
+    import numpy as np
+
+    fits = [fit_cells([load.samples[each] for each in levels]) for load in loads]
+    signs = [1.0 if load.higher_is_better else -1.0 for load in loads]
+    speeds = np.array([sign * fit.centres for sign, fit in zip(signs, fits, strict=True)]).T
+    weights = np.array([load.weight for load in loads])
+    return compare_fit(combine(fits, speeds, weights / weights.sum())), speeds
 
 
 def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:

@@ -23,9 +23,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from diskproof.race_rules import RaceRules
 from diskproof.simulate import EFFECTS
 from diskproof.stats.race_course import Race
-from diskproof.stats.racing import RaceRules
 
 EXHAUSTIVE_BLOCKS = 10
 WALK = 0.05

@@ -17,6 +17,8 @@ EXCEPTIONS = {
     ("__main__", "cli"): "the entry point answers --version, the verbs do the rest",
     ("drive", "records"): "the disk protocol hands over checks and artefacts, which are records",
     ("factors", "units"): "levels are quantities as people write them",
+    ("race_rules", "units"): "shares are quantities as people write them",
+    ("records", "race_rules"): "a stored study says by its text when it is over",
     ("host", "guest"): "an accelerator is probed by booting a guest under it",
     ("host", "backings"): "what a backing can do is probed by the backing itself",
     ("guest", "qmp"): "who boots a QEMU holds its control socket",

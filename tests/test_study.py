@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import StudyError
+from diskproof.race_rules import RaceRules, find_rules
 from diskproof.study import load_study, parse_study, read_study
 
 GOOD = """
@@ -150,3 +151,57 @@ def test_no_text_gives_more_than_a_study_error(text: str) -> None:
         parse_study(text)
     except StudyError as error:
         assert error.what
+
+
+RACE = GOOD.replace(
+    "blocks = 4", 'stop = "decided"\ndelta = "3%"\nmin_blocks = 40\nmax_blocks = 50'
+)
+
+
+def test_a_race_and_what_is_not_said() -> None:
+    study = parse_study(RACE)
+    assert study.race == RaceRules(0.03, 0.95, 1, 40, 50)
+    assert study.blocks == 50
+    assert parse_study(GOOD).race is None
+
+
+def test_when_to_stop_is_no_part_of_a_study() -> None:
+    """What was measured counts when a study becomes a race, or a race goes on for longer."""
+    wider = RACE.replace('delta = "3%"', "delta = 0.1\nconfidence = 0.8\ntop = 3")
+    assert parse_study(GOOD).id == parse_study(RACE).id == parse_study(wider).id
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("stop = 'soon'", "protocol.stop"),
+        ("delta = 0.02", 'delta: this goes with stop = "decided"'),
+        ("stop = 'decided'\nblocks = 4", "blocks: a race has min_blocks and max_blocks instead"),
+        ("stop = 'decided'\ndelta = '60%'", "delta must be above 0 and at most 50%"),
+        ("stop = 'decided'\ndelta = 0", "delta must be above 0"),
+        ("stop = 'decided'\ndelta = 'wide'", "'wide' is not a share"),
+        ("stop = 'decided'\nconfidence = 1.0", "confidence must be 50% to 99.99%"),
+        ("stop = 'decided'\nconfidence = true", "True is not a share"),
+        ("stop = 'decided'\ntop = 0", "top must be 1 to 1000"),
+        ("stop = 'decided'\ntop = true", "protocol.top"),
+        ("stop = 'decided'\nmin_blocks = 1", "2 <= min_blocks"),
+        ("stop = 'decided'\nmin_blocks = 31", "2 <= min_blocks <= max_blocks"),
+        ("stop = 'decided'\nmax_blocks = 1001", "max_blocks <= 1000"),
+    ],
+)
+def test_wrong_rules_of_a_race_are_named_with_their_line(line: str, message: str) -> None:
+    text = f"[protocol]\nseed = 5\n{line}\n"
+    (found,) = errors(text)
+    number = 2 + len(line.splitlines())
+    assert found.startswith(f"s.toml:{number}: ") and message in found
+
+
+@given(st.text() | st.from_regex(r"[a-z_]+ = [-0-9.a-z\"%]+", fullmatch=True))
+def test_rules_in_any_text_are_found_or_not(line: str) -> None:
+    found = find_rules(f'[protocol]\nstop = "decided"\n{line}\n')
+    assert found is None or found.min_blocks >= 2
+
+
+def test_a_stored_study_has_the_rules_of_its_file() -> None:
+    assert find_rules(RACE) == parse_study(RACE).race
+    assert find_rules(GOOD) is find_rules("type qcow2 cache unsafe") is find_rules("[") is None

@@ -76,3 +76,16 @@ def test_render_seconds(seconds: float, text: str) -> None:
 )
 def test_render_latency(seconds: float, text: str) -> None:
     assert units.render_latency(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("2%", 0.02), ("2.5 %", 0.025), (0.02, 0.02), ("0.95", 0.95), (".5", 0.5)]
+)
+def test_shares(text: str | float, share: float) -> None:
+    assert units.parse_share(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "%", "-1%", "2%%", "1e-2", "two", True, "nan", "2 % 3"])
+def test_bad_shares(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a share"):
+        units.parse_share(text)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from diskproof.race_rules import RaceRules, find_rules
+
 Status = Literal["ok", "failed"]
 
 
@@ -240,8 +242,8 @@ class Finding:
 class StudyRecord:
     """A study as stored: its text, its seed and its planned cells.
 
-    ``id`` hashes what shapes a run (not the number of blocks or the budget), so that a study
-    can be prolonged. ``origin`` is ``run`` or the import format (``kvm-perf``, ``fio``).
+    ``id`` hashes what shapes a run (not when to stop: blocks, rules of a race, budget), so that a
+    study can be prolonged. ``origin`` is ``run`` or the import format (``kvm-perf``, ``fio``).
     """
 
     id: str
@@ -254,3 +256,8 @@ class StudyRecord:
     dropped: tuple[Dropped, ...] = ()
     warnings: tuple[str, ...] = ()
     created: float = 0.0
+
+    @cached_property
+    def race(self) -> RaceRules | None:
+        """When cells stop before ``blocks``, as the study's text says; None where they do not."""
+        return find_rules(self.text) if self.origin == "run" else None

@@ -14,6 +14,7 @@ from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
 from diskproof.fio_job_file import find_job_mistakes
 from diskproof.presets import PRESET_BY_NAME
+from diskproof.race_rules import RaceRules
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
 from diskproof.toml_lines import find_line
 from diskproof.units import parse_bytes
@@ -25,6 +26,8 @@ MAX_TEXT = 1 << 20
 MAX_JOB_TEXT = 64 << 10
 BACKING_KINDS = ("directory",)
 DEFAULT_BACKING = BackingSpec("directory", "directory", (("path", "diskproof-images"),))
+DEFAULT_BLOCKS = 3
+RACE_FIELDS = ("delta", "confidence", "top", "min_blocks", "max_blocks")
 PRESET_FIELDS = ("rw", "bs", "iodepth", "fsync", "rwmixread", "distribution", "primary")
 
 Location = tuple[str | int, ...]
@@ -43,7 +46,10 @@ class Filter:
 
 @dataclass(frozen=True)
 class Study:
-    """A study as written. ``factors`` holds only what the file names, levels in its order."""
+    """A study as written. ``factors`` holds only what the file names, levels in its order.
+
+    ``blocks`` is the most that any cell runs; ``race`` says when cells stop before, if they do.
+    """
 
     name: str
     description: str
@@ -56,10 +62,12 @@ class Study:
     blocks: int
     seed: int
     run_timeout: float
+    race: RaceRules | None = None
 
     @property
     def id(self) -> str:
-        """Hash of what shapes a run; not of the number of blocks, so a study can be prolonged."""
+        """Hash of what shapes a run; not of when to stop (the number of blocks, the rules of a
+        race), so a study can be prolonged."""
         filters = [
             [[name, sorted(levels)] for name, levels in each.levels]
             for each in (*self.only, Filter(()), *self.exclude)
@@ -109,6 +117,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     factors = _factors(table, tuple(backing.name for backing in backings), mistakes)
     workloads = tuple(_workloads(table, folder, mistakes))
     names = tuple(spec.name for spec in workloads)
+    race = _race(table.protocol, mistakes)
     study = Study(
         name=table.name or re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study",
         description=table.description,
@@ -118,9 +127,10 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         backings=backings,
         only=tuple(_filters("only", table.only, factors, names, mistakes)),
         exclude=tuple(_filters("exclude", table.exclude, factors, names, mistakes)),
-        blocks=table.protocol.blocks,
+        blocks=_blocks(table.protocol, race),
         seed=table.protocol.seed or 0,
         run_timeout=table.protocol.run_timeout,
+        race=race,
     )
     mistakes.raise_any()
     # Without a seed of its own the same file still gets the same order.
@@ -291,6 +301,32 @@ def _job_text(file: Path, location: Location, mistakes: Mistakes) -> str:
     for line, message in find_job_mistakes(text):
         mistakes.add(location, f"{file}:{line}: {message}")
     return text
+
+
+def _race(protocol: ProtocolTable, mistakes: Mistakes) -> RaceRules | None:
+    """The rules of a race, or None. ``blocks`` and what rules a race exclude each other: which of
+    two limits is meant should not have to be guessed."""
+    wanted = {key: value for key in RACE_FIELDS if (value := getattr(protocol, key)) is not None}
+    if protocol.stop != "decided":
+        for key in wanted:
+            mistakes.add(("protocol", key), f'{key}: this goes with stop = "decided"')
+        return None
+    if protocol.blocks is not None:
+        message = "blocks: a race has min_blocks and max_blocks instead"
+        mistakes.add(("protocol", "blocks"), message)
+    rules = RaceRules()
+    for group in (("delta",), ("confidence",), ("top",), ("min_blocks", "max_blocks")):
+        given = {key: wanted[key] for key in group if key in wanted}
+        try:
+            rules = replace(rules, **given)
+        except ValueError as error:
+            key = next(iter(given))
+            mistakes.add(("protocol", key), str(error), given[key])
+    return rules
+
+
+def _blocks(protocol: ProtocolTable, race: RaceRules | None) -> int:
+    return race.max_blocks if race else protocol.blocks or DEFAULT_BLOCKS
 
 
 def _filters(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from diskproof.units import parse_bytes, parse_seconds
+from diskproof.units import parse_bytes, parse_seconds, parse_share
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 MEBIBYTE = 1 << 20
@@ -51,11 +51,18 @@ def _seconds(value: object) -> float:
     raise ValueError(f"{value!r} is not a time")
 
 
+def _share(value: object) -> float:
+    if isinstance(value, str | int | float):
+        return parse_share(value)
+    raise ValueError(f"{value!r} is not a share")
+
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Level = Annotated[str, BeforeValidator(_level_text), StringConstraints(max_length=64)]
 Levels = Annotated[list[Level], BeforeValidator(_one_or_many), Field(min_length=1, max_length=1000)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=86_400)]
 Runtime = Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=86_400)]
+Share = Annotated[float, BeforeValidator(_share)]
 DiskSize = Annotated[int | None, BeforeValidator(_disk_size)]
 
 
@@ -91,9 +98,16 @@ class BackingTable(_Table):
 
 
 class ProtocolTable(_Table):
-    """``[protocol]``: how runs are made."""
+    """``[protocol]``: how runs are made, and when there are enough. The keys of a race have their
+    bounds in ``race_rules``."""
 
-    blocks: Annotated[int, Field(ge=1, le=10_000)] = 3
+    stop: Annotated[str, Field(pattern=r"^(blocks|decided)$")] = "blocks"
+    blocks: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    delta: Share | None = None
+    confidence: Share | None = None
+    top: int | None = None
+    min_blocks: int | None = None
+    max_blocks: int | None = None
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     size: DiskSize = None
     runtime: Runtime = 10.0

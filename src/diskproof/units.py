@@ -32,6 +32,14 @@ def parse_seconds(text: str | float) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def parse_share(text: str | float) -> float:
+    """Read ``0.02``, ``2%`` or ``2 %``. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d{0,9}(?:\.\d{1,12})?)\s*(%?)\s*", str(text), re.ASCII)
+    if isinstance(text, bool) or match is None or not match[1]:
+        raise ValueError(f"{text!r} is not a share; write it like 0.02 or 2%")
+    return float(match[1]) / (100 if match[2] else 1)
+
+
 def render_bytes(count: float) -> str:
     """Bytes for people: ``512 B``, ``64 KiB``, ``1.5 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diskproof.stats.racing import Drop, RaceRules, Verdict, judge
+from diskproof.race_rules import RaceRules
+from diskproof.stats.racing import Drop, Verdict, judge
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +65,7 @@ class Race:
         verdict = judge(np.array(self._rows, dtype=float), self._racing, self.rules)
         self._racing = verdict.racing
         self._verdicts.append(verdict)
-        enough = len(self._rows) >= max(2, self.rules.min_blocks)
+        enough = len(self._rows) >= self.rules.min_blocks
         over = verdict.settled and enough or len(self._rows) >= self.rules.max_blocks
         self._entries.append(() if over else verdict.entry)
         return verdict

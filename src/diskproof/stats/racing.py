@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from diskproof.race_rules import RaceRules
 from diskproof.stats.boundaries import find_boundary, pair_alpha
 from diskproof.stats.race_fit import RaceFit, fit_race
 
@@ -24,28 +25,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Places = NDArray[np.int64]
-
-DELTA = 0.02
-MIN_BLOCKS = 2
-MAX_BLOCKS = 30
-
-
-@dataclass(frozen=True)
-class RaceRules:
-    """``delta``: relative difference that does not matter. ``confidence``: that neither a dropped
-    cell nor the announced best were wrong, over the whole race. ``top``: how many best cells are
-    looked for. No cell is judged before ``min_blocks`` (at least 2)."""
-
-    delta: float = DELTA
-    confidence: float = 0.95
-    top: int = 1
-    min_blocks: int = MIN_BLOCKS
-    max_blocks: int = MAX_BLOCKS
-
-    @property
-    def margin(self) -> float:
-        """``delta`` on the log scale: a cell this far behind is at 1 - delta of the other."""
-        return -math.log1p(-self.delta)
 
 
 @dataclass(frozen=True)
@@ -101,7 +80,7 @@ def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
     import numpy as np
 
     blocks = len(table)
-    if blocks < max(2, rules.min_blocks):
+    if blocks < rules.min_blocks:
         return _nothing_known(table, racing, rules)
     alive = np.array(racing, dtype=np.int64)
     fit = fit_race(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
 from diskproof.errors import DiskproofError, UsageError
@@ -170,7 +170,7 @@ def _analyse(
         first.metric,
         first.unit,
         first.higher_is_better,
-        tuple((row.cell, _geometric(row.values)) for row in rows if min(row.values) > 0),
+        tuple((row.cell, geometric_mean(row.values)) for row in rows if min(row.values) > 0),
         analysis,
         _first_runs(rows, samples, factors),
         _outliers(rows, samples, "block {}" if measured else "run {}"),
@@ -178,12 +178,6 @@ def _analyse(
         steady,
         variance_levels(samples, traces),
     )
-
-
-def _geometric(values: Sequence[float]) -> float:
-    from scipy.stats import gmean
-
-    return float(gmean(values))
 
 
 def order_levels(

@@ -91,13 +91,34 @@ class Design:
         size = len(self.factors[factor]) - 1
         return np.eye(size)[place] if place < size else -np.ones(size)
 
-    def weighted(self, *terms: Term) -> Matrix:
-        """The mean's column and those of the terms, each cell by the root of its runs."""
+    @cached_property
+    def _factored(self) -> tuple[Matrix, Matrix, dict[Term, slice]]:
+        """QR factors of the mean's column and those of all terms, each cell by the root of its
+        runs, and where each term's columns stand. All later algebra is done on the small R."""
         import numpy as np
 
-        parts = [np.ones((len(self.cells), 1)), *(self.columns(term) for term in terms)]
-        scaled: Matrix = np.hstack(parts) * np.sqrt(self.weights)[:, None]
-        return scaled
+        parts, places, start = [np.ones((len(self.cells), 1))], {}, 1
+        for term in (*self.mains, *self.pairs):
+            parts.append(self.columns(term))
+            places[term] = slice(start, start + parts[-1].shape[1])
+            start = places[term].stop
+        scaled = np.hstack(parts) * np.sqrt(self.weights)[:, None]
+        basis, columns = np.linalg.qr(scaled)
+        return basis, columns, places
+
+    def weighted(self, *terms: Term) -> Matrix:
+        """The mean's column and those of the terms, in the coordinates of ``project``."""
+        import numpy as np
+
+        _, columns, places = self._factored
+        return np.hstack([columns[:, :1], *(columns[:, places[term]] for term in terms)])
+
+    def project(self, values: Matrix) -> Matrix:
+        """A value a cell, by the root of its runs, in the coordinates of all terms together."""
+        import numpy as np
+
+        projected: Matrix = self._factored[0].T @ (values * np.sqrt(self.weights))
+        return projected
 
 
 def orthonormal(columns: Matrix) -> Matrix:

@@ -136,11 +136,9 @@ class _Split:
 def _split(design: Design, fitted: CellMeans) -> _Split:
     """Type II sums of squares: a main effect beyond all other main effects, an interaction
     beyond all main effects and all other interactions (Langsrud 2003)."""
-    import numpy as np
-
-    scaled = fitted.means * np.sqrt(design.weights)
+    away = fitted.means - (design.weights @ fitted.means) / design.weights.sum()
+    centred = design.project(away)
     mean = orthonormal(design.weighted())
-    centred = scaled - mean @ (mean.T @ scaled)
     main_basis = orthonormal(design.weighted(*design.mains))
     terms, alone = {}, {}
     for term in (*design.mains, *design.pairs):
@@ -157,7 +155,7 @@ def _split(design: Design, fitted: CellMeans) -> _Split:
         terms,
         alone,
         modelled,
-        max(0.0, float((centred**2).sum()) - modelled),
+        max(0.0, float(design.weights @ away**2) - modelled),
         len(design.cells) - whole.shape[1],
         blocks,
         float((fitted.residuals**2).sum()),

@@ -63,7 +63,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
 
     Equal values have a half width of 0. Raises ValueError for no or non-finite values.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     if not values or not all(math.isfinite(value) for value in values):
         raise ValueError("an interval needs at least one value, all of them finite")
@@ -72,7 +72,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     if n == 1:
         return Interval(1, mean, None, None)
     sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
-    half = float(student.ppf((1 + confidence) / 2, n - 1)) * sd / math.sqrt(n)
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
     return Interval(n, mean, half, sd)
 
 
@@ -143,10 +143,10 @@ def _from_log(
     n: int,
     confidence: float,
 ) -> RatioInterval:
-    from scipy.stats import t as student
+    from scipy.special import stdtr, stdtrit
 
-    half = float(student.ppf((1 + confidence) / 2, freedom)) * error
-    p_value = float(2 * student.sf(abs(difference) / error, freedom))
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    p_value = float(2 * stdtr(freedom, -abs(difference) / error))
     low, high = math.exp(difference - half), _exp(difference + half)
     return RatioInterval(math.exp(difference), low, high, p_value, method, n)
 

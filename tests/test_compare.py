@@ -137,6 +137,9 @@ def test_imported_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert all(each["verdict"] == "slower" and each["ratio"] > 1.4 for each in cells)
     assert {each["method"] for each in cells} == {"welch"}
     assert {each["workload"] for each in cells} == {"write"}
+    labels = "qcow2 prealloc=metadata writeback native virtio-blk", "raw writeback native ide"
+    code, found = run(capsys, tmp_path, *labels, "--store", store)
+    assert found["a"]["is"] == f"cell {labels[0]}" and len(found["comparisons"]) == 2
 
 
 def test_the_table_says_what_the_exit_code_says(
@@ -160,6 +163,7 @@ def test_the_table_says_what_the_exit_code_says(
         (("cache=writebck", "cache=none"), "no cell with cache=writebck"),
         (("colour=red", "cache=none"), "no cell has a factor 'colour'"),
         (("2001-01-01", "old"), "no run was made on 2001-01-01"),
+        (("befor.sqlite", "old"), "no store at"),
         (("old", "new", "--workload", "x"), "have no cell in common"),
         (("old", "new", "--metric", "x"), "have no cell in common"),
         (("old", "new", "--study", "x"), "no study 'x'"),

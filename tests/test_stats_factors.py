@@ -265,6 +265,7 @@ def test_units_order_and_direction_change_nothing(
     assert all(each.share == pytest.approx(shares[each.term], abs=1e-6) for each in one.terms)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.floats(0, 1), max_size=20))
 def test_adjusted_p_values_are_holms(p_values: list[float]) -> None:
     expected = multipletests(p_values, 0.05, "holm")[1].tolist() if p_values else []

@@ -14,6 +14,7 @@ from diskproof.records import Cell, StudyRecord
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.store import ResultRow, Store, open_store
 
+_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -35,7 +36,8 @@ class Side:
 @contextmanager
 def _opened(default: str, asked: str) -> Iterator[tuple[Store, bool]]:
     """The store a side is in, and whether the side names the store itself."""
-    names_store = "://" in asked or Path(asked).is_file()
+    # A misspelt path is a missing store, not a study that the default store does not hold.
+    names_store = "://" in asked or Path(asked).is_file() or Path(asked).suffix in _SUFFIXES
     with open_store(asked if names_store else default) as store:
         yield store, names_store
 
@@ -72,8 +74,10 @@ def _check_studies(store: Store, known: Sequence[StudyRecord], wanted: Sequence[
 def parse_levels(text: str) -> dict[str, str] | None:
     """``cache=none,format=raw`` as levels; None for anything else."""
     pairs = [part.partition("=") for part in text.split(",")]
-    if not all(factor.strip() and equals and level.strip() for factor, equals, level in pairs):
-        return None
+    for factor, equals, level in pairs:
+        # A cell's label may hold an equals sign, too: raw prealloc=full.
+        if not (equals and level.strip() and len(factor.split()) == 1):
+            return None
     return {factor.strip(): level.strip() for factor, _, level in pairs}
 
 

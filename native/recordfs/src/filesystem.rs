@@ -1,0 +1,483 @@
+//! The kernel's requests, one function each: what is asked goes to the recorder, what it gives goes back.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use diskproof_wire::crash_log::{Operation, MAX_DATA, ROOT};
+use fuser::{
+    BsdFileFlags, Errno as FuseErrno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::io::Errno;
+
+use crate::acks::{AckFile, ACK_ID, ACK_NAME};
+use crate::attributes::{Change, Xattr};
+use crate::handles::{Handle, OpenFile};
+use crate::log::Asked;
+use crate::names::NewName;
+use crate::recorder::{attributes, Recorder, TTL};
+
+/// Ids are never used again, so there is one generation.
+const GENERATION: Generation = Generation(0);
+/// Requests that the kernel may have under way on its own account, such as asynchronous direct I/O.
+const MAX_BACKGROUND: u16 = 256;
+
+fn code(error: Errno) -> FuseErrno {
+    FuseErrno::from_i32(error.raw_os_error())
+}
+
+/// Answers with an error, or with what the closure makes of the value.
+macro_rules! answer {
+    ($reply:expr, $result:expr, $value:pat => $good:expr) => {
+        match $result {
+            Ok($value) => $good,
+            Err(error) => $reply.error(code(error)),
+        }
+    };
+}
+
+fn is_ack(parent: INodeNo, name: &OsStr) -> bool {
+    parent.0 == ROOT && name == ACK_NAME
+}
+
+/// EPERM for changes to the name of the acknowledgements.
+fn refuse_ack(parent: INodeNo, name: &OsStr) -> Result<(), Errno> {
+    if is_ack(parent, name) {
+        Err(Errno::PERM)
+    } else {
+        Ok(())
+    }
+}
+
+fn new_name<'a>(request: &Request, parent: INodeNo, name: &'a OsStr) -> NewName<'a> {
+    NewName { parent: parent.0, name, uid: request.uid(), gid: request.gid() }
+}
+
+impl Filesystem for Recorder {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let wanted = [
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            // Without it the kernel asks for security.capability before every single write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+        ];
+        for flag in wanted {
+            // An older kernel works as well, only slower.
+            let _ = config.add_capabilities(flag);
+        }
+        let maps = InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
+        if self.direct && config.add_capabilities(maps).is_err() {
+            self.direct = false;
+        }
+        self.log.note(if self.direct {
+            "files are open for direct I/O"
+        } else {
+            "files opened without O_DIRECT pass through the kernel's page cache"
+        })?;
+        let accepted = config.set_max_write(MAX_DATA as u32).is_ok()
+            && config.set_max_background(MAX_BACKGROUND).is_ok();
+        accepted.then_some(()).ok_or_else(|| io::Error::other("the kernel's limits are too low"))
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if is_ack(parent, name) {
+            return reply.entry(&TTL, &self.acks.attributes(), GENERATION);
+        }
+        answer!(reply, self.do_lookup(parent.0, name), found => reply.entry(&TTL, &found, GENERATION))
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+        self.inodes.forget(ino.0, count);
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        if ino.0 == ACK_ID {
+            return reply.attr(&TTL, &self.acks.attributes());
+        }
+        answer!(reply, self.do_getattr(ino.0), found => reply.attr(&TTL, &found))
+    }
+
+    fn setattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // A shell's ">" truncates before it writes.
+        if ino.0 == ACK_ID {
+            return reply.attr(&TTL, &self.acks.attributes());
+        }
+        let change = Change { mode, uid, gid, size, atime, mtime };
+        let done = self.do_setattr(ino.0, fh.map(|fh| fh.0), &change);
+        answer!(reply, done, found => reply.attr(&TTL, &found))
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        answer!(reply, self.do_readlink(ino.0), target => reply.data(&target))
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = new_name(request, parent, name);
+        let made = refuse_ack(parent, name).and_then(|()| self.do_mknod(&new, mode, rdev));
+        answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = new_name(request, parent, name);
+        let made = refuse_ack(parent, name).and_then(|()| self.do_mkdir(&new, mode));
+        answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let done = refuse_ack(parent, name).and_then(|()| self.do_unlink(parent.0, name));
+        answer!(reply, done, () => reply.ok())
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.do_rmdir(parent.0, name), () => reply.ok())
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let new = new_name(request, parent, name);
+        let made = refuse_ack(parent, name).and_then(|()| self.do_symlink(&new, target));
+        answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let done =
+            refuse_ack(parent, name).and_then(|()| refuse_ack(new_parent, new_name)).and_then(
+                |()| self.do_rename((parent.0, name), (new_parent.0, new_name), flags.bits()),
+            );
+        answer!(reply, done, () => reply.ok())
+    }
+
+    fn link(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let made = refuse_ack(new_parent, new_name)
+            .and_then(|()| self.do_link(ino.0, new_parent.0, new_name));
+        answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
+    }
+
+    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if ino.0 == ACK_ID {
+            let handle = self.handles.add(Handle::Acknowledgements(AckFile::splitter()));
+            let how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_STREAM;
+            return reply.opened(FileHandle(handle), how);
+        }
+        let opened = self
+            .inodes
+            .require(ino.0)
+            .and_then(|inode| self.log_open(OpenFile::open(inode, flags.0)?, flags.0));
+        answer!(reply, opened, handle => reply.opened(FileHandle(handle), self.open_flags(flags.0)))
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let made = refuse_ack(parent, name)
+            .and_then(|()| self.do_create(&new_name(request, parent, name), mode))
+            .and_then(|(inode, stat, file)| {
+                let found = attributes(inode.id, &stat);
+                Ok((found, self.log_open(OpenFile::created(inode, file, flags)?, flags)?))
+            });
+        answer!(reply, made, (found, handle) => {
+            reply.created(&TTL, &found, GENERATION, FileHandle(handle), self.open_flags(flags))
+        })
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.handles.require(fh.0) {
+            Err(error) => reply.error(code(error)),
+            Ok(handle) => self.do_read(
+                &handle,
+                offset,
+                size,
+                flags.0,
+                |read| answer!(reply, read, bytes => reply.data(bytes)),
+            ),
+        }
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        from: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let handle = self.handles.require(fh.0);
+        let done = handle.and_then(|handle| self.do_write(&handle, offset, data, from, flags.0));
+        answer!(reply, done, count => reply.written(count))
+    }
+
+    /// Closing a descriptor flushes nothing; with this answer the kernel does not ask again.
+    fn flush(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let done = match self.handles.remove(fh.0).as_deref() {
+            Some(Handle::Acknowledgements(lines)) => self.acks.finish(lines),
+            _ => self.log.append(Asked::now(ino.0), &Operation::Release { handle: fh.0 }),
+        };
+        answer!(reply, done, () => reply.ok())
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        let handle = self.handles.require(fh.0);
+        let done = handle.and_then(|handle| self.do_fsync(&handle, data_only));
+        answer!(reply, done, () => reply.ok())
+    }
+
+    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let opened = self.do_opendir(ino.0);
+        answer!(reply, opened, handle => reply.opened(FileHandle(handle), FopenFlags::empty()))
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let handle = self.handles.require(fh.0);
+        let filled = handle.and_then(|handle| {
+            self.do_readdir(&handle, offset, |id, next, kind, name| {
+                reply.add(INodeNo(id), next, kind, name)
+            })
+        });
+        answer!(reply, filled, () => reply.ok())
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.handles.remove(fh.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.fsync(request, ino, fh, data_only, reply);
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let root = self.inodes.require(ROOT);
+        answer!(reply, root.and_then(|root| rustix::fs::fstatvfs(root.place())), facts => reply.statfs(
+            facts.f_blocks,
+            facts.f_bfree,
+            facts.f_bavail,
+            facts.f_files,
+            facts.f_ffree,
+            facts.f_bsize as u32,
+            facts.f_namemax as u32,
+            facts.f_frsize as u32,
+        ))
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        answer!(reply, self.do_setxattr(ino.0, name, value, flags), () => reply.ok())
+    }
+
+    fn getxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        answer!(reply, self.do_getxattr(ino.0, name, size), value => answer_xattr(reply, value))
+    }
+
+    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        answer!(reply, self.do_listxattr(ino.0, size), value => answer_xattr(reply, value))
+    }
+
+    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.do_removexattr(ino.0, name), () => reply.ok())
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let handle = self.handles.require(fh.0);
+        let done = handle.and_then(|handle| self.do_fallocate(&handle, offset, length, mode));
+        answer!(reply, done, () => reply.ok())
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let handle = self.handles.require(fh.0);
+        let found = handle.and_then(|handle| self.do_lseek(&handle, offset, whence));
+        answer!(reply, found, place => reply.offset(place as i64))
+    }
+}
+
+fn answer_xattr(reply: ReplyXattr, value: Xattr) {
+    match value {
+        Xattr::Length(length) => reply.size(length),
+        Xattr::Value(bytes) => reply.data(&bytes),
+    }
+}
+
+impl Recorder {
+    fn log_open(&self, file: OpenFile, flags: i32) -> Result<u64, Errno> {
+        let asked = Asked::now(file.inode.id);
+        let handle = self.handles.add(Handle::File(file));
+        let opened = Operation::Open { handle, flags: flags as u32 };
+        // Reading goes on when the log has ended.
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            self.log.append(asked, &opened).inspect_err(|_| drop(self.handles.remove(handle)))?;
+        } else {
+            let _ = self.log.append(asked, &opened);
+        }
+        Ok(handle)
+    }
+
+    /// Direct I/O sends every request as it was made. A kernel that cannot map such files shared gets its page cache for the
+    /// files opened without O_DIRECT: writes pass through it before they return.
+    fn open_flags(&self, flags: i32) -> FopenFlags {
+        if self.direct || flags & libc::O_DIRECT != 0 {
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+        } else {
+            FopenFlags::empty()
+        }
+    }
+}

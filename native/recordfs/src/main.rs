@@ -1,0 +1,220 @@
+//! `diskproof-recordfs BACKING MOUNTPOINT --log FILE`: a FUSE file system over a directory that logs every change, in order, with
+//! its data and its times. `docs/recordfs.md` says what it records, `docs/crash-log.md` how.
+
+mod acks;
+mod aligned;
+mod attributes;
+mod background;
+mod base;
+mod clock;
+mod data;
+mod directories;
+mod filesystem;
+mod handles;
+mod inodes;
+mod log;
+mod mounting;
+mod names;
+mod ranges;
+mod recorder;
+mod signals;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+
+use clap::Parser;
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::process::{geteuid, set_parent_process_death_signal, Signal};
+
+use crate::background::Starter;
+use crate::inodes::Inodes;
+use crate::log::Log;
+use crate::mounting::Guardian;
+use crate::recorder::Recorder;
+
+/// Shows BACKING at MOUNTPOINT and logs every change made there until it is unmounted.
+#[derive(Parser)]
+#[command(name = "diskproof-recordfs", version)]
+struct Options {
+    /// The directory that holds the files; nobody else may change it meanwhile
+    backing: PathBuf,
+    /// An empty directory
+    mountpoint: PathBuf,
+    /// The log; must not exist yet, nor be inside either directory
+    #[arg(long, value_name = "FILE")]
+    log: PathBuf,
+    /// Take acknowledgements, one a line, from an open descriptor (a number) or from a Unix socket that is made here
+    #[arg(long, value_name = "FD|SOCKET")]
+    acks: Option<String>,
+    /// Stay in the foreground; without it the command returns when the mount is there
+    #[arg(long)]
+    foreground: bool,
+    /// Requests carried out at once
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
+    /// Let the kernel cache files opened without O_DIRECT, as kernels before 6.6 do in any case
+    #[arg(long)]
+    page_cache: bool,
+}
+
+/// Why the recording ended.
+enum Ended {
+    Signal,
+    Unmounted(io::Result<()>),
+}
+
+fn main() -> ExitCode {
+    match record(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("diskproof-recordfs: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn record(options: &Options) -> io::Result<()> {
+    let (backing, mountpoint) = check_places(options)?;
+    let starter = Starter::begin(options.foreground)?;
+    if options.foreground {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+    }
+    let mut guardian = Guardian::start(&mountpoint)?;
+    signals::block()?;
+    raise_open_files()?;
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let log = begin_log(options, &backing)?;
+    let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter);
+    if let Err(error) = &recorded {
+        log.end(&format!("failed: {error}"));
+    }
+    recorded
+}
+
+/// Mounts, answers until the end, unmounts, completes the log.
+fn serve(
+    options: &Options,
+    backing: OwnedFd,
+    mountpoint: &Path,
+    log: &Arc<Log>,
+    guardian: &mut Guardian,
+    starter: Starter,
+) -> io::Result<()> {
+    let inodes = Inodes::new(rustix::io::fcntl_dupfd_cloexec(&backing, 0)?)?;
+    base::log_base(log, &inodes, &backing)?;
+    start_acks(options.acks.as_deref(), log)?;
+    let recorder = Recorder::new(log.clone(), inodes, !options.page_cache);
+    let session = Session::new(recorder, mountpoint, &session_config(options))?;
+    guardian.watch(mountpoint)?;
+    let (tell, told) = channel();
+    signals::wait_in_thread(tell.clone())?;
+    run_in_thread(session, tell)?;
+    starter.ready()?;
+    let why = wait_for_end(&told, mountpoint)?;
+    log.end(why);
+    Ok(())
+}
+
+fn run_in_thread(session: Session<Recorder>, tell: Sender<Ended>) -> io::Result<()> {
+    std::thread::Builder::new().name("session".into()).spawn(move || {
+        let ended = session.run();
+        let _ = tell.send(Ended::Unmounted(ended));
+    })?;
+    Ok(())
+}
+
+/// After a signal the mount goes, and the requests under way are answered if nobody keeps files open.
+fn wait_for_end(told: &Receiver<Ended>, mountpoint: &Path) -> io::Result<&'static str> {
+    match told.recv().map_err(io::Error::other)? {
+        Ended::Unmounted(ended) => ended.map(|()| "unmounted"),
+        Ended::Signal => mounting::take_away(mountpoint).map(|()| "ended by a signal"),
+    }
+}
+
+fn session_config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options =
+        vec![MountOption::FSName(mounting::SOURCE.into()), MountOption::DefaultPermissions];
+    // Root records for others too; fusermount lets nobody else do that unless its configuration says so.
+    config.acl = if geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.into());
+    config.clone_fd = true;
+    config
+}
+
+/// The backing, open before the mount may hide it, and the mountpoint's full path.
+fn check_places(options: &Options) -> io::Result<(OwnedFd, PathBuf)> {
+    let named = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    };
+    let real = |path: &Path| path.canonicalize().map_err(|error| named(path, error));
+    let (backing, mountpoint) = (real(&options.backing)?, real(&options.mountpoint)?);
+    let log_folder = options.log.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let log = real(log_folder.unwrap_or(Path::new(".")))?;
+    for (inner, outer, what) in [
+        (&log, &backing, "the log is inside the backing"),
+        (&log, &mountpoint, "the log is inside the mountpoint"),
+        (&mountpoint, &backing, "the mountpoint is inside the backing"),
+        (&backing, &mountpoint, "the backing is inside the mountpoint"),
+    ] {
+        if inner.starts_with(outer) {
+            return Err(io::Error::other(what));
+        }
+    }
+    let entries = mountpoint.read_dir().map_err(|error| named(&mountpoint, error))?;
+    if entries.count() > 0 {
+        return Err(io::Error::other(format!("{} is not empty", mountpoint.display())));
+    }
+    let open = File::open(&backing).map_err(|error| named(&backing, error))?;
+    if !open.metadata()?.is_dir() {
+        return Err(io::Error::other(format!("{} is no directory", backing.display())));
+    }
+    if backing.join(acks::ACK_NAME).symlink_metadata().is_ok() {
+        return Err(io::Error::other(format!("the backing holds a {}", acks::ACK_NAME)));
+    }
+    Ok((open.into(), mountpoint))
+}
+
+fn begin_log(options: &Options, backing: &OwnedFd) -> io::Result<Arc<Log>> {
+    let log = Log::create(&options.log, &base::read_header(backing)?).map_err(|error| {
+        io::Error::new(error.kind(), format!("{}: {error}", options.log.display()))
+    })?;
+    Ok(Arc::new(log))
+}
+
+/// A descriptor is followed, a socket's every connection is.
+fn start_acks(acks: Option<&str>, log: &Arc<Log>) -> io::Result<()> {
+    match acks.map(|text| (text, text.parse::<RawFd>())) {
+        None => Ok(()),
+        Some((_, Ok(number))) => {
+            if number < 3 {
+                return Err(io::Error::other("--acks takes a descriptor from 3 on"));
+            }
+            rustix::io::fcntl_getfd(
+                // SAFETY: only asked whether it is open; the kernel says EBADF if not.
+                unsafe { std::os::fd::BorrowedFd::borrow_raw(number) },
+            )
+            .map_err(|error| io::Error::other(format!("--acks {number}: {error}")))?;
+            // SAFETY: the caller has given us this descriptor, and nothing here has used it.
+            acks::follow(log.clone(), unsafe { File::from_raw_fd(number) })
+        }
+        Some((path, Err(_))) => {
+            let listener = UnixListener::bind(path)
+                .map_err(|error| io::Error::new(error.kind(), format!("--acks {path}: {error}")))?;
+            acks::serve(log.clone(), listener)
+        }
+    }
+}
+
+/// Every file that the kernel remembers is open here.
+fn raise_open_files() -> io::Result<()> {
+    use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
+}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.multitest import multipletests
 
-from diskproof.stats.factors import FactorAnalysis, analyse_factors, holm_adjusted
+from diskproof.stats.factors import FactorAnalysis, analyse_factors
+from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample, ratio_interval
 from diskproof.stats.level_effects import LevelEffect
 
@@ -114,7 +115,7 @@ def test_two_cells_are_the_paired_test() -> None:
     paired = ratio_interval(cells[1][1], cells[0][1])
     assert paired.method == "paired"
     expected = (paired.ratio, paired.low, paired.high, paired.p_value)
-    assert (found.ratio, found.low, found.high, found.p_value) == pytest.approx(expected)
+    assert (found.ratio, found.low, found.high, found.p_corrected) == pytest.approx(expected)
 
 
 def test_shares_add_up_and_the_largest_is_named_first() -> None:
@@ -213,6 +214,22 @@ def test_intervals_hold_the_truth(kept: int, wild: bool) -> None:
                 hits += each.low <= expected <= each.high
     assert tries > 1900
     assert 0.93 <= hits / tries <= 0.985
+
+
+@pytest.mark.parametrize("runs", [(3,), (2, 5), (1,)])
+def test_equal_levels_are_not_told_apart(runs: tuple[int, ...]) -> None:
+    """A/A: a study claims any effect, or any share, in at most 5 % of cases each."""
+    rng = np.random.default_rng(41)
+    tries, effects, terms = 300, 0, 0
+    for _ in range(tries):
+        cells = [
+            (levels, Sample(tuple(float(x) for x in np.exp(rng.normal(0, 0.05, n)))))
+            for levels, n in zip(full_factorial(), itertools.cycle(runs), strict=False)
+        ]
+        found = require(cells)
+        effects += any(p <= 0.05 for p in [e.p_corrected for e in found.effects] if p is not None)
+        terms += any(p <= 0.05 for p in [t.p_value for t in found.terms] if p is not None)
+    assert max(effects, terms) <= 0.05 * tries + 3 * math.sqrt(tries * 0.05 * 0.95)
 
 
 def test_a_twelfth_of_the_cells_finds_the_three_largest_factors() -> None:

@@ -53,10 +53,10 @@ def effect_words(effect: LevelEffect, higher_is_better: bool) -> str:
     if effect.method == "inseparable":
         return f"cannot be told from the other factors (against {effect.base})"
     ratio, low, high = speeds(effect, higher_is_better)
-    if low is None or high is None or effect.p_value is None:
+    if low is None or high is None or effect.p_corrected is None:
         word = "faster" if ratio >= 1 else "slower"
         return f"{fold(max(ratio, _inverse(ratio)))} {word} than {effect.base}, not proved"
-    if effect.p_value > ALPHA:
+    if effect.p_corrected > ALPHA:
         return f"not told apart from {effect.base}: {fold(ratio)} [{low:.2f}, {high:.2f}]"
     if ratio < 1:
         ratio, low, high = _inverse(ratio), _inverse(high), _inverse(low)
@@ -203,13 +203,14 @@ def _effects_table(load: WorkloadAnalysis, analysis: FactorAnalysis) -> Table:
     table.add_column("effect", ratio=3, overflow="fold")
     table.add_column("from", ratio=2, overflow="fold")
     for effect in analysis.effects:
-        proved = effect.p_value is not None and effect.p_value <= ALPHA
+        proved = effect.p_corrected is not None and effect.p_corrected <= ALPHA
         table.add_row(
             plain(f"{effect.factor}: {effect.level}"),
             plain(f"is {effect_words(effect, load.higher_is_better)}"),
             effect_basis(effect, load.higher_is_better),
             style="bold" if proved else None,
         )
+    table.caption = "faster and slower: proved at 5 %, corrected for all rows together"
     return table
 
 
@@ -249,7 +250,7 @@ def _load_json(load: WorkloadAnalysis) -> dict[str, object]:
                 "share": each.share,
                 "at_most": each.at_most,
                 "freedom": each.freedom,
-                "p": each.p_value,
+                "p_corrected": each.p_value,
             }
             for each in analysis.terms
         ],
@@ -282,7 +283,7 @@ def _effect_json(effect: LevelEffect, higher_is_better: bool) -> dict[str, objec
         "ratio": finite(effect.ratio),
         "low": finite(effect.low),
         "high": finite(effect.high),
-        "p": effect.p_value,
+        "p_corrected": effect.p_corrected,
         "pairs": effect.pairs,
         "text": f"{effect.factor}: {effect.level} is {effect_words(effect, higher_is_better)}",
     }

@@ -20,6 +20,7 @@ from diskproof.stats.design import (
     find_aliases,
     orthonormal,
 )
+from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import RESOLUTION, Sample
 from diskproof.stats.level_effects import LevelEffect, level_effects
 
@@ -192,14 +193,3 @@ def _shares(split: _Split, noise: tuple[float, int] | None, total: float) -> tup
         for term, (square, freedom) in split.terms.items()
     ]
     return tuple(sorted(found, key=lambda each: (-each.share, len(each.term), each.term)))
-
-
-def holm_adjusted(p_values: Sequence[float]) -> list[float]:
-    """p-values corrected together (Holm 1979): each may be held against the level itself."""
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    adjusted = [1.0] * len(p_values)
-    highest = 0.0
-    for step, place in enumerate(order):
-        highest = max(highest, min(1.0, p_values[place] * (len(order) - step)))
-        adjusted[place] = highest
-    return adjusted

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from diskproof.stats.cell_means import CellMeans, Estimate
 from diskproof.stats.design import Design
+from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import RESOLUTION
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ class LevelEffect:
     ``method`` ``matched``: over the ``pairs`` of cells that differ in this factor only;
     ``adjusted``: by the model without interactions, because too few such pairs were measured;
     ``inseparable``: the measured cells do not show it (``ratio`` is nan). ``low`` and ``high``
-    are None without noise to judge by. ``least`` and ``most`` are the extreme ratios among the
-    pairs: far apart, the factor acts differently in different company.
+    are None without noise to judge by; ``p_corrected`` is corrected for all effects of a study by
+    Holm's method. ``least`` and ``most`` are the extreme ratios among the pairs: far apart, the
+    factor acts differently in different company.
     """
 
     factor: str
@@ -39,7 +41,7 @@ class LevelEffect:
     ratio: float
     low: float | None
     high: float | None
-    p_value: float | None
+    p_corrected: float | None
     pairs: int
     least: float | None
     most: float | None
@@ -52,10 +54,16 @@ def level_effects(
 
     ``noise`` stands in where the fitted model has no repeats to tell the noise by.
     """
-    return tuple(
+    found = [
         _effect(design, fitted, noise, factor, level)
         for factor, levels in design.factors.items()
         for level in levels[1:]
+    ]
+    tested = [each for each in found if each.p_corrected is not None]
+    corrected = iter(holm_adjusted([each.p_corrected or 0.0 for each in tested]))
+    return tuple(
+        each if each.p_corrected is None else replace(each, p_corrected=next(corrected))
+        for each in found
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from diskproof.stats.factors import holm_adjusted
+from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import (
     CONFIDENCE,
     RESOLUTION,

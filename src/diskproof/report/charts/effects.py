@@ -69,7 +69,7 @@ def _effect_rows(load: WorkloadAnalysis, analysis: FactorAnalysis) -> list[dict[
                 "ratio": _digits(ratio),
                 "low": _digits(low) if known and low is not None else None,
                 "high": _digits(high) if known and high is not None else None,
-                "proved": effect.p_value is not None and effect.p_value <= ALPHA,
+                "proved": effect.p_corrected is not None and effect.p_corrected <= ALPHA,
             }
         )
     return rows

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ import psutil
 from diskproof.errors import DiskproofError
 from diskproof.plan.estimate import Costs, Remaining
 from diskproof.records import Cell, Metric, PlannedRun, RunRecord, StudyRecord
+from diskproof.stats.study_race import RaceState, run_score, start_races
+from diskproof.store.race_scores import race_scores
 from diskproof.store.rows import Progress
 
 if TYPE_CHECKING:
@@ -42,14 +45,30 @@ class Best:
 
 
 @dataclass(frozen=True)
+class RaceCount:
+    """One workload's race: ``racing`` of ``cells`` are not surely out; ``over``: it runs no more,
+    because it is ``settled`` or out of blocks."""
+
+    workload: str
+    racing: int
+    cells: int
+    settled: bool
+    over: bool
+
+
+@dataclass(frozen=True)
 class Standing:
-    """How far a study is. ``done`` counts failed runs too; ``eta_seconds`` is for what remains."""
+    """How far a study is. ``done`` counts failed runs too; ``eta_seconds`` is for what remains.
+
+    While cells race, ``total`` and ``eta_seconds`` are what it comes to if no other cell leaves.
+    """
 
     done: int
     failed: int
     total: int
     eta_seconds: float
     best: tuple[Best, ...]
+    races: tuple[RaceCount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,15 @@ class RunFinished:
 
     record: RunRecord
     seconds: float
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class BlockJudged:
+    """A block of a workload's race is complete. ``race.verdict`` tells who left after it and why,
+    and what is known."""
+
+    race: RaceState
     standing: Standing
 
 
@@ -95,17 +123,21 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-Event = RunStarted | RunFinished | Stopped
+Event = RunStarted | RunFinished | BlockJudged | Stopped
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a call ended: ``executed`` runs were made in it, ``standing`` is of the whole study."""
+    """How a call ended: ``executed`` runs were made in it, ``standing`` is of the whole study.
+
+    ``races`` are as all complete blocks tell; none unless the study is a race.
+    """
 
     reason: Reason
     executed: int
     seconds: float
     standing: Standing
+    races: tuple[RaceState, ...] = ()
 
 
 def run_study(
@@ -121,6 +153,8 @@ def run_study(
 ) -> Outcome:
     """Make all runs of a schedule that the store does not hold; the same call resumes.
 
+    In a race only those cells run in a block that are still open after the blocks before it. What
+    is known of them depends on the stored runs of complete blocks and on nothing else.
     The caller has stored the host that the executor's records name. Failed runs are results and
     not made again, unless ``retry_failed``. No run is started that is expected to overshoot
     ``budget_seconds``. Ctrl-C discards the run in flight and returns ``interrupted``. Raises
@@ -133,7 +167,7 @@ def run_study(
     began, executed = now(), 0
     reason: Reason = "done"
     try:
-        for planned in course.todo:
+        for planned in course.upcoming():
             expected = course.costs.expect(planned.cell)
             if budget_seconds is not None and now() - began + expected > budget_seconds:
                 reason = "budget"
@@ -146,6 +180,8 @@ def run_study(
             executed += 1
             seconds = now() - run_began
             on_event(RunFinished(record, seconds, course.finish(record, seconds)))
+            for race in course.judge():
+                on_event(BlockJudged(race, course.standing()))
         else:
             on_event(Stopped(reason, course.standing()))
     except KeyboardInterrupt:
@@ -155,7 +191,8 @@ def run_study(
         # A store that has just failed has said so; who reads it sees that our process is gone.
         with suppress(DiskproofError):
             store.clear_progress(study.id)
-    return Outcome(reason, executed, now() - began, course.standing())
+    races = tuple(race.state() for race in course.races.values())
+    return Outcome(reason, executed, now() - began, course.standing(), races)
 
 
 class _Course:
@@ -165,11 +202,15 @@ class _Course:
         self.study = study
         self.store = store
         self.started = time.time()
-        self.total = len(schedule)
-        finished = store.finished_runs(study.id)
-        self.todo = tuple(run for run in schedule if (run.block, run.cell.id) not in finished)
-        self.remaining = Remaining(run.cell for run in self.todo)
-        self.done = self.total - len(self.todo)
+        self.schedule = schedule
+        self.scores = race_scores(store, study.id)
+        planned = {run.cell.id for run in schedule}
+        cells = [cell for cell in study.cells if cell.id in planned]
+        self.races = {race.workload: race for race in start_races(study, cells)}
+        for race in self.races.values():
+            race.advance(self.scores)
+        self._count_what_remains()
+        self.done = sum((run.block, run.cell.id) in self.scores for run in schedule)
         self.failed = 0
         self.costs = Costs()
         self.best = _BestCells()
@@ -185,6 +226,33 @@ class _Course:
                 metric = Metric(row.metric, row.unit, value, row.higher_is_better, True)
                 self.best.add(row.cell, metric)
 
+    def upcoming(self) -> Iterator[PlannedRun]:
+        """The runs that the store lacks, in order. Which cells of a race run in a block is asked
+        when all earlier ones are complete."""
+        for run in self.schedule:
+            if (run.block, run.cell.id) in self.scores:
+                continue
+            race = self.races.get(run.cell.workload.name)
+            if race is None or run.cell.id in race.runs_in(run.block):
+                yield run
+
+    def judge(self) -> list[RaceState]:
+        """Judge the blocks that are complete by now; the races where that was one."""
+        judged = [race for race in self.races.values() if race.advance(self.scores)]
+        if judged:
+            self._count_what_remains()
+        return [race.state() for race in judged]
+
+    def _count_what_remains(self) -> None:
+        """What is still to run, and where the races stand."""
+        if self.races:
+            left = [cell for race in self.races.values() for cell in race.left(self.scores)]
+        else:
+            left = [r.cell for r in self.schedule if (r.block, r.cell.id) not in self.scores]
+        self.remaining = Remaining(left)
+        self.left = len(left)
+        self.counts = tuple(_count(race.state()) for race in self.races.values())
+
     def start(self, planned: PlannedRun) -> Standing:
         """Tell other terminals what runs now; also finds out that the store cannot be written
         before a run is spent on it."""
@@ -196,7 +264,7 @@ class _Course:
                 boot_id=_boot_id(),
                 host=platform.node(),
                 started=self.started,
-                total=self.total,
+                total=standing.total,
                 done=self.done,
                 failed=self.failed,
                 current=self._describe(planned),
@@ -208,6 +276,8 @@ class _Course:
 
     def finish(self, record: RunRecord, seconds: float) -> Standing:
         self.done += 1
+        self.left -= 1
+        self.scores[record.block, record.cell.id] = _score(record)
         self.failed += record.status == "failed"
         self.costs.add(record.cell, seconds)
         self.remaining.finish(record.cell)
@@ -218,12 +288,26 @@ class _Course:
 
     def standing(self) -> Standing:
         eta = self.remaining.expect(self.costs)
-        return Standing(self.done, self.failed, self.total, eta, self.best.of_each_workload())
+        total = self.done + self.left
+        best = self.best.of_each_workload()
+        return Standing(self.done, self.failed, total, eta, best, self.counts)
 
     def _describe(self, planned: PlannedRun) -> str:
         levels = [level for name, level in planned.cell.levels if name in self.varying]
         names = [*levels, planned.cell.workload.name]
         return f"{' '.join(names)} (block {planned.block + 1} of {self.study.blocks})"
+
+
+def _score(record: RunRecord) -> float:
+    primary = next((metric for metric in record.metrics if metric.primary), None)
+    if record.status == "failed" or primary is None:
+        return math.nan
+    return run_score(primary.value, primary.higher_is_better)
+
+
+def _count(race: RaceState) -> RaceCount:
+    course = race.course
+    return RaceCount(race.workload, race.racing, len(race.cells), course.settled, course.over)
 
 
 class _BestCells:

@@ -15,9 +15,19 @@ from rich.table import Table
 from rich.text import Text
 
 from diskproof.cli.terminal import progress_console
-from diskproof.lab import Best, Event, RunFinished, RunStarted, Standing, Stopped
+from diskproof.lab import (
+    Best,
+    BlockJudged,
+    Event,
+    RaceCount,
+    RunFinished,
+    RunStarted,
+    Standing,
+    Stopped,
+)
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
 from diskproof.report.labels import cell_label, render_figure, varying_factors
+from diskproof.report.race_words import drop_sentence, verdict_sentence
 from diskproof.units import render_seconds
 
 
@@ -60,6 +70,28 @@ def unit_name(metric: str, unit: str) -> str:
     return "IOPS" if metric == "iops" else unit
 
 
+def race_count(count: RaceCount) -> str:
+    """How many cells of a workload are still in its race."""
+    if count.over:
+        return f"{count.workload}: {'decided' if count.settled else 'undecided'}"
+    return f"{count.workload}: {count.racing} of {count.cells} cells still in the race"
+
+
+def block_lines(study: StudyRecord, event: BlockJudged) -> list[str]:
+    """Who left the race after a block, and why; then where it stands."""
+    race, verdict = event.race, event.race.verdict
+    assert verdict is not None, "a block was judged"
+    told = [f"out: {drop_sentence(race, drop, study)}" for drop in verdict.dropped]
+    (count,) = (each for each in event.standing.races if each.workload == race.workload)
+    return [*told, f"{race_count(count)}; {verdict_sentence(race, study)}"]
+
+
+def time_left(standing: Standing) -> str:
+    """A race may end before: what remains is then a bound."""
+    racing = any(not count.over for count in standing.races)
+    return ("at most " if racing else "") + render_seconds(standing.eta_seconds)
+
+
 class Lines:
     """One line a run, for logs."""
 
@@ -69,13 +101,14 @@ class Lines:
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             standing = event.standing
-            left = render_seconds(standing.eta_seconds)
             line = run_line(self.study, event.record, event.seconds)
-            print(
-                f"[{standing.done}/{standing.total}, {left} left] {line}",
-                file=sys.stderr,
-                flush=True,
-            )
+            self._print(f"[{standing.done}/{standing.total}, {time_left(standing)} left] {line}")
+        elif isinstance(event, BlockJudged):
+            for line in block_lines(self.study, event):
+                self._print(line)
+
+    def _print(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
 
 
 class Picture:
@@ -108,17 +141,19 @@ class Picture:
     def _rows(self, standing: Standing) -> list[RenderableType]:
         now = time.monotonic()
         left = max(0.0, standing.eta_seconds - (now - self.updated))
+        bound = "at most" if any(not count.over for count in standing.races) else "about"
         head = Table.grid(padding=(0, 1), expand=False)
         head.add_row(
             Text(self.study.name, style="bold"),
             ProgressBar(total=max(1, standing.total), completed=standing.done, width=24),
             f"{standing.done}/{standing.total}",
-            f"{render_seconds(now - self.began)}, about {render_seconds(left)} left",
+            f"{render_seconds(now - self.began)}, {bound} {render_seconds(left)} left",
             Text(f"{standing.failed} failed", style="red") if standing.failed else "",
         )
         rows: list[RenderableType] = [head]
         if self.current is not None:
             rows.append(Text(self._now(self.current, now - self.run_began), overflow="ellipsis"))
+        rows += [Text(race_count(count), style="cyan") for count in standing.races]
         rows += [Text(self._best(best), style="green") for best in standing.best]
         return rows
 

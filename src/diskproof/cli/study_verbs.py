@@ -188,12 +188,16 @@ def _print_results(store: Store, study: StudyRecord, as_json: bool) -> None:
 def _conclude(outcome: Outcome, resume: str) -> int:
     from diskproof.cli.terminal import note
 
+    undecided = any(race.course.over and not race.course.settled for race in outcome.races)
     if outcome.reason == "interrupted":
         note(f"diskproof: interrupted; every finished run is stored. To go on: {resume}")
         return Exit.INTERRUPTED
     if outcome.reason == "budget":
         left = outcome.standing.total - outcome.standing.done
-        note(f"diskproof: the budget is spent, {left} runs are left. To go on: {resume}")
+        most = "at most " if outcome.races else ""
+        note(f"diskproof: the budget is spent, {most}{left} runs are left. To go on: {resume}")
+    elif undecided:
+        note(f"diskproof: a race is out of blocks; raise max_blocks, then go on with: {resume}")
     return Exit.FELL_SHORT if outcome.standing.failed else Exit.OK
 
 
@@ -246,9 +250,20 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
                 store.counts(study.id),
                 alive if alive is not None and alive.study_id == study.id else None,
                 time.time(),
+                race_over=_is_race_over(store, study),
             )
             for study in store.studies()
         ]
         if not follow or alive is None:
             return
         time.sleep(FOLLOW_SECONDS)
+
+
+def _is_race_over(store: Store, study: StudyRecord) -> bool:
+    from diskproof.stats.study_race import replay_races
+    from diskproof.store.race_scores import race_scores
+
+    if study.race is None:
+        return False
+    races = replay_races(study, race_scores(store, study.id))
+    return bool(races) and all(race.course.over for race in races)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from diskproof.records import Cell, StudyRecord
@@ -26,6 +27,7 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
         "blocks": study.blocks,
         "seed": study.seed,
         "runs": study.blocks * len(study.cells),
+        "race": asdict(study.race) if study.race else None,
         "estimated_seconds": round(seconds, 1),
         "disk_bytes": disk_bytes,
         "cells": [
@@ -50,10 +52,10 @@ def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    runs = study.blocks * len(study.cells)
+    runs = _count(study.blocks * len(study.cells), "run")
     head = (
         f"study {study.name}: {_count(len(study.cells), 'cell')} x "
-        f"{_count(study.blocks, 'block')} = {_count(runs, 'run')}, "
+        f"{_count(study.blocks, 'block')} = {runs}{' at most' if study.race else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
     parts: list[RenderableType] = [Text(head, style="bold")]

@@ -40,15 +40,25 @@ class StudyStatus:
 
 
 def study_status(
-    study: StudyRecord, counts: RunCounts, running: Progress | None, now: float
+    study: StudyRecord,
+    counts: RunCounts,
+    running: Progress | None,
+    now: float,
+    *,
+    race_over: bool = False,
 ) -> StudyStatus:
-    """The status of one study; ``running`` is the word of a living process that measures it."""
+    """The status of one study; ``running`` is the word of a living process that measures it.
+
+    A race knows its total only when it is over; until then it is what no cell's leaving leaves.
+    """
     done = counts.ok + counts.failed
     if study.origin != "run":  # how many runs were planned elsewhere is not known
         return StudyStatus(study.name, study.id, "imported", done, counts.failed, done)
     if running is None:
-        state: State = "done" if done >= counts.planned else "incomplete"
-        return StudyStatus(study.name, study.id, state, done, counts.failed, counts.planned)
+        over = race_over or done >= counts.planned
+        total = done if race_over else counts.planned
+        state: State = "done" if over else "incomplete"
+        return StudyStatus(study.name, study.id, state, done, counts.failed, total)
     eta = running.eta_seconds
     left = None if eta is None else max(0.0, eta - (now - running.updated))
     return StudyStatus(
@@ -57,7 +67,7 @@ def study_status(
         "running",
         done,
         counts.failed,
-        counts.planned,
+        running.total,
         running.current,
         left,
         running.host,

@@ -53,6 +53,8 @@ class Verdict:
     ``lead_at_least``: the speed of any leader over any other cell's is surely at least this
     (at least 1 - delta when settled; nought when nothing is known). ``probability`` that the
     leaders are right within delta, by the estimates and their errors as they stand.
+    ``blocks_needed``: about how many blocks settle it if the estimates stay as they are; nought
+    when nothing is known.
     """
 
     racing: tuple[int, ...]
@@ -63,6 +65,7 @@ class Verdict:
     settled: bool
     lead_at_least: float
     probability: float
+    blocks_needed: int = 0
 
     @property
     def entry(self) -> tuple[int, ...]:
@@ -95,7 +98,9 @@ def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
     kept = np.array([place for place, cell in enumerate(alive) if int(cell) not in gone])
     pairs = np.ix_(kept, kept)
     errors = fit.squared_errors(alive)[pairs]
-    return _settle(alive[kept], ahead[pairs], halves[pairs], errors, (*failed, *slower), rules)
+    return _settle(
+        alive[kept], ahead[pairs], halves[pairs], errors, (*failed, *slower), blocks, rules
+    )
 
 
 def half_widths(fit: RaceFit, cells: Places, field: int, rules: RaceRules) -> Array:
@@ -146,6 +151,7 @@ def _settle(
     halves: Array,
     errors: Array,
     dropped: tuple[Drop, ...],
+    blocks: int,
     rules: RaceRules,
 ) -> Verdict:
     import numpy as np
@@ -155,7 +161,7 @@ def _settle(
     racing = tuple(int(cell) for cell in cells)
     named = tuple(int(cell) for cell in cells[leaders])
     if not len(others):
-        return Verdict(racing, dropped, named, (), (), True, math.inf, 1.0)
+        return Verdict(racing, dropped, named, (), (), True, math.inf, 1.0, blocks)
     pairs = np.ix_(others, leaders)
     # How far each other cell may be ahead of the leader it comes closest to.
     threat = (ahead[pairs] + halves[pairs]).max(axis=1)
@@ -169,7 +175,14 @@ def _settle(
         not is_open.any(),
         math.exp(-float(threat.max())),
         _probability(ahead, errors, leaders, others, rules.margin),
+        _blocks_needed(ahead[pairs], halves[pairs], blocks, rules.margin),
     )
+
+
+def _blocks_needed(ahead: Array, halves: Array, blocks: int, margin: float) -> int:
+    """Half widths shrink with the root of the blocks; the worst pair decides."""
+    share = float((halves / (margin - ahead)).max())
+    return math.ceil(blocks * max(1.0, share) ** 2) if math.isfinite(share) else 0
 
 
 def _probability(

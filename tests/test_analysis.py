@@ -13,7 +13,7 @@ import pytest
 from diskproof.cli import run_command_line
 from diskproof.records import Cell, WorkloadSpec
 from diskproof.report.analysis import order_levels, read_analyses
-from diskproof.report.factor_tables import alias_words, effect_words, fold
+from diskproof.report.factor_words import alias_words, effect_words, fold
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.stability_words import change, steady_words, variance_lines

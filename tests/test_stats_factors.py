@@ -181,6 +181,14 @@ def test_what_has_no_logarithm_is_left_out_and_counted() -> None:
     assert analyse_factors([({"cache": "none"}, Sample((1.0,)))] * 2, FACTORS) is None
 
 
+def test_a_host_gone_mad_overflows_nothing() -> None:
+    wild = [(levels, Sample((1e-300, 1e300, 1.0))) for levels in full_factorial()]
+    analysis = require(wild)
+    assert analysis.run_cv is not None and math.isfinite(analysis.run_cv)
+    assert all(each.p_corrected == pytest.approx(1) for each in analysis.effects)
+    assert all((each.high or 0) > 1e200 for each in analysis.effects)
+
+
 def test_equal_values_are_not_infinite_proof() -> None:
     same = [(levels, Sample((5.0, 5.0, 5.0), (0, 1, 2))) for levels in full_factorial()]
     analysis = require(same)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from diskproof.report.comparison import ALL_CELLS, Compared, Comparison
-from diskproof.report.factor_tables import finite
+from diskproof.report.factor_words import finite
 from diskproof.report.labels import render_figure
 from diskproof.report.stability_words import percent
 from diskproof.report.tables import plain, start_table

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from diskproof import __version__
 from diskproof.records import Series
-from diskproof.report import charts, factor_tables, stability_tables, words
+from diskproof.report import charts, factor_words, stability_tables, words
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -256,7 +256,7 @@ def _environment() -> Environment:
     environment.filters["letters"] = group_name
     environment.filters["printable"] = printable
     environment.globals["words"] = words
-    environment.globals["told"] = factor_tables
+    environment.globals["told"] = factor_words
     environment.globals["stability"] = stability_tables
     environment.globals["steady_words"] = steady_words
     environment.globals["cell_label"] = cell_label

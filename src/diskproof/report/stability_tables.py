@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.report.analysis import FirstRuns, OutlierRun, StudyAnalysis, WorkloadAnalysis
-from diskproof.report.factor_tables import finite
+from diskproof.report.factor_words import finite
 from diskproof.report.labels import render_figure
 from diskproof.report.stability_words import (
     change,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
     Indices = NDArray[np.int64]
 
+_MOST = 700.0
+"""Beyond this exp has no result; a variance this large is a host gone mad."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -73,6 +76,11 @@ class CellMeans:
     def variance(self) -> float:
         """Variance of a run around its cell and block; nan without repeats."""
         return float((self.residuals**2).sum()) / self.freedom if self.freedom else math.nan
+
+    @property
+    def run_cv(self) -> float:
+        """Coefficient of variation from run to run of a cell (log-normal); nan without repeats."""
+        return math.sqrt(math.expm1(min(self.variance, _MOST))) if self.freedom else math.nan
 
     @property
     def block_sizes(self) -> Vector:

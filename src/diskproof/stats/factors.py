@@ -5,7 +5,6 @@ Everything is on the log scale, from the means of the blocked model in ``cell_me
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -110,7 +109,7 @@ def analyse_factors(
         split.blocks / total,
         split.noise / total,
         "repeats" if fitted.freedom else "interactions" if noise else "none",
-        math.sqrt(math.expm1(fitted.variance)) if fitted.freedom else None,
+        fitted.run_cv if fitted.freedom else None,
         level_effects(design, fitted, None if fitted.freedom else noise),
         find_aliases(design),
     )

@@ -6,7 +6,7 @@ import math
 
 from diskproof.report.analysis import WorkloadAnalysis
 from diskproof.report.charts.base import Spec, vega_chart
-from diskproof.report.factor_tables import ALPHA, effect_words, speeds
+from diskproof.report.factor_words import ALPHA, effect_words, speeds
 from diskproof.stats.factors import FactorAnalysis
 
 _COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
@@ -94,15 +94,7 @@ def interaction_chart(
     load: WorkloadAnalysis, analysis: FactorAnalysis, along: str, apart: str
 ) -> Spec:
     """Geometric mean of the cells by two factors: parallel lines mean that they do not interact."""
-    logs: dict[tuple[str, str], list[float]] = {}
-    for cell, mean in load.means:
-        key = (cell.level(along), cell.level(apart))
-        if all(key):
-            logs.setdefault(key, []).append(math.log(mean))
-    rows = [
-        {"x": x, "line": line, "mean": _digits(math.exp(math.fsum(each) / len(each)))}
-        for (x, line), each in logs.items()
-    ]
+    rows = _interaction_rows(load, along, apart)
     lines = list(analysis.factors[apart])
     scale = {"domain": lines, "range": list(_COLOURS[: len(lines)])}
     axis = {"title": along, "labelAngle": -30, "labelLimit": 120}
@@ -135,3 +127,15 @@ def interaction_chart(
             "tooltip": [{"field": name} for name in ("x", "line", "mean")],
         },
     )
+
+
+def _interaction_rows(load: WorkloadAnalysis, along: str, apart: str) -> list[dict[str, object]]:
+    logs: dict[tuple[str, str], list[float]] = {}
+    for cell, mean in load.means:
+        key = (cell.level(along), cell.level(apart))
+        if all(key):
+            logs.setdefault(key, []).append(math.log(mean))
+    return [
+        {"x": x, "line": line, "mean": _digits(math.exp(math.fsum(each) / len(each)))}
+        for (x, line), each in logs.items()
+    ]

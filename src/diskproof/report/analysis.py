@@ -75,6 +75,12 @@ class WorkloadAnalysis:
     steady: tuple[SteadyRun, ...]
     variance: VarianceLevels
 
+    @property
+    def mostly_steady(self) -> bool:
+        """Whether at least half of the looked-at runs reached steady state; of none, yes."""
+        reached = sum(each.state.window is not None for each in self.steady)
+        return 2 * reached >= len(self.steady)
+
 
 @dataclass(frozen=True)
 class StudyAnalysis:

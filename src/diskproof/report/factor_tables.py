@@ -61,7 +61,7 @@ def _load_parts(load: WorkloadAnalysis) -> list[RenderableType]:
     if analysis.aliases:
         parts += [Text(), Text("These cells cannot separate", style="bold")]
         parts += [Text(f"  {plain(alias_words(alias))}") for alias in analysis.aliases]
-    advice = variance_lines(load.variance)
+    advice = variance_lines(load.variance, load.mostly_steady)
     if advice:
         parts += [Text(), Text("Where repeats pay", style="bold")]
         parts += [Text(f"  {line}") for line in advice]
@@ -132,7 +132,7 @@ def _load_json(load: WorkloadAnalysis) -> dict[str, object]:
         **described,
         **_analysis_json(analysis),
         "effects": [_effect_json(effect, load.higher_is_better) for effect in analysis.effects],
-        "advice": variance_lines(load.variance),
+        "advice": variance_lines(load.variance, load.mostly_steady),
     }
 
 

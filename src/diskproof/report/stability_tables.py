@@ -58,6 +58,10 @@ def drift_line(load: WorkloadAnalysis) -> str:
     return drift_words(load.drift, load.higher_is_better) if load.drift else ""
 
 
+def _advice(load: WorkloadAnalysis) -> list[str]:
+    return variance_lines(load.variance, load.mostly_steady)
+
+
 def stability_lines(load: WorkloadAnalysis) -> list[tuple[str, str]]:
     """(what, finding) of one workload, in sentences."""
     better = load.higher_is_better
@@ -67,7 +71,7 @@ def stability_lines(load: WorkloadAnalysis) -> list[tuple[str, str]]:
     lines.append(("inside a run", steady_line(load)))
     count = len(load.outliers)
     lines.append(("outliers", f"{count}, kept in every figure" if count else "no run stands out"))
-    return [*lines, *(("repeats", line) for line in variance_lines(load.variance))]
+    return [*lines, *(("repeats", line) for line in _advice(load))]
 
 
 def render_stability(studies: Sequence[StudyAnalysis]) -> Group:
@@ -171,7 +175,7 @@ def _load_json(load: WorkloadAnalysis) -> dict[str, object]:
             "measured_seconds": levels.measured_seconds,
             "other_seconds": levels.other_seconds,
             "best_seconds": finite(levels.best_seconds),
-            "advice": variance_lines(levels),
+            "advice": _advice(load),
         },
     }
 

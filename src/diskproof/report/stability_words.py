@@ -26,8 +26,11 @@ def change(ratio: float) -> str:
     return f"{'+' if ratio >= 1 else '-'}{percent(abs(ratio - 1))}"
 
 
-def variance_lines(levels: VarianceLevels) -> list[str]:
-    """Where results scatter, and which repeats narrow intervals most for their time."""
+def variance_lines(levels: VarianceLevels, mostly_steady: bool = True) -> list[str]:
+    """Where results scatter, and which repeats narrow intervals most for their time.
+
+    Shorter runs are not advised where most runs are not steady as it is.
+    """
     if levels.run is None:
         return ["no cell has a repeat: run more blocks before anything else"] if levels.runs else []
     lines = [
@@ -40,10 +43,10 @@ def variance_lines(levels: VarianceLevels) -> list[str]:
             if levels.block >= 0.001
             else "blocks do not differ by more than runs do"
         )
-    return lines + _length_lines(levels) + [_repeat_line(levels.run)]
+    return lines + _length_lines(levels, mostly_steady) + [_repeat_line(levels.run)]
 
 
-def _length_lines(levels: VarianceLevels) -> list[str]:
+def _length_lines(levels: VarianceLevels, mostly_steady: bool) -> list[str]:
     share, measured = levels.inside_share, levels.measured_seconds
     if share is None or measured is None or levels.inside is None:
         return []
@@ -54,14 +57,15 @@ def _length_lines(levels: VarianceLevels) -> list[str]:
     best, saving = levels.best_seconds, levels.saving
     if best is None or saving is None or saving > _WORTH_SAYING:
         return [*lines, "the length of a run is about right"]
-    if best < measured:
-        length = f"about {max(1.0, best):.0f} s, if it is steady by then,"
-        return [
-            *lines,
-            f"shorter runs pay: {length} each and more blocks need {saving:.0%} of the time",
-        ]
-    wanted = f"about {best:.0f} s" if math.isfinite(best) else "one long run a block"
-    return [*lines, f"longer runs pay: {wanted} instead of more blocks, {saving:.0%} of the time"]
+    if best >= measured:
+        wanted = f"about {best:.0f} s" if math.isfinite(best) else "one long run a block"
+        advice = f"longer runs pay: {wanted} instead of more blocks, {saving:.0%} of the time"
+    elif mostly_steady:
+        length = f"about {max(1.0, best):.0f} s"
+        advice = f"shorter runs pay: {length} each and more blocks need {saving:.0%} of the time"
+    else:
+        advice = "more blocks pay, shorter runs do not: most runs are not steady as it is"
+    return [*lines, advice]
 
 
 def _repeat_line(cv: float) -> str:
@@ -103,7 +107,8 @@ def steady_words(state: SteadyState) -> str:
         return f"not reached; in the last window {_criteria(state.last)}"
     text = f"from round {state.window.start + 1} of {state.rounds} ({_criteria(state.window)})"
     if state.measurement is None:
-        return f"{text}; {state.missing} more rounds are needed to measure after it"
+        more = "1 more round is" if state.missing == 1 else f"{state.missing} more rounds are"
+        return f"{text}; {more} needed to measure after it"
     return text
 
 

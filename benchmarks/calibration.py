@@ -4,7 +4,7 @@
 
 Parts: ``errors`` false differences among equal cells; ``coverage`` of the intervals; ``power``
 against paired t tests corrected by Holm and against taking the best mean. 1000 studies take
-about a quarter of an hour on one core.
+about a quarter of an hour of one core.
 """
 
 from __future__ import annotations

@@ -3,21 +3,23 @@
     PYTHONPATH=src:tests python benchmarks/calibration.py [STUDIES [PART...]]
 
 Parts: ``errors`` false differences among equal cells; ``coverage`` of the intervals; ``power``
-against paired t tests corrected by Holm and against taking the best mean. 1000 studies take
-about a quarter of an hour of one core.
+against paired t tests corrected by Holm and against taking the best mean; ``choices`` what the
+model would claim if it were simpler. 1000 studies take about a quarter of an hour of one core.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
-from scipy.stats import ttest_rel
+from scipy.stats import studentized_range, ttest_rel
 
+from diskproof.stats import model
 from diskproof.stats.comparisons import compare_all
 from diskproof.stats.intervals import Sample, ratio_interval
-from noise_shapes import SHAPES, Array, to_samples
+from noise_shapes import SHAPES, Array, few_noisy, to_samples
 
 CELLS = 24
 Design = Callable[[np.random.Generator, Array], list[Sample]]
@@ -171,9 +173,42 @@ def power_of(rng: np.random.Generator, name: str, blocks: int, ahead: float, stu
     return total
 
 
+def choices(studies: int) -> None:
+    """What the model's choices are worth: false differences without them."""
+    print("Share of studies of equal cells that claim any difference, by other means")
+    print("one pooled variance (Tukey), 24 cells in 5 blocks:")
+    for name in ("equal", "few noisy", "spread"):
+        rng = np.random.default_rng(5)
+        wrong = sum(pooled_claims(SHAPES[name](rng, CELLS, 5)) for _ in range(studies))
+        print(f"{name:14}{wrong / studies:14.1%}", flush=True)
+    print("without added caution, few noisy, 8 cells in 3 blocks:")
+    cautious = model.CAUTIOUS_BELOW
+    for below in (0, cautious):
+        model.CAUTIOUS_BELOW = below
+        rng = np.random.default_rng(8)
+        wrong = sum(claims_any(complete(rng, few_noisy(rng, 8, 3))) for _ in range(studies))
+        print(f"CAUTIOUS_BELOW {below:3}{wrong / studies:10.1%}", flush=True)
+
+
+def pooled_claims(logs: Array) -> bool:
+    """Tukey's test of the textbook in complete blocks."""
+    cells, blocks = logs.shape
+    centred = logs - logs.mean(axis=1)[:, None]
+    residuals = centred - centred.mean(axis=0)
+    freedom = (cells - 1) * (blocks - 1)
+    error = np.sqrt((residuals**2).sum() / freedom / blocks)
+    means = logs.mean(axis=1)
+    return bool(np.ptp(means) / error > textbook_quantile(cells, freedom))
+
+
+@cache
+def textbook_quantile(cells: int, freedom: int) -> float:
+    return float(studentized_range.ppf(0.95, cells, freedom))
+
+
 def main() -> None:
     studies = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    parts = sys.argv[2:] or ["errors", "coverage", "power"]
+    parts = sys.argv[2:] or ["errors", "coverage", "power", "choices"]
     if "errors" in parts:
         for cells in (CELLS, 8, 3):
             false_differences(studies, cells)
@@ -181,6 +216,8 @@ def main() -> None:
         coverage(studies)
     if "power" in parts:
         power(studies // 5)
+    if "choices" in parts:
+        choices(studies)
 
 
 if __name__ == "__main__":

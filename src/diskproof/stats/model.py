@@ -28,7 +28,7 @@ ROUNDS = 4
 CAUTIOUS_BELOW = 30
 """Residual degrees of freedom of a study up to which a whole standard error is added to how much
 the cells' variances differ; beyond, less. Found by simulation: without it 8 cells in 3 blocks, one
-of them noisy, were told apart in 16 % of studies of equal cells (`benchmarks/calibration.py`)."""
+of them noisy, were told apart in 11 % of studies of equal cells (`benchmarks/calibration.py`)."""
 
 FEW_CELLS = 6
 """Fewer cells without blocks keep their own variances: there is nothing to learn from others."""

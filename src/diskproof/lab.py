@@ -60,7 +60,8 @@ class RaceCount:
 class Standing:
     """How far a study is. ``done`` counts failed runs too; ``eta_seconds`` is for what remains.
 
-    While cells race, ``total`` and ``eta_seconds`` are what it comes to if no other cell leaves.
+    While cells race, ``total`` and ``eta_seconds`` are what it comes to at most: if no other cell
+    leaves.
     """
 
     done: int

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from diskproof import __version__
 from diskproof.records import Series
-from diskproof.report import charts, factor_words, stability_tables, words
+from diskproof.report import charts, factor_words, race_words, stability_tables, words
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -140,6 +140,8 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
         "analysis": analysis,
         "factors": [*_factor_figures(analysis, drawing)],
         "drift": [*_drift_figure(analysis, drawing)],
+        "race": view.races.get(load.name),
+        "timeline": [*_race_figure(view, load, drawing)],
         "summary": [_bars_figure(load, drawing), *_heat_figure(load, drawing)],
         "closer": [*_detail_figures(detail, drawing)],
         "latencies": [
@@ -187,6 +189,13 @@ def _drift_figure(analysis: WorkloadAnalysis | None, drawing: Drawing) -> Iterat
     if analysis is not None and analysis.drift is not None:
         caption = f"All cells of each block together: {stability_tables.drift_line(analysis)}."
         yield drawing.figure(charts.drift_chart(analysis.drift), caption, 3)
+
+
+def _race_figure(view: StudyView, load: WorkloadView, drawing: Drawing) -> Iterator[Figure]:
+    race = view.races.get(load.name)
+    if race is not None and race.course.verdicts:
+        caption = race_words.timeline_sentence(race, min(charts.MAX_LANES, len(race.cells)))
+        yield drawing.figure(charts.race_chart(race, view.study), caption, 1)
 
 
 def _detail_figures(detail: WorkloadDetail | None, drawing: Drawing) -> Iterator[Figure]:
@@ -256,6 +265,7 @@ def _environment() -> Environment:
     environment.filters["letters"] = group_name
     environment.filters["printable"] = printable
     environment.globals["words"] = words
+    environment.globals["race_words"] = race_words
     environment.globals["told"] = factor_words
     environment.globals["stability"] = stability_tables
     environment.globals["steady_words"] = steady_words

@@ -28,6 +28,62 @@ def _below(drop: Drop) -> str:
     return f"{math.ceil(1000 * drop.at_most) / 10:.1f}%"
 
 
+def fate(race: RaceState, place: int, study: StudyRecord) -> str:
+    """What became of one cell."""
+    for drop in race.course.drops:
+        if drop.cell == place:
+            return f"left after {drop_sentence(race, drop, study).split(' after ', 1)[1]}"
+    verdict = race.verdict
+    if verdict is None or place in verdict.open:
+        return "open"
+    return "leads" if place in verdict.leaders else "not told apart from the leader"
+
+
+def timeline_sentence(race: RaceState, shown: int) -> str:
+    """What the picture of a race says, and how many cells left when."""
+    left: dict[int, int] = {}
+    for drop in race.course.drops:
+        left[drop.block + 1] = left.get(drop.block + 1, 0) + 1
+    told = ", ".join(f"{count} after block {block}" for block, count in sorted(left.items()))
+    text = "A dot is a run; blue leads, orange is not surely worse, grey has left the race"
+    text += f" ({told})." if told else "."
+    hidden = len(race.cells) - shown
+    return f"{text} The {shown} that stayed longest." if hidden > 0 else text
+
+
+def race_json(race: RaceState) -> dict[str, object]:
+    """A race for programs; probabilities and ratios as they stand after its last block."""
+    verdict = race.verdict
+    return {
+        "blocks": len(race.course.verdicts),
+        "cells": len(race.cells),
+        "racing": race.racing,
+        "over": race.course.over,
+        "settled": race.course.settled,
+        "leaders": [cell.levels_dict() for cell in race.leaders],
+        "tied": [cell.levels_dict() for cell in race.tied],
+        "open": [cell.levels_dict() for cell in race.open],
+        "probability": verdict.probability if verdict else 0.0,
+        "lead_at_least": _finite(verdict.lead_at_least) if verdict else None,
+        "blocks_needed": verdict.blocks_needed if verdict else 0,
+        "dropped": [
+            {
+                "cell": race.cells[drop.cell].levels_dict(),
+                "after_block": drop.block + 1,
+                "reason": drop.reason,
+                "rival": race.cells[drop.rival].levels_dict() if drop.rival >= 0 else None,
+                "ratio": _finite(drop.ratio),
+                "at_most": _finite(drop.at_most),
+            }
+            for drop in race.course.drops
+        ],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
     """The answer of a race, or what it lacks."""
     verdict, rules = race.verdict, race.rules
@@ -42,8 +98,8 @@ def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
         return f"best is {names}; {sure}{_tied(race, study)}"
     return (
         f"best so far is {names}, with a probability of {_chance(verdict.probability)} within "
-        f"{percent} of the best; {_names(race.open, study)} may be up to "
-        f"{_advantage(verdict.lead_at_least)} better{_needed(race)}"
+        f"{percent} of the best; {_names(race.open, study)} may be "
+        f"{_advantage(verdict.lead_at_least)}better{_needed(race)}"
     )
 
 
@@ -64,7 +120,8 @@ def _chance(probability: float) -> str:
 
 
 def _advantage(lead_at_least: float) -> str:
-    return f"{100 * (1 / lead_at_least - 1):.1f} %"
+    """How much better the open cells may be; beyond a factor of two, no figure means anything."""
+    return f"up to {100 * (1 / lead_at_least - 1):.1f} % " if lead_at_least > 0.5 else "far "
 
 
 def _names(cells: tuple[Cell, ...], study: StudyRecord) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.report.labels import group_name
+from diskproof.report.race_words import race_json
 from diskproof.report.score_tables import interval_json, render_scores, scores_json
 from diskproof.report.scores import StudyScores
-from diskproof.report.tables import plain, render_ranking
+from diskproof.report.tables import plain, race_lines, render_ranking
 from diskproof.report.view import Line, StudyView
 from diskproof.report.words import (
     accelerator,
@@ -40,6 +41,7 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
                 "unit": load.unit,
                 "higher_is_better": load.higher_is_better,
                 "cells": [_line_json(line) for line in load.lines[: best or None]],
+                "race": race_json(view.races[load.name]) if load.name in view.races else None,
             }
             for load in view.workloads
         ],
@@ -78,6 +80,7 @@ def render_rankings(rankings: Sequence[Ranking], best: int) -> Group:
         parts += [Text(f"note: {plain(text)}", style="yellow") for text in told if text]
         for load in view.workloads:
             parts += [Text(), Text(plain(winner_sentence(load))), render_ranking(load, best=best)]
+            parts += race_lines(view, load)
         for table in render_scores(view.study, found, best) if found else ():
             parts += [Text(), table]
     return Group(*parts)

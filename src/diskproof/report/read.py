@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
@@ -17,6 +18,8 @@ from diskproof.report.view import (
     median_run,
     rank_workloads,
 )
+from diskproof.stats.study_race import RaceState, replay_races
+from diskproof.store.race_scores import race_scores
 
 if TYPE_CHECKING:
     from diskproof.store import Store
@@ -52,6 +55,7 @@ def _views(
     rows = store.results(study.id)
     failures = store.failures(study.id)
     ids = dict.fromkeys([row.host_id for row in rows] + [run.host_id for run in failures])
+    races = _races(store, study)
     views = []
     for host in [hosts[host_id] for host_id in ids] or [_NOBODY]:
         loads = rank_workloads(study, [row for row in rows if row.host_id == host.id])
@@ -60,9 +64,17 @@ def _views(
             for run in failures
             if run.host_id == host.id and run.failure is not None
         )
-        view = StudyView(study, host, loads, failed)
+        view = StudyView(study, host, loads, failed, races=races)
         views.append(_with_details(store, view) if details else view)
     return views
+
+
+def _races(store: Store, study: StudyRecord) -> dict[str, RaceState]:
+    """The races of a study by workload, replayed from its runs; on however many hosts they were
+    made, a race is one."""
+    if study.race is None:
+        return {}
+    return {race.workload: race for race in replay_races(study, race_scores(store, study.id))}
 
 
 def _with_details(store: Store, view: StudyView) -> StudyView:
@@ -77,7 +89,7 @@ def _with_details(store: Store, view: StudyView) -> StudyView:
     checks = store.checks(study.id, host.id)
     primary = [r for r in store.results(study.id) if r.primary and r.host_id == host.id]
     analyses = {load.name: load for load in analyse_study(store, study, primary)}
-    return StudyView(study, host, view.workloads, failures, checks, details, analyses)
+    return replace(view, failures=failures, checks=checks, details=details, analyses=analyses)
 
 
 def _detail(store: Store, view: StudyView, load: WorkloadView) -> WorkloadDetail:

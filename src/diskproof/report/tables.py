@@ -14,12 +14,14 @@ from diskproof.report.labels import (
     render_short_latency,
     varying_factors,
 )
+from diskproof.report.race_words import verdict_sentence
 from diskproof.report.view import LATENCIES, FailedRun, StudyView, WorkloadView
 from diskproof.report.words import HIGHER, accelerator_note, headline, metric_name, warnings
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 _HEADS = {
     "latency_p50": "p50",
@@ -39,10 +41,18 @@ def render_study(view: StudyView, *, best: int = 0) -> Group:
     parts += [Text(f"note: {note}", style="yellow")] if note else []
     parts += [Text(f"warning: {_printable(text)}", style="yellow") for text in warnings(view)]
     for load in view.workloads:
-        parts += [Text(), render_ranking(load, best=best)]
+        parts += [Text(), render_ranking(load, best=best), *race_lines(view, load)]
     parts += [Text(), render_failures(view.study, view.failures)] if view.failures else []
     parts += [Text(), render_dropped(view.study.dropped)] if view.study.dropped else []
     return Group(*parts)
+
+
+def race_lines(view: StudyView, load: WorkloadView) -> list[Text]:
+    """What a workload's race says, or nothing where there is none."""
+    from rich.text import Text
+
+    race = view.races.get(load.name)
+    return [Text(f"race: {_printable(verdict_sentence(race, view.study))}")] if race else []
 
 
 def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:

@@ -19,6 +19,7 @@ from diskproof.records import (
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
+from diskproof.stats.study_race import RaceState
 
 if TYPE_CHECKING:
     from diskproof.report.analysis import WorkloadAnalysis
@@ -80,8 +81,8 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class StudyView:
-    """One study on one host. ``checks`` are the read-back settings by cell id, ``details`` and
-    ``analyses`` stand by workload."""
+    """One study on one host. ``checks`` are the read-back settings by cell id, ``details``,
+    ``analyses`` and ``races`` stand by workload."""
 
     study: StudyRecord
     host: HostRecord
@@ -90,6 +91,7 @@ class StudyView:
     checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
     details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
     analyses: Mapping[str, WorkloadAnalysis] = field(default_factory=dict)
+    races: Mapping[str, RaceState] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:

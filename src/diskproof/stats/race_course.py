@@ -56,6 +56,11 @@ class Race:
         """The cells that run in the next block; none when the race is over."""
         return self._entries[-1]
 
+    @property
+    def not_out(self) -> tuple[int, ...]:
+        """The cells that run in the next block and those that rest."""
+        return self._racing
+
     def add_block(self, values: Sequence[float]) -> Verdict:
         """Take a complete block: a logarithm for each cell of the study, larger is better; nan for
         a failed run and for cells that are out. Judges, and says who goes on."""

@@ -96,10 +96,14 @@ class WorkloadRace:
         return self.entrants if block == self.block else frozenset()
 
     def left(self, scores: Scores) -> list[Cell]:
-        """The runs that remain if no other cell leaves, by cell."""
+        """The runs that remain at most, by cell: if no other cell leaves and all that rest come
+        back."""
+        if not self.entrants:
+            return []
         now = [cell for cell in self.cells if cell.id in self.entrants]
         pending = [cell for cell in now if (self.block, cell.id) not in scores]
-        return pending + now * max(0, self.rules.max_blocks - self.block - 1)
+        later = self.rules.max_blocks - self.block - 1
+        return pending + later * [self.cells[place] for place in self._race.not_out]
 
     def state(self) -> RaceState:
         return RaceState(self.workload, self.cells, self.rules, self._race.course())

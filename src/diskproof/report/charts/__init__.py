@@ -10,9 +10,11 @@ from diskproof.report.charts.effects import (
 )
 from diskproof.report.charts.heat import heat_chart, heat_factors
 from diskproof.report.charts.lines import MAX_POINTS, series_chart, tail_chart
+from diskproof.report.charts.race import MAX_LANES, race_chart
 
 __all__ = [
     "MAX_BARS",
+    "MAX_LANES",
     "MAX_POINTS",
     "Spec",
     "bars_chart",
@@ -23,6 +25,7 @@ __all__ = [
     "heat_factors",
     "interaction_chart",
     "interaction_factors",
+    "race_chart",
     "series_chart",
     "tail_chart",
 ]

@@ -1,10 +1,12 @@
-//! The messages between the host and the agent in a guest: JSON, one object a line. And the crash log, in [`crash_log`].
+//! The messages between the host and the agent in a guest: JSON, one object a line. And the crash log, in [`crash_log`];
+//! the ledger, in [`ledger`].
 //!
 //! `docs/guest-protocol.md` is the contract, `tests/golden/wire/` its examples.
 
 mod bytes;
 pub mod crash_log;
 mod event;
+pub mod ledger;
 mod line;
 mod request;
 

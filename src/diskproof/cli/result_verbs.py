@@ -32,6 +32,7 @@ class ExportKind(StrEnum):
     RESULTS = "results"
     RUNS = "runs"
     SERIES = "series"
+    VERDICTS = "verdicts"
 
 
 def register(app: typer.Typer) -> None:
@@ -193,11 +194,11 @@ def export(
     ],
     store: StoreOption = DEFAULT_STORE,
     study: StudiesOption = None,
-    kind: Annotated[ExportKind, typer.Option(help="A row a result, run or sample.")] = (
+    kind: Annotated[ExportKind, typer.Option(help="A row a result, run, sample or verdict.")] = (
         ExportKind.RESULTS
     ),
 ) -> int:
-    """Write results, runs or host samples as a table for other tools; the suffix says how."""
+    """Write results, runs, samples or verdicts as a table for other tools; the suffix says how."""
     from diskproof.store import open_store
     from diskproof.store.export import export_table
 

@@ -9,16 +9,17 @@ from types import TracebackType
 from sqlalchemy import Connection, Engine
 
 from diskproof.errors import UsageError
-from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
+from diskproof.records import Check, CrashRun, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.stats.histograms import merge_histograms
-from diskproof.store import read, read_runs, write
+from diskproof.store import crash, read, read_runs, write
 from diskproof.store.connect import StoreUrl, explained, make_engine
 from diskproof.store.limits import (
+    require_storable_crash_run,
     require_storable_host,
     require_storable_run,
     require_storable_study,
 )
-from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
+from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow, VerdictRow
 from diskproof.store.schema import require_schema
 from diskproof.store.tables import RUN
 
@@ -33,11 +34,11 @@ def open_store(url_or_path: str, *, create: bool = False) -> Store:
     with explained(place):
         engine = make_engine(place, create=create)
         try:
-            require_schema(engine, place, create=create)
+            version = require_schema(engine, place, create=create)
         except BaseException:
             engine.dispose()
             raise
-    return Store(place, engine)
+    return Store(place, engine, version)
 
 
 class Store:
@@ -46,9 +47,10 @@ class Store:
     Every method is one transaction and raises HostError when the database fails it.
     """
 
-    def __init__(self, place: StoreUrl, engine: Engine) -> None:
+    def __init__(self, place: StoreUrl, engine: Engine, version: int) -> None:
         self._place = place
         self._engine = engine
+        self._has_verdicts = version >= 2
 
     def __enter__(self) -> Store:
         return self
@@ -133,6 +135,17 @@ class Store:
         with self._writing() as connection:
             return write.supersede_failed(connection, study_id)
 
+    def add_crash_run(self, run: CrashRun) -> None:
+        """Store a crash run with its verdicts and files, as ``add_run`` stores a run."""
+        require_storable_crash_run(run)
+        with self._writing() as connection:
+            crash.write_crash_run(connection, run)
+
+    def remove_undecided(self, study_id: str) -> int:
+        """Let undecided verdicts be made again; returns how many there were."""
+        with self._writing() as connection:
+            return crash.supersede_undecided(connection, study_id)
+
     def set_progress(self, progress: Progress) -> None:
         """Say how far a study is. Call it between runs: it writes to the store's disk."""
         with self._writing() as connection:
@@ -212,6 +225,23 @@ class Store:
         """By cell id, the effective configuration of its newest counted run that has one."""
         with self._reading() as connection:
             return read_runs.read_checks(connection, study_id, host_id)
+
+    def verdicts(self, study_id: str | None = None) -> list[VerdictRow]:
+        """The verdicts that count, of one study or of all, in the order they were made."""
+        if not self._has_verdicts:
+            return []
+        with self._reading() as connection:
+            return crash.read_verdicts(connection, study_id)
+
+    def crash_run(self, run_id: str) -> CrashRun:
+        """A crash run with all it left. Raises UsageError when there is none of this id."""
+        found = None
+        if self._has_verdicts:
+            with self._reading() as connection:
+                found = crash.find_crash_run(connection, run_id)
+        if found is None:
+            raise UsageError(f"the store {self.place} has no crash run {run_id!r}")
+        return found
 
     def progress(self) -> Progress | None:
         """The progress that was written last."""

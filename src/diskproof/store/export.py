@@ -24,10 +24,10 @@ def export_table(store: Store, studies: Sequence[str], kind: Kind, path: Path) -
     """Write a table of some studies (names or ids; all when none is named) to ``path``.
 
     ``results`` has a row per cell and metric, ``runs`` one per run, ``series`` one per reading of a
-    time series (times in seconds since the load began). The suffix says how: ``.csv``,
-    ``.parquet`` or ``.json``; ``-`` is CSV on standard output. A file that is there is replaced
-    when the new one is complete and on disk, and kept otherwise. Raises UsageError for another
-    suffix or an unknown study, HostError when the file cannot be written.
+    time series (times in seconds since the load began), ``verdicts`` one per crash cell and fault.
+    The suffix says how: ``.csv``, ``.parquet`` or ``.json``; ``-`` is CSV on standard output. A
+    file that is there is replaced when the new one is complete and on disk, and kept otherwise.
+    Raises UsageError for another suffix or an unknown study, HostError when the file cannot be written.
     """
     write = _find_writer(path)
     chosen = _require_studies(store, studies)

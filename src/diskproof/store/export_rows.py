@@ -8,10 +8,10 @@ from typing import Literal
 
 from diskproof.records import StudyRecord
 from diskproof.store.database import Store
-from diskproof.store.rows import RunRow
+from diskproof.store.rows import RunRow, VerdictRow
 from diskproof.store.show import show_rows
 
-Kind = Literal["results", "runs", "series"]
+Kind = Literal["results", "runs", "series", "verdicts"]
 Type = Literal["text", "number", "integer", "flag", "numbers"]
 Row = dict[str, object]
 
@@ -39,7 +39,10 @@ class Column:
 
 def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> list[Column]:
     """The columns of a table, over all studies in it."""
-    factors = sorted({name for s in studies for cell in s.cells for name, _ in cell.levels})
+    cells = [cell for study in studies for cell in study.cells]
+    if kind == "verdicts":
+        cells = [row.cell for study in studies for row in store.verdicts(study.id)]
+    factors = sorted({name for cell in cells for name, _ in cell.levels})
     levels = [Column(name, "text", "cell") for name in factors]
     if kind == "runs":
         names = {
@@ -47,6 +50,8 @@ def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> l
         }
         metrics: list[Column] = [Column(name, "number", "metrics") for name in names]
         return [*_columns(_RUN_START), *levels, *_columns(_RUN_END), *metrics]
+    if kind == "verdicts":
+        return [*_columns(_VERDICT_START), *levels, *_columns(_VERDICT_END)]
     if kind == "series":
         return [*_columns(_SERIES_START), *levels, *_columns(_SERIES_END)]
     return [*_columns(_RESULT_START), *levels, *_columns(_RESULT_END)]
@@ -59,6 +64,8 @@ def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iter
             yield [{"study_name": study.name, **row} for row in show_rows(store.results(study.id))]
         elif kind == "runs":
             yield _run_rows(store, study)
+        elif kind == "verdicts":
+            yield [_verdict_row(study, row) for row in store.verdicts(study.id)]
         else:
             for run in store.runs(study.id):
                 yield _series_rows(store, study, run)
@@ -98,6 +105,28 @@ _RUN_END: dict[str, Type] = {
     "failure_kind": "text",
 }
 _SERIES_START = _RUN_START
+_VERDICT_START: dict[str, Type] = {
+    "study": "text",
+    "study_name": "text",
+    "host": "text",
+    "run": "text",
+    "writer": "text",
+    "fault": "text",
+}
+_VERDICT_END: dict[str, Type] = {
+    "verdict": "text",
+    "lost": "integer",
+    "age_seconds": "number",
+    "states_checked": "integer",
+    "states_total": "integer",
+    "estimated": "flag",
+    "cuts": "integer",
+    "cut": "integer",
+    "missing": "numbers",
+    "seed": "integer",
+    "reason": "text",
+    "reproduce": "text",
+}
 _SERIES_END: dict[str, Type] = {
     "block": "integer",
     "source": "text",
@@ -145,6 +174,19 @@ def _described(study: StudyRecord, run: RunRow) -> Row:
         "cell": run.cell.levels_dict(),
         "block": run.block,
     }
+
+
+def _verdict_row(study: StudyRecord, row: VerdictRow) -> Row:
+    start: Row = {
+        "study": study.id,
+        "study_name": study.name,
+        "host": row.host_id,
+        "run": row.run_id,
+        "writer": row.cell.workload.name,
+        "cell": row.cell.levels_dict(),
+    }
+    values = {name: getattr(row.verdict, name) for name in ("fault", *_VERDICT_END)}
+    return {**start, **values, "missing": list(row.verdict.missing)}
 
 
 def _series_rows(store: Store, study: StudyRecord, run: RunRow) -> list[Row]:

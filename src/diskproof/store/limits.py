@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from diskproof.errors import UsageError
-from diskproof.records import Cell, HostRecord, RunRecord, StudyRecord
+from diskproof.records import (
+    Artefact,
+    Cell,
+    CrashRun,
+    Durability,
+    Fault,
+    HostRecord,
+    RunRecord,
+    StudyRecord,
+    Verdict,
+)
 from diskproof.store.encoding import MAX_BLOB, render_json
 
 MAX_NAME = 200
@@ -14,6 +25,7 @@ MAX_LEVEL = 1000
 MAX_TEXT = 4 << 20
 MAX_PER_RUN = 1000
 MAX_ARRAY = 5_000_000
+MAX_EVENTS = 10_000
 MAX_NUMBER = (1 << 31) - 1
 
 
@@ -73,10 +85,45 @@ def require_storable_run(run: RunRecord) -> None:
     _require_metrics(run)
     _require_arrays(run)
     for artefact in run.artefacts:
-        _require_name("artefact", artefact.name)
-        _require_name("media type", artefact.media_type)
-        too_large = len(artefact.content) > MAX_BLOB
-        _require(not too_large, f"artefact {artefact.name!r}", f"larger than {MAX_BLOB} bytes")
+        _require_artefact(artefact)
+
+
+def require_storable_crash_run(run: CrashRun) -> None:
+    """Raises UsageError naming what cannot be stored of a crash run."""
+    _require_name("crash run id", run.id)
+    require_storable_cell(run.cell)
+    _require_finite("start and end", [run.started, run.ended])
+    _require_finite("phases", [seconds for _, seconds in run.phases])
+    _require(len(run.artefacts) <= MAX_PER_RUN, "files", f"more than {MAX_PER_RUN}")
+    for name, count in run.counts.items():
+        _require_name("count", name)
+        _require_number(f"count {name!r}", count, (1 << 63) - 1)
+    for artefact in run.artefacts:
+        _require_artefact(artefact)
+    faults = [verdict.fault for verdict in run.verdicts]
+    _require(len(set(faults)) == len(faults), "verdicts", "two of one run are of the same fault")
+    for verdict in run.verdicts:
+        _require_verdict(verdict)
+
+
+def _require_verdict(verdict: Verdict) -> None:
+    _require(verdict.fault in get_args(Fault), "fault", f"unknown: {verdict.fault!r:.40}")
+    known = verdict.verdict in get_args(Durability)
+    _require(known, "verdict", f"unknown: {verdict.verdict!r:.40}")
+    counts = (verdict.lost, verdict.states_checked, verdict.cuts, verdict.seed)
+    for count in (*counts, verdict.states_total or 0, verdict.cut or 0, *verdict.missing):
+        _require_number("a count of a verdict", count, (1 << 63) - 1)
+    _require_finite("times of a verdict", [verdict.age_seconds, verdict.seconds])
+    _require_finite("timeline", [event.seconds for event in verdict.timeline])
+    few = len(verdict.timeline) <= MAX_EVENTS and len(verdict.missing) <= MAX_EVENTS
+    _require(few, "verdict", f"more than {MAX_EVENTS} events or missing writes")
+
+
+def _require_artefact(artefact: Artefact) -> None:
+    _require_name("artefact", artefact.name)
+    _require_name("media type", artefact.media_type)
+    too_large = len(artefact.content) > MAX_BLOB
+    _require(not too_large, f"artefact {artefact.name!r}", f"larger than {MAX_BLOB} bytes")
 
 
 def _require_metrics(run: RunRecord) -> None:

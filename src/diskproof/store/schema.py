@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Engine, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateSchema
 
 from diskproof.errors import HostError, UsageError
 from diskproof.store.connect import PG_SCHEMA, StoreUrl
-from diskproof.store.tables import METADATA, SCHEMA, SCHEMA_VERSION
+from diskproof.store.tables import METADATA, OLDEST_VERSION, SCHEMA, SCHEMA_VERSION
 
 _CREATE_LOCK = 0x6469736B  # an advisory lock's number, any constant will do
 
 
-def require_schema(engine: Engine, place: StoreUrl, *, create: bool) -> None:
-    """Check that a store of our version is there; with ``create`` make one where there is none.
+def require_schema(engine: Engine, place: StoreUrl, *, create: bool) -> int:
+    """Check that a store that we can read is there, and give its version; with ``create`` make
+    one where there is none, and bring an older one up to ours.
 
-    Raises UsageError for something else, or for a store of another version.
+    Raises UsageError for something else, or for a store of a newer version.
     """
     with engine.connect() as connection:
         version = _find_version(connection, place)
     if version is None and create:
         _create_tables(engine, place)
-    elif version is None:
+        return SCHEMA_VERSION
+    if version is None:
         raise UsageError(
             f"{place} is not a diskproof store", "it has no table of ours", "name another store"
         )
-    elif version != SCHEMA_VERSION:
+    if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
         raise UsageError(
             f"the store {place} has version {version}",
-            f"this diskproof reads version {SCHEMA_VERSION}",
+            f"this diskproof reads versions {OLDEST_VERSION} to {SCHEMA_VERSION}",
             "use the diskproof that made it, or a newer one",
         )
+    if create and version < SCHEMA_VERSION:
+        _bring_up_to_date(engine, place)
+        return SCHEMA_VERSION
+    return version
+
+
+def _bring_up_to_date(engine: Engine, place: StoreUrl) -> None:
+    """Add the tables that later versions have; what is stored stays as it is."""
+    with engine.connect() as connection:
+        connection.execution_options(begin="BEGIN IMMEDIATE")
+        with connection.begin():
+            if place.url is not None:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATE_LOCK})"))
+            METADATA.create_all(connection)
+            connection.execute(update(SCHEMA).values(version=SCHEMA_VERSION))
 
 
 def _find_version(connection: Connection, place: StoreUrl) -> int | None:

@@ -18,8 +18,11 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised with every change of the tables; a store of a newer version is refused."""
+
+OLDEST_VERSION = 1
+"""What has been added since: 2 has the tables ``crash_run``, ``crash_file`` and ``verdict``."""
 
 METADATA = MetaData()
 # SQLite numbers rows by itself only in a column of exactly this type.
@@ -184,4 +187,72 @@ PROGRESS = Table(
     Column("current", Text, nullable=False),
     Column("eta_seconds", Double),
     Column("updated", Double, nullable=False),
+)
+
+CRASH_RUN = Table(
+    "crash_run",
+    METADATA,
+    Column("number", _RUN_NUMBER, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("study_id", Text, ForeignKey("study.id"), nullable=False),
+    Column("cell_id", Text, ForeignKey("cell.id"), nullable=False),
+    Column("host_id", Text, ForeignKey("host.id"), nullable=False),
+    Column("started", Double, nullable=False),
+    Column("ended", Double, nullable=False),
+    Column("failure_kind", Text),
+    Column("failure_what", Text),
+    Column("failure_why", Text),
+    Column("failure_hint", Text),
+    Column("checks", Text, nullable=False),
+    Column("counts", Text, nullable=False),
+    Column("phases", Text, nullable=False),
+)
+
+CRASH_FILE = Table(
+    "crash_file",
+    METADATA,
+    Column("run_number", _RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
+    _place(),
+    Column("name", Text, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+VERDICT = Table(
+    "verdict",
+    METADATA,
+    Column("run_number", _RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
+    Column("fault", Text, primary_key=True),
+    Column("study_id", Text, nullable=False),
+    Column("cell_id", Text, nullable=False),
+    Column("host_id", Text, nullable=False),
+    Column("counted", Boolean, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("lost", BigInteger, nullable=False),
+    Column("age_seconds", Double, nullable=False),
+    Column("states_checked", BigInteger, nullable=False),
+    Column("states_total", BigInteger),
+    Column("estimated", Boolean, nullable=False),
+    Column("cuts", BigInteger, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("cut", BigInteger),
+    Column("missing", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("reproduce", Text, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("timeline", Text, nullable=False),
+    Column("details", Text, nullable=False),
+)
+
+# One verdict counts for a cell, a fault and a host; those that a retry replaced do not.
+Index(
+    "verdict_counted_once",
+    VERDICT.c.study_id,
+    VERDICT.c.cell_id,
+    VERDICT.c.host_id,
+    VERDICT.c.fault,
+    unique=True,
+    sqlite_where=text("counted"),
+    postgresql_where=text("counted"),
 )

@@ -1,0 +1,66 @@
+"""Crash runs and verdicts for tests that make none."""
+
+from __future__ import annotations
+
+from diskproof.crash_rules import CrashRules, crash_workload
+from diskproof.records import (
+    Artefact,
+    Cell,
+    Check,
+    CrashRun,
+    Fault,
+    TraceEvent,
+    Verdict,
+)
+
+LOSS = Verdict(
+    "power",
+    "loses",
+    lost=3,
+    age_seconds=1.25,
+    states_checked=12,
+    states_total=400,
+    estimated=True,
+    cuts=5,
+    seed=7,
+    cut=41,
+    missing=(30, 31),
+    reason="",
+    reproduce="diskproof crash reproduce r1 --fault power",
+    seconds=0.5,
+    timeline=(
+        TraceEvent(0.0, "write", "missing", "4 KiB at 0"),
+        TraceEvent(0.01, "acknowledge", "lost", "record 3"),
+        TraceEvent(0.5, "cut"),
+    ),
+    details={"torn": 1},
+)
+
+
+def make_verdict(fault: Fault = "qemu-kill") -> Verdict:
+    return Verdict(fault, "keeps", states_checked=9, states_total=9, cuts=5, seed=7)
+
+
+def make_crash_run(
+    number: int = 1,
+    *verdicts: Verdict,
+    study_id: str = "s1",
+    host_id: str = "h1",
+    writer: str = "ledger",
+    **levels: str,
+) -> CrashRun:
+    named = levels or {"frontend": "daemon", "format": "raw", "cache": "unsafe"}
+    cell = Cell(tuple(sorted(named.items())), crash_workload(CrashRules(), writer))
+    return CrashRun(
+        f"crash-{number}",
+        study_id,
+        cell,
+        host_id,
+        100.0 + number,
+        110.0 + number,
+        verdicts or (LOSS, make_verdict()),
+        checks=(Check("cache.no-flush", "on", "on", "QMP", True),),
+        counts={"writes": 40, "flushes": 10, "acknowledgements": 9},
+        artefacts=(Artefact("crash.log", "application/octet-stream", b"dpcrash\n\0" * 9),),
+        phases=(("record", 2.5),),
+    )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Places = NDArray[np.int64]
 
+_TINY = 1e-9
 ODD = 0.05
 """A scatter that by chance only so many cells would have is taken for the cell's own."""
 
@@ -27,8 +28,8 @@ ODD = 0.05
 @dataclass(frozen=True)
 class RaceFit:
     """``centres`` (nan without a value), ``runs``, ``variances`` of a run and their ``freedom``, by
-    cell; ``tied`` (k x k) is what unequal blocks add to the squared error of a difference, in units
-    of the common variance."""
+    cell; ``common`` is the variance of all cells together, infinite while no cell has a repeat that
+    the blocks leave over."""
 
     centres: Array
     runs: Array
@@ -36,17 +37,22 @@ class RaceFit:
     freedom: Array
     common: float
     _products: Array
+    _loose: Array
 
     def squared_errors(self, cells: Places) -> Array:
-        """Squared standard errors of the differences of these cells' centres, a table."""
+        """Squared standard errors of the differences of these cells' centres, a table; infinite
+        where no chain of common blocks ties two cells."""
         import numpy as np
 
         own = self.variances[cells] / self.runs[cells]
         products = self._products[np.ix_(cells, cells)]
         through = np.diag(products)
         shared = np.maximum(np.add.outer(through, through) - 2 * products, 0.0)
+        loose = self._loose[cells]
+        lengths = (loose**2).sum(axis=1)
+        apart = np.add.outer(lengths, lengths) - 2 * loose @ loose.T > _TINY
         errors: Array = np.add.outer(own, own) + self.common * shared
-        return errors
+        return np.where(apart, np.inf, errors)
 
 
 def fit_race(table: Array) -> RaceFit:
@@ -65,7 +71,9 @@ def fit_race(table: Array) -> RaceFit:
     residuals = (inner - effects[:, None] + shares.T.dot(effects)[None, :]) * present
     variances, freedom, common = _scatter(residuals, runs, np.linalg.matrix_rank(normal, 1e-9))
     products = shares.T @ inverse @ shares
-    return RaceFit(means - shares.T @ effects, runs, variances, freedom, common, products)
+    loose = shares.T @ (np.eye(len(normal)) - inverse @ normal)
+    centres = means - shares.T @ effects
+    return RaceFit(centres, runs, variances, freedom, common, products, loose)
 
 
 def _scatter(residuals: Array, runs: Array, blocks: int) -> tuple[Array, Array, float]:

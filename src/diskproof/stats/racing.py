@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]
 
 
+_ANY = 1e3
+"""An error on the log scale that means: anything."""
+
+
 @dataclass(frozen=True)
 class Drop:
     """A cell that left the race after ``block`` (from 0).
@@ -78,19 +82,20 @@ def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
     """Judge the blocks so far.
 
     ``table`` (blocks x cells) holds logarithms, larger is better, nan where there is no value (the
-    run failed, or the cell had left). ``racing`` are the cells that were to run in the last block.
+    run failed, or the cell had left or rested). ``racing`` are the cells that had not left before
+    the last block.
     """
     import numpy as np
 
     blocks = len(table)
     if blocks < rules.min_blocks:
-        return _nothing_known(table, racing, rules)
-    alive = np.array(racing, dtype=np.int64)
+        return _nothing_known(table, racing, (), rules)
+    valued = np.isfinite(table).sum(axis=0) > 0
+    failed = tuple(Drop(cell, blocks - 1, "failed") for cell in racing if not valued[cell])
+    alive = np.array([cell for cell in racing if valued[cell]], dtype=np.int64)
     fit = fit_race(table)
-    failed = [Drop(int(c), blocks - 1, "failed") for c in alive if not fit.runs[c]]
-    alive = alive[fit.runs[alive] > 0]
-    if not len(alive):
-        return Verdict((), tuple(failed), (), (), (), True, 0.0, 0.0)
+    if len(alive) <= rules.top or not math.isfinite(fit.common):
+        return _nothing_known(table, [int(cell) for cell in alive], failed, rules)
     ahead = np.subtract.outer(fit.centres[alive], fit.centres[alive])
     halves = half_widths(fit, alive, table.shape[1], rules)
     slower = _slower(alive, ahead, halves, blocks, rules)
@@ -163,7 +168,7 @@ def _settle(
     if not len(others):
         return Verdict(racing, dropped, named, (), (), True, math.inf, 1.0, blocks)
     pairs = np.ix_(others, leaders)
-    # How far each other cell may be ahead of the leader it comes closest to.
+    # How far each other cell may be ahead of any leader.
     threat = (ahead[pairs] + halves[pairs]).max(axis=1)
     is_open = threat > rules.margin
     return Verdict(
@@ -199,21 +204,23 @@ def _probability(
     last = int(leaders[-1])
     scores = np.linspace(-6.0, 6.0, 241)
     density = np.exp(-(scores**2) / 2)
-    spread = np.sqrt(errors[others, last] / 2)
+    spread = np.minimum(np.sqrt(errors[others, last] / 2), _ANY)
     lead = ahead[last, others] + margin
     inside = ndtr((lead[None, :] + scores[:, None] * spread[None, :]) / spread[None, :])
     return float((density * inside.prod(axis=1)).sum() / density.sum())
 
 
-def _nothing_known(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
-    """Before anything may be judged: the means lead, and nothing is sure."""
+def _nothing_known(
+    table: Array, racing: Sequence[int], dropped: tuple[Drop, ...], rules: RaceRules
+) -> Verdict:
+    """Before anything may be judged the means lead, and nothing is sure; unless no more cells are
+    left than are looked for."""
     import numpy as np
 
-    cells = [int(cell) for cell in racing]
     seen = np.isfinite(table)
     means = np.where(seen, table, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-    valued = sorted((c for c in cells if seen[:, c].any()), key=lambda c: -means[c])
-    named = tuple(valued[: rules.top])
-    others = tuple(cell for cell in cells if cell not in named)
-    few = len(cells) <= rules.top
-    return Verdict(tuple(cells), (), named, others, (), few, 0.0, 1.0 if few else 0.0)
+    order = sorted(racing, key=lambda cell: (not seen[:, cell].any(), -means[cell]))
+    named, others = tuple(order[: rules.top]), tuple(order[rules.top :])
+    if others or len(table) < rules.min_blocks:
+        return Verdict(tuple(racing), dropped, named, others, (), False, 0.0, 0.0)
+    return Verdict(tuple(racing), dropped, named, (), (), True, math.inf, 1.0, len(table))

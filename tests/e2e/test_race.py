@@ -1,0 +1,99 @@
+"""A race of real cells, as a user meets it: stopped by its budget, gone on with, reported.
+
+Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from commands import diskproof, left_behind, write_study
+from diskproof.stats.study_race import replay_races
+from diskproof.store import open_store
+from diskproof.store.race_scores import race_scores
+
+STUDY = """
+name = "real-race"
+workloads = ["sync-write-4k"]
+[backings.here]
+path = "images"
+[factors]
+frontend = "daemon"
+format = ["raw", "qcow2"]
+cache = ["writeback", "unsafe", "directsync"]
+[[exclude]]
+format = "raw"
+cache = "directsync"
+[protocol]
+stop = "decided"
+delta = "20%"
+max_blocks = 5
+size = "16MiB"
+runtime = "1s"
+ramp = "0s"
+"""
+CELLS, MAX_BLOCKS = 5, 5
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A folder with a race that was stopped by its budget and gone on with; what both calls told
+    of their progress."""
+    folder = tmp_path_factory.mktemp("raced")
+    study = write_study(folder, STUDY)
+    first = diskproof("run", study, "--budget", "6s", cwd=folder)
+    assert first.returncode == 0, first.error_text
+    second = diskproof("run", study, cwd=folder)
+    assert second.returncode == 0, second.error_text
+    return folder, first.error_text + first.text, second.error_text + second.text
+
+
+def test_the_budget_stops_it_and_says_how_to_go_on(raced: tuple[Path, str, str]) -> None:
+    _, first, _ = raced
+    assert f"/{CELLS * MAX_BLOCKS}, at most " in first
+    assert "the budget is spent, at most " in first and "To go on: diskproof run" in first
+    assert "race: no complete block yet" in first or "leads; nothing is judged" in first
+
+
+def test_cells_that_left_were_not_run_again(raced: tuple[Path, str, str]) -> None:
+    folder, _, told = raced
+    with open_store(str(folder / "diskproof.sqlite")) as store:
+        (study,) = store.studies()
+        (race,) = replay_races(study, race_scores(store, study.id))
+        runs = Counter(run.cell.id for run in store.runs(study.id))
+    assert race.course.over and race.course.drops
+    for drop in race.course.drops:
+        assert runs[race.cells[drop.cell].id] == drop.block + 1
+    assert sum(runs.values()) == sum(map(len, race.course.entries)) < CELLS * MAX_BLOCKS
+    assert told.count("out: ") == len(race.course.drops)
+    assert f"of {CELLS} cells still in the race" in told or "sync-write-4k: decided" in told
+
+
+def test_unsafe_writes_win_where_each_one_is_flushed(raced: tuple[Path, str, str]) -> None:
+    folder, _, _ = raced
+    (view,) = json.loads(diskproof("rank", "--json", cwd=folder).text)
+    race = view["rankings"][0]["race"]
+    assert [leader["cache"] for leader in race["leaders"]] == ["unsafe"]
+    assert race["over"] and race["cells"] == CELLS and 0 < race["probability"] <= 1
+    assert {drop["cell"]["cache"] for drop in race["dropped"]} <= {"writeback", "directsync"}
+    assert "race: best" in diskproof("rank", cwd=folder).text
+
+
+def test_status_knows_that_it_is_over(raced: tuple[Path, str, str]) -> None:
+    folder, _, _ = raced
+    (study,) = json.loads(diskproof("status", "--json", cwd=folder).text)
+    assert study["state"] == "done" and study["done"] == study["total"] < CELLS * MAX_BLOCKS
+
+
+def test_the_page_shows_the_race_and_nothing_is_left(raced: tuple[Path, str, str]) -> None:
+    folder, _, _ = raced
+    assert diskproof("report", "-o", "page.html", cwd=folder).returncode == 0
+    page = (folder / "page.html").read_text()
+    assert "<h3>Race</h3>" in page and "Who left when, and why" in page
+    assert left_behind(folder) == []
+    plan = json.loads(diskproof("plan", folder / "study.toml", "--json", cwd=folder).text)
+    assert plan["runs"] == CELLS * MAX_BLOCKS and plan["race"]["delta"] == 0.2

@@ -1,0 +1,127 @@
+"""Races in words, as JSON, as a picture and on the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diskproof.lab import run_study
+from diskproof.records import StudyRecord
+from diskproof.report.charts import MAX_LANES, draw, race_chart
+from diskproof.report.page import render_page
+from diskproof.report.race_words import (
+    drop_sentence,
+    race_json,
+    timeline_sentence,
+    verdict_sentence,
+)
+from diskproof.report.read import read_views
+from diskproof.report.tables import race_lines
+from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
+from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
+from diskproof.store import Store, open_store
+from test_lab import ignore
+from test_lab_race import SCHEDULE, STUDY
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """One race decided, one out of blocks."""
+    path: Path = tmp_path_factory.mktemp("raced") / "store.sqlite"
+    with open_store(str(path), create=True) as opened:
+        opened.add_host(SIMULATED_HOST)
+        executor = SimulatedExecutor(STUDY.id, Simulation(seed=3, cv=0.08))
+        run_study(STUDY, SCHEDULE, executor, opened, on_event=ignore)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def races(store: Store) -> dict[str, RaceState]:
+    (view,) = read_views(store)
+    return dict(view.races)
+
+
+def test_a_decided_race_names_the_best_and_an_open_one_what_it_lacks(
+    races: dict[str, RaceState],
+) -> None:
+    decided = verdict_sentence(races["rand-read-4k-d1"], STUDY)
+    assert decided.startswith("best is raw unsafe io_uring; at 95 % no other is more than 2 %")
+    undecided = verdict_sentence(races["sync-write-4k"], STUDY)
+    assert undecided.startswith("best so far is raw unsafe io_uring, with a probability of ")
+    assert "12 blocks did not decide it, about " in undecided
+
+
+def test_every_drop_has_its_reason(races: dict[str, RaceState]) -> None:
+    for race in races.values():
+        for drop in race.course.drops:
+            text = drop_sentence(race, drop, STUDY)
+            assert f" after block {drop.block + 1}: at " in text and "surely below" in text
+            failed = replace(drop, reason="failed", rival=-1)
+            assert drop_sentence(race, failed, STUDY).endswith("no run of it has worked")
+
+
+def test_json_has_no_figures_that_json_lacks(races: dict[str, RaceState]) -> None:
+    for race in races.values():
+        told = json.loads(json.dumps(race_json(race), allow_nan=False))
+        assert told["cells"] == 12 == told["racing"] + len(told["dropped"])
+        assert told["blocks"] == len(race.course.verdicts)
+
+
+def test_the_timeline_shows_each_run_of_a_cell(races: dict[str, RaceState]) -> None:
+    for race in races.values():
+        rows = race_chart(race, STUDY)["data"]["values"]
+        assert len(rows) == 12 and rows[0]["colour"] == "var(--best)"
+        assert sum(len(row["blocks"]) for row in rows) == sum(map(len, race.course.entries))
+        lasts = [row["last"] for row in rows]
+        assert lasts[0] == len(race.course.verdicts) == max(lasts)
+        assert draw(race_chart(race, STUDY)).startswith("<svg")
+        assert "after block 2" in timeline_sentence(race, 12)
+
+
+def test_a_large_race_is_cut_to_what_a_picture_holds() -> None:
+    cells = tuple(
+        replace(STUDY.cells[0], levels=(("format", f"f{number}"),)) for number in range(200)
+    )
+    study = StudyRecord("id", "large", "run", STUDY.text, 1, 12, cells)
+    scores = {
+        (block, cell.id): -0.1 * place + 0.01 * ((7 * place + 3 * block) % 5)
+        for block in range(3)
+        for place, cell in enumerate(cells)
+    }
+    (race,) = replay_races(study, scores)
+    assert len(race_chart(race, study)["data"]["values"]) == MAX_LANES
+    assert f"The {MAX_LANES} that stayed longest." in timeline_sentence(race, MAX_LANES)
+
+
+def test_a_race_before_its_first_block_has_words_and_no_picture(store: Store) -> None:
+    (race, _) = start_races(STUDY, STUDY.cells)
+    assert verdict_sentence(race.state(), STUDY) == "no complete block yet"
+    (view,) = read_views(store, details=True)
+    begun = replace(view, races={load.name: race.state() for load in view.workloads})
+    page = render_page([begun])
+    assert "<h3>Race</h3>" in page and "no complete block yet" in page
+
+
+def test_terminal_and_page_tell_the_race(store: Store) -> None:
+    (view,) = read_views(store, details=True)
+    page = render_page([view])
+    for load in view.workloads:
+        (line,) = race_lines(view, load)
+        assert line.plain.startswith("race: best")
+        assert verdict_sentence(view.races[load.name], STUDY) in page
+    assert "Who left when, and why" in page
+
+
+def test_studies_in_blocks_have_no_race(store: Store) -> None:
+    plain = replace(STUDY, text=STUDY.text.replace('stop = "decided"\nmax_blocks = 12', ""))
+    assert replay_races(plain, {}) == ()
+    assert replay_races(replace(STUDY, origin="kvm-perf"), {}) == ()
+
+
+@pytest.mark.parametrize("value", [None, 0.0, -1.0, float("nan"), float("inf")])
+def test_values_without_a_logarithm_count_as_failed(value: float | None) -> None:
+    assert run_score(value, True) != run_score(value, True)

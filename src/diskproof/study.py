@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diskproof.crash_rules import FAULTS, WRITERS, CrashRules
 from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
 from diskproof.fio_job_file import find_job_mistakes
 from diskproof.presets import PRESET_BY_NAME
 from diskproof.race_rules import RaceRules
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
-from diskproof.toml_lines import find_line
+from diskproof.toml_lines import Location, Mistakes, unknown
 from diskproof.units import parse_bytes
 
 if TYPE_CHECKING:
-    from diskproof.study_file import ProtocolTable, StudyTable, WorkloadTable
+    from diskproof.study_file import CrashTable, ProtocolTable, StudyTable, WorkloadTable
 
 MAX_TEXT = 1 << 20
 MAX_JOB_TEXT = 64 << 10
@@ -30,7 +30,6 @@ DEFAULT_BLOCKS = 3
 RACE_FIELDS = ("delta", "confidence", "top", "min_blocks", "max_blocks")
 PRESET_FIELDS = ("rw", "bs", "iodepth", "fsync", "rwmixread", "distribution", "primary")
 
-Location = tuple[str | int, ...]
 Factors = Mapping[str, tuple[str, ...]]
 
 
@@ -63,11 +62,12 @@ class Study:
     seed: int
     run_timeout: float
     race: RaceRules | None = None
+    crash: CrashRules = CrashRules()
 
     @property
     def id(self) -> str:
         """Hash of what shapes a run; not of when to stop (the number of blocks, the rules of a
-        race), so a study can be prolonged."""
+        race), so a study can be prolonged, nor of ``crash``, whose runs are other ones."""
         filters = [
             [[name, sorted(levels)] for name, levels in each.levels]
             for each in (*self.only, Filter(()), *self.exclude)
@@ -116,7 +116,8 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     backings = tuple(_backings(table, mistakes)) or (DEFAULT_BACKING,)
     factors = _factors(table, tuple(backing.name for backing in backings), mistakes)
     workloads = tuple(_workloads(table, folder, mistakes))
-    names = tuple(spec.name for spec in workloads)
+    crash = _crash(table.crash, mistakes)
+    names = (*(spec.name for spec in workloads), *crash.writers)
     race = _race(table.protocol, mistakes)
     study = Study(
         name=table.name or re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study",
@@ -131,31 +132,11 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         seed=table.protocol.seed or 0,
         run_timeout=table.protocol.run_timeout,
         race=race,
+        crash=crash,
     )
     mistakes.raise_any()
     # Without a seed of its own the same file still gets the same order.
     return study if study.seed else replace(study, seed=int(study.id, 16) % (2**31 - 1) + 1)
-
-
-class Mistakes:
-    """Gathers the mistakes of one file, to name all of them at once."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.text = text
-        self.file = file
-        self.found: set[tuple[int, str]] = set()
-
-    def add(self, location: Location, message: str, value: object = None) -> None:
-        self.found.add((find_line(self.text, location, value) or 0, message))
-
-    def raise_any(self) -> None:
-        if not self.found:
-            return
-        lines = [
-            f"{self.file}:{line}: {message}" if line else f"{self.file}: {message}"
-            for line, message in sorted(self.found)[:20]
-        ]
-        raise StudyError("\n".join(lines))
 
 
 def _read_shape(content: dict[str, Any], mistakes: Mistakes) -> StudyTable:
@@ -329,6 +310,21 @@ def _blocks(protocol: ProtocolTable, race: RaceRules | None) -> int:
     return race.max_blocks if race else protocol.blocks or DEFAULT_BLOCKS
 
 
+def _crash(table: CrashTable, mistakes: Mistakes) -> CrashRules:
+    for writer in table.writers:
+        if writer not in WRITERS:
+            mistakes.add(("crash", "writers"), unknown("writer", writer, WRITERS), writer)
+    for fault in table.faults:
+        if fault not in FAULTS:
+            mistakes.add(("crash", "faults"), unknown("fault", fault, FAULTS), fault)
+    values = table.model_dump() | {
+        "writers": tuple(dict.fromkeys(table.writers)),
+        "faults": tuple(fault for fault in FAULTS if fault in table.faults),
+        "size": table.size or CrashRules.size,
+    }
+    return CrashRules(**values)
+
+
 def _filters(
     key: str,
     tables: list[dict[str, list[str]]],
@@ -381,11 +377,3 @@ def render_level_bytes(count: int) -> str:
         if count and count % size == 0:
             return f"{count // size}{unit}"
     return str(count)
-
-
-def unknown(what: str, value: str, known: Iterable[str]) -> str:
-    """The message for a name nobody knows, with the closest one that somebody does."""
-    names = list(known)
-    close = difflib.get_close_matches(value, names, 1, 0.5)
-    guess = f"; did you mean {close[0]!r}?" if close else ""
-    return f"unknown {what} {value[:70]!r}{guess} (known: {', '.join(names)})"

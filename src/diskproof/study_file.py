@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
-from diskproof.units import parse_bytes, parse_seconds, parse_share
+from diskproof.crash_rules import FAULTS, SECTORS, CrashRules
+from diskproof.units import parse_bytes, parse_seconds, parse_share, render_bytes
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 MEBIBYTE = 1 << 20
+MAX_RECORDS = 100_000
+MAX_CRASH_DISK = 1 << 30
 
 
 def _level_text(value: object) -> object:
@@ -57,6 +67,20 @@ def _share(value: object) -> float:
     raise ValueError(f"{value!r} is not a share")
 
 
+def _small_disk(size: int | None) -> int:
+    """What is recorded is kept whole, and each state is looked at: small is thorough."""
+    if size is None or size > MAX_CRASH_DISK:
+        raise ValueError(f"the disk of a crash study has at most {render_bytes(MAX_CRASH_DISK)}")
+    return size
+
+
+def _sector(value: object) -> object:
+    size = parse_bytes(value) if isinstance(value, str | int) else 0
+    if size not in SECTORS:
+        raise ValueError(f"{value!r} is no sector size: {' or '.join(map(str, SECTORS))}")
+    return size
+
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Level = Annotated[str, BeforeValidator(_level_text), StringConstraints(max_length=64)]
 Levels = Annotated[list[Level], BeforeValidator(_one_or_many), Field(min_length=1, max_length=1000)]
@@ -64,6 +88,8 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=86_400)]
 Runtime = Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=86_400)]
 Share = Annotated[float, BeforeValidator(_share)]
 DiskSize = Annotated[int | None, BeforeValidator(_disk_size)]
+Sector = Annotated[int, BeforeValidator(_sector)]
+Names = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1, max_length=20)]
 
 
 class _Table(BaseModel):
@@ -115,6 +141,22 @@ class ProtocolTable(_Table):
     run_timeout: Runtime = 1800.0
 
 
+class CrashTable(_Table):
+    """``[crash]``: what ``diskproof crash`` records and how long it looks for losses."""
+
+    writers: Names = list(CrashRules.writers)
+    faults: Names = list(FAULTS)
+    records: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = CrashRules.records
+    seconds: Runtime = CrashRules.seconds
+    flush_every: Annotated[int, Field(ge=0, le=MAX_RECORDS)] = CrashRules.flush_every
+    depth: Annotated[int, Field(ge=1, le=64)] = CrashRules.depth
+    size: Annotated[DiskSize, AfterValidator(_small_disk)] = CrashRules.size
+    states: Annotated[int, Field(ge=1, le=10**9)] = CrashRules.states
+    explore_seconds: Runtime = CrashRules.explore_seconds
+    sector: Sector = CrashRules.sector
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = CrashRules.seed
+
+
 class StudyTable(_Table):
     """The whole file."""
 
@@ -128,12 +170,14 @@ class StudyTable(_Table):
     only: list[dict[str, Levels]] = []
     exclude: list[dict[str, Levels]] = []
     protocol: ProtocolTable = ProtocolTable()
+    crash: CrashTable = CrashTable()
 
 
 _KEYS: dict[str, type[BaseModel]] = {
     "workloads": WorkloadTable,
     "backings": BackingTable,
     "protocol": ProtocolTable,
+    "crash": CrashTable,
 }
 
 

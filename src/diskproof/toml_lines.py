@@ -6,13 +6,17 @@ lines, which is how people write study files, and answers with the nearest line 
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from diskproof.errors import StudyError
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]\]?")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
 
 Path = Sequence[str | int]
+Location = tuple[str | int, ...]
 
 
 def find_line(text: str, path: Path, value: object = None) -> int | None:
@@ -68,3 +72,35 @@ def _find_value(text: str, start: int, value: object) -> int | None:
         if shown.search(line):
             return number
     return None
+
+
+# -- mistakes -------------------------------------------------------------------------------
+
+
+class Mistakes:
+    """Gathers the mistakes of one file, to name all of them at once."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.found: set[tuple[int, str]] = set()
+
+    def add(self, location: Location, message: str, value: object = None) -> None:
+        self.found.add((find_line(self.text, location, value) or 0, message))
+
+    def raise_any(self) -> None:
+        if not self.found:
+            return
+        lines = [
+            f"{self.file}:{line}: {message}" if line else f"{self.file}: {message}"
+            for line, message in sorted(self.found)[:20]
+        ]
+        raise StudyError("\n".join(lines))
+
+
+def unknown(what: str, value: str, known: Iterable[str]) -> str:
+    """The message for a name nobody knows, with the closest one that somebody does."""
+    names = list(known)
+    close = difflib.get_close_matches(value, names, 1, 0.5)
+    guess = f"; did you mean {close[0]!r}?" if close else ""
+    return f"unknown {what} {value[:70]!r}{guess} (known: {', '.join(names)})"

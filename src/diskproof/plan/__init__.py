@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diskproof.errors import StudyError
+from diskproof.plan.crash import keep_filters, make_crash_plan
 from diskproof.plan.estimate import Estimate, estimate, estimate_seconds
 from diskproof.plan.select import MAX_COMBINATIONS, Selection, select
 from diskproof.plan.sizes import (
@@ -17,7 +18,15 @@ from diskproof.plan.sizes import (
 from diskproof.records import Cell, Dropped, HostFacts
 from diskproof.study import Study
 
-__all__ = ["MAX_COMBINATIONS", "Estimate", "Plan", "estimate", "estimate_seconds", "make_plan"]
+__all__ = [
+    "MAX_COMBINATIONS",
+    "Estimate",
+    "Plan",
+    "estimate",
+    "estimate_seconds",
+    "make_crash_plan",
+    "make_plan",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
     Raises StudyError when nothing is left to measure, an ``[[only]]`` matches nothing or the
     matrix is too large, HostError when the disk does not fit on a backing.
     """
+    study = _for_loads(study)
     selection = select(study, facts)
     _require_something(study, selection)
     workloads = resolved_workloads(study.workloads, selection.kept, facts)
@@ -49,6 +59,13 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
         *warn_of_caches(cells, facts),
     )
     return Plan(cells, selection.dropped, warnings, needed)
+
+
+def _for_loads(study: Study) -> Study:
+    """The study without filters that are only about the writers of its ``[crash]``."""
+    names = [workload.name for workload in study.workloads]
+    only, exclude = keep_filters(study.only, names), keep_filters(study.exclude, names)
+    return replace(study, only=only, exclude=exclude)
 
 
 def _require_something(study: Study, selection: Selection) -> None:

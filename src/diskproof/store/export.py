@@ -27,7 +27,8 @@ def export_table(store: Store, studies: Sequence[str], kind: Kind, path: Path) -
     time series (times in seconds since the load began), ``verdicts`` one per crash cell and fault.
     The suffix says how: ``.csv``, ``.parquet`` or ``.json``; ``-`` is CSV on standard output. A
     file that is there is replaced when the new one is complete and on disk, and kept otherwise.
-    Raises UsageError for another suffix or an unknown study, HostError when the file cannot be written.
+    Raises UsageError for another suffix or an unknown study, HostError when the file cannot be
+    written.
     """
     write = _find_writer(path)
     chosen = _require_studies(store, studies)

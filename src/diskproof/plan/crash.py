@@ -1,0 +1,80 @@
+"""The cells of a crash study: the same factors and filters, with writers in place of loads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from diskproof.crash_rules import WRITERS, crash_workload
+from diskproof.errors import StudyError
+from diskproof.plan.select import Levels, select
+from diskproof.plan.sizes import FREE_MARGIN, require_space
+from diskproof.records import Cell, Dropped, HostFacts
+from diskproof.study import Filter, Study
+
+COPIES = 3
+"""A run has the disk, its state before the writer, and the log, which may hold all of it."""
+
+
+def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], tuple[Dropped, ...]]:
+    """Cells of the study's writers on a host, and what cannot be and why. Pure.
+
+    Raises StudyError when nothing is left, HostError when a recording does not fit on a backing.
+    """
+    rules = study.crash
+    rules = rules if rules.seed else replace(rules, seed=study.seed)
+    specs = {name: crash_workload(rules, name) for name in rules.writers}
+    narrowed = replace(
+        study,
+        workloads=tuple(specs.values()),
+        only=keep_conditions(study.only, specs),
+        exclude=keep_filters(study.exclude, specs),
+    )
+    selection = select(narrowed, facts)
+    kept = [(levels, name) for levels, name in selection.kept if not _obstacle(levels, name)]
+    if not kept:
+        why = dict.fromkeys(each.reason for each in selection.dropped)
+        why |= dict.fromkeys(_obstacle(*each) for each in selection.kept)
+        raise StudyError(
+            f"study {study.name!r} leaves nothing to crash",
+            "; ".join(list(filter(None, why))[:6]),
+            "change the factors, the filters or the [crash] writers",
+        )
+    cells = tuple(Cell(levels, specs[name]) for levels, name in kept)
+    require_space(COPIES * rules.size + FREE_MARGIN, cells, facts)
+    return cells, (*selection.dropped, *_dropped(selection.kept))
+
+
+def keep_conditions(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filter, ...]:
+    """``[[only]]`` for these workloads: a condition that names none of them falls away, since it
+    was meant for the others."""
+    known = frozenset(names)
+    return tuple(
+        Filter(tuple((k, v) for k, v in each.levels if k != "workload" or v & known))
+        for each in filters
+    )
+
+
+def keep_filters(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filter, ...]:
+    """``[[exclude]]`` for these workloads: one that names only others is not about them."""
+    known = frozenset(names)
+    return tuple(
+        each
+        for each in filters
+        if "workload" not in (t := dict(each.levels)) or t["workload"] & known
+    )
+
+
+def _obstacle(levels: Levels, writer: str) -> str:
+    frontend = dict(levels)["frontend"]
+    if frontend in WRITERS[writer]:
+        return ""
+    return f"the writer {writer} needs frontend={' or '.join(WRITERS[writer])}, not {frontend}"
+
+
+def _dropped(kept: Iterable[tuple[Levels, str]]) -> list[Dropped]:
+    found = [(reason, levels) for levels, name in kept if (reason := _obstacle(levels, name))]
+    counts = Counter(reason for reason, _ in found)
+    examples = dict(reversed(found))
+    return [Dropped(reason, count, examples[reason]) for reason, count in counts.most_common()]

@@ -1,0 +1,108 @@
+"""Crash cells from a study's factors and filters."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diskproof.crash_rules import FAULTS, WRITERS, CrashRules, faults_of
+from diskproof.errors import StudyError
+from diskproof.plan import make_crash_plan, make_plan
+from diskproof.study import parse_study
+from planning import FACTS
+
+
+def cells_of(text: str) -> list[tuple[str, str, str]]:
+    cells, _ = make_crash_plan(parse_study(text), FACTS)
+    return [(c.level("frontend"), c.level("cache"), c.workload.name) for c in cells]
+
+
+def test_every_study_has_crash_cells_with_the_ledger() -> None:
+    text = '[factors]\nfrontend = ["host", "daemon"]\ncache = ["none", "unsafe"]\n'
+    assert cells_of(text) == [
+        ("host", "", "ledger"),
+        ("daemon", "none", "ledger"),
+        ("daemon", "unsafe", "ledger"),
+    ]
+
+
+def test_a_writer_that_a_frontend_cannot_carry_is_dropped_with_the_reason() -> None:
+    text = '[factors]\nfrontend = ["daemon", "guest"]\n[crash]\nwriters = ["ledger", "ledger-fs"]\n'
+    cells, dropped = make_crash_plan(parse_study(text), FACTS)
+    assert [(c.level("frontend"), c.workload.name) for c in cells] == [
+        ("daemon", "ledger"),
+        ("guest", "ledger"),
+        ("guest", "ledger-fs"),
+    ]
+    assert dropped[-1].reason == "the writer ledger-fs needs frontend=guest, not daemon"
+
+
+def test_nothing_left_says_why() -> None:
+    with pytest.raises(StudyError, match="leaves nothing to crash") as caught:
+        cells_of('[crash]\nwriters = "ledger-fs"\n')
+    assert "needs frontend=guest" in caught.value.why
+
+
+def test_filters_about_loads_do_not_narrow_writers_and_the_other_way_round() -> None:
+    text = """
+    workloads = ["seq-read", "seq-write"]
+    [factors]
+    cache = ["none", "writeback", "unsafe"]
+    [[only]]
+    cache = ["none", "unsafe"]
+    workload = "seq-read"
+    [[only]]
+    cache = "writeback"
+    workload = "ledger"
+    [[exclude]]
+    cache = "unsafe"
+    workload = "seq-write"
+    """
+    assert [cache for _, cache, _ in cells_of(text)] == ["none", "writeback", "unsafe"]
+    made = make_plan(parse_study(text), FACTS).cells
+    assert {(c.level("cache"), c.workload.name) for c in made} == {
+        ("none", "seq-read"),
+        ("unsafe", "seq-read"),
+    }
+
+
+def test_rules_are_in_the_cell_and_not_in_the_studys_id() -> None:
+    short, long = parse_study("[crash]\nrecords = 10\n"), parse_study("[crash]\nrecords = 20\n")
+    assert short.id == long.id
+    (a,), _ = make_crash_plan(short, FACTS)
+    (b,), _ = make_crash_plan(long, FACTS)
+    assert (a.workload.option("records"), b.workload.option("records")) == ("10", "20")
+    assert a.id != b.id and a.levels == b.levels
+    assert a.workload.option("seed") == str(short.seed)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('writers = "ledgr"', "did you mean 'ledger'"),
+        ('faults = ["powr"]', "did you mean 'power'"),
+        ("records = 0", "greater than or equal to 1"),
+        ('size = "2GiB"', "at most 1 GiB"),
+        ('size = "auto"', "at most 1 GiB"),
+        ("sector = 1000", "512 or 4096"),
+        ('second = "3s"', "did you mean 'seconds'"),
+        ("writers = []", "at least 1 item"),
+    ],
+)
+def test_mistakes_name_the_line(table: str, message: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        parse_study(f'name = "x"\n[crash]\n{table}\n')
+    assert str(caught.value).startswith("study.toml:3:")
+    assert message in str(caught.value)
+
+
+@given(st.lists(st.sampled_from(FAULTS), unique=True), st.sampled_from(["host", "daemon", "guest"]))
+def test_the_bare_host_has_no_guest_to_kill(faults: list[str], frontend: str) -> None:
+    found = faults_of(frontend, tuple(faults))  # type: ignore[arg-type]
+    assert set(found) == set(faults) - ({"guest-kill"} if frontend == "host" else set())
+
+
+def test_defaults_are_known() -> None:
+    assert set(CrashRules().writers) <= set(WRITERS)
+    assert CrashRules().faults == FAULTS

@@ -1,4 +1,4 @@
-"""The ledger of docs/ledger.md in Python, written from the page: the other half of the golden file."""
+"""The ledger of docs/ledger.md in Python, from the page: the other half of the golden file."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ KIND = "crash"
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 SECTORS = (512, 4096)
+DURABLE = ("flush", "fua", "write")
+"""What a writer takes for a promise: a flush, a write asked to be durable, or any write."""
 
 WRITERS: dict[str, tuple[str, ...]] = {
     "ledger": FRONTENDS,
@@ -47,6 +49,7 @@ class CrashRules:
     faults: tuple[Fault, ...] = FAULTS
     records: int = 256
     seconds: float = 10.0
+    durable: str = "flush"
     flush_every: int = 4
     depth: int = 4
     size: int = 16 << 20
@@ -66,6 +69,7 @@ def crash_workload(rules: CrashRules, writer: str) -> WorkloadSpec:
     options = {
         "records": str(rules.records),
         "seconds": f"{rules.seconds:g}",
+        "durable": rules.durable,
         "flush_every": str(rules.flush_every),
         "depth": str(rules.depth),
         "size": str(rules.size),

@@ -148,7 +148,8 @@ class CrashTable(_Table):
     faults: Names = list(FAULTS)
     records: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = CrashRules.records
     seconds: Runtime = CrashRules.seconds
-    flush_every: Annotated[int, Field(ge=0, le=MAX_RECORDS)] = CrashRules.flush_every
+    durable: Annotated[str, Field(pattern=r"^(flush|fua|write)$")] = CrashRules.durable
+    flush_every: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = CrashRules.flush_every
     depth: Annotated[int, Field(ge=1, le=64)] = CrashRules.depth
     size: Annotated[DiskSize, AfterValidator(_small_disk)] = CrashRules.size
     states: Annotated[int, Field(ge=1, le=10**9)] = CrashRules.states

@@ -1,0 +1,1 @@
+"""What a crash leaves: record a writer, explore the states, check them, judge."""

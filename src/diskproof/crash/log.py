@@ -1,0 +1,135 @@
+"""The crash log as Python needs it: frames, counts, and a copy that ends earlier.
+
+``docs/crash-log.md`` is the format. States are built from a log by the native explorer; here a
+log is only walked, with every checksum looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from diskproof.errors import RunFailure
+
+MAGIC = b"dpcrash\n"
+VERSION = 1
+HEADER_BYTES = 64
+MAX_PAYLOAD = (1 << 20) + (64 << 10)
+_FRAME = struct.Struct("<IIIBBHQQQQ")
+_HEADER = struct.Struct("<8sIIIIQQQ12sI")
+
+WRITE, FSYNC, ACKNOWLEDGE, END = 9, 12, 18, 20
+SYNC_WRITE = 2
+KIND_NAMES = {
+    WRITE: "writes",
+    10: "truncates",
+    11: "allocations",
+    FSYNC: "flushes",
+    ACKNOWLEDGE: "acknowledgements",
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One record. Times are nanoseconds of CLOCK_MONOTONIC; ``end_offset`` is where it ends."""
+
+    kind: int
+    flags: int
+    errno: int
+    sequence: int
+    begin: int
+    end: int
+    file: int
+    payload: bytes
+    end_offset: int
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """``counts`` by name (``writes``, ``flushes``, ...; ``bytes`` written). ``complete``: the
+    recorder ended in order."""
+
+    counts: Mapping[str, int]
+    frames: int
+    complete: bool
+
+
+def read_frames(path: Path) -> Iterator[Frame]:
+    """The records of a log in order. Raises RunFailure ``log`` with the offset of damage.
+
+    A record that the file ends in is left out: its caller was never answered.
+    """
+    with path.open("rb") as stream:
+        _read_header(stream)
+        expected, offset, last = 1, HEADER_BYTES, 0
+        while head := stream.read(_FRAME.size):
+            if len(head) < _FRAME.size:
+                return
+            frame_crc, payload_crc, size, *rest = _FRAME.unpack(head)
+            if zlib.crc32(head[4:]) != frame_crc or size > MAX_PAYLOAD:
+                raise _damaged(offset, "the checksum of a record is wrong")
+            payload = stream.read(padded := -(-size // 8) * 8)
+            if len(payload) < padded:
+                return
+            if zlib.crc32(payload[:size]) != payload_crc:
+                raise _damaged(offset, "the checksum of a payload is wrong")
+            kind, flags, errno, sequence, begin, end, file = rest
+            if sequence != expected or end < last:
+                raise _damaged(offset, "records are not in order")
+            expected, last = sequence + 1, end
+            offset += _FRAME.size + padded
+            yield Frame(kind, flags, errno, sequence, begin, end, file, payload[:size], offset)
+
+
+def _read_header(stream: IO[bytes]) -> None:
+    header = stream.read(HEADER_BYTES)
+    if len(header) < HEADER_BYTES or not header.startswith(MAGIC):
+        raise _damaged(0, "this is no crash log")
+    magic, version, *_, crc = _HEADER.unpack(header)
+    if zlib.crc32(header[:60]) != crc:
+        raise _damaged(0, "the checksum of the header is wrong")
+    if version != VERSION:
+        raise RunFailure(
+            "log", f"the crash log has version {version}", f"version {VERSION} is read here"
+        )
+
+
+def _damaged(offset: int, why: str) -> RunFailure:
+    return RunFailure("log", f"the crash log is damaged at byte {offset}", why, "record it anew")
+
+
+def summarise_log(path: Path) -> LogSummary:
+    """Count what a log holds. Raises RunFailure ``log``."""
+    counts: Counter[str] = Counter(dict.fromkeys([*KIND_NAMES.values(), "sync_writes", "bytes"], 0))
+    frames, complete = 0, False
+    for frame in read_frames(path):
+        frames += 1
+        complete = frame.kind == END
+        if frame.errno or frame.kind not in KIND_NAMES:
+            continue
+        counts[KIND_NAMES[frame.kind]] += 1
+        if frame.kind == WRITE:
+            counts["bytes"] += len(frame.payload) - 8
+            counts["sync_writes"] += bool(frame.flags & SYNC_WRITE)
+    return LogSummary(dict(counts), frames, complete)
+
+
+def find_acknowledgement(path: Path, line: str) -> Frame | None:
+    """The first acknowledgement of exactly that line."""
+    wanted = line.encode()
+    frames = read_frames(path)
+    return next((f for f in frames if f.kind == ACKNOWLEDGE and f.payload == wanted), None)
+
+
+def copy_log(source: Path, target: Path, until: Frame) -> None:
+    """Copy a log up to the end of a record: what a recorder killed there would have left."""
+    left = until.end_offset
+    with source.open("rb") as stream, target.open("wb") as copy:
+        while chunk := stream.read(min(left, 1 << 20)):
+            copy.write(chunk)
+            left -= len(chunk)

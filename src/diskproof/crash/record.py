@@ -1,0 +1,143 @@
+"""Record one writer in one real stack: image, recorder, frontend, writer, an end in order.
+
+The stack is ended in order after the writer, with a mark in the log before: the records up to the
+mark are what QEMU had handed to the host when it might as well have been killed, the whole log is
+what an end in order leaves. Nothing that is written after the mark counts for any other fault.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.backings import load_backing
+from diskproof.crash.log import LogSummary, copy_log, find_acknowledgement, summarise_log
+from diskproof.crash.recording import RECORDER_LOG, Recording, start_recording
+from diskproof.crash.writers import WriterContext, load_writer
+from diskproof.drive import DiskImage, RunContext
+from diskproof.errors import RunFailure
+from diskproof.executor import BoundedDrive, Deadline, RunNotes
+from diskproof.frontends import load_frontend
+from diskproof.images import create_image, inspect_image
+from diskproof.proc import CONFINED_UID, run
+from diskproof.records import Artefact, BackingSpec, Cell
+
+START_SECONDS = 120.0
+MARK = "diskproof: the writer has ended"
+"""The acknowledgement that no writer gives: here the records for all faults but one end."""
+_FILES, _BASE, _KILLED = "files", "base", "killed.log"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a writer left, in a folder that goes with the block of ``start_recorded``.
+
+    ``base`` is the recorded folder from before, ``log`` the whole log, ``killed`` the log up to
+    the mark, ``summary`` is of that one. ``image`` is the disk's name in the folder and its
+    format, None where a program of the host wrote files.
+    """
+
+    room: Path
+    base: Path
+    log: Path
+    killed: Path
+    summary: LogSummary
+    image: DiskImage | None
+
+
+@contextmanager
+def start_recorded(
+    cell: Cell, backing: BackingSpec, accel: str, deadline: Deadline, notes: RunNotes
+) -> Iterator[Recorded]:
+    """Make the recording of a crash cell; it is there for the length of the block.
+
+    Raises RunFailure as a measured run does, and ``log`` when the recording broke off.
+    """
+    with load_backing(backing.kind).start_run_dir(backing) as room:
+        files = _make_files(room)
+        with notes.phase("create"):
+            made = create_image(files, cell, int(cell.workload.option("size")))
+            notes.require(inspect_image(made, cell))
+            copy_folder(files, room / _BASE, deadline)
+        with notes.phase("record"):
+            log = _record(cell, made, files, room, accel, deadline, notes)
+        notes.keep(_recorder_log(room))
+        with notes.phase("read_log"):
+            killed = room / _KILLED
+            cut_at_mark(log, killed)
+            summary = summarise_log(killed)
+        yield Recorded(room, room / _BASE, log, killed, summary, made)
+
+
+def _make_files(room: Path) -> Path:
+    """The folder to record; QEMU's user may enter it, as it may the room."""
+    files = room / _FILES
+    files.mkdir(mode=0o710)
+    if os.geteuid() == 0:
+        os.chown(files, -1, CONFINED_UID)
+        files.chmod(0o710)
+    return files
+
+
+def copy_folder(source: Path, target: Path, deadline: Deadline) -> None:
+    """A copy that shares its blocks where the file system can, and has the same holes."""
+    argv = ["cp", "-a", "--reflink=auto", "--sparse=always", "--", str(source), str(target)]
+    run(argv, timeout=deadline.left())
+
+
+def _record(
+    cell: Cell,
+    made: DiskImage,
+    files: Path,
+    room: Path,
+    accel: str,
+    deadline: Deadline,
+    notes: RunNotes,
+) -> Path:
+    """Run the writer in its stack on the recorded folder; gives the log."""
+    frontend = load_frontend(cell.level("frontend"))
+    with start_recording(files, room) as recording:
+        image = DiskImage(recording.folder / made.path.name, made.format, made.size)
+        level = cell.level("accel", "auto")
+        context = RunContext(
+            cell=cell,
+            image=image,
+            run_dir=room,
+            accel=accel if level == "auto" else level,
+            deadline_seconds=min(START_SECONDS, deadline.left()),
+        )
+        try:
+            _write(cell, context, recording, deadline, notes)
+        finally:
+            notes.keep(frontend.artefacts(context))
+    return recording.log
+
+
+def _write(
+    cell: Cell, context: RunContext, recording: Recording, deadline: Deadline, notes: RunNotes
+) -> None:
+    writer = load_writer(cell.workload.name)
+    with ExitStack() as stack:
+        frontend = load_frontend(cell.level("frontend"))
+        drive = stack.enter_context(frontend.start(context))
+        notes.require(drive.read_back())
+        bounded = BoundedDrive(drive, deadline)
+        writer.write(WriterContext(cell, bounded, context, recording, deadline.left()))
+        recording.require_alive()
+        recording.acknowledge(MARK)
+
+
+def cut_at_mark(log: Path, killed: Path) -> None:
+    """Copy a log up to the mark. Raises RunFailure ``log`` when there is none."""
+    mark = find_acknowledgement(log, MARK)
+    if mark is None:
+        raise RunFailure("log", "the crash log has no mark of the writer's end", "it is not whole")
+    copy_log(log, killed, mark)
+
+
+def _recorder_log(room: Path) -> tuple[Artefact, ...]:
+    text = (room / RECORDER_LOG).read_bytes()[-(1 << 16) :]
+    return (Artefact(RECORDER_LOG, "text/plain", text),) if text else ()

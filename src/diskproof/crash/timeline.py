@@ -1,0 +1,58 @@
+"""The picture of one loss: the writes, flushes and promises around it, from the log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from diskproof.crash.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
+from diskproof.records import TraceEvent
+
+MAX_EVENTS = 120
+BEFORE = 12
+"""Events shown before the first write that is missing."""
+
+_SHOWN = frozenset({WRITE, FSYNC, ACKNOWLEDGE})
+
+
+def make_timeline(
+    frames: Iterable[Frame], cut: int, missing: Iterable[int]
+) -> tuple[TraceEvent, ...]:
+    """Events up to the cut: from shortly before the first missing write on, at most MAX_EVENTS;
+    of longer ones the middle is left out. Empty when nothing was written before the cut.
+
+    Acknowledgements after the first missing write are ``lost``: it is one of the writes they
+    promised, for else the loss would be smaller without it.
+    """
+    gone = frozenset(missing)
+    shown = [f for f in frames if f.sequence <= cut and f.kind in _SHOWN and not f.errno]
+    if not shown:
+        return ()
+    first = next((n for n, f in enumerate(shown) if f.sequence in gone), len(shown))
+    end = shown[-1].end
+    shown = shown[max(0, first - BEFORE) :]
+    first -= max(0, first - BEFORE)
+    began = shown[0].end if shown else end
+    events = [_event(frame, began, gone, place > first) for place, frame in enumerate(shown)]
+    events.append(TraceEvent(round((end - began) / 1e9, 6), "cut"))
+    return _shortened(events)
+
+
+def _event(frame: Frame, began: int, gone: frozenset[int], later: bool) -> TraceEvent:
+    seconds = round((frame.end - began) / 1e9, 6)
+    if frame.kind == FSYNC:
+        return TraceEvent(seconds, "flush")
+    if frame.kind == ACKNOWLEDGE:
+        text = frame.payload[:80].decode("utf-8", "replace")
+        return TraceEvent(seconds, "acknowledge", "lost" if later else "kept", text)
+    state = "missing" if frame.sequence in gone else "kept"
+    offset = int.from_bytes(frame.payload[:8], "little")
+    durable = ", durable" if frame.flags & SYNC_WRITE else ""
+    return TraceEvent(seconds, "write", state, f"{len(frame.payload) - 8} B at {offset}{durable}")
+
+
+def _shortened(events: list[TraceEvent]) -> tuple[TraceEvent, ...]:
+    if len(events) <= MAX_EVENTS:
+        return tuple(events)
+    half = MAX_EVENTS // 2
+    return (*islice(events, half), *events[-half:])

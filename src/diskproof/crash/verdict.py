@@ -1,0 +1,107 @@
+"""What the explorer found, judged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from diskproof.records import Durability, Fault, Verdict
+
+_BADNESS: dict[Durability, int] = {"keeps": 0, "undecided": 1, "loses": 2, "corrupts": 3}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One state that breaks a promise: the records up to ``cut`` without the ``missing`` writes.
+
+    ``lost`` acknowledged writes are not in it, the oldest acknowledged ``age_seconds`` before the
+    cut. ``corrupt``: it cannot be used at all; ``text`` says how.
+    """
+
+    cut: int
+    missing: tuple[int, ...]
+    lost: int
+    age_seconds: float
+    corrupt: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What a search found under one fault. ``promises`` counts the acknowledgements there were.
+
+    ``worst`` is the state that lost most, ``smallest`` the minimised loss. ``failure`` is why the
+    search broke off; what it had found by then still counts.
+    """
+
+    fault: Fault
+    promises: int
+    states_checked: int
+    states_total: int | None
+    estimated: bool
+    cuts: int
+    seed: int
+    seconds: float
+    worst: Loss | None = None
+    smallest: Loss | None = None
+    failure: str = ""
+
+
+def judge(found: Explored) -> Verdict:
+    """The verdict on one fault.
+
+    A loss that was found is proved, whatever came after. ``keeps`` needs a promise that could
+    have been broken and a state that was checked; without them, or after a failure, the verdict
+    is ``undecided`` with the reason.
+    """
+    worst = found.worst
+    verdict = Verdict(
+        fault=found.fault,
+        verdict="keeps",
+        states_checked=found.states_checked,
+        states_total=found.states_total,
+        estimated=found.estimated,
+        cuts=found.cuts,
+        seed=found.seed,
+        seconds=found.seconds,
+    )
+    if worst is not None and (worst.corrupt or worst.lost):
+        smallest = found.smallest or worst
+        return replace(
+            verdict,
+            verdict="corrupts" if worst.corrupt else "loses",
+            lost=worst.lost,
+            age_seconds=worst.age_seconds,
+            cut=smallest.cut,
+            missing=smallest.missing,
+            reason=worst.text if worst.corrupt else "",
+        )
+    reason = _find_doubt(found)
+    return replace(verdict, verdict="undecided", reason=reason) if reason else verdict
+
+
+def _find_doubt(found: Explored) -> str:
+    if found.failure:
+        return found.failure
+    if not found.promises:
+        return "the writer was promised nothing, so nothing can be lost"
+    return "" if found.states_checked else "no state was checked in the time there was"
+
+
+def undecided(fault: Fault, reason: str, seed: int = 0) -> Verdict:
+    """The verdict where there was nothing to judge."""
+    return Verdict(fault, "undecided", reason=reason, seed=seed)
+
+
+def loses_promises(verdicts: Sequence[Verdict]) -> bool:
+    """Whether a promise was broken that a setting is responsible for: no setting can make up for
+    a disk that lies."""
+    return any(
+        verdict.verdict in ("loses", "corrupts") and verdict.fault != "lying-device"
+        for verdict in verdicts
+    )
+
+
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    """The worse of two verdicts on the same fault."""
+    return max((one, other), key=lambda v: (_BADNESS[v.verdict], v.lost, v.age_seconds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from diskproof.report.durability import durability_json
 from diskproof.report.labels import group_name
 from diskproof.report.race_words import race_json
 from diskproof.report.score_tables import interval_json, render_scores, scores_json
@@ -64,6 +65,7 @@ def _line_json(line: Line) -> dict[str, object]:
         "ratio_simultaneous95": interval_json(ranked.ratio.low, ranked.ratio.high),
         "ratio_ci95": interval_json(ranked.alone.low, ranked.alone.high),
         "latencies": dict(line.latencies),
+        "durability": durability_json(line.durability),
     }
 
 

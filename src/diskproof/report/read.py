@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from diskproof.errors import UsageError
 from diskproof.records import Artefact, Histogram, HostRecord, Series, StudyRecord
 from diskproof.report.analysis import analyse_study
+from diskproof.report.durability import join_verdicts
+from diskproof.report.scores import score_rows
 from diskproof.report.view import (
     FailedRun,
     StudyView,
@@ -17,12 +19,13 @@ from diskproof.report.view import (
     chosen_lines,
     median_run,
     rank_workloads,
+    with_durability,
 )
 from diskproof.stats.study_race import RaceState, replay_races
 from diskproof.store.race_scores import race_scores
 
 if TYPE_CHECKING:
-    from diskproof.store import Store
+    from diskproof.store import Store, VerdictRow
 
 MAX_TAILS = 50
 """Failed runs whose consoles are shown; the rest is listed with its reason."""
@@ -46,16 +49,24 @@ def read_views(
             raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
     chosen = [study for study in studies if not wanted or {study.id, study.name} & set(wanted)]
     hosts = {host.id: host for host in store.hosts()}
-    return tuple(view for study in chosen for view in _views(store, study, hosts, details))
+    verdicts = store.verdicts()
+    views = (_views(store, study, hosts, verdicts) for study in chosen)
+    found = (view for of_study in views for view in of_study)
+    return tuple(_with_details(store, view) if details else view for view in found)
 
 
 def _views(
-    store: Store, study: StudyRecord, hosts: Mapping[str, HostRecord], details: bool
+    store: Store,
+    study: StudyRecord,
+    hosts: Mapping[str, HostRecord],
+    verdicts: Sequence[VerdictRow],
 ) -> list[StudyView]:
     rows = store.results(study.id)
     failures = store.failures(study.id)
-    ids = dict.fromkeys([row.host_id for row in rows] + [run.host_id for run in failures])
-    races = _races(store, study)
+    own = [row for row in verdicts if row.study_id == study.id]
+    measured = dict.fromkeys([row.host_id for row in rows] + [run.host_id for run in failures])
+    ids = measured | dict.fromkeys(row.host_id for row in own)
+    races, joined = _races(store, study), join_verdicts(verdicts)
     views = []
     for host in [hosts[host_id] for host_id in ids] or [_NOBODY]:
         loads = rank_workloads(study, [row for row in rows if row.host_id == host.id])
@@ -64,8 +75,9 @@ def _views(
             for run in failures
             if run.host_id == host.id and run.failure is not None
         )
-        view = StudyView(study, host, loads, failed, races=races)
-        views.append(_with_details(store, view) if details else view)
+        loads = tuple(with_durability(load, joined) for load in loads)
+        of_host = tuple(row for row in own if row.host_id == host.id)
+        views.append(StudyView(study, host, loads, failed, races=races, verdicts=of_host))
     return views
 
 
@@ -89,7 +101,14 @@ def _with_details(store: Store, view: StudyView) -> StudyView:
     checks = store.checks(study.id, host.id)
     primary = [r for r in store.results(study.id) if r.primary and r.host_id == host.id]
     analyses = {load.name: load for load in analyse_study(store, study, primary)}
-    return replace(view, failures=failures, checks=checks, details=details, analyses=analyses)
+    return replace(
+        view,
+        failures=failures,
+        checks=checks,
+        details=details,
+        analyses=analyses,
+        scores=score_rows(primary, {}, blocked=study.origin == "run"),
+    )
 
 
 def _detail(store: Store, view: StudyView, load: WorkloadView) -> WorkloadDetail:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.records import Dropped, StudyRecord
+from diskproof.report.durability import short_text, states_text, verdict_text
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -23,12 +24,21 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from diskproof.store import VerdictRow
+
 _HEADS = {
     "latency_p50": "p50",
     "latency_p99": "p99",
     "latency_p99.9": "p99.9",
     "flush_p99": "flush",
 }
+
+
+CRASH_WIDTH = 16
+CRASH_CAPTION = (
+    "crash is the worst of power cut, QEMU killed and guest killed: acknowledged writes lost, and "
+    "how long before the crash the oldest of them had been acknowledged"
+)
 
 
 def render_study(view: StudyView, *, best: int = 0) -> Group:
@@ -42,6 +52,7 @@ def render_study(view: StudyView, *, best: int = 0) -> Group:
     parts += [Text(f"warning: {_printable(text)}", style="yellow") for text in warnings(view)]
     for load in view.workloads:
         parts += [Text(), render_ranking(load, best=best), *race_lines(view, load)]
+    parts += [Text(), render_verdicts(view.verdicts)] if view.verdicts else []
     parts += [Text(), render_failures(view.study, view.failures)] if view.failures else []
     parts += [Text(), render_dropped(view.study.dropped)] if view.study.dropped else []
     return Group(*parts)
@@ -67,6 +78,9 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
     table.add_column("tie", no_wrap=True)
     for name in present:
         table.add_column(_HEADS[name], justify="right", no_wrap=True)
+    judged = any(line.durability for line in load.lines)
+    if judged:
+        table.add_column("crash", overflow="fold", max_width=CRASH_WIDTH)
     shown = load.lines[:best] if best else load.lines
     for line in shown:
         ranked = line.ranked
@@ -78,6 +92,7 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
             render_half_width(ranked.interval),
             group_name(ranked.groups),
             *(render_short_latency(line.latencies.get(name)) for name in present),
+            *([short_text(line.durability)] if judged else []),
             style="bold" if ranked.rank == 1 else None,
         )
     hidden = len(load.lines) - len(shown)
@@ -93,9 +108,35 @@ def _caption(load: WorkloadView, present: Sequence[str], hidden: int) -> str:
         parts.append("latencies are medians over runs")
     if "flush_p99" in present:
         parts.append("flush is its p99")
+    if any(line.durability for line in load.lines):
+        parts.append(CRASH_CAPTION)
     if hidden:
         parts.append(f"{hidden} more cells are not shown")
     return "; ".join(parts)
+
+
+def render_verdicts(rows: Sequence[VerdictRow]) -> Table:
+    """What each fault leaves of each crash cell; equal cells and writers are named once."""
+    factors = varying_factors(row.cell for row in rows)
+    table = start_table("what a crash leaves")
+    for name in ("cell", "writer", "fault"):
+        table.add_column(name, overflow="fold")
+    table.add_column("verdict", overflow="fold", ratio=1)
+    table.add_column("states checked", justify="right", overflow="fold")
+    before: tuple[str, str] | None = None
+    for row in rows:
+        key = (cell_label(row.cell, factors), row.cell.workload.name)
+        named = ["", ""] if key == before else [plain(each) for each in key]
+        text = " - ".join(filter(None, (verdict_text(row.verdict), row.verdict.reason)))
+        bad = row.verdict.verdict in ("loses", "corrupts")
+        fault, states = row.verdict.fault, states_text(row.verdict)
+        table.add_row(*named, fault, plain(text), states, style="bold" if bad else None)
+        before = key
+    table.caption = (
+        "loses N, T: N acknowledged writes are missing in the worst state, the oldest of them "
+        "acknowledged T before the crash; states are different contents that the crash may leave"
+    )
+    return table
 
 
 def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> Table:

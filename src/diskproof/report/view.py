@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from diskproof.records import (
@@ -16,6 +16,7 @@ from diskproof.records import (
     Series,
     StudyRecord,
 )
+from diskproof.report.durability import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
@@ -23,20 +24,23 @@ from diskproof.stats.study_race import RaceState
 
 if TYPE_CHECKING:
     from diskproof.report.analysis import WorkloadAnalysis
-    from diskproof.store import ResultRow
+    from diskproof.report.scores import StudyScores
+    from diskproof.store import ResultRow, VerdictRow
 
 LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric."""
+    """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric;
+    ``durability`` is what crash studies say of the same disk, where they do."""
 
     ranked: Ranked
     label: str
     values: tuple[float, ...]
     run_ids: tuple[str, ...]
     latencies: Mapping[str, float]
+    durability: CellDurability | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class FailedRun:
 @dataclass(frozen=True)
 class StudyView:
     """One study on one host. ``checks`` are the read-back settings by cell id, ``details``,
-    ``analyses`` and ``races`` stand by workload."""
+    ``analyses`` and ``races`` stand by workload; ``scores`` are over all of them, None for one."""
 
     study: StudyRecord
     host: HostRecord
@@ -92,10 +96,23 @@ class StudyView:
     details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
     analyses: Mapping[str, WorkloadAnalysis] = field(default_factory=dict)
     races: Mapping[str, RaceState] = field(default_factory=dict)
+    scores: StudyScores | None = None
+    verdicts: tuple[VerdictRow, ...] = ()
 
     @property
     def runs(self) -> int:
         return sum(len(line.values) for load in self.workloads for line in load.lines)
+
+
+def with_durability(
+    load: WorkloadView, verdicts: Mapping[tuple[tuple[str, str], ...], CellDurability]
+) -> WorkloadView:
+    """The ranking with the verdicts about the same disks beside its lines."""
+    lines = (
+        replace(line, durability=verdicts.get(deciding_levels(line.ranked.cell)))
+        for line in load.lines
+    )
+    return replace(load, lines=tuple(lines))
 
 
 def chosen_lines(load: WorkloadView, count: int = 4) -> tuple[Line, ...]:

@@ -1,0 +1,148 @@
+"""Durability beside speed: which verdicts are about the disk of a measured cell.
+
+A verdict is made of a crash cell, a speed of a measured one, often in another study. Both are
+about the same disk when they agree in the levels that decide what reaches the host's file, when
+and in which order. The accelerator, the guest's size, the iothread, the place of the image and
+the sizes of clusters and caches do not decide that, and are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from diskproof.crash_rules import FAULTS
+from diskproof.records import Cell, Durability, Fault, Verdict
+from diskproof.store.rows import VerdictRow
+
+DECIDING = (
+    *("frontend", "format", "preallocation", "cache", "aio", "discard", "detect-zeroes"),
+    *("lazy_refcounts", "bus"),
+)
+"""The factors that a verdict and a speed must agree in."""
+
+HONEST_FAULTS: tuple[Fault, ...] = ("power", "qemu-kill", "guest-kill")
+"""The faults that a setting can be good against; a lying device loses under every setting."""
+
+_BADNESS: Mapping[Durability, int] = {"undecided": 0, "keeps": 1, "loses": 2, "corrupts": 3}
+
+
+@dataclass(frozen=True)
+class CellDurability:
+    """The worst verdict of each fault over all writers, by fault."""
+
+    by_fault: Mapping[Fault, VerdictRow]
+
+    @property
+    def worst(self) -> VerdictRow | None:
+        """The worst of the faults that settings are responsible for. An undecided one is worse
+        than one that keeps: nobody knows."""
+        rows = [row for fault, row in self.by_fault.items() if fault in HONEST_FAULTS]
+        undecided = [row for row in rows if row.verdict.verdict == "undecided"]
+        worst = max(rows, key=badness, default=None)
+        return undecided[0] if undecided and worst and is_kept(worst) else worst
+
+
+Levels = tuple[tuple[str, str], ...]
+
+
+def badness(row: VerdictRow) -> tuple[int, int, float]:
+    """What makes one verdict worse than another; undecided proves nothing, so it comes last."""
+    verdict = row.verdict
+    return _BADNESS[verdict.verdict], verdict.lost, verdict.age_seconds
+
+
+def is_kept(row: VerdictRow) -> bool:
+    return row.verdict.verdict in ("keeps", "undecided")
+
+
+def deciding_levels(cell: Cell) -> Levels:
+    """The levels by which cells and verdicts are joined."""
+    return tuple((name, level) for name, level in cell.levels if name in DECIDING)
+
+
+def join_verdicts(rows: Iterable[VerdictRow]) -> dict[Levels, CellDurability]:
+    """Verdicts by the levels they are about. Of several the worst counts: a loss that was once
+    found stays found."""
+    found: dict[Levels, dict[Fault, VerdictRow]] = {}
+    for row in rows:
+        by_fault = found.setdefault(deciding_levels(row.cell), {})
+        known = by_fault.get(row.verdict.fault)
+        if known is None or badness(row) > badness(known):
+            by_fault[row.verdict.fault] = row
+    return {
+        levels: CellDurability({fault: found_[fault] for fault in FAULTS if fault in found_})
+        for levels, found_ in found.items()
+    }
+
+
+# -- words ----------------------------------------------------------------------------------
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """A verdict in a table: ``keeps``, ``loses 12, 1.3 s``, ``corrupts``, ``undecided``."""
+    if verdict.verdict == "loses":
+        return f"loses {verdict.lost}, {render_age(verdict.age_seconds)}"
+    if verdict.verdict == "corrupts" and verdict.lost:
+        return f"corrupts, loses {verdict.lost}"
+    return verdict.verdict
+
+
+def render_age(seconds: float) -> str:
+    """How old the oldest lost acknowledgement was, in two digits."""
+    if seconds < 1:
+        return f"{seconds * 1000:.2g} ms" if seconds < 0.0995 else f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def states_text(verdict: Verdict) -> str:
+    """How many states the verdict rests on: ``120 of 120``, ``2000 of about 3e+06``."""
+    checked = f"{verdict.states_checked:,}"
+    if verdict.states_total is None:
+        return checked
+    if verdict.states_total > 999_999:
+        total = f"{float(verdict.states_total):.1g}"
+    else:
+        total = f"{verdict.states_total:,}"
+    return f"{checked} of {'about ' if verdict.estimated else ''}{total}"
+
+
+def short_text(durability: CellDurability | None) -> str:
+    """The column beside the speed: the worst verdict, ``-`` where there is none."""
+    worst = durability.worst if durability else None
+    return verdict_text(worst.verdict) if worst else "-"
+
+
+def verdict_json(row: VerdictRow) -> dict[str, object]:
+    """One verdict as plain JSON; ``missing`` and ``cut`` are sequence numbers of the log."""
+    verdict = row.verdict
+    return {
+        "fault": verdict.fault,
+        "writer": row.cell.workload.name,
+        "verdict": verdict.verdict,
+        "lost": verdict.lost,
+        "age_seconds": verdict.age_seconds,
+        "states_checked": verdict.states_checked,
+        "states_total": verdict.states_total,
+        "states_estimated": verdict.estimated,
+        "cuts": verdict.cuts,
+        "seed": verdict.seed,
+        "cut": verdict.cut,
+        "missing": list(verdict.missing),
+        "reason": verdict.reason,
+        "reproduce": verdict.reproduce,
+        "study": row.study_id,
+        "run": row.run_id,
+    }
+
+
+def durability_json(durability: CellDurability | None) -> list[dict[str, object]] | None:
+    """The verdicts beside a speed, or None where there are none."""
+    if durability is None:
+        return None
+    return [verdict_json(row) for row in durability.by_fault.values()]
+
+
+def crash_cells_json(rows: Sequence[VerdictRow]) -> list[dict[str, object]]:
+    """Verdicts with their cells, as ``diskproof crash --json`` prints them."""
+    return [{"cell": row.cell.levels_dict(), **verdict_json(row)} for row in rows]

@@ -15,6 +15,7 @@ SOURCE = ROOT / "src" / "diskproof"
 # (importing room, imported room): why this pair may do what the shelves forbid.
 EXCEPTIONS = {
     ("__main__", "cli"): "the entry point answers --version, the verbs do the rest",
+    ("crash", "executor"): "a recorded run has the deadline and the notes of a measured one",
     ("crash_rules", "factors"): "a writer says which frontends it works in",
     ("crash_rules", "records"): "rules become the options of a crash cell",
     ("toml_lines", "errors"): "mistakes of a file are raised with their lines",

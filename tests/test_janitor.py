@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from diskproof import janitor, proc
 from diskproof.janitor import Swept, sweep
+from diskproof.native import require_native
 
 OWNER = """
 import os, subprocess, sys, time
@@ -172,3 +174,26 @@ def test_what_cannot_be_removed_is_said(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(janitor.shutil, "rmtree", refuse)
     assert sweep([tmp_path]) == (Swept(folder, "it cannot be removed: Operation not permitted"),)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/fuse").exists(), reason="mounts FUSE")
+def test_a_recording_whose_recorder_is_dead_is_detached(tmp_path: Path) -> None:
+    """The recorder and its guardian are killed, as a power cut of their cgroup would."""
+    folder = make_folder(tmp_path)
+    (folder / "files").mkdir()
+    mount = folder / "recorded"
+    mount.mkdir()
+    argv = [str(require_native("diskproof-recordfs")), "--log", str(folder / "crash.log")]
+    proc.run([*argv, str(folder / "files"), str(mount)], timeout=30)
+    started = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if str(mount) in (process.info["cmdline"] or ())
+    ]
+    for process in reversed(started):  # the guardian is the younger one
+        process.kill()
+        process.wait(10)
+    assert str(mount) in Path("/proc/self/mountinfo").read_text()
+    assert [swept.path for swept in sweep([tmp_path])] == [folder]
+    assert not folder.exists()
+    assert str(mount) not in Path("/proc/self/mountinfo").read_text()

@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings.directory import LOCK_NAME, RUN_PREFIX
-from diskproof.proc import CONFINED_UID
+from diskproof.errors import DiskproofError
+from diskproof.proc import CONFINED_UID, run
 
 KILL_SECONDS = 5.0
 # Between making a folder and locking it lie microseconds; an hour is not a matter of speed.
 UNLOCKED_SECONDS = 3600.0
+FUSE_SOURCE = b"diskproof-"
+"""How the sources of the mounts that our native programs make begin."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,9 @@ def _is_abandoned_unlocked(folder: int) -> bool:
 def _remove(path: Path, folder: int) -> Swept:
     killed = tuple(pid for pid in _pids_inside(path) if _kill(pid, path))
     inside = path.resolve()
-    if mounts := [point for point in _mount_points() if point.is_relative_to(inside)]:
-        return Swept(path, f"{mounts[0]} is mounted; unmount it first", killed)
+    for mount in reversed([each for each in _mounts() if each.point.is_relative_to(inside)]):
+        if not (mount.is_ours and _detach(mount.point)):
+            return Swept(path, f"{mount.point} is mounted; unmount it first", killed)
     with _open_at(None, str(path.parent), os.O_RDONLY | os.O_DIRECTORY) as parent:
         seen = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
         if not os.path.samestat(seen, os.fstat(folder)):
@@ -146,11 +150,32 @@ def _remove(path: Path, folder: int) -> Swept:
     return Swept(path, killed=killed)
 
 
-def _mount_points() -> Iterator[Path]:
-    """Mount points of this process (proc_pid_mountinfo(5): field 5, octal escapes)."""
+@dataclass(frozen=True)
+class _Mount:
+    """``is_ours``: a FUSE file system that one of our native programs served."""
+
+    point: Path
+    is_ours: bool
+
+
+def _mounts() -> Iterator[_Mount]:
+    """Mounts of this process, outer ones first (proc_pid_mountinfo(5): field 5 is the mount point
+    with octal escapes; after the dash come type and source)."""
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), line.split(b" ")[4])
-        yield Path(os.fsdecode(point))
+        fields, _, rest = line.partition(b" - ")
+        escaped = fields.split(b" ")[4]
+        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), escaped)
+        kind, source = rest.split(b" ")[:2]
+        ours = kind.startswith(b"fuse") and source.startswith(FUSE_SOURCE)
+        yield _Mount(Path(os.fsdecode(point)), ours)
+
+
+def _detach(point: Path) -> bool:
+    """Take a mount away whose server is dead or dies with us; who is in it keeps what it has."""
+    argv = ["umount", "--lazy"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+    with suppress(DiskproofError):
+        return run([*argv, "--", str(point)], timeout=KILL_SECONDS, check=False).returncode == 0
+    return False
 
 
 # -- processes of a dead owner --------------------------------------------------------------

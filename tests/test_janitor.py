@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -191,8 +192,10 @@ def test_a_recording_whose_recorder_is_dead_is_detached(tmp_path: Path) -> None:
         if str(mount) in (process.info["cmdline"] or ())
     ]
     for process in reversed(started):  # the guardian is the younger one
+        handle = os.pidfd_open(process.pid)
         process.kill()
-        process.wait(10)
+        assert select.select([handle], [], [], 10)[0]  # dead, even if nobody reaps it
+        os.close(handle)
     assert str(mount) in Path("/proc/self/mountinfo").read_text()
     assert [swept.path for swept in sweep([tmp_path])] == [folder]
     assert not folder.exists()

@@ -105,7 +105,8 @@ def parse_study(text: str, file: str = "study.toml", folder: Path = Path()) -> S
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         where = f"{file}:{line[1]}" if line else file
-        raise StudyError(f"{where}: not valid TOML", str(error)) from None
+        hint = _TABLES_HINT if "workloads" in str(error) else ""
+        raise StudyError(f"{where}: not valid TOML", str(error), hint) from None
     return read_study(content, text, file, folder)
 
 

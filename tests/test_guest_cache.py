@@ -107,9 +107,9 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_no_guest_names_the_command(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = empty_cache.parent / build.AGENT
-    agent.write_bytes(b"an agent")
-    monkeypatch.setattr(native, "native_folders", lambda: (agent.parent,))
+    for name in (build.AGENT, *build.PROGRAMS):
+        (empty_cache.parent / name).write_bytes(b"a program")
+    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
     monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
     assert build.find_guest() is None
     with pytest.raises(HostError, match="not built") as caught:
@@ -132,9 +132,9 @@ def test_a_missing_tool_names_its_package(
     for name in {"mmdebstrap", "mksquashfs"} - {missing}:
         (present / name).write_text("#!/bin/false\n")
         (present / name).chmod(0o755)
-    agent = empty_cache.parent / build.AGENT
-    agent.write_bytes(b"an agent")
-    monkeypatch.setattr(native, "native_folders", lambda: (agent.parent,))
+    for name in (build.AGENT, *build.PROGRAMS):
+        (empty_cache.parent / name).write_bytes(b"a program")
+    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
     monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
     monkeypatch.setenv("PATH", str(present))
     with pytest.raises(HostError, match=f"{missing} is not installed") as caught:

@@ -48,13 +48,14 @@ pytestmark = [
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """An ordinary user's home with a Python, diskproof and the agent in it."""
+    """An ordinary user's home with a Python, diskproof and our programs in it."""
     with tempfile.TemporaryDirectory(prefix="diskproof-test-") as folder:
         home = Path(folder)
         python = home / "python"
         proc.run([str(SYSTEM_PYTHON), "-m", "venv", "--without-pip", str(python)], timeout=60)
         (python / "libexec" / "diskproof").mkdir(parents=True)
-        shutil.copy(native.require_native(build.AGENT), agent_in(home))
+        for name in (build.AGENT, *build.PROGRAMS):
+            shutil.copy(native.require_native(name), program_in(home, name))
         shutil.copytree(Path(diskproof.__file__).parent, home / "src" / "diskproof")
         shutil.copytree(Path(qemu.qmp.__file__).parent, home / "src" / "qemu" / "qmp")
         for path in (home, *home.rglob("*")):
@@ -64,8 +65,8 @@ def home() -> Iterator[Path]:
         assert psutil.wait_procs(users, timeout=60)[1] == []
 
 
-def agent_in(home: Path) -> Path:
-    return home / "python" / "libexec" / "diskproof" / build.AGENT
+def program_in(home: Path, name: str) -> Path:
+    return home / "python" / "libexec" / "diskproof" / name
 
 
 class UserProgram:
@@ -121,7 +122,10 @@ def test_an_ordinary_user_builds_it_once(home: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         assert UserProgram(stack, home, tmp_path / "again").finish() == [one[-1]]
         assert UserProgram(stack, home, tmp_path / "boot", BOOT).finish() == ["0"]
-        agent_in(home).write_bytes(agent_in(home).read_bytes() + b"changed")
-        changed = UserProgram(stack, home, tmp_path / "changed").finish()
-    assert changed[:-1] == ["initramfs"]
-    assert changed[-1] != one[-1]
+        ids = {one[-1]}
+        for program in (program_in(home, name) for name in (build.AGENT, *build.PROGRAMS)):
+            program.write_bytes(program.read_bytes() + b"changed")
+            changed = UserProgram(stack, home, tmp_path / "changed").finish()
+            assert changed[:-1] == ["initramfs"]
+            ids.add(changed[-1])
+    assert len(ids) == 1 + 1 + len(build.PROGRAMS)

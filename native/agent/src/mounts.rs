@@ -3,12 +3,16 @@
 use std::fs;
 use std::io;
 
-use rustix::mount::{mount, MountFlags};
+use rustix::mount::{mount, mount_bind, MountFlags};
 
 use crate::failure::{Doing, Outcome};
 
 /// Where the guest's root with its tools is mounted, and what `exec` sees as `/`.
 pub const ROOT: &str = "/root";
+
+/// Programs of ours in the initramfs, and where they are in the root: they change more often than it does.
+const PROGRAMS: &str = "/programs";
+const PROGRAMS_IN_ROOT: &str = "/root/run/diskproof";
 
 struct Mount {
     source: &'static str,
@@ -45,7 +49,17 @@ pub fn mount_root(device: &str) -> Outcome<()> {
     make_dir(ROOT)?;
     mount(device, ROOT, "squashfs", MountFlags::RDONLY, None)
         .doing(|| format!("cannot mount {device} as squashfs"))?;
-    IN_ROOT.iter().try_for_each(put)
+    IN_ROOT.iter().try_for_each(put)?;
+    show_programs()
+}
+
+fn show_programs() -> Outcome<()> {
+    if !fs::exists(PROGRAMS).doing(|| format!("cannot look for {PROGRAMS}"))? {
+        return Ok(());
+    }
+    make_dir(PROGRAMS_IN_ROOT)?;
+    mount_bind(PROGRAMS, PROGRAMS_IN_ROOT)
+        .doing(|| format!("cannot show {PROGRAMS} at {PROGRAMS_IN_ROOT}"))
 }
 
 fn put(entry: &Mount) -> Outcome<()> {

@@ -1,7 +1,8 @@
 """Make the guest once, and find it again.
 
 Two levels, each named by a hash of its inputs: a folder with kernel, modules and root (packages,
-suite, recipe), and in it one initramfs for each agent. A new agent costs a second, not a minute.
+suite, recipe), and in it one initramfs for each build of our programs. A new one costs a second,
+not a minute.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from diskproof.records import content_id
 
 RECIPE = 1  # raise it when the steps below change what comes out
 AGENT = "diskproof-agent"
+PROGRAMS = ("diskproof-ledger",)  # beside it in the initramfs, in the guest in PROGRAM_FOLDER
+PROGRAM_FOLDER = "/run/diskproof"
 SPACE_NEEDED = 2 << 30
 _IN_INITRAMFS = modules.CHANNEL + modules.DRIVES
 
@@ -43,12 +46,13 @@ class GuestFiles:
 
 
 def find_guest() -> GuestFiles | None:
-    """The guest for this agent, suite and recipe if it was built."""
-    agent, suite = find_native(AGENT), packages.find_suite()
-    if agent is None or suite is None:
+    """The guest for these programs, suite and recipe if it was built."""
+    programs, suite = [find_native(name) for name in (AGENT, *PROGRAMS)], packages.find_suite()
+    if None in programs or suite is None:
         return None
     folder = cache.cache_folder() / _base_id(suite)
-    initrd = folder / f"initrd-{_file_id(agent)}.cpio"
+    programs_id = _programs_id()
+    initrd = folder / f"initrd-{programs_id}.cpio"
     if not os.access(initrd, os.R_OK):  # not there, or another user's
         return None
     facts = json.loads((folder / "guest.json").read_text())
@@ -56,7 +60,7 @@ def find_guest() -> GuestFiles | None:
         kernel=folder / "kernel",
         initrd=initrd,
         root=folder / "root.squashfs",
-        id=f"{folder.name}-{_file_id(agent)}",
+        id=f"{folder.name}-{programs_id}",
         kernel_release=str(facts["kernel_release"]),
         root_modules={name: tuple(paths) for name, paths in facts["root_modules"].items()},
     )
@@ -64,7 +68,7 @@ def find_guest() -> GuestFiles | None:
 
 def require_guest() -> GuestFiles:
     """The built guest, or HostError with the command that builds it."""
-    require_native(AGENT)
+    _require_programs()
     found = find_guest()
     if found is None:
         raise HostError(
@@ -80,7 +84,8 @@ def build_guest(progress: Callable[[str], None] = lambda _: None) -> GuestFiles:
 
     Raises HostError when the host lacks a tool, space or packages.
     """
-    agent, suite = require_native(AGENT), packages.require_suite()
+    _require_programs()
+    suite = packages.require_suite()
     found = find_guest()
     if found is not None:
         return found
@@ -91,9 +96,10 @@ def build_guest(progress: Callable[[str], None] = lambda _: None) -> GuestFiles:
         base = cache.cache_folder() / _base_id(suite)
         if not base.is_dir():
             _build_base(base, suite, progress)
-        progress("initramfs: agent and the modules for every bus")
-        write_to = base / f"initrd-{_file_id(agent)}.cpio"
-        cache.write_file(write_to, render_initrd(agent.read_bytes(), base / "modules"))
+        progress("initramfs: agent, our programs and the modules for every bus")
+        programs = {path.name: path.read_bytes() for path in _require_programs()}
+        content = render_initrd(programs.pop(AGENT), base / "modules", programs)
+        cache.write_file(base / f"initrd-{_programs_id()}.cpio", content)
     return require_guest()
 
 
@@ -136,8 +142,10 @@ def _write_modules(folder: Path, found: modules.KernelModules) -> None:
     (folder / "deps.list").write_text("\n".join(lines) + "\n")
 
 
-def render_initrd(init: bytes, module_folder: Path | None) -> bytes:
-    """An initramfs with ``init`` and, unless None, the modules.
+def render_initrd(
+    init: bytes, module_folder: Path | None, programs: Mapping[str, bytes] | None = None
+) -> bytes:
+    """An initramfs with ``init`` and, unless None, the modules and programs by name.
 
     Not packed: an emulated processor unpacks more slowly than QEMU reads.
     """
@@ -151,6 +159,10 @@ def render_initrd(init: bytes, module_folder: Path | None) -> bytes:
         entries.append(cpio.directory_entry("modules"))
         for path in sorted(module_folder.iterdir()):
             entries.append(cpio.file_entry(f"modules/{path.name}", path.read_bytes()))
+    if programs:
+        entries.append(cpio.directory_entry("programs"))
+        for name, content in programs.items():
+            entries.append(cpio.file_entry(f"programs/{name}", content, 0o755))
     return cpio.render_cpio(entries)
 
 
@@ -167,5 +179,11 @@ def _base_id(suite: str) -> str:
     )
 
 
-def _file_id(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+def _require_programs() -> list[Path]:
+    """Our programs for the guest, the agent first. Raises HostError when one is not built."""
+    return [require_native(name) for name in (AGENT, *PROGRAMS)]
+
+
+def _programs_id() -> str:
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in _require_programs()]
+    return content_id(hashes)

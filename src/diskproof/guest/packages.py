@@ -19,6 +19,7 @@ PACKAGES = (
     "fio",
     "kmod",
     "mount",
+    "sqlite3",
     "util-linux",
     "xfsprogs",
 )

@@ -193,7 +193,8 @@ def test_a_longer_race_begins_with_the_course_of_the_shorter_one(store: Store) -
     then = run_study(longer, schedule, executor, store, on_event=ignore)
     for before, after in zip(first.races, then.races, strict=True):
         assert after.course.verdicts[: len(before.course.verdicts)] == before.course.verdicts
-        assert after.course.settled or len(after.course.verdicts) == 14
+        more = len(after.course.verdicts) > len(before.course.verdicts)
+        assert more or after.course.settled or after.course.verdicts[-1].blocks_needed > 14
 
 
 def test_a_budget_gives_the_best_answer_so_far_and_how_sure_it_is(store: Store) -> None:

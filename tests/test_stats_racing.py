@@ -67,9 +67,21 @@ def test_more_blocks_do_not_move_earlier_boundaries() -> None:
     assert Boundary(0.01).at(7) == long.at(7)
 
 
-@given(st.floats(1e-5, 0.3), st.integers(1, 5000))
-def test_pairs_share_the_error(alpha: float, pairs: int) -> None:
-    assert alpha / pairs <= pair_alpha(alpha, pairs) * (1 + 1e-9) <= alpha * (1 + 1e-6)
+@given(st.floats(1e-4, 0.3), st.integers(1, 3000), st.integers(1, 5))
+@settings(deadline=None)
+def test_pairs_share_the_error(alpha: float, others: int, top: int) -> None:
+    share = pair_alpha(alpha, others, top)
+    assert alpha / (top * others) * 0.99 <= share <= alpha * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("others", [1, 2, 20])
+def test_one_against_many_is_dunnetts(others: int) -> None:
+    """Against 400,000 drawn families."""
+    rng = np.random.default_rng(3)
+    best = rng.normal(size=(400_000, 1))
+    ahead = (rng.normal(size=(400_000, others)) - best) / math.sqrt(2)
+    share = (ahead > norm.isf(pair_alpha(0.05, others))).any(axis=1).mean()
+    assert share == pytest.approx(0.05, abs=0.0015)
 
 
 # -- the fit --------------------------------------------------------------------------------
@@ -209,6 +221,14 @@ def test_a_race_ends_undecided_at_max_blocks_and_says_what_it_would_take() -> No
     assert course.over and not course.settled and len(course.verdicts) == 5
     assert course.verdicts[-1].blocks_needed > 5
     assert course.verdicts[-1].probability < 0.95
+
+
+def test_a_race_that_max_blocks_cannot_decide_is_given_up_when_its_answer_is_probable() -> None:
+    """Equal cells: the longest race there is."""
+    course = run_race([0.0] * 12, 0.03, 11, replace(RULES, max_blocks=20)).course()
+    last = course.verdicts[-1]
+    assert course.over and not course.settled and 5 <= len(course.verdicts) < 20
+    assert last.probability >= 0.975 and last.blocks_needed > 20
 
 
 def test_a_rested_cell_comes_back_when_the_lead_changes() -> None:

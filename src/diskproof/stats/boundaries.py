@@ -37,10 +37,30 @@ def spent(blocks: int) -> float:
     return 1.0 - 1.0 / math.pow(blocks, EXPONENT)
 
 
-def pair_alpha(alpha: float, pairs: int) -> float:
-    """What each of several comparisons with a shared member may cost (Sidak 1967): a bound, for
-    differences that share a cell are positively correlated whatever the cells' variances."""
-    return 1.0 - math.pow(1.0 - alpha, 1.0 / max(pairs, 1))
+@cache
+def pair_alpha(alpha: float, others: int, top: int = 1) -> float:
+    """What one comparison of a truly best cell with another may cost, one-sided.
+
+    One best cell against ``others``: Dunnett 1955 (doi 10.1080/01621459.1955.10501294), for
+    differences that share a cell are correlated by a half. Several best cells: Sidak 1967 over all
+    pairs, a bound for positively correlated differences.
+    """
+    import numpy as np
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    if top > 1 or others < 2:
+        return 1.0 - math.pow(1.0 - alpha, 1.0 / max(1, top * others))
+    scores = np.linspace(-_FAR, _FAR, 2001)
+    weights = np.exp(-(scores**2) / 2)
+    weights /= weights.sum()
+
+    def beyond(limit: float) -> float:
+        """Probability that some difference is larger than ``limit``, given the shared cell."""
+        inside = ndtr(2**0.5 * limit + scores) ** others
+        return 1.0 - float(weights @ inside) - alpha
+
+    return float(ndtr(-brentq(beyond, -2.0, _FAR, xtol=1e-9)))
 
 
 class Boundary:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
+PATIENCE = 5
+"""Blocks before a race may be given up as futile: earlier, nobody knows what it would take."""
+
+
 @dataclass(frozen=True)
 class Course:
     """``entries[b]`` are the cells that ran, or are to run, in block b; the last entry belongs to
@@ -70,10 +74,17 @@ class Race:
         verdict = judge(np.array(self._rows, dtype=float), self._racing, self.rules)
         self._racing = verdict.racing
         self._verdicts.append(verdict)
-        enough = len(self._rows) >= self.rules.min_blocks
-        over = verdict.settled and enough or len(self._rows) >= self.rules.max_blocks
+        spent = len(self._rows) >= self.rules.max_blocks
+        over = verdict.settled or spent or self._is_futile(verdict)
         self._entries.append(() if over else verdict.entry)
         return verdict
+
+    def _is_futile(self, verdict: Verdict) -> bool:
+        """Whether max_blocks cannot be expected to settle it, and the answer is probable enough to
+        leave it there. Nothing is claimed by that: the race ends undecided."""
+        probable = verdict.probability >= (1 + self.rules.confidence) / 2
+        hopeless = verdict.blocks_needed > self.rules.max_blocks
+        return len(self._rows) >= max(PATIENCE, self.rules.min_blocks) and probable and hopeless
 
     def course(self) -> Course:
         return Course(self.cells, tuple(self._entries), tuple(self._verdicts))

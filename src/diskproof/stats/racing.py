@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from diskproof.race_rules import RaceRules
-from diskproof.stats.boundaries import find_boundary, pair_alpha
+from diskproof.stats.boundaries import Boundary, find_boundary, pair_alpha
 from diskproof.stats.race_fit import RaceFit, fit_race
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Verdict:
     ``lead_at_least``: the speed of any leader over any other cell's is surely at least this
     (at least 1 - delta when settled; nought when nothing is known). ``probability`` that the
     leaders are right within delta, by the estimates and their errors as they stand.
-    ``blocks_needed``: about how many blocks settle it if the estimates stay as they are; nought
-    when nothing is known.
+    ``blocks_needed``: about how many blocks settle it if the estimates stay as they are, more
+    than there were; nought when it is settled or nothing is known.
     """
 
     racing: tuple[int, ...]
@@ -97,27 +97,33 @@ def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
     if len(alive) <= rules.top or not math.isfinite(fit.common):
         return _nothing_known(table, [int(cell) for cell in alive], failed, rules)
     ahead = np.subtract.outer(fit.centres[alive], fit.centres[alive])
-    halves = half_widths(fit, alive, table.shape[1], rules)
+    boundary = _boundary(table.shape[1], rules)
+    halves = half_widths(fit, alive, boundary)
     slower = _slower(alive, ahead, halves, blocks, rules)
     gone = {drop.cell for drop in slower}
     kept = np.array([place for place, cell in enumerate(alive) if int(cell) not in gone])
     pairs = np.ix_(kept, kept)
     errors = fit.squared_errors(alive)[pairs]
-    return _settle(
-        alive[kept], ahead[pairs], halves[pairs], errors, (*failed, *slower), blocks, rules
-    )
+    spread = np.add.outer(fit.variances[alive], fit.variances[alive])[pairs]
+    needed = boundary.at(blocks) ** 2 * spread / np.maximum(rules.margin - ahead[pairs], 1e-9) ** 2
+    found = (ahead[pairs], halves[pairs], errors, np.maximum(needed, blocks + 1))
+    return _settle(alive[kept], _Pairs(*found), (*failed, *slower), rules)
 
 
-def half_widths(fit: RaceFit, cells: Places, field: int, rules: RaceRules) -> Array:
-    """What a difference must exceed to be sure, for all pairs; ``field`` cells started.
+def _boundary(field: int, rules: RaceRules) -> Boundary:
+    """For each pair of a truly best cell and another, where ``field`` cells started."""
+    others = max(1, field - rules.top)
+    return find_boundary(pair_alpha(1 - rules.confidence, others, rules.top))
+
+
+def half_widths(fit: RaceFit, cells: Places, boundary: Boundary) -> Array:
+    """What a difference must exceed to be sure, for all pairs.
 
     Each pair is at the boundary of the one of its two cells that has more of it to pay.
     """
     import numpy as np
     from scipy.special import ndtr, stdtrit
 
-    pairs = rules.top * max(1, field - rules.top)
-    boundary = find_boundary(pair_alpha(1 - rules.confidence, pairs))
     runs = np.maximum(fit.runs[cells], 2).astype(int)
     scores = {int(count): boundary.at(int(count)) for count in np.unique(runs)}
     # Student's t at the same probability, with the freedom of each cell's variance.
@@ -150,26 +156,29 @@ def _slower(
     return drops
 
 
-def _settle(
-    cells: Places,
-    ahead: Array,
-    halves: Array,
-    errors: Array,
-    dropped: tuple[Drop, ...],
-    blocks: int,
-    rules: RaceRules,
-) -> Verdict:
+@dataclass(frozen=True)
+class _Pairs:
+    """Tables of all pairs of cells in the race: row minus column, half widths, squared errors, and
+    about how many blocks it takes until the row is surely no more than delta ahead."""
+
+    ahead: Array
+    halves: Array
+    errors: Array
+    needed: Array
+
+
+def _settle(cells: Places, pairs: _Pairs, dropped: tuple[Drop, ...], rules: RaceRules) -> Verdict:
     import numpy as np
 
-    order: Places = (-ahead[:, 0]).argsort(kind="stable").astype(np.int64)
+    order: Places = (-pairs.ahead[:, 0]).argsort(kind="stable").astype(np.int64)
     leaders, others = order[: rules.top], order[rules.top :]
     racing = tuple(int(cell) for cell in cells)
     named = tuple(int(cell) for cell in cells[leaders])
     if not len(others):
-        return Verdict(racing, dropped, named, (), (), True, math.inf, 1.0, blocks)
-    pairs = np.ix_(others, leaders)
+        return Verdict(racing, dropped, named, (), (), True, math.inf, 1.0)
+    chosen = np.ix_(others, leaders)
     # How far each other cell may be ahead of any leader.
-    threat = (ahead[pairs] + halves[pairs]).max(axis=1)
+    threat = (pairs.ahead + pairs.halves)[chosen].max(axis=1)
     is_open = threat > rules.margin
     return Verdict(
         racing,
@@ -179,15 +188,9 @@ def _settle(
         tuple(int(cell) for cell in cells[others[~is_open]]),
         not is_open.any(),
         math.exp(-float(threat.max())),
-        _probability(ahead, errors, leaders, others, rules.margin),
-        _blocks_needed(ahead[pairs], halves[pairs], blocks, rules.margin),
+        _probability(pairs.ahead, pairs.errors, leaders, others, rules.margin),
+        math.ceil(min(1e6, float(pairs.needed[chosen].max()))) if is_open.any() else 0,
     )
-
-
-def _blocks_needed(ahead: Array, halves: Array, blocks: int, margin: float) -> int:
-    """Half widths shrink with the root of the blocks; the worst pair decides."""
-    share = float((halves / (margin - ahead)).max())
-    return math.ceil(blocks * max(1.0, share) ** 2) if math.isfinite(share) else 0
 
 
 def _probability(
@@ -223,4 +226,4 @@ def _nothing_known(
     named, others = tuple(order[: rules.top]), tuple(order[rules.top :])
     if others or len(table) < rules.min_blocks:
         return Verdict(tuple(racing), dropped, named, others, (), False, 0.0, 0.0)
-    return Verdict(tuple(racing), dropped, named, (), (), True, math.inf, 1.0, len(table))
+    return Verdict(tuple(racing), dropped, named, (), (), True, math.inf, 1.0)

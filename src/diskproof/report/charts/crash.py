@@ -1,0 +1,145 @@
+"""Durability beside speed, and the course of one loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diskproof.records import TraceEvent
+from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.durability import render_age, verdict_text
+from diskproof.report.labels import render_figure
+from diskproof.report.view import Line, WorkloadView
+
+MAX_NAMED = 10
+"""Points that are named in the picture; of more the names would hide each other."""
+
+_VERDICTS = {
+    "keeps": "var(--c3)",
+    "loses": "var(--c2)",
+    "corrupts": "var(--c4)",
+    "undecided": "var(--bar)",
+}
+_LANES = ("write", "flush", "acknowledge")
+_STATES = {
+    "kept": "var(--c3)",
+    "missing": "var(--c2)",
+    "torn": "var(--c4)",
+    "lost": "var(--c2)",
+    "flush": "var(--c1)",
+}
+
+
+def durability_chart(load: WorkloadView) -> Spec:
+    """Each judged cell by its speed and by the acknowledged writes that its worst crash lost."""
+    rows = [row for line in load.lines if (row := _point(line)) is not None]
+    speed = {"title": f"{load.metric} ({load.unit})", "format": "~s", "tickCount": 4}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 0.85},
+            "encoding": {
+                "color": _scale("verdict", _VERDICTS),
+                "shape": {
+                    "field": "verdict",
+                    "type": "nominal",
+                    "scale": {
+                        "domain": list(_VERDICTS),
+                        "range": ["circle", "triangle-down", "cross", "diamond"],
+                    },
+                },
+                "tooltip": [{"field": name} for name in ("cell", "speed", "crash", "writer")],
+            },
+        }
+    ]
+    if len(rows) <= MAX_NAMED:
+        layers.append(_names())
+    return vega_chart(
+        rows,
+        220,
+        encoding={
+            "x": {"field": "mean", "type": "quantitative", "axis": speed},
+            "y": {
+                "field": "lost",
+                "type": "quantitative",
+                "scale": {"type": "symlog", "zero": True},
+                "axis": {"title": "acknowledged writes lost", "tickCount": 4, "format": "~s"},
+            },
+        },
+        layer=layers,
+    )
+
+
+def _point(line: Line) -> dict[str, object] | None:
+    worst = line.durability.worst if line.durability else None
+    if worst is None:
+        return None
+    mean = line.ranked.interval.mean
+    return {
+        "cell": line.label if len(line.label) <= 40 else line.label[:39] + "\u2026",
+        "mean": mean,
+        "speed": render_figure(mean),
+        "lost": worst.verdict.lost,
+        "verdict": worst.verdict.verdict,
+        "crash": f"{worst.verdict.fault}: {verdict_text(worst.verdict)}",
+        "writer": worst.cell.workload.name,
+    }
+
+
+def _names() -> Spec:
+    return {
+        "mark": {"type": "text", "align": "left", "dx": 7, "dy": -6, "fontSize": 10},
+        "encoding": {"text": {"field": "cell"}},
+    }
+
+
+def _scale(field: str, colours: dict[str, str]) -> Spec:
+    scale = {"domain": list(colours), "range": list(colours.values())}
+    return {"field": field, "type": "nominal", "scale": scale}
+
+
+def timeline_chart(events: Sequence[TraceEvent]) -> Spec:
+    """What happened before the cut: writes, flushes and promises, and what became of them."""
+    rows = [
+        {
+            "ms": round(event.seconds * 1000, 4),
+            "lane": event.kind,
+            "state": event.state or "flush",
+            "what": event.text or event.kind,
+        }
+        for event in events
+        if event.kind in _LANES
+    ]
+    cuts = [round(event.seconds * 1000, 4) for event in events if event.kind == "cut"]
+    lane = {"field": "lane", "type": "nominal", "sort": list(_LANES), "title": None}
+    time = {"title": "milliseconds", "tickCount": 5}
+    seen = [state for state in _STATES if any(row["state"] == state for row in rows)]
+    return vega_chart(
+        rows,
+        120,
+        layer=[
+            {
+                "mark": {"type": "tick", "thickness": 2, "height": 20},
+                "encoding": {
+                    "x": {"field": "ms", "type": "quantitative", "axis": time},
+                    "y": {**lane, "scale": {"domain": list(_LANES)}},
+                    "color": _scale("state", {state: _STATES[state] for state in seen}),
+                    "tooltip": [{"field": name} for name in ("ms", "lane", "state", "what")],
+                },
+            },
+            {
+                "data": {"values": [{"ms": cut, "text": "crash"} for cut in cuts]},
+                "mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3]},
+                "encoding": {"x": {"field": "ms", "type": "quantitative"}},
+            },
+        ],
+    )
+
+
+def timeline_caption(label: str, fault: str, lost: int, age_seconds: float, missing: int) -> str:
+    """What the picture of a loss shows, in a sentence."""
+    writes = "one write" if missing == 1 else f"{missing} writes"
+    promised = "one acknowledged write" if lost == 1 else f"{lost} acknowledged writes"
+    return (
+        f"The smallest loss that was found for {label} under {fault}: without {writes} that no "
+        f"flush had made durable. In the worst state {promised} are lost, the oldest "
+        f"acknowledged {render_age(age_seconds)} before the crash."
+    )

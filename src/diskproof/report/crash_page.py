@@ -1,0 +1,64 @@
+"""What the page says of crashes: durability beside speed, the verdicts, the course of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from diskproof.crash_rules import FAULT_WORDS
+from diskproof.report import charts
+from diskproof.report.durability import badness
+from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.view import StudyView, WorkloadView
+from diskproof.store.rows import VerdictRow
+
+_Figure = TypeVar("_Figure")
+Draw = Callable[[charts.Spec, str, int], _Figure]
+"""Puts a chart on the page with its caption and importance."""
+
+MAX_TIMELINES = 2
+
+
+def durability_figures(load: WorkloadView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+    """The scatter of speed against loss, for loads that write and have two cells judged."""
+    judged = [line for line in load.lines if line.durability and line.durability.worst]
+    if len(judged) > 1 and writes(load):
+        text = (
+            "Speed against the acknowledged writes that the worst crash lost (power cut, QEMU "
+            "killed, guest killed): far right and at the bottom is fast and safe."
+        )
+        yield draw(charts.durability_chart(load), text, 1)
+
+
+def writes(load: WorkloadView) -> bool:
+    """Whether a load writes, as far as its options tell; a user's own job may."""
+    spec = load.lines[0].ranked.cell.workload
+    return spec.option("rw", "write") not in ("read", "randread")
+
+
+def crash_parts(view: StudyView, draw: Draw[_Figure]) -> dict[str, Any]:
+    """The study's own verdicts by cell, with the pictures of its worst losses."""
+    factors = varying_factors(row.cell for row in view.verdicts)
+    return {
+        "rows": [(cell_label(row.cell, factors), row) for row in view.verdicts],
+        "fault_words": FAULT_WORDS,
+        "figures": [*_timelines(view.verdicts, factors, draw)],
+    }
+
+
+def _timelines(
+    rows: Sequence[VerdictRow], factors: Sequence[str], draw: Draw[_Figure]
+) -> Iterator[_Figure]:
+    """The worst losses, each of another fault; what a lying device loses tells nothing new."""
+    drawn: list[str] = []
+    for row in sorted(rows, key=badness, reverse=True):
+        verdict = row.verdict
+        if len(drawn) == MAX_TIMELINES or verdict.fault in (*drawn, "lying-device"):
+            continue
+        if verdict.verdict in ("loses", "corrupts") and verdict.timeline:
+            drawn.append(verdict.fault)
+            label = cell_label(row.cell, factors)
+            caption = charts.timeline_caption(
+                label, verdict.fault, verdict.lost, verdict.age_seconds, len(verdict.missing)
+            )
+            yield draw(charts.timeline_chart(verdict.timeline), caption, 2)

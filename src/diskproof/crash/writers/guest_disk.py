@@ -1,0 +1,80 @@
+"""Writers inside a guest: the disk, a file system on it, promises over the agent's channel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diskproof.crash.writers import WriterContext
+from diskproof.crash.writers.programs import require_written
+from diskproof.drive import Drive
+from diskproof.errors import RunFailure
+from diskproof.executor import BoundedDrive
+from diskproof.frontends.guest import GuestDrive
+from diskproof.guest.boot import Guest
+from diskproof.guest.build import PROGRAM_FOLDER
+from diskproof.guest.jobs import ArrivedAck
+
+LEDGER = f"{PROGRAM_FOLDER}/diskproof-ledger"
+MOUNT_POINT = "/mnt"
+FILE_SYSTEMS = {
+    "ext4": ("mkfs.ext4", "-q", "-F"),
+    "xfs": ("mkfs.xfs", "-q", "-f"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f"),
+}
+_SETUP_SECONDS = 120.0  # mkfs and mount under emulation on a busy host
+
+
+def find_guest_drive(drive: Drive) -> GuestDrive | None:
+    """The drive as one inside a guest, if it is."""
+    inner = drive.drive if isinstance(drive, BoundedDrive) else drive
+    return inner if isinstance(inner, GuestDrive) else None
+
+
+def require_guest_drive(drive: Drive, writer: str) -> GuestDrive:
+    found = find_guest_drive(drive)
+    if found is None:
+        raise RunFailure("workload", f"the writer {writer} works in a guest only")
+    return found
+
+
+def write_in_guest(
+    drive: GuestDrive, argv: Sequence[str], context: WriterContext, stdin: bytes = b""
+) -> None:
+    """Run a writer in the guest; each line that it writes to descriptor 3 is a promise.
+
+    A promise counts from when the host has logged it, which is later than the guest heard it: of
+    the last milliseconds a loss may go unnoticed, none is made up.
+    """
+
+    def promise(ack: ArrivedAck) -> None:
+        context.recording.acknowledge(ack.line)
+
+    channel = drive.guest.channel
+    done = channel.exec(argv, timeout=context.seconds, acks=True, on_ack=promise, stdin=stdin)
+    if done.exit.timed_out:
+        raise RunFailure("timeout", f"{argv[0]} did not end in the guest within its time")
+    status = done.exit.code if done.exit.code is not None else -(done.exit.signal or 0)
+    require_written(context.cell.workload.name, status, done.stderr)
+
+
+def make_file_system(guest: Guest, device: str, kind: str, options: str = "") -> None:
+    """Make a file system on a disk of the guest and mount it. Raises RunFailure ``guest``."""
+    if kind not in FILE_SYSTEMS:
+        raise RunFailure("workload", f"unknown file system {kind!r}", ", ".join(FILE_SYSTEMS))
+    guest.load_modules([kind])
+    require_done(guest, [*FILE_SYSTEMS[kind], device])
+    mount(guest, device, kind, options)
+
+
+def mount(guest: Guest, device: str, kind: str, options: str = "") -> None:
+    extra = ["-o", options] if options else []
+    require_done(guest, ["mount", "-t", kind, *extra, device, MOUNT_POINT])
+
+
+def require_done(guest: Guest, argv: Sequence[str]) -> bytes:
+    """What a program of the guest printed. Raises RunFailure ``guest`` unless it ended well."""
+    done = guest.channel.exec(argv, timeout=_SETUP_SECONDS)
+    if done.exit.code != 0:
+        why = done.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise RunFailure("guest", f"{argv[0]} failed in the guest", why)
+    return done.stdout

@@ -1,0 +1,179 @@
+"""PostgreSQL commits, one row each, on the host's recorded folder.
+
+The cluster is made in the recorded folder and is small (1 MiB of WAL a segment); the server runs
+unprivileged, on a Unix socket in a folder in /tmp. A commit is promised when the server has
+answered it; ``durable = write`` takes ``fsync=off``. A state is checked by a server that recovers
+a copy of it, and by reading all rows; page checksums are on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from diskproof.crash.recording import ACK_FILE
+from diskproof.crash.writers import WriterContext, rows
+from diskproof.crash.writers.command import Limit, main
+from diskproof.crash.writers.programs import require_written
+from diskproof.crash.writers.rows import Found
+from diskproof.errors import HostError, RunFailure
+from diskproof.proc import CONFINED_UID, Process, run, start_process
+from diskproof.records import Cell
+
+NAME = "postgres"
+FOLDER = "postgres"
+USER = "diskproof"
+START_SECONDS = 60.0
+_PROGRAMS = Path("/usr/lib/postgresql")
+# Small, so that states are; none of them changes what a commit means.
+_SETTINGS = {
+    "listen_addresses": "",
+    "shared_buffers": "4MB",
+    "max_connections": "5",
+    "max_wal_size": "8MB",
+    "min_wal_size": "2MB",
+    "wal_init_zero": "off",
+    "autovacuum": "off",
+    "max_wal_senders": "0",
+}
+
+
+class PostgresDatabase:
+    """The cluster in its folder."""
+
+    name = NAME
+
+    def write(
+        self,
+        folder: Path,
+        promise: Callable[[int], None],
+        limit: Limit,
+        settings: Mapping[str, str],
+    ) -> None:
+        """``settings`` are the server's. The cluster is made when the folder is empty."""
+        import psycopg
+
+        with start_server(folder, settings) as (_, url):
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(rows.CREATE)
+                insert = f"INSERT INTO {rows.TABLE} VALUES (%s, %s)"
+                for number in limit.numbers():
+                    connection.execute(insert, (number, rows.row_content(number)))
+                    promise(number)
+
+    def check(self, folder: Path, promised: int) -> Found:
+        """Recovered by a server of its own (which syncs nothing: it is a copy), read row by row."""
+        import psycopg
+
+        if not (folder / "PG_VERSION").is_file():
+            return rows.all_lost(promised, "there is no cluster")
+        try:
+            with (
+                start_server(folder, {"fsync": "off"}) as (_, url),
+                psycopg.connect(url) as connection,
+            ):
+                found = connection.execute("SELECT to_regclass(%s)", (rows.TABLE,)).fetchone()
+                if found == (None,):
+                    return rows.all_lost(promised, "the table is not there")
+                left: dict[int, str] = dict(connection.execute(rows.SELECT).fetchall())
+                return rows.judge_rows(left, promised)
+        except (RunFailure, psycopg.Error) as error:
+            return Found(rows.CORRUPTS, why=str(error))
+
+
+def require_programs() -> Path:
+    """The folder of PostgreSQL's server programs; they are not on PATH."""
+    found = sorted(_PROGRAMS.glob("*/bin/postgres"))
+    if not found:
+        what, why = "PostgreSQL is not installed", f"no server program is in {_PROGRAMS}"
+        raise HostError(what, why, "apt-get install postgresql")
+    return found[-1].parent
+
+
+def make_cluster(folder: Path) -> None:
+    """An empty cluster that belongs to the server's user."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o700)
+    prefix = []
+    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+        uid = str(CONFINED_UID)
+        os.chown(folder, CONFINED_UID, CONFINED_UID)
+        prefix = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
+    options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--data-checksums"]
+    argv = [*prefix, str(require_programs() / "initdb"), *options, "--wal-segsize=1"]
+    run([*argv, "--no-instructions", "-D", str(folder)], timeout=START_SECONDS, cwd=Path("/"))
+
+
+@contextmanager
+def start_server(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Process, str]]:
+    """Serve a cluster; gives its process and the URL of its database.
+
+    At the end it is killed, not asked: it was promised a crash. Raises RunFailure ``workload``
+    when it does not come up.
+    """
+    programs = require_programs()
+    if not any(folder.iterdir()):
+        make_cluster(folder)
+    with tempfile.TemporaryDirectory(prefix="diskproof-pg-") as name:
+        room = Path(name)
+        if os.geteuid() == 0:
+            os.chown(room, CONFINED_UID, CONFINED_UID)
+        argv = [str(programs / "postgres"), "-D", str(folder), "-k", name]
+        for setting, value in {**_SETTINGS, **settings}.items():
+            argv += ["-c", f"{setting}={value}"]
+        log = room / "log"
+        starting = start_process(argv, name="postgres", log=log, cwd=room, confined=True)
+        with starting as process:
+            url = f"postgresql://{USER}@/postgres?host={name}"
+            _wait_until_ready(process, url)
+            yield process, url
+            process.kill()
+
+
+def _wait_until_ready(process: Process, url: str) -> None:
+    import psycopg
+
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            psycopg.connect(url).close()
+            return
+        except psycopg.OperationalError as error:
+            if process.wait(0.02) is not None or time.monotonic() > deadline:
+                tail = process.read_log(2000).decode("utf-8", "replace").strip().splitlines()
+                why = "\n".join([str(error), *tail[-5:]])
+                raise RunFailure("workload", "PostgreSQL does not come up", why) from None
+
+
+class PostgresWriter:
+    """The writer ``postgres``; on the host only: see docs/crash-writers.md."""
+
+    def write(self, context: WriterContext) -> None:
+        """Raises RunFailure ``workload`` or ``space``; HostError without PostgreSQL."""
+        spec, folder = context.cell.workload, context.recording.folder
+        if context.cell.level("frontend") != "host":
+            raise RunFailure("workload", f"the writer {NAME} works on the host only")
+        argv = [sys.executable, "-m", __name__, "write", str(folder / FOLDER)]
+        limits = ["--records", spec.option("records"), "--seconds", spec.option("seconds")]
+        unsafe = ["--set", "fsync=off"] if spec.option("durable") == "write" else []
+        done = run(
+            [*argv, *limits, *unsafe, "--acks", str(folder / ACK_FILE)],
+            timeout=context.seconds,
+            check=False,
+        )
+        require_written(NAME, done.returncode, done.stderr)
+
+    def check(self, cell: Cell) -> dict[str, object]:
+        argv = [sys.executable, "-m", __name__, "check", FOLDER]
+        return {"kind": "command", "argv": argv, "timeout_seconds": 120.0}
+
+
+WRITER = PostgresWriter()
+
+if __name__ == "__main__":
+    sys.exit(main(PostgresDatabase(), sys.argv[1:]))

@@ -77,7 +77,7 @@ impl Recorder {
         self.log.require_open()?;
         let _range = inode.ranges.lock_all();
         let done = match open {
-            Some(Handle::File(file)) => rustix::fs::ftruncate(file.any()?, size),
+            Some(Handle::File(file)) => rustix::fs::ftruncate(&file.backing, size),
             _ => truncate_path(inode, size),
         };
         let error = done.err().map_or(0, |error| error.raw_os_error() as u16);

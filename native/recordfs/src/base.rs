@@ -21,8 +21,9 @@ const UNKNOWN_SECTOR: u32 = 512;
 /// What the log's header says of the backing.
 pub fn read_header(backing: &OwnedFd) -> io::Result<Header> {
     let facts = fstatfs(backing)?;
+    let sector = find_disk_fact(fstat(backing)?.st_dev, "physical_block_size");
     Ok(Header {
-        sector: find_sector(fstat(backing)?.st_dev).unwrap_or(UNKNOWN_SECTOR),
+        sector: sector.unwrap_or(UNKNOWN_SECTOR),
         block: facts.f_bsize as u32,
         file_system: facts.f_type as u64,
         monotonic_ns: clock::monotonic_ns(),
@@ -30,12 +31,12 @@ pub fn read_header(backing: &OwnedFd) -> io::Result<Header> {
     })
 }
 
-/// The physical block size of a disk, or of the disk that a partition is on.
-fn find_sector(device: u64) -> Option<u32> {
+/// What the kernel tells of a disk, or of the disk that a partition is on: a power of two in bytes.
+pub fn find_disk_fact(device: u64, name: &str) -> Option<u32> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let folder = format!("/sys/dev/block/{major}:{minor}");
     ["queue", "../queue"].iter().find_map(|queue| {
-        let text = std::fs::read_to_string(format!("{folder}/{queue}/physical_block_size")).ok()?;
+        let text = std::fs::read_to_string(format!("{folder}/{queue}/{name}")).ok()?;
         text.trim().parse().ok().filter(|size: &u32| size.is_power_of_two())
     })
 }

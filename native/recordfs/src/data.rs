@@ -10,7 +10,7 @@ use fuser::WriteFlags;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{pwritev2, Errno, ReadWriteFlags};
 
-use crate::aligned::{with_buffer, with_copy};
+use crate::buffer::with_buffer;
 use crate::handles::{Handle, OpenFile};
 use crate::log::Asked;
 use crate::recorder::Recorder;
@@ -52,21 +52,26 @@ impl Recorder {
         open_flags: i32,
         answer: impl FnOnce(Result<&[u8], Errno>) -> T,
     ) -> T {
+        let size = size as usize;
         let file = match handle {
-            Handle::File(file) => file.backing(open_flags & libc::O_DIRECT != 0),
+            Handle::File(file) => file,
             Handle::Acknowledgements(_) => return answer(Ok(&[])),
-            Handle::Directory(_) => Err(Errno::ISDIR),
+            Handle::Directory(_) => return answer(Err(Errno::ISDIR)),
         };
-        with_buffer(size as usize, |buffer| match file.and_then(|f| read_full(f, buffer, offset)) {
-            Ok(count) => answer(Ok(&buffer[..count])),
-            Err(error) => answer(Err(error)),
+        let direct = open_flags & libc::O_DIRECT != 0;
+        with_buffer(size, |buffer| {
+            let checked = if direct { file.check_direct(offset, size) } else { Ok(()) };
+            match checked.and_then(|()| read_full(&file.backing, buffer, offset)) {
+                Ok(count) => answer(Ok(&buffer[..count])),
+                Err(error) => answer(Err(error)),
+            }
         })
     }
 
     /// fsync or fdatasync of a file or directory.
     pub fn do_fsync(&self, handle: &Handle, data_only: bool) -> Result<(), Errno> {
         let (inode, descriptor, kind) = match handle {
-            Handle::File(file) => (&file.inode, file.any()?.as_fd(), Flags::NONE),
+            Handle::File(file) => (&file.inode, file.backing.as_fd(), Flags::NONE),
             Handle::Directory(open) => (&open.inode, open.folder.as_fd(), Flags::DIRECTORY),
             Handle::Acknowledgements(_) => return Ok(()),
         };
@@ -95,7 +100,7 @@ impl Recorder {
         let mode = mode as u32;
         let _range = file.inode.ranges.lock_all();
         let flags = FallocateFlags::from_bits_retain(mode);
-        let done = rustix::fs::fallocate(file.any()?, flags, offset, length);
+        let done = rustix::fs::fallocate(&file.backing, flags, offset, length);
         let operation = Operation::Fallocate { mode, offset, length };
         self.log.append_result(asked, &operation, errno(&done))?;
         done
@@ -110,7 +115,7 @@ impl Recorder {
             libc::SEEK_HOLE => SeekFrom::Hole(offset),
             _ => return Err(Errno::INVAL),
         };
-        rustix::fs::seek(file.any()?, place)
+        rustix::fs::seek(&file.backing, place)
     }
 }
 
@@ -133,8 +138,9 @@ fn write_flags(from: WriteFlags, open_flags: i32) -> Flags {
 }
 
 fn write_backing(file: &OpenFile, offset: u64, data: &[u8], flags: Flags) -> Result<usize, Errno> {
-    let direct = flags.contains(Flags::DIRECT);
-    let backing = file.backing(direct)?;
+    if flags.contains(Flags::DIRECT) {
+        file.check_direct(offset, data.len())?;
+    }
     let how = if flags.contains(Flags::SYNC) {
         ReadWriteFlags::SYNC
     } else if flags.contains(Flags::DSYNC) {
@@ -142,12 +148,7 @@ fn write_backing(file: &OpenFile, offset: u64, data: &[u8], flags: Flags) -> Res
     } else {
         ReadWriteFlags::empty()
     };
-    let write = |data: &[u8]| pwritev2(backing, &[std::io::IoSlice::new(data)], offset, how);
-    if direct {
-        with_copy(data, write)
-    } else {
-        write(data)
-    }
+    pwritev2(&file.backing, &[std::io::IoSlice::new(data)], offset, how)
 }
 
 /// Reads until the buffer is full or the file ends: the kernel takes a short answer for the end.
@@ -158,8 +159,6 @@ fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Errno
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // O_DIRECT refuses to read on from a file's unaligned end.
-            Err(_) if filled > 0 => break,
             Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
     }

@@ -237,10 +237,10 @@ impl Filesystem for Recorder {
         reply: ReplyCreate,
     ) {
         let made = refuse_ack(parent, name)
-            .and_then(|()| self.do_create(&new_name(request, parent, name), mode))
-            .and_then(|(inode, stat, file)| {
-                let found = attributes(inode.id, &stat);
-                Ok((found, self.log_open(OpenFile::created(inode, file, flags)?, flags)?))
+            .and_then(|()| self.do_create(&new_name(request, parent, name), mode, flags))
+            .and_then(|(file, stat)| {
+                let found = attributes(file.inode.id, &stat);
+                Ok((found, self.log_open(file, flags)?))
             });
         answer!(reply, made, (found, handle) => {
             reply.created(&TTL, &found, GENERATION, FileHandle(handle), self.open_flags(flags))

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use diskproof_wire::LineSplitter;
 use fuser::FileType;
-use rustix::fs::{open, Mode, OFlags};
+use rustix::fs::{fcntl_setfl, fstat, open, statx, AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use crate::base;
 use crate::inodes::Inode;
 
 /// What a handle stands for.
@@ -21,13 +22,12 @@ pub enum Handle {
     Acknowledgements(Mutex<LineSplitter>),
 }
 
-/// A file as it was opened. The backing is open once without and, when asked for, once with O_DIRECT, since
-/// fcntl(2) may change that and pages of a shared mapping come without alignment.
+/// A file as it was opened. The backing is written through the host's page cache even when the caller has O_DIRECT: what
+/// counts is in the log, and a flush still reaches the disk. What O_DIRECT refuses is refused all the same.
 pub struct OpenFile {
     pub inode: Arc<Inode>,
-    mode: OFlags,
-    buffered: OnceLock<File>,
-    direct: OnceLock<File>,
+    pub backing: File,
+    alignment: OnceLock<u64>,
 }
 
 pub struct OpenDirectory {
@@ -37,37 +37,38 @@ pub struct OpenDirectory {
 }
 
 impl OpenFile {
-    /// Opens the backing at once, so that what it refuses is refused to the caller.
     pub fn open(inode: Arc<Inode>, flags: i32) -> Result<OpenFile, Errno> {
         let flags = OFlags::from_bits_retain(flags as u32);
-        let mode = flags & OFlags::RWMODE;
-        let file = OpenFile { inode, mode, buffered: OnceLock::new(), direct: OnceLock::new() };
-        file.backing(flags.contains(OFlags::DIRECT))?;
-        Ok(file)
-    }
-
-    /// A file just created and open for reading and writing, without O_DIRECT.
-    pub fn created(inode: Arc<Inode>, file: File, flags: i32) -> Result<OpenFile, Errno> {
-        let mode = OFlags::RDWR;
-        let open = OpenFile { inode, mode, buffered: file.into(), direct: OnceLock::new() };
-        open.backing(OFlags::from_bits_retain(flags as u32).contains(OFlags::DIRECT))?;
-        Ok(open)
-    }
-
-    pub fn backing(&self, direct: bool) -> Result<&File, Errno> {
-        let slot = if direct { &self.direct } else { &self.buffered };
-        if let Some(file) = slot.get() {
-            return Ok(file);
+        let mode = flags & (OFlags::RWMODE | OFlags::DIRECT);
+        let backing = open(inode.path(), mode | OFlags::CLOEXEC, Mode::empty())?;
+        if mode.contains(OFlags::DIRECT) {
+            fcntl_setfl(&backing, OFlags::empty())?;
         }
-        let wanted = if direct { self.mode | OFlags::DIRECT } else { self.mode };
-        let opened = open(self.inode.path(), wanted | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(slot.get_or_init(|| opened.into()))
+        Ok(OpenFile { inode, backing: backing.into(), alignment: OnceLock::new() })
     }
 
-    /// Whichever is open.
-    pub fn any(&self) -> Result<&File, Errno> {
-        self.buffered.get().or(self.direct.get()).map_or_else(|| self.backing(false), Ok)
+    /// EINVAL where the backing's O_DIRECT would say so; where the caller's memory is aligned is not seen here.
+    pub fn check_direct(&self, offset: u64, length: usize) -> Result<(), Errno> {
+        let alignment = *self.alignment.get_or_init(|| find_alignment(&self.backing));
+        if (offset | length as u64) % alignment == 0 {
+            Ok(())
+        } else {
+            Err(Errno::INVAL)
+        }
     }
+}
+
+/// Offsets that O_DIRECT takes. Kernels before 6.1 do not tell; then it is the disk's logical block.
+fn find_alignment(file: &File) -> u64 {
+    let wanted = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
+    let told = statx(file, "", AtFlags::EMPTY_PATH, wanted).ok().filter(|told| {
+        told.stx_mask & libc::STATX_DIOALIGN != 0 && told.stx_dio_offset_align.is_power_of_two()
+    });
+    let disk = || {
+        let device = fstat(file).ok()?.st_dev;
+        base::find_disk_fact(device, "logical_block_size")
+    };
+    told.map(|told| told.stx_dio_offset_align).or_else(disk).unwrap_or(512).into()
 }
 
 #[derive(Default)]

@@ -2,10 +2,10 @@
 //! its data and its times. `docs/recordfs.md` says what it records, `docs/crash-log.md` how.
 
 mod acks;
-mod aligned;
 mod attributes;
 mod background;
 mod base;
+mod buffer;
 mod clock;
 mod data;
 mod directories;
@@ -56,7 +56,7 @@ struct Options {
     #[arg(long)]
     foreground: bool,
     /// Requests carried out at once
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Let the kernel cache files opened without O_DIRECT, as kernels before 6.6 do in any case
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -79,11 +79,23 @@ fn guard(pipe: OwnedFd, mountpoint: PathBuf) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::set_parent_process_death_signal(None);
     release_streams();
+    close_others(&pipe);
     let mut told = Vec::new();
     let _ = File::from(pipe).read_to_end(&mut told);
     let Ok(mount) = <[u8; 8]>::try_from(told) else { return };
     if is_mounted(u64::from_le_bytes(mount)) {
         let _ = detach(&mountpoint);
+    }
+}
+
+/// What the recorder was given is open here too, and whoever waits for its end would wait for ours.
+fn close_others(kept: &OwnedFd) {
+    let kept = kept.as_raw_fd() as u32;
+    for (first, last) in [(3, kept - 1), (kept + 1, u32::MAX)] {
+        if first <= last {
+            // SAFETY: this process uses no other descriptor, and `kept` is not in the range.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
     }
 }
 

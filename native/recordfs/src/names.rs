@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, CWD};
 use rustix::io::Errno;
 
 use crate::base;
+use crate::handles::OpenFile;
 use crate::inodes::{stat_entry, Inode};
 use crate::log::Asked;
 use crate::recorder::{attributes, Recorder};
@@ -33,27 +33,24 @@ impl Recorder {
         Ok(attributes(inode.id, &stat))
     }
 
-    /// A regular file, open for reading and writing.
+    /// A regular file, opened as asked.
     pub fn do_create(
         &self,
         new: &NewName<'_>,
         mode: u32,
-    ) -> Result<(Arc<Inode>, Stat, File), Errno> {
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = None;
+        flags: i32,
+    ) -> Result<(OpenFile, Stat), Errno> {
+        let how =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (inode, stat) = self.make(new, Operation::Create, mode, b"", |parent| {
-            let made = fs::openat(parent.place(), new.name, flags, Mode::from_raw_mode(mode))?;
-            file = Some(File::from(made));
-            Ok(())
+            fs::openat(parent.place(), new.name, how, Mode::from_raw_mode(mode)).map(drop)
         })?;
-        Ok((inode, stat, file.ok_or(Errno::IO)?))
+        Ok((OpenFile::open(inode, flags)?, stat))
     }
 
     pub fn do_mknod(&self, new: &NewName<'_>, mode: u32, rdev: u32) -> Result<FileAttr, Errno> {
         let kind = fs::FileType::from_raw_mode(mode);
         let permissions = Mode::from_raw_mode(mode);
-        // The kernel's own packing of a device's numbers is that of stat, not of the old dev_t.
         let made = self.make(new, Operation::Create, mode, b"", |parent| {
             fs::mknodat(parent.place(), new.name, kind, permissions, rdev.into())
         });

@@ -1,0 +1,211 @@
+"""Reading crash logs and replaying them in memory, for the tests: short, unchecked, by the page."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KINDS = [
+    *("base", "create", "mkdir", "symlink", "link", "unlink", "rmdir", "rename", "write"),
+    *("truncate", "fallocate", "fsync", "setattr", "setxattr", "removexattr", "open", "release"),
+    *("acknowledge", "note", "end"),
+]
+FRAME = struct.Struct("<IIIBBHQQQQ")
+DIRECT, DSYNC, SYNC, MAPPED, DATA_ONLY, DIRECTORY = (1 << bit for bit in range(6))
+KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 2, 16
+RENAME_EXCHANGE = 2
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record with its payload as it is."""
+
+    kind: str
+    flags: int
+    error: int
+    begin_ns: int
+    end_ns: int
+    file: int
+    payload: bytes
+
+    def numbers(self, form: str) -> tuple[int, ...]:
+        return struct.unpack_from("<" + form, self.payload)
+
+    def names(self, at: int) -> list[str]:
+        """The names from this place of the payload on; of an entry the target is left out."""
+        found = []
+        while at < len(self.payload) and not (found and self.kind in KINDS[:4]):
+            (length,) = struct.unpack_from("<H", self.payload, at)
+            found.append(os.fsdecode(self.payload[at + 2 : at + 2 + length]))
+            at += 2 + length
+        return found
+
+    @property
+    def text(self) -> str:
+        return self.payload.decode()
+
+
+def read_log(path: Path) -> list[Record]:
+    """All whole records of a log; checks their checksums and sequence."""
+    return list(_records(path.read_bytes()))
+
+
+def _records(log: bytes) -> Iterator[Record]:
+    assert log[:12] == b"dpcrash\n\x01\0\0\0"
+    at, last = 64, 0
+    while at + FRAME.size <= len(log):
+        head, tail, length, kind, flags, error, sequence, begin, end, file = FRAME.unpack_from(
+            log, at
+        )
+        payload = log[at + FRAME.size :][:length]
+        if len(payload) < length:
+            return
+        assert zlib.crc32(log[at + 4 : at + FRAME.size]) == head
+        assert zlib.crc32(payload) == tail
+        assert sequence == last + 1
+        yield Record(KINDS[kind - 1], flags, error, begin, end, file, payload)
+        at, last = at + FRAME.size + length + -length % 8, sequence
+
+
+@dataclass
+class Node:
+    """A file in memory; ``entries`` of a directory, ``content`` of a file, target of a link."""
+
+    mode: int
+    uid: int
+    gid: int
+    content: bytearray = field(default_factory=bytearray)
+    entries: dict[str, int] = field(default_factory=dict)
+
+
+def replay(records: list[Record], base: Path) -> dict[str, Node]:
+    """What the log says the backing holds, by path; ``base`` is its copy from before."""
+    nodes: dict[int, Node] = {}
+    for record in records:
+        if not record.error and (apply := _APPLY.get(record.kind)):
+            apply(nodes, record)
+        if record.kind == "base" and stat.S_ISREG(nodes[record.file].mode):
+            nodes[record.file].content[:] = _path_of(nodes, record.file, base).read_bytes()
+    return dict(_walk(nodes, 1, ""))
+
+
+def _path_of(nodes: dict[int, Node], file: int, base: Path) -> Path:
+    for parent, node in nodes.items():
+        for name, child in node.entries.items():
+            if child == file:
+                return _path_of(nodes, parent, base) / name
+    return base
+
+
+def _walk(nodes: dict[int, Node], file: int, path: str) -> Iterator[tuple[str, Node]]:
+    yield path, nodes[file]
+    for name, child in nodes[file].entries.items():
+        yield from _walk(nodes, child, f"{path}/{name}")
+
+
+def _enter(nodes: dict[int, Node], record: Record) -> None:
+    parent, mode, uid, gid, _rdev, _size = record.numbers("QIIIIQ")
+    (name,) = record.names(32)
+    target = record.payload[32 + 2 + len(os.fsencode(name)) :]
+    if record.file not in nodes:  # else one more name in the base
+        nodes[record.file] = Node(mode, uid, gid, bytearray(target))
+    if parent:
+        nodes[parent].entries[name] = record.file
+
+
+def _link(nodes: dict[int, Node], record: Record) -> None:
+    nodes[record.numbers("Q")[0]].entries[record.names(8)[0]] = record.file
+
+
+def _unlink(nodes: dict[int, Node], record: Record) -> None:
+    assert nodes[record.numbers("Q")[0]].entries.pop(record.names(8)[0]) == record.file
+
+
+def _rename(nodes: dict[int, Node], record: Record) -> None:
+    flags, parent, new_parent, replaced = record.numbers("IQQQ")
+    name, new_name = record.names(28)
+    old, new = nodes[parent].entries, nodes[new_parent].entries
+    assert new.get(new_name, 0) == replaced
+    if replaced == record.file:
+        return
+    assert old.pop(name) == record.file
+    new[new_name] = record.file
+    if flags & RENAME_EXCHANGE:
+        old[name] = replaced
+
+
+def _resize(content: bytearray, size: int) -> None:
+    del content[size:]
+    content.extend(bytes(size - len(content)))
+
+
+def _write(nodes: dict[int, Node], record: Record) -> None:
+    (offset,), data = record.numbers("Q"), record.payload[8:]
+    content = nodes[record.file].content
+    if data:
+        _resize(content, max(len(content), offset + len(data)))
+        content[offset : offset + len(data)] = data
+
+
+def _truncate(nodes: dict[int, Node], record: Record) -> None:
+    _resize(nodes[record.file].content, record.numbers("Q")[0])
+
+
+def _fallocate(nodes: dict[int, Node], record: Record) -> None:
+    mode, offset, length = record.numbers("IQQ")
+    content = nodes[record.file].content
+    if not mode & KEEP_SIZE:
+        _resize(content, max(len(content), offset + length))
+    if mode & (PUNCH_HOLE | ZERO_RANGE):
+        end = min(offset + length, len(content))
+        content[offset:end] = bytes(max(0, end - offset))
+
+
+def _setattr(nodes: dict[int, Node], record: Record) -> None:
+    mask, mode, uid, gid = record.numbers("IIII")
+    node = nodes[record.file]
+    node.mode = stat.S_IFMT(node.mode) | mode if mask & 1 else node.mode
+    node.uid = uid if mask & 2 else node.uid
+    node.gid = gid if mask & 4 else node.gid
+
+
+_APPLY = {
+    **dict.fromkeys(KINDS[:4], _enter),
+    "link": _link,
+    "unlink": _unlink,
+    "rmdir": _unlink,
+    "rename": _rename,
+    "write": _write,
+    "truncate": _truncate,
+    "fallocate": _fallocate,
+    "setattr": _setattr,
+}
+
+
+def read_tree(top: Path) -> dict[str, Node]:
+    """The same of a real directory."""
+    found = {}
+    for path in (top, *top.rglob("*")):
+        facts = path.lstat()
+        content = b""
+        if stat.S_ISREG(facts.st_mode):
+            content = path.read_bytes()
+        elif stat.S_ISLNK(facts.st_mode):
+            content = os.fsencode(path.readlink())
+        relative = str(path)[len(str(top)) :]
+        found[relative] = Node(facts.st_mode, facts.st_uid, facts.st_gid, bytearray(content))
+    return found
+
+
+def check_same(replayed: dict[str, Node], real: dict[str, Node]) -> None:
+    """Fails at the first path that differs."""
+    assert sorted(replayed) == sorted(real)
+    for path, node in replayed.items():
+        other = real[path]
+        assert (node.mode, node.uid, node.gid) == (other.mode, other.uid, other.gid), path
+        assert node.content == other.content, path

@@ -18,6 +18,7 @@ from diskproof.records import (
     StudyRecord,
     WorkloadSpec,
 )
+from diskproof.report.scores import score_rows
 from diskproof.report.view import (
     FailedRun,
     StudyView,
@@ -139,4 +140,5 @@ def make_view(
         (("console", f"panic \x00\x07 {HOSTILE}"),),
     )
     found = {load.name: make_detail(load, rng) for load in loads} if details else {}
-    return StudyView(study, host, loads, (failed,), checks, found)
+    scores = score_rows([row for row in rows if row.primary], {}, blocked=origin == "run")
+    return StudyView(study, host, loads, (failed,), checks, found, scores=scores)

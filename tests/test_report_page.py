@@ -6,7 +6,9 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from diskproof.records import Series
 from diskproof.report import charts
 from diskproof.report.page import chosen_series, content_policy, render_page, script_json
+from diskproof.stats.pareto import FrontPoint
 from report_views import FACTORS, HOSTILE, make_view
 
 
@@ -100,6 +103,9 @@ def test_content_of_each_kind(page: str) -> None:
         "cpu.model",
         "geometric mean over all other factors",
         "latency by percentile",
+        "All workloads together",
+        "On the front, where no other cell is faster in both: 1 ",
+        "No weighted speeds of the 2013 article",
     ):
         assert text in page
 
@@ -130,6 +136,42 @@ def test_heat_map_takes_the_factors_that_matter() -> None:
     assert factors is not None and "cache" in factors
     one = make_view({"cache": ("none", "unsafe")}, details=False).workloads[0]
     assert charts.heat_factors(one) is None
+
+
+def test_ratios_stand_with_their_ties() -> None:
+    load = make_view(FACTORS, details=False).workloads[0]
+    chart = charts.ratio_chart([(line.label, line.ranked) for line in load.lines], "x")
+    assert chart is not None and chart.hidden == len(load.lines) - 24
+    rows = chart.spec["data"]["values"]
+    assert [row["ratio"] for row in rows[1:]] == pytest.approx(
+        [line.ranked.ratio.ratio for line in load.lines[1:24]], rel=1e-4
+    )
+    assert all(row["low"] < row["ratio"] < row["high"] and row["tie"] for row in rows[1:])
+    single = make_view({"cache": ("none",)}, details=False).workloads[0]
+    assert charts.ratio_chart([("a", line.ranked) for line in single.lines], "x") is None
+
+
+def test_a_wild_interval_is_cut_at_the_edge_of_the_chart() -> None:
+    load = make_view({"cache": ("none", "unsafe")}, runs=3, details=False).workloads[0]
+    wild = replace(load.lines[1].ranked.ratio, low=1e-9, high=math.inf)
+    places = [("best", load.lines[0].ranked), ("wild", replace(load.lines[1].ranked, ratio=wild))]
+    chart = charts.ratio_chart(places, "x")
+    assert chart is not None and chart.cut
+    json.dumps(chart.spec, allow_nan=False)
+    assert chart.spec["data"]["values"][1]["low"] == pytest.approx(wild.ratio / 4, rel=1e-3)
+
+
+def test_the_front_is_numbered_and_near_points_share_a_number() -> None:
+    scores = ((1.0, 0.2), (0.6, 0.7), (0.59, 0.71), (0.2, 1.0), (0.1, 0.1))
+    points = [
+        FrontPoint((("cell", str(number)),), each, number < 4, number == 4)
+        for number, each in enumerate(scores)
+    ]
+    spec = charts.pareto_chart(points, {point.levels: point.levels[0][1] for point in points})
+    numbers = [row["number"] for row in spec["layer"][2]["data"]["values"]]
+    assert numbers == ["1", "2, 3", "4"]
+    assert [row["told"] for row in spec["data"]["values"]] == ["on the front"] * 4 + ["off"]
+    assert charts.draw(spec).count("<path") > 5
 
 
 def test_thinning_keeps_the_mean() -> None:

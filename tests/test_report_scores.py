@@ -144,3 +144,19 @@ def test_tables_fit_eighty_columns() -> None:
     flat = " ".join(text.split())
     assert "host has the best score, proved better than every other" in flat
     assert "lacks rand-write-4k-d1" in flat and "best five of each" in flat
+
+
+def test_the_scores_alone_can_be_short_and_say_what_is_missing() -> None:
+    guests = {
+        load: {name: cells[name] for name in ("raw", "host")} for load, cells in SPEEDS.items()
+    }
+    del guests["seq-write"]
+    rows = make_rows(guests)
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as captured:
+        ranking = make_study(rows), score_rows(rows, {}, blocked=True)
+        console.print(render_rankings([ranking], 0, best_scores=1))
+    text = captured.get()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1 more are not shown" in " ".join(text.split())
+    assert "No weighted speeds of the 2013 article: it needs seq-write" in text

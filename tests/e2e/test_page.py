@@ -16,6 +16,8 @@ from report_views import HOSTILE, make_view
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium")
 
+UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+HEAT = "document.querySelector('figure:has(select)')"
 # Resolves once all charts have replaced their pictures; tall windows make all of them near.
 DRAWN = """new Promise((resolve) => {
   const figures = [...document.querySelectorAll("figure[id^=chart-]")];
@@ -50,8 +52,9 @@ def browser() -> Iterator[Browser]:
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("dark", [False, True])
 def test_alive(browser: Browser, page: Path, width: int, dark: bool) -> None:
-    browser.load(page, width=width, height=20000, dark=dark)
-    assert browser.evaluate(DRAWN) == 12
+    browser.load(page, width=width, height=40000, dark=dark)
+    browser.evaluate(UNFOLD)
+    assert browser.evaluate(DRAWN) == 16
     assert min(browser.evaluate(MARKS.replace("KIND", "live"))) > 0
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate(OUTSIDE) == []
@@ -63,24 +66,29 @@ def test_alive(browser: Browser, page: Path, width: int, dark: bool) -> None:
 def test_readable_with_scripts_off(browser: Browser, page: Path, width: int) -> None:
     browser.load(page, width=width, scripts=False)
     browser.call("Emulation.setScriptExecutionDisabled", value=False)  # ours, to look at it
+    assert browser.evaluate(OUTSIDE) == []
+    browser.evaluate(UNFOLD)
     assert min(browser.evaluate(MARKS.replace("KIND", "static"))) > 0
     assert browser.evaluate("document.querySelectorAll('[data-drawn]').length") == 0
-    assert browser.evaluate("document.querySelectorAll('table.ranking tbody tr').length") == 64
+    assert browser.evaluate("document.querySelectorAll('table.ranking tbody tr').length") == 96
     assert browser.evaluate(OUTSIDE) == []
     assert browser.requests() == [page.as_uri()]
 
 
 def test_other_factors_can_be_chosen(browser: Browser, page: Path) -> None:
-    browser.load(page, width=1280, height=20000)
+    browser.load(page, width=1280, height=40000)
+    browser.evaluate(UNFOLD)
     browser.evaluate(DRAWN)
-    rows = "document.querySelectorAll('#chart-1 .live .mark-rect path').length"
+    rows = f"{HEAT}.querySelectorAll('.live .mark-rect path').length"
     before = browser.evaluate(rows)
-    browser.evaluate("""(() => {
-      const select = document.querySelectorAll("#chart-1 select")[1];
+    browser.evaluate(
+        """(() => {
+      const select = HEAT.querySelectorAll("select")[1];
       select.value = "format";
       select.dispatchEvent(new Event("change", { bubbles: true }));
       return new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-    })()""")
+    })()""".replace("HEAT", HEAT)
+    )
     assert (before, browser.evaluate(rows)) == (8, 4)
 
 

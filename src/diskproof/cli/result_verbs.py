@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from diskproof.store import ResultRow, Store
 
 
+BEST_SCORES = 5
+
+
 class Sort(StrEnum):
     """Orders of ``show``."""
 
@@ -141,7 +144,9 @@ def rank(
     if as_json:
         print_json([ranking_json(view, found, best) for view, found in rankings])
     elif rankings:
-        console().print(render_rankings(rankings, best))
+        # Who gives no weights has asked for the rankings: of the scores the best will do.
+        few = 0 if given else BEST_SCORES
+        console().print(render_rankings(rankings, best, best_scores=few))
     else:
         console().print(_nothing_yet(store))
     return Exit.OK

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from diskproof import __version__
 from diskproof.records import Series
-from diskproof.report import charts, factor_words, race_words, stability_tables, words
+from diskproof.report import (
+    charts,
+    factor_words,
+    race_words,
+    score_tables,
+    stability_tables,
+    words,
+)
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -72,7 +79,11 @@ def render_page(views: Sequence[StudyView]) -> str:
     """The page of these studies as text. No limit on cells: charts hold the best, tables all."""
     drawing = Drawing()
     studies = [
-        {"view": view, "loads": [_load_parts(view, load, drawing) for load in view.workloads]}
+        {
+            "view": view,
+            "together": _score_parts(view, drawing),
+            "loads": [_load_parts(view, load, drawing) for load in view.workloads],
+        }
         for view in views
     ]
     drawing.draw()
@@ -132,6 +143,26 @@ def raw_rows(view: StudyView) -> Iterator[dict[str, object]]:
             }
 
 
+def _score_parts(view: StudyView, drawing: Drawing) -> dict[str, object] | None:
+    """All workloads together; None where there are no two of them."""
+    found = view.scores
+    if found is None:
+        return None
+    labels = score_tables.score_labels(view.study)
+    places = [(labels.get(line.levels, "?"), line) for line in found.scores.lines]
+    chart = charts.ratio_chart(places, "score over the best one's")
+    figures = [_ratio_figure(chart, drawing)] if chart else []
+    if len(found.front) > 1:
+        text = score_tables.front_caption(found.front, labels)
+        figures.append(drawing.figure(charts.pareto_chart(found.front, labels), text, 1))
+    return {
+        "found": found,
+        "labels": labels,
+        "front": {point.levels: point for point in found.front},
+        "figures": figures,
+    }
+
+
 def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[str, object]:
     detail = view.details.get(load.name)
     analysis = view.analyses.get(load.name)
@@ -142,7 +173,11 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
         "drift": [*_drift_figure(analysis, drawing)],
         "race": view.races.get(load.name),
         "timeline": [*_race_figure(view, load, drawing)],
-        "summary": [_bars_figure(load, drawing), *_heat_figure(load, drawing)],
+        "summary": [
+            _bars_figure(load, drawing),
+            *_load_ratio_figure(load, drawing),
+            *_heat_figure(load, drawing),
+        ],
         "closer": [*_detail_figures(detail, drawing)],
         "latencies": [
             name for name in LATENCIES if any(name in line.latencies for line in load.lines)
@@ -156,6 +191,25 @@ def _bars_figure(load: WorkloadView, drawing: Drawing) -> Figure:
     if hidden > 0:
         text = f"{text} The best {charts.MAX_BARS}; all are in the table."
     return drawing.figure(charts.bars_chart(load), text, 0)
+
+
+def _load_ratio_figure(load: WorkloadView, drawing: Drawing) -> Iterator[Figure]:
+    title = f"{load.metric} over the best cell's ({words.HIGHER[load.higher_is_better]})"
+    chart = charts.ratio_chart([(line.label, line.ranked) for line in load.lines], title)
+    if chart is not None:
+        yield _ratio_figure(chart, drawing)
+
+
+def _ratio_figure(chart: charts.RatioChart, drawing: Drawing) -> Figure:
+    text = (
+        "Ratio to the best with simultaneous 95 % intervals; cells that share a letter are not "
+        "told apart."
+    )
+    if chart.cut:
+        text = f"{text} Intervals that reach the edge go on beyond it."
+    if chart.hidden:
+        text = f"{text} {chart.hidden} more cells are in the table."
+    return drawing.figure(chart.spec, text, 1)
 
 
 def _heat_figure(load: WorkloadView, drawing: Drawing) -> Iterator[Figure]:
@@ -267,6 +321,7 @@ def _environment() -> Environment:
     environment.globals["words"] = words
     environment.globals["race_words"] = race_words
     environment.globals["told"] = factor_words
+    environment.globals["scored"] = score_tables
     environment.globals["stability"] = stability_tables
     environment.globals["steady_words"] = steady_words
     environment.globals["cell_label"] = cell_label

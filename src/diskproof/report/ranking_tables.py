@@ -69,8 +69,10 @@ def _line_json(line: Line) -> dict[str, object]:
     }
 
 
-def render_rankings(rankings: Sequence[Ranking], best: int) -> Group:
-    """Who wins in a sentence, then the table; workload by workload, then all together."""
+def render_rankings(rankings: Sequence[Ranking], best: int, *, best_scores: int = 0) -> Group:
+    """Who wins in a sentence, then the table; workload by workload, then all together.
+
+    ``best`` cuts each table, ``best_scores`` that of the scores; 0 does not."""
     from rich.console import Group
     from rich.text import Text
 
@@ -83,6 +85,6 @@ def render_rankings(rankings: Sequence[Ranking], best: int) -> Group:
         for load in view.workloads:
             parts += [Text(), Text(plain(winner_sentence(load))), render_ranking(load, best=best)]
             parts += race_lines(view, load)
-        for table in render_scores(view.study, found, best) if found else ():
+        for table in render_scores(view.study, found, best or best_scores) if found else ():
             parts += [Text(), table]
     return Group(*parts)

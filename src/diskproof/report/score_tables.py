@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.records import StudyRecord
+from diskproof.report.charts import front_cells
 from diskproof.report.labels import cell_label, group_name, render_figure, varying_factors
 from diskproof.report.scores import StudyScores
 from diskproof.report.tables import plain, start_table
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TOP = 5
+TABLE_OPEN = 12
+"""Lines up to which the page shows the score table unfolded; the chart above it has the best 24."""
 
 
 def score_labels(study: StudyRecord) -> dict[Levels, str]:
@@ -32,8 +35,17 @@ def render_scores(study: StudyRecord, found: StudyScores, best: int) -> list[Ren
     labels = score_labels(study)
     parts: list[RenderableType] = [_score_table(found, labels, best)]
     if found.weighted is not None:
-        parts += [_weighted_table(found.weighted, labels)]
+        parts.append(_weighted_table(found.weighted, labels))
+    else:
+        from rich.text import Text
+
+        parts.append(Text(unweighted_words(found), style="dim"))
     return parts
+
+
+def unweighted_words(found: StudyScores) -> str:
+    """Why there are no weighted speeds."""
+    return f"No weighted speeds of the 2013 article: {found.unweighted}."
 
 
 def score_sentence(scores: Scores, labels: Mapping[Levels, str]) -> str:
@@ -54,10 +66,36 @@ def score_sentence(scores: Scores, labels: Mapping[Levels, str]) -> str:
     return f"{first} has the best score, {told}. It stays first {held}."
 
 
+def front_caption(front: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> str:
+    """What the chart of the front shows, and who its numbers are."""
+    named = "; ".join(
+        f"{number} {labels.get(point.levels, '?')}"
+        for number, point in enumerate(front_cells(front), 1)
+    )
+    return (
+        f"Reads against writes. On the front, where no other cell is faster in both: {named}. "
+        "Hollow: another cell seems faster in both, but that is not proved."
+    )
+
+
+def weighted_words(found: WeightedSpeeds) -> str:
+    """How the article's figures are made, with its factors."""
+    factors = [
+        f"{value:.3g}" if value else "?" for value in (found.read_factor, found.write_factor)
+    ]
+    return (
+        f"weighted = mean(sequential, f x random 4k), f of the host: {factors[0]} for reads, "
+        f"{factors[1]} for writes; total = mean of read and write; by means, nothing is proved"
+    )
+
+
+def weights_words(scores: Scores) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in scores.weights.items())
+
+
 def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) -> Table:
     scores, front = found.scores, {point.levels: point for point in found.front}
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in scores.weights.items())
-    table = start_table(f"score: speeds multiplied up by weight ({shares})")
+    table = start_table(f"score: speeds multiplied up by weight ({weights_words(scores)})")
     table.add_column("#", no_wrap=True)
     table.add_column("cell", ratio=1, overflow="fold")
     for name in ("score", "tie", "wins", *(["read", "write", "front"] if front else [])):
@@ -65,13 +103,13 @@ def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) ->
     for line in scores.lines[: best or None]:
         row = [line.label, plain(labels.get(line.levels, "?")), ratio_text(line)]
         row += [group_name(line.groups), f"{line.wins:.0%}"]
-        row += _front_row(front.get(line.levels)) if front else []
+        row += front_row(front.get(line.levels)) if front else []
         table.add_row(*row, style="bold" if line.rank == 1 else None)
     table.caption = plain(_score_caption(found, labels, best))
     return table
 
 
-def _front_row(point: FrontPoint | None) -> list[str]:
+def front_row(point: FrontPoint | None) -> list[str]:
     if point is None:
         return ["-", "-", "-"]
     mark = "yes" if point.on_front else "no" if point.proved_off else "(no)"
@@ -81,20 +119,28 @@ def _front_row(point: FrontPoint | None) -> list[str]:
 def _score_caption(found: StudyScores, labels: Mapping[Levels, str], best: int) -> str:
     scores = found.scores
     parts = [score_sentence(scores, labels)]
-    parts += ["Score: ratio to the best, with its interval; wins: share of all weights under"]
-    parts[-1] += " which this cell is first."
-    if found.front:
-        parts.append(
-            "read and write: ratio to the best there; front: no other is faster in both, "
-            "(no): another seems so, but that is not proved."
-        )
+    parts += [column_words(found)]
     hidden = len(scores.lines) - best if best else 0
-    parts += [f"{hidden} more cells are not shown."] if hidden > 0 else []
-    parts += [_missing_text(scores, labels)] if scores.missing else []
+    parts += [f"{hidden} more are not shown."] if hidden > 0 else []
+    parts += [missing_text(scores, labels)] if scores.missing else []
     return " ".join(parts)
 
 
-def _missing_text(scores: Scores, labels: Mapping[Levels, str], shown: int = 3) -> str:
+def column_words(found: StudyScores) -> str:
+    """What the columns of the score table mean."""
+    text = (
+        "Score: ratio to the best, with its interval; wins: share of all weights under which "
+        "this cell is first."
+    )
+    if not found.front:
+        return text
+    return (
+        f"{text} read and write: ratio to the best there; front: no other is faster in both, "
+        "(no): another seems so, but that is not proved."
+    )
+
+
+def missing_text(scores: Scores, labels: Mapping[Levels, str], shown: int = 3) -> str:
     named = [
         f"{labels.get(levels, '?')} (lacks {', '.join(lacked)})"
         for levels, lacked in list(scores.missing.items())[:shown]
@@ -105,9 +151,6 @@ def _missing_text(scores: Scores, labels: Mapping[Levels, str], shown: int = 3) 
 
 
 def _weighted_table(found: WeightedSpeeds, labels: Mapping[Levels, str]) -> Table:
-    factors = [
-        f"{value:.3g}" if value else "?" for value in (found.read_factor, found.write_factor)
-    ]
     table = start_table("weighted speeds in MiB/s, the best five of each")
     table.add_column("#", no_wrap=True)
     columns = ("total", "read", "write")
@@ -122,10 +165,7 @@ def _weighted_table(found: WeightedSpeeds, labels: Mapping[Levels, str]) -> Tabl
             row += [plain(labels.get(line.levels, "?")) if line else ""]
             row += [render_figure(getattr(line, name)) if line else ""]
         table.add_row(*row)
-    table.caption = (
-        f"weighted = mean(sequential, f x random 4k), f of the host: {factors[0]} for reads, "
-        f"{factors[1]} for writes; total = mean of read and write; by means, nothing is proved"
-    )
+    table.caption = weighted_words(found)
     return table
 
 

@@ -10,22 +10,28 @@ from diskproof.report.charts.effects import (
 )
 from diskproof.report.charts.heat import heat_chart, heat_factors
 from diskproof.report.charts.lines import MAX_POINTS, series_chart, tail_chart
+from diskproof.report.charts.pareto import front_cells, pareto_chart
 from diskproof.report.charts.race import MAX_LANES, race_chart
+from diskproof.report.charts.ratios import RatioChart, ratio_chart
 
 __all__ = [
     "MAX_BARS",
     "MAX_LANES",
     "MAX_POINTS",
+    "RatioChart",
     "Spec",
     "bars_chart",
     "draw",
     "drift_chart",
     "effects_chart",
+    "front_cells",
     "heat_chart",
     "heat_factors",
     "interaction_chart",
     "interaction_factors",
+    "pareto_chart",
     "race_chart",
+    "ratio_chart",
     "series_chart",
     "tail_chart",
 ]

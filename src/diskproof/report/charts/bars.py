@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.charts.row_text import (
+    LINE_HEIGHT,
+    mark_offset,
+    name_fields,
+    name_layers,
+    text_layer,
+    wrap,
+)
 from diskproof.report.labels import render_figure, render_half_width
 from diskproof.report.view import Line, WorkloadView
 
 MAX_BARS = 24
-LABEL_CHARS = 32
-LINE_HEIGHT = 14
 
 
 def bars_chart(load: WorkloadView) -> Spec:
     """Means as bars with their 95 % intervals and each run as a point, best first."""
     lines = load.lines[:MAX_BARS]
     rows = [_bar_row(place, line) for place, line in enumerate(lines)]
-    tallest = max((len(_wrap(_bar_title(line))) for line in lines), default=1)
-    below = 2 + LINE_HEIGHT * (1 + tallest) / 2 - 7
+    tallest = max((len(wrap(_bar_title(line))) for line in lines), default=1)
+    below = mark_offset(tallest)
     value = {"type": "quantitative", "title": f"{load.metric} ({load.unit})"}
-    titles = [
-        _bar_text(f"line{number}", {"value": 0}, "left", below - LINE_HEIGHT * number)
-        for number in range(tallest)
-    ]
     return vega_chart(
         rows,
         (22 + LINE_HEIGHT * tallest) * len(rows),
@@ -33,8 +35,8 @@ def bars_chart(load: WorkloadView) -> Spec:
             _bar(value, below),
             _whisker(value, below),
             _runs(value, below),
-            *titles,
-            _bar_text("figure", {"value": "width"}, "right", below),
+            *name_layers(tallest, below),
+            text_layer("figure", {"value": "width"}, "right", below),
         ],
     )
 
@@ -74,7 +76,7 @@ def _bar_row(place: int, line: Line) -> dict[str, object]:
         "place": place,
         "rank": line.ranked.label,
         "label": line.label,
-        **{f"line{number}": part for number, part in enumerate(_wrap(_bar_title(line))[::-1])},
+        **name_fields(_bar_title(line)),
         "figure": f"{render_figure(interval.mean)} \u00b1 {render_half_width(interval)}",
         "n": interval.n,
         "mean": interval.mean,
@@ -87,19 +89,3 @@ def _bar_row(place: int, line: Line) -> dict[str, object]:
 
 def _bar_title(line: Line) -> str:
     return f"{line.ranked.label} {line.label}"
-
-
-def _bar_text(field: str, x: Spec, align: str, below: float) -> Spec:
-    """Text that stands on its bar, so that it needs no margin of its own."""
-    return {
-        "mark": {"type": "text", "align": align, "baseline": "bottom", "yOffset": below - 7},
-        "transform": [{"filter": f"isValid(datum.{field})"}],
-        "encoding": {"x": x, "text": {"field": field}},
-    }
-
-
-def _wrap(text: str) -> list[str]:
-    """Lines of at most LABEL_CHARS, broken at spaces, and hard where a word is longer."""
-    import textwrap
-
-    return textwrap.wrap(text, LABEL_CHARS, break_on_hyphens=False) or [text]

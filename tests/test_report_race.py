@@ -68,7 +68,7 @@ def test_every_drop_has_its_reason(races: dict[str, RaceState]) -> None:
 def test_json_has_no_figures_that_json_lacks(races: dict[str, RaceState]) -> None:
     for race in races.values():
         told = json.loads(json.dumps(race_json(race), allow_nan=False))
-        assert told["cells"] == 12 == told["racing"] + len(told["dropped"])
+        assert told["cells"] == 12 == told["racing"] + told["resting"] + len(told["dropped"])
         assert told["blocks"] == len(race.course.verdicts)
 
 

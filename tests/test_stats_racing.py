@@ -223,6 +223,14 @@ def test_a_race_ends_undecided_at_max_blocks_and_says_what_it_would_take() -> No
     assert course.verdicts[-1].probability < 0.95
 
 
+def test_equal_cells_are_seldom_told_apart() -> None:
+    """A/A: any cell out is a false claim. At most 5 % of 150 races of 12 equal cells, plus three
+    standard errors."""
+    rules = replace(RULES, max_blocks=10)
+    false = sum(bool(run_race([0.0] * 12, 0.03, seed, rules).course().drops) for seed in range(150))
+    assert false <= 150 * 0.05 + 3 * math.sqrt(150 * 0.05 * 0.95)
+
+
 def test_a_race_that_max_blocks_cannot_decide_is_given_up_when_its_answer_is_probable() -> None:
     """Equal cells: the longest race there is."""
     course = run_race([0.0] * 12, 0.03, 11, replace(RULES, max_blocks=20)).course()

@@ -46,11 +46,12 @@ class Best:
 
 @dataclass(frozen=True)
 class RaceCount:
-    """One workload's race: ``racing`` of ``cells`` are not surely out; ``over``: it runs no more,
-    because it is ``settled`` or out of blocks."""
+    """One workload's race: ``racing`` of ``cells`` go on, ``resting`` ones only if the lead
+    changes; ``over``: it runs no more, ``settled`` or not."""
 
     workload: str
     racing: int
+    resting: int
     cells: int
     settled: bool
     over: bool
@@ -61,7 +62,7 @@ class Standing:
     """How far a study is. ``done`` counts failed runs too; ``eta_seconds`` is for what remains.
 
     While cells race, ``total`` and ``eta_seconds`` are what it comes to at most: if no other cell
-    leaves.
+    leaves and all that rest come back.
     """
 
     done: int
@@ -308,7 +309,9 @@ def _score(record: RunRecord) -> float:
 
 def _count(race: RaceState) -> RaceCount:
     course = race.course
-    return RaceCount(race.workload, race.racing, len(race.cells), course.settled, course.over)
+    return RaceCount(
+        race.workload, race.racing, race.resting, len(race.cells), course.settled, course.over
+    )
 
 
 class _BestCells:

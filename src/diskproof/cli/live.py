@@ -74,7 +74,8 @@ def race_count(count: RaceCount) -> str:
     """How many cells of a workload are still in its race."""
     if count.over:
         return f"{count.workload}: {'decided' if count.settled else 'undecided'}"
-    return f"{count.workload}: {count.racing} of {count.cells} cells still in the race"
+    resting = f", {count.resting} resting" if count.resting else ""
+    return f"{count.workload}: {count.racing} of {count.cells} cells still in the race{resting}"
 
 
 def block_lines(study: StudyRecord, event: BlockJudged) -> list[str]:

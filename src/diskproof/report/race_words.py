@@ -36,7 +36,8 @@ def fate(race: RaceState, place: int, study: StudyRecord) -> str:
     verdict = race.verdict
     if verdict is None or place in verdict.open:
         return "open"
-    return "leads" if place in verdict.leaders else "not told apart from the leader"
+    delta = f"{100 * race.rules.delta:g} %"
+    return "leads" if place in verdict.leaders else f"rests: surely no more than {delta} better"
 
 
 def timeline_sentence(race: RaceState, shown: int) -> str:
@@ -45,7 +46,10 @@ def timeline_sentence(race: RaceState, shown: int) -> str:
     for drop in race.course.drops:
         left[drop.block + 1] = left.get(drop.block + 1, 0) + 1
     told = ", ".join(f"{count} after block {block}" for block, count in sorted(left.items()))
-    text = "A dot is a run; blue leads, orange is not surely worse, grey has left the race"
+    text = (
+        "A dot is a run. Blue leads; orange may be better by more than delta; green surely is not "
+        "and rests; grey is surely worse and has left"
+    )
     text += f" ({told})." if told else "."
     hidden = len(race.cells) - shown
     return f"{text} The {shown} that stayed longest." if hidden > 0 else text
@@ -58,6 +62,7 @@ def race_json(race: RaceState) -> dict[str, object]:
         "blocks": len(race.course.verdicts),
         "cells": len(race.cells),
         "racing": race.racing,
+        "resting": race.resting,
         "over": race.course.over,
         "settled": race.course.settled,
         "leaders": [cell.levels_dict() for cell in race.leaders],
@@ -112,7 +117,7 @@ def _needed(race: RaceState) -> str:
 
 
 def _tied(race: RaceState, study: StudyRecord) -> str:
-    return f"; not told apart from it: {_names(race.tied, study)}" if race.tied else ""
+    return f"; not surely worse: {_names(race.tied, study)}" if race.tied else ""
 
 
 def _chance(probability: float) -> str:

@@ -63,6 +63,17 @@ def pair_alpha(alpha: float, others: int, top: int = 1) -> float:
     return float(ndtr(-brentq(beyond, -2.0, _FAR, xtol=1e-9)))
 
 
+@cache
+def any_pair_alpha(alpha: float, cells: int) -> float:
+    """What each pair of that many cells may cost in each direction, so that not one of them is told
+    apart wrongly: the studentised range (Tukey 1953)."""
+    from scipy.special import ndtr
+    from scipy.stats import studentized_range
+
+    quantile = float(studentized_range.ppf(1.0 - alpha, max(2, cells), math.inf))
+    return float(ndtr(-quantile / 2**0.5))
+
+
 class Boundary:
     """One-sided boundaries for a standardised mean that is looked at from block FIRST on.
 

@@ -5,7 +5,10 @@ racing after Maron & Moore 1997 and Birattari et al. 2010). After each complete 
 cells still in the race is compared, at a boundary that holds over all blocks and all cells
 together; see ``boundaries`` for what a look costs and ``race_fit`` for the estimates.
 
-Only pairs with a truly best cell can lead to a wrong answer: k (m - k) of them, in one direction.
+Two families of statements, each kept at 1 - confidence. The answer (nothing is better than the
+leaders by more than delta) can only go wrong by pairs with a truly best cell, in one direction.
+That a cell is surely worse, and out, is said of any pair, so all of them are paid for. That takes
+more; but a cell that can no longer touch the answer need not run until it is proved: it rests.
 """
 
 from __future__ import annotations
@@ -16,7 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from diskproof.race_rules import RaceRules
-from diskproof.stats.boundaries import Boundary, find_boundary, pair_alpha
+from diskproof.stats.boundaries import (
+    Boundary,
+    any_pair_alpha,
+    find_boundary,
+    pair_alpha,
+)
 from diskproof.stats.race_fit import RaceFit, fit_race
 
 if TYPE_CHECKING:
@@ -52,8 +60,8 @@ class Verdict:
     """What the blocks so far tell. Cells are numbers of columns.
 
     ``leaders`` are the best by estimate, best first. ``open`` are cells that may be better than a
-    leader by more than delta; ``tied`` those in the race that surely are not, and that are not
-    surely worse. ``settled``: none is open, so the leaders are among the best within delta.
+    leader by more than delta; ``tied`` those that surely are not, and that are not surely worse
+    either: they rest. ``settled``: none is open, so the leaders are among the best within delta.
     ``lead_at_least``: the speed of any leader over any other cell's is surely at least this
     (at least 1 - delta when settled; nought when nothing is known). ``probability`` that the
     leaders are right within delta, by the estimates and their errors as they stand.
@@ -73,8 +81,8 @@ class Verdict:
 
     @property
     def entry(self) -> tuple[int, ...]:
-        """Who runs in the next block: the leaders and who may be better than they. The tied rest:
-        they come back when the lead goes to a cell that they may be better than."""
+        """Who runs in the next block: the leaders and who may be better than they. The tied come
+        back when the lead goes to a cell that they may be better than."""
         return tuple(sorted((*self.leaders, *self.open)))
 
 
@@ -97,9 +105,10 @@ def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
     if len(alive) <= rules.top or not math.isfinite(fit.common):
         return _nothing_known(table, [int(cell) for cell in alive], failed, rules)
     ahead = np.subtract.outer(fit.centres[alive], fit.centres[alive])
-    boundary = _boundary(table.shape[1], rules)
+    boundary = _answer_boundary(table.shape[1], rules)
     halves = half_widths(fit, alive, boundary)
-    slower = _slower(alive, ahead, halves, blocks, rules)
+    apart = half_widths(fit, alive, _apart_boundary(table.shape[1], rules))
+    slower = _slower(alive, ahead, apart, blocks, rules)
     gone = {drop.cell for drop in slower}
     kept = np.array([place for place, cell in enumerate(alive) if int(cell) not in gone])
     pairs = np.ix_(kept, kept)
@@ -110,10 +119,15 @@ def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
     return _settle(alive[kept], _Pairs(*found), (*failed, *slower), rules)
 
 
-def _boundary(field: int, rules: RaceRules) -> Boundary:
+def _answer_boundary(field: int, rules: RaceRules) -> Boundary:
     """For each pair of a truly best cell and another, where ``field`` cells started."""
     others = max(1, field - rules.top)
     return find_boundary(pair_alpha(1 - rules.confidence, others, rules.top))
+
+
+def _apart_boundary(field: int, rules: RaceRules) -> Boundary:
+    """For any two of ``field`` cells."""
+    return find_boundary(any_pair_alpha(1 - rules.confidence, field))
 
 
 def half_widths(fit: RaceFit, cells: Places, boundary: Boundary) -> Array:

@@ -58,8 +58,13 @@ class RaceState:
 
     @property
     def racing(self) -> int:
-        """Cells that are not surely out: leaders, open and resting ones."""
-        return len(self.verdict.racing) if self.verdict else len(self.cells)
+        """Cells that run in the next block, or would: leaders and open ones."""
+        return len(self.verdict.entry) if self.verdict else len(self.cells)
+
+    @property
+    def resting(self) -> int:
+        """Cells that do not run unless the lead changes."""
+        return len(self.verdict.tied) if self.verdict else 0
 
     def _named(self, places: Iterable[int]) -> tuple[Cell, ...]:
         return tuple(self.cells[place] for place in places)

@@ -72,8 +72,11 @@ def _lane(race: RaceState, study: StudyRecord, lane: int, place: int) -> dict[st
         if place in entries
     ]
     verdict = race.verdict
-    leads = verdict is not None and place in verdict.leaders
-    stays = verdict is not None and place in verdict.racing
+    colour = "var(--bar)"
+    if verdict is not None:
+        groups = (verdict.leaders, verdict.open, verdict.tied)
+        colours = ("var(--best)", "var(--c2)", "var(--c3)")
+        colour = next((c for c, g in zip(colours, groups, strict=True) if place in g), colour)
     label = cell_label(race.cells[place], varying_factors(study.cells))
     short = label if len(label) <= LABEL_CHARS else f"{label[: LABEL_CHARS - 1]}\u2026"
     return {
@@ -84,5 +87,5 @@ def _lane(race: RaceState, study: StudyRecord, lane: int, place: int) -> dict[st
         "blocks": ran,
         "first": 1,
         "last": max(ran, default=1),
-        "colour": "var(--best)" if leads else "var(--c2)" if stays else "var(--bar)",
+        "colour": colour,
     }

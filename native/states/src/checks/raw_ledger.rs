@@ -1,0 +1,248 @@
+//! A ledger on a raw image, judged in process: only the slots that differ from what is durable are looked at.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use diskproof_wire::ledger::{check_slot, verify, ReadAt, Slot, SLOT};
+
+use super::acknowledged::Promises;
+use super::{Check, Detail, Finding};
+use crate::choice::Choice;
+use crate::content::{Source, Store};
+use crate::cut::{Cut, Pick, State};
+use crate::failure::{During, Failure, Result};
+use crate::image::{Key, Touched};
+
+/// Slots that fit into memory: 32 bytes each.
+const MAX_SLOTS: u64 = 1 << 26;
+const WHAT: &str = "checking the ledger";
+
+/// What a slot holds, as far as that can be said without a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Zeros,
+    /// A whole record in its place.
+    Whole(u64),
+    /// Its bytes must be looked at.
+    Other,
+}
+
+#[derive(Clone, Copy)]
+struct Durable {
+    content: Content,
+    lost: bool,
+}
+
+pub struct RawLedger {
+    file: u64,
+    sector: u64,
+    promises: Promises,
+    /// Of each slot: the first sequence that lies in it.
+    first: Vec<u64>,
+    durable: Vec<Durable>,
+    durable_lost: u64,
+    acknowledged: u64,
+    /// What writes hold that cover a slot wholly: by record and place in its data.
+    known: HashMap<(u64, u64), Content>,
+}
+
+impl RawLedger {
+    pub fn new(store: &Store, target: &Path) -> Result<RawLedger> {
+        let trace = &store.trace;
+        let file = require_target(store, target)?;
+        let promises = Promises::read(trace)?;
+        let geometry = promises.geometry;
+        if geometry.slots > MAX_SLOTS {
+            return Err(Failure::new(WHAT, format!("{} slots are too many", geometry.slots)));
+        }
+        let none = Durable { content: Content::Zeros, lost: false };
+        Ok(RawLedger {
+            file,
+            sector: trace.sector,
+            first: (0..geometry.slots).map(|slot| geometry.first_sequence(slot)).collect(),
+            durable: vec![none; geometry.slots as usize],
+            durable_lost: 0,
+            acknowledged: 0,
+            known: HashMap::new(),
+            promises,
+        })
+    }
+
+    /// The slots that overlap a run of sectors.
+    fn slots(&self, start: u64, end: u64) -> std::ops::Range<u64> {
+        let geometry = &self.promises.geometry;
+        let from = (start * self.sector).saturating_sub(geometry.offset) / SLOT as u64;
+        let behind = end.saturating_mul(self.sector).saturating_sub(geometry.offset);
+        let to = behind.div_ceil(SLOT as u64).min(geometry.slots);
+        from..to.max(from)
+    }
+
+    fn take_durable(&mut self, nothing: &State<'_, '_, '_>, slot: u64) -> io::Result<()> {
+        let geometry = self.promises.geometry;
+        let position = geometry.position(slot);
+        let sectors = (position / self.sector, (position + SLOT as u64).div_ceil(self.sector));
+        let runs = nothing.runs(self.file, sectors.0, sectors.1);
+        let whole = position + SLOT as u64 <= nothing.size(self.file);
+        let content = match runs[..] {
+            [ref run] if whole && run.start * self.sector <= position && run.end >= sectors.1 => {
+                let source = run.source.after(position - run.start * self.sector);
+                self.content(nothing, slot, Some(&source))?
+            }
+            _ => self.content(nothing, slot, None)?,
+        };
+        self.durable[slot as usize].content = content;
+        Ok(())
+    }
+
+    /// `source`: where the whole slot is, if it has one source.
+    fn content(
+        &mut self,
+        state: &State<'_, '_, '_>,
+        slot: u64,
+        source: Option<&Source>,
+    ) -> io::Result<Content> {
+        let key = match source {
+            Some(Source::Zero) => return Ok(Content::Zeros),
+            Some(Source::Write { sequence, skip }) => Some((*sequence, *skip)),
+            _ => None,
+        };
+        if let Some(known) = key.and_then(|key| self.known.get(&key)) {
+            return Ok(*known);
+        }
+        let mut bytes = [0; SLOT];
+        let geometry = &self.promises.geometry;
+        state.read(self.file, geometry.position(slot), &mut bytes)?;
+        let content = match check_slot(geometry, slot, 0, &bytes) {
+            Slot::Holds(sequence) => Content::Whole(sequence),
+            _ if crate::content::is_zero(&bytes) => Content::Zeros,
+            _ => Content::Other,
+        };
+        if let Some(key) = key {
+            self.known.insert(key, content);
+        }
+        Ok(content)
+    }
+
+    /// The promise that the slot must keep.
+    fn expected(&self, slot: u64) -> Option<u64> {
+        let (first, slots) = (self.first[slot as usize], self.promises.geometry.slots);
+        let rounds = self.acknowledged.checked_sub(first)? / slots;
+        Some(first + rounds * slots)
+    }
+
+    fn is_lost(&self, state: &State<'_, '_, '_>, slot: u64, content: Content) -> io::Result<bool> {
+        let Some(expected) = self.expected(slot) else { return Ok(false) };
+        match content {
+            Content::Zeros => Ok(true),
+            Content::Whole(sequence) => Ok(sequence < expected),
+            Content::Other => {
+                let geometry = &self.promises.geometry;
+                let mut bytes = [0; SLOT];
+                state.read(self.file, geometry.position(slot), &mut bytes)?;
+                let found = check_slot(geometry, slot, self.acknowledged, &bytes);
+                Ok(matches!(found, Slot::Lost { .. }))
+            }
+        }
+    }
+
+    fn begin_slots(&mut self, cut: &Cut<'_, '_>, changed: Option<&Touched>) -> io::Result<()> {
+        let nothing = cut.state(&Choice::Nothing)?;
+        match changed {
+            None => {
+                for slot in 0..self.promises.geometry.slots {
+                    self.take_durable(&nothing, slot)?;
+                }
+            }
+            Some(changed) => {
+                let file = self.file;
+                for &(_, start, end) in changed.iter().filter(|run| run.0 == file) {
+                    for slot in self.slots(start, end) {
+                        self.take_durable(&nothing, slot)?;
+                    }
+                }
+            }
+        }
+        self.durable_lost = 0;
+        for slot in 0..self.promises.geometry.slots {
+            let lost = self.is_lost(&nothing, slot, self.durable[slot as usize].content)?;
+            self.durable[slot as usize].lost = lost;
+            self.durable_lost += u64::from(lost);
+        }
+        Ok(())
+    }
+
+    fn count_lost(&mut self, state: &State<'_, '_, '_>) -> io::Result<u64> {
+        let mut lost = self.durable_lost;
+        let size = state.size(self.file);
+        let mut next = 0;
+        for (piece, pick) in state.cut.pieces.iter().zip(&state.picks) {
+            let (Key::Data(file, start), false) = (&piece.key, *pick == Pick::Version(0)) else {
+                continue;
+            };
+            if *file != self.file {
+                continue;
+            }
+            for slot in self.slots(*start, piece.end) {
+                if slot < next {
+                    continue;
+                }
+                next = slot + 1;
+                let position = self.promises.geometry.position(slot);
+                let from = start * self.sector;
+                let covers = from <= position
+                    && position + SLOT as u64 <= piece.end.saturating_mul(self.sector);
+                let covers = covers && position + SLOT as u64 <= size;
+                let source = match pick {
+                    Pick::Version(at) if covers => Some(piece.source(*at).after(position - from)),
+                    _ => None,
+                };
+                let content = self.content(state, slot, source.as_ref())?;
+                lost += u64::from(self.is_lost(state, slot, content)?);
+                lost -= u64::from(self.durable[slot as usize].lost);
+            }
+        }
+        Ok(lost)
+    }
+}
+
+impl Check for RawLedger {
+    fn begin(&mut self, cut: &Cut<'_, '_>, changed: Option<&Touched>) -> Result<()> {
+        self.acknowledged = self.promises.at(cut.sequence);
+        self.begin_slots(cut, changed).during(WHAT)
+    }
+
+    fn promise(&self) -> u64 {
+        self.acknowledged
+    }
+
+    fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
+        self.count_lost(state).map(Finding::loses).during(WHAT)
+    }
+
+    fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail> {
+        let mut bytes = StateBytes { state, file: self.file };
+        let report = verify(&mut bytes, &self.promises.geometry, self.acknowledged);
+        Ok(self.promises.detail(report.during(WHAT)?, state.cut.moment_ns))
+    }
+}
+
+/// The content of one file of a state.
+struct StateBytes<'a, 'c, 'i, 's> {
+    state: &'a State<'c, 'i, 's>,
+    file: u64,
+}
+
+impl ReadAt for StateBytes<'_, '_, '_, '_> {
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.state.read(self.file, offset, buffer)
+    }
+}
+
+/// The file that a path in a request names.
+pub fn require_target(store: &Store, target: &Path) -> Result<u64> {
+    let found = store.trace.find_base_file(target).filter(|file| store.base.path(*file).is_some());
+    found.ok_or_else(|| {
+        Failure::new("finding the target", format!("{} is no file of the base", target.display()))
+    })
+}

@@ -1,0 +1,184 @@
+//! Which of the changes that are not durable a crash left: what tells one state of a cut from another.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::random::Random;
+
+/// What became of one change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Present,
+    Missing,
+    /// A write of which these sectors, counted from its first, are there.
+    Torn(Arc<[bool]>),
+}
+
+/// Which changes are there, by the sequence numbers of their records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Only what is durable.
+    Nothing,
+    Everything,
+    /// Those up to this record.
+    Until(u64),
+    /// All but these; Some: the sectors of a torn write that are there.
+    Without(BTreeMap<u64, Option<Arc<[bool]>>>),
+    /// By chance: seed and number.
+    Random(u64, u64),
+}
+
+/// A change that a choice is made about.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub sequence: u64,
+    /// Sectors that can be torn from each other; 0 or 1 for what is there or not.
+    pub sectors: u64,
+    /// Had not ended at the cut.
+    pub under_way: bool,
+}
+
+impl Choice {
+    pub fn without(missing: impl IntoIterator<Item = u64>) -> Choice {
+        Choice::Without(missing.into_iter().map(|sequence| (sequence, None)).collect())
+    }
+
+    /// What it says about each candidate, in their order.
+    pub fn presences(&self, cut: u64, candidates: &[Candidate]) -> Vec<Presence> {
+        match self {
+            Choice::Random(seed, number) => random_presences(*seed, *number, cut, candidates),
+            other => candidates.iter().map(|candidate| other.presence(candidate)).collect(),
+        }
+    }
+
+    fn presence(&self, candidate: &Candidate) -> Presence {
+        let there = match self {
+            Choice::Everything => true,
+            Choice::Until(last) => candidate.sequence <= *last,
+            Choice::Without(missing) => match missing.get(&candidate.sequence) {
+                None => true,
+                Some(None) => false,
+                Some(Some(sectors)) => return Presence::Torn(sectors.clone()),
+            },
+            Choice::Nothing | Choice::Random(..) => false,
+        };
+        if there {
+            Presence::Present
+        } else {
+            Presence::Missing
+        }
+    }
+}
+
+/// Each random state has its own share of missing and of torn changes: few, half or most of them.
+fn random_presences(seed: u64, number: u64, cut: u64, candidates: &[Candidate]) -> Vec<Presence> {
+    let mut random = Random::new(&[seed, cut, number]);
+    let missing = [5, 20, 50, 80, 95][random.below(5) as usize];
+    let torn = [0, 10, 50][random.below(3) as usize];
+    let mut one = |candidate: &Candidate| {
+        let tear = if candidate.under_way { torn.max(30) } else { torn };
+        if candidate.sectors > 1 && random.chance(tear) {
+            Presence::Torn(torn_sectors(&mut random, candidate.sectors))
+        } else if random.chance(missing) {
+            Presence::Missing
+        } else {
+            Presence::Present
+        }
+    };
+    candidates.iter().map(&mut one).collect()
+}
+
+/// The front, the back, or any of them.
+fn torn_sectors(random: &mut Random, sectors: u64) -> Arc<[bool]> {
+    let at = 1 + random.below(sectors - 1);
+    match random.below(3) {
+        0 => (0..sectors).map(|sector| sector < at).collect(),
+        1 => (0..sectors).map(|sector| sector >= at).collect(),
+        _ => (0..sectors).map(|_| random.chance(50)).collect(),
+    }
+}
+
+/// One state, named so that seed, log and this text make it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateId {
+    pub fault: Fault,
+    pub sector: u64,
+    /// The sequence number of the last record that had ended.
+    pub cut: u64,
+    pub choice: Choice,
+}
+
+impl fmt::Display for StateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}:", self.fault.name(), self.sector, self.cut)?;
+        match &self.choice {
+            Choice::Nothing => f.write_str("nothing"),
+            Choice::Everything => f.write_str("everything"),
+            Choice::Until(last) => write!(f, "until={last}"),
+            Choice::Random(seed, number) => write!(f, "random={seed}.{number}"),
+            Choice::Without(missing) => {
+                f.write_str("without=")?;
+                for (index, (sequence, sectors)) in missing.iter().enumerate() {
+                    write!(f, "{}{sequence}", if index > 0 { "," } else { "" })?;
+                    if let Some(sectors) = sectors {
+                        write!(f, "~{}", hexadecimal(sectors))?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl FromStr for StateId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StateId, String> {
+        parse(text).ok_or_else(|| format!("{text:?} is no state"))
+    }
+}
+
+fn parse(text: &str) -> Option<StateId> {
+    let mut parts = text.splitn(4, ':');
+    let name = parts.next()?;
+    let fault = Fault::ALL.into_iter().find(|fault| fault.name() == name)?;
+    let (sector, cut) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let choice = parts.next()?;
+    let (word, value) = choice.split_once('=').unwrap_or((choice, ""));
+    let choice = match word {
+        "nothing" => Choice::Nothing,
+        "everything" => Choice::Everything,
+        "until" => Choice::Until(value.parse().ok()?),
+        "random" => {
+            let (seed, number) = value.split_once('.')?;
+            Choice::Random(seed.parse().ok()?, number.parse().ok()?)
+        }
+        "without" => Choice::Without(value.split(',').map(parse_missing).collect::<Option<_>>()?),
+        _ => return None,
+    };
+    Some(StateId { fault, sector, cut, choice })
+}
+
+fn parse_missing(text: &str) -> Option<(u64, Option<Arc<[bool]>>)> {
+    match text.split_once('~') {
+        None => Some((text.parse().ok()?, None)),
+        Some((sequence, digits)) => {
+            let digits = digits.chars().map(|digit| digit.to_digit(16));
+            let digits: Vec<u32> = digits.collect::<Option<_>>()?;
+            let bits = digits.iter().flat_map(|digit| (0..4).map(move |bit| digit >> bit & 1 == 1));
+            Some((sequence.parse().ok()?, Some(bits.collect())))
+        }
+    }
+}
+
+/// Four sectors a digit, the first in its lowest bit.
+fn hexadecimal(sectors: &[bool]) -> String {
+    let digit = |four: &[bool]| {
+        let value = four.iter().rev().fold(0, |value, &there| value << 1 | u32::from(there));
+        char::from_digit(value, 16).expect("four bits")
+    };
+    sectors.chunks(4).map(digit).collect()
+}

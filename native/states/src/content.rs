@@ -1,0 +1,230 @@
+//! What stands in a file's sectors, and where it is kept.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{openat, Mode, OFlags};
+
+use crate::failure::{During, Failure, Result};
+use crate::trace::{Change, Trace};
+
+/// Of what a sector of a file holds; zeros are 0, so that what nobody wrote counts nothing.
+pub fn sector_hash(file: u64, number: u64, bytes: &[u8]) -> u64 {
+    if is_zero(bytes) {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(file);
+    hasher.write_u64(number);
+    hasher.write(bytes);
+    hasher.finish() | 1
+}
+
+pub fn is_zero(bytes: &[u8]) -> bool {
+    let mut words = bytes.chunks_exact(8);
+    words.remainder().iter().all(|&byte| byte == 0) && words.all(|word| word == [0; 8])
+}
+
+/// Where the bytes of a run of sectors are.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// In the base, at the same place.
+    Base,
+    Zero,
+    /// In the data of a write, from `skip` bytes on.
+    Write {
+        sequence: u64,
+        skip: u64,
+    },
+    /// Here: one sector that was changed in part.
+    Own(Arc<[u8]>),
+}
+
+impl Source {
+    /// The same source, for sectors that begin so many bytes later.
+    pub fn after(&self, bytes: u64) -> Source {
+        match self {
+            Source::Write { sequence, skip } => {
+                Source::Write { sequence: *sequence, skip: skip + bytes }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// The copy of the recorded directory from before: its files, open.
+pub struct Base {
+    files: HashMap<u64, BaseFile>,
+}
+
+struct BaseFile {
+    file: File,
+    path: PathBuf,
+    size: u64,
+    /// Where it is not a hole, in bytes.
+    data: Vec<(u64, u64)>,
+}
+
+impl Base {
+    /// Opens what the log names; refuses a base that does not fit.
+    pub fn open(folder: &Path, trace: &Trace) -> Result<Base> {
+        let mut paths: HashMap<u64, PathBuf> = HashMap::new();
+        let mut files = HashMap::new();
+        for ((parent, name), file, size) in &trace.base {
+            let path = match paths.get(parent) {
+                Some(parent) => parent.join(std::ffi::OsStr::from_bytes(name)),
+                None if name.is_empty() => folder.to_owned(),
+                None => return Err(Failure::new("reading the base", "a name without its parent")),
+            };
+            let mode = trace.nodes[file].mode;
+            if mode & libc::S_IFMT == libc::S_IFREG {
+                files.insert(*file, BaseFile::open(&path, *size)?);
+            }
+            paths.insert(*file, path);
+        }
+        Ok(Base { files })
+    }
+
+    pub fn size(&self, file: u64) -> u64 {
+        self.files.get(&file).map_or(0, |file| file.size)
+    }
+
+    pub fn path(&self, file: u64) -> Option<&Path> {
+        self.files.get(&file).map(|file| file.path.as_path())
+    }
+
+    /// Parts of a file within `start..end` (bytes) that are not known to be zeros.
+    pub fn data(&self, file: u64, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let ranges = self.files.get(&file).map_or(&[][..], |file| &file.data);
+        let first = ranges.partition_point(|range| range.1 <= start);
+        let here = ranges[first..].iter().take_while(move |range| range.0 < end);
+        here.map(move |&(from, to)| (from.max(start), to.min(end)))
+    }
+
+    /// Zeros behind its end.
+    pub fn read(&self, file: u64, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        buffer.fill(0);
+        let Some(base) = self.files.get(&file) else { return Ok(()) };
+        let end = offset + buffer.len() as u64;
+        for (from, to) in self.data(file, offset, end) {
+            let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
+            base.file.read_exact_at(part, from)?;
+        }
+        Ok(())
+    }
+
+    /// The sum of the hashes of a run of sectors.
+    pub fn hash(&self, file: u64, sectors: (u64, u64), sector: u64) -> std::io::Result<u64> {
+        let mut sum = 0u64;
+        let mut bytes = vec![0; sector as usize];
+        let mut next = sectors.0;
+        for (from, to) in self.data(file, sectors.0 * sector, sectors.1 * sector) {
+            for number in (from / sector).max(next)..to.div_ceil(sector) {
+                self.read(file, number * sector, &mut bytes)?;
+                sum = sum.wrapping_add(sector_hash(file, number, &bytes));
+                next = number + 1;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+impl BaseFile {
+    fn open(path: &Path, size: u64) -> Result<BaseFile> {
+        let named = format!("opening {} in the base", path.display());
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file: File = openat(rustix::fs::CWD, path, flags, Mode::empty()).during(&named)?.into();
+        let found = file.metadata().during(&named)?;
+        if !found.is_file() || found.len() != size {
+            let why = format!("it is not the file of {size} bytes that the log begins with");
+            return Err(Failure::new(named, why));
+        }
+        let data = data_ranges(&file, size).during(named)?;
+        Ok(BaseFile { file, path: path.to_owned(), size, data })
+    }
+}
+
+/// What lseek(2) calls data; all of it where the file system does not tell.
+fn data_ranges(file: &File, size: u64) -> std::io::Result<Vec<(u64, u64)>> {
+    use rustix::fs::{seek, SeekFrom};
+    use rustix::io::Errno;
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(vec![(0, size)]),
+            Err(error) => return Err(error.into()),
+        };
+        at = seek(file, SeekFrom::Hole(start))?.min(size);
+        ranges.push((start, at));
+    }
+    Ok(ranges)
+}
+
+/// Where all bytes come from: the log and the base.
+pub struct Store {
+    pub trace: Trace,
+    pub base: Base,
+}
+
+impl Store {
+    pub fn open(log: &Path, base: &Path, sector: Option<u64>) -> Result<Store> {
+        let trace = Trace::load(log, sector)?;
+        let base = Base::open(base, &trace)?;
+        Ok(Store { trace, base })
+    }
+
+    /// Bytes of a file, `skip` bytes behind where `source` begins, which is at `offset` in the file.
+    pub fn read(
+        &self,
+        file: u64,
+        source: &Source,
+        offset: u64,
+        skip: u64,
+        buffer: &mut [u8],
+    ) -> std::io::Result<()> {
+        match source {
+            Source::Base => self.base.read(file, offset + skip, buffer),
+            Source::Zero => {
+                buffer.fill(0);
+                Ok(())
+            }
+            Source::Write { sequence, skip: before } => match self.trace.change(*sequence) {
+                Some(Change::Write { at, .. }) => self.trace.read_data(at + before + skip, buffer),
+                _ => unreachable!("only writes are sources"),
+            },
+            Source::Own(bytes) => {
+                let start = skip as usize;
+                buffer.copy_from_slice(&bytes[start..start + buffer.len()]);
+                Ok(())
+            }
+        }
+    }
+
+    /// The sum of the hashes of a run of sectors from this source, less what the base has there.
+    pub fn hash(&self, file: u64, sectors: (u64, u64), source: &Source) -> std::io::Result<u64> {
+        let sector = self.trace.sector;
+        let own = match source {
+            Source::Base => return Ok(0),
+            Source::Zero => 0,
+            Source::Own(bytes) => sector_hash(file, sectors.0, bytes),
+            Source::Write { sequence, skip } => match self.trace.change(*sequence) {
+                Some(Change::Write { offset, hashes, .. }) => {
+                    let first = ((offset + skip) / sector - offset.div_ceil(sector)) as usize;
+                    let count = (sectors.1 - sectors.0) as usize;
+                    let all = hashes[first..first + count].iter();
+                    all.fold(0u64, |sum, &hash| sum.wrapping_add(hash))
+                }
+                _ => unreachable!("only writes are sources"),
+            },
+        };
+        Ok(own.wrapping_sub(self.base.hash(file, sectors, sector)?))
+    }
+}

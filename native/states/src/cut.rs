@@ -1,0 +1,291 @@
+//! One point at which the crash could have come, and the states that it could have left.
+
+use std::io;
+
+use crate::choice::{Candidate, Choice, Presence};
+use crate::content::Source;
+use crate::image::{Image, Key, Value, Version};
+
+/// A part of the directory that can be one of several things.
+pub struct Piece {
+    pub key: Key,
+    pub end: u64,
+    pub versions: Vec<Version>,
+    /// For each version but the first: which of the cut's changes made it.
+    makers: Vec<u32>,
+}
+
+/// A point in the log. Between two cuts the image is free.
+pub struct Cut<'i, 's> {
+    pub image: &'i Image<'s>,
+    /// The last record that had ended.
+    pub sequence: u64,
+    /// When, on the log's clock.
+    pub moment_ns: u64,
+    pub pieces: Vec<Piece>,
+    /// Changes that may be missing, oldest first.
+    pub candidates: Vec<Candidate>,
+    /// For each, those of the candidates that must be there if it is.
+    after: Vec<Vec<u32>>,
+}
+
+/// What a state has of one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pick {
+    Version(usize),
+    /// A torn run: a version for each sector.
+    Sectors(Box<[usize]>),
+}
+
+/// One state: base, durable changes, and some of the others.
+pub struct State<'c, 'i, 's> {
+    pub cut: &'c Cut<'i, 's>,
+    /// In the order of the cut's pieces.
+    pub picks: Vec<Pick>,
+    /// States with the same hash hold the same.
+    pub hash: u64,
+}
+
+/// Goes to a cut; forgets the image's changes that later, durable ones have covered wholly. `image.retract` the second part
+/// when done.
+pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
+    let trace = &image.store.trace;
+    let mut keys = Vec::new();
+    let mut candidates = Vec::new();
+    for &sequence in &image.pending {
+        let own = image.keys(sequence);
+        if own.is_empty() {
+            continue;
+        }
+        let sectors = match trace.change(sequence) {
+            Some(change @ crate::trace::Change::Write { .. }) => {
+                image.sectors(change).map_or(0, |(start, end)| end - start)
+            }
+            _ => 0,
+        };
+        keys.extend(own);
+        let under_way = under_way.contains(&sequence);
+        candidates.push(Candidate { sequence, sectors, under_way });
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let at = |sequence| candidates.binary_search_by_key(&sequence, |one| one.sequence);
+    let piece = |key: Key| {
+        let cell = &image.cells[&key];
+        let makers = cell.versions[1..]
+            .iter()
+            .map(|version| at(version.sequence).expect("who made a version is not durable") as u32);
+        Piece { end: cell.end, versions: cell.versions.clone(), makers: makers.collect(), key }
+    };
+    let pieces = keys.into_iter().map(piece).collect();
+    let earlier = |candidate: &Candidate| match trace.change(candidate.sequence) {
+        Some(crate::trace::Change::Names { after, .. }) => {
+            after.iter().filter_map(|&sequence| at(sequence).ok()).map(|at| at as u32).collect()
+        }
+        _ => Vec::new(),
+    };
+    let after = candidates.iter().map(earlier).collect();
+    let moment_ns = match image.at {
+        0 => trace.header.monotonic_ns,
+        sequence => trace.event(sequence).end_ns,
+    };
+    Cut { image, sequence: image.at, moment_ns, pieces, candidates, after }
+}
+
+impl<'i, 's> Cut<'i, 's> {
+    pub fn state(&self, choice: &Choice) -> io::Result<State<'_, 'i, 's>> {
+        self.state_of(self.presences(choice))
+    }
+
+    /// What becomes of each candidate: a name is missing when one that it comes after is.
+    pub fn presences(&self, choice: &Choice) -> Vec<Presence> {
+        let mut presences = choice.presences(self.sequence, &self.candidates);
+        for (index, after) in self.after.iter().enumerate() {
+            if after.iter().any(|&earlier| presences[earlier as usize] == Presence::Missing) {
+                presences[index] = Presence::Missing;
+            }
+        }
+        presences
+    }
+
+    pub fn state_of(&self, presences: Vec<Presence>) -> io::Result<State<'_, 'i, 's>> {
+        let mut hash = self.image.settled_hash;
+        let mut picks = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            let pick = self.pick(piece, &presences);
+            let own = self.pick_hash(piece, &pick)?;
+            hash = hash.wrapping_add(own).wrapping_sub(piece.versions[0].hash);
+            picks.push(pick);
+        }
+        Ok(State { cut: self, picks, hash })
+    }
+
+    /// The last version whose maker is there; for torn makers, sector by sector.
+    fn pick(&self, piece: &Piece, presences: &[Presence]) -> Pick {
+        let presence = |version: usize| &presences[piece.makers[version - 1] as usize];
+        let top = (1..piece.versions.len()).rev().find(|&at| *presence(at) != Presence::Missing);
+        let Some(top) = top else { return Pick::Version(0) };
+        let (Presence::Torn(_), Key::Data(file, start)) = (presence(top), &piece.key) else {
+            return Pick::Version(top);
+        };
+        let one = |number: u64| {
+            let there = |&at: &usize| match presence(at) {
+                Presence::Present => true,
+                Presence::Missing => false,
+                Presence::Torn(sectors) => {
+                    let maker = &self.candidates[piece.makers[at - 1] as usize];
+                    let first = self.first_sector(maker.sequence, *file);
+                    sectors.get((number - first) as usize).copied().unwrap_or(false)
+                }
+            };
+            (1..=top).rev().find(there).unwrap_or(0)
+        };
+        let sectors: Box<[usize]> = (*start..piece.end).map(one).collect();
+        match sectors.iter().all(|at| *at == sectors[0]) {
+            true => Pick::Version(sectors[0]),
+            false => Pick::Sectors(sectors),
+        }
+    }
+
+    fn first_sector(&self, sequence: u64, file: u64) -> u64 {
+        let trace = &self.image.store.trace;
+        debug_assert_eq!(trace.event(sequence).file, file);
+        let change = trace.change(sequence).expect("candidates are changes");
+        self.image.sectors(change).map_or(0, |(start, _)| start)
+    }
+
+    fn pick_hash(&self, piece: &Piece, pick: &Pick) -> io::Result<u64> {
+        let (sectors, start, file) = match (pick, &piece.key) {
+            (Pick::Version(at), _) => return Ok(piece.versions[*at].hash),
+            (Pick::Sectors(sectors), Key::Data(file, start)) => (sectors, *start, *file),
+            _ => unreachable!("only data is torn"),
+        };
+        let store = self.image.store;
+        let mut sum = 0u64;
+        for (&at, number) in sectors.iter().zip(start..) {
+            let source = piece.source(at).after((number - start) * store.trace.sector);
+            sum = sum.wrapping_add(store.hash(file, (number, number + 1), &source)?);
+        }
+        Ok(sum)
+    }
+
+    fn find_piece(&self, key: &Key) -> Option<usize> {
+        self.pieces.binary_search_by(|piece| piece.key.cmp(key)).ok()
+    }
+}
+
+impl Piece {
+    pub fn source(&self, at: usize) -> &Source {
+        match &self.versions[at].value {
+            Value::Data(source) => source,
+            _ => unreachable!("a run of sectors has sources"),
+        }
+    }
+}
+
+/// A run of sectors with one source.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub start: u64,
+    pub end: u64,
+    /// Begins at `start`.
+    pub source: Source,
+}
+
+impl State<'_, '_, '_> {
+    /// What the state has of a part that is not data.
+    pub fn value<'a>(&'a self, key: &Key, settled: &'a [Version]) -> &'a Value {
+        match self.cut.find_piece(key) {
+            Some(piece) => match &self.picks[piece] {
+                Pick::Version(at) => &self.cut.pieces[piece].versions[*at].value,
+                Pick::Sectors(_) => unreachable!("only data is torn"),
+            },
+            None => &settled[0].value,
+        }
+    }
+
+    pub fn size(&self, file: u64) -> u64 {
+        let key = Key::Size(file);
+        match self.cut.image.cells.get(&key).map(|cell| self.value(&key, &cell.versions)) {
+            Some(Value::Size(size)) => *size,
+            _ => self.cut.image.store.base.size(file),
+        }
+    }
+
+    /// What is not as in the base, of these sectors of a file, in order.
+    pub fn runs(&self, file: u64, start: u64, end: u64) -> Vec<Run> {
+        let cells = &self.cut.image.cells;
+        let before = cells.range(Key::Data(file, 0)..Key::Data(file, start)).next_back();
+        let before = before.filter(|(_, cell)| cell.end > start);
+        let here = cells.range(Key::Data(file, start)..Key::Data(file, end));
+        let mut runs = Vec::new();
+        for (key, cell) in before.into_iter().chain(here) {
+            let Key::Data(_, from) = *key else { unreachable!("data has keys of data") };
+            let piece = if cell.versions.len() > 1 { self.cut.find_piece(key) } else { None };
+            match piece.map(|at| (&self.cut.pieces[at], &self.picks[at])) {
+                None => push_run(&mut runs, from, cell.end, &cell.versions[0].value),
+                Some((piece, Pick::Version(at))) => {
+                    push_run(&mut runs, from, cell.end, &piece.versions[*at].value);
+                }
+                Some((piece, Pick::Sectors(sectors))) => {
+                    self.push_torn(&mut runs, from, piece, sectors);
+                }
+            }
+        }
+        runs
+    }
+
+    fn push_torn(&self, runs: &mut Vec<Run>, from: u64, piece: &Piece, sectors: &[usize]) {
+        let sector = self.cut.image.store.trace.sector;
+        for (&at, number) in sectors.iter().zip(from..) {
+            let source = piece.source(at).after((number - from) * sector);
+            runs.push(Run { start: number, end: number + 1, source });
+        }
+    }
+
+    /// Zeros behind the end of the file.
+    pub fn read(&self, file: u64, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let sector = self.cut.image.store.trace.sector;
+        let end = offset + buffer.len() as u64;
+        let runs = self.runs(file, offset / sector, end.div_ceil(sector));
+        read_runs(self.cut.image.store, file, &runs, self.size(file), offset, buffer)
+    }
+}
+
+fn push_run(runs: &mut Vec<Run>, start: u64, end: u64, value: &Value) {
+    let Value::Data(source) = value else { unreachable!("data is data") };
+    if !matches!(source, Source::Base) {
+        runs.push(Run { start, end, source: source.clone() });
+    }
+}
+
+/// Bytes of a file of which `runs` (in order, and all that overlap the buffer) say what is not as in the base.
+pub fn read_runs(
+    store: &crate::content::Store,
+    file: u64,
+    runs: &[Run],
+    size: u64,
+    offset: u64,
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    let sector = store.trace.sector;
+    let end = (offset + buffer.len() as u64).min(size).max(offset);
+    let (buffer, behind) = buffer.split_at_mut((end - offset) as usize);
+    behind.fill(0);
+    let mut at = offset;
+    let base = |at: u64, to: u64, buffer: &mut [u8]| {
+        store.base.read(file, at, &mut buffer[(at - offset) as usize..(to - offset) as usize])
+    };
+    for run in runs {
+        let start = run.start * sector;
+        let (from, to) = (start.max(offset), (run.end.saturating_mul(sector)).min(end));
+        if from >= to {
+            continue;
+        }
+        base(at, from.max(at), buffer)?;
+        let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
+        store.read(file, &run.source, start, from - start, part)?;
+        at = to;
+    }
+    base(at, end, buffer)
+}

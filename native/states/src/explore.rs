@@ -1,0 +1,364 @@
+//! Builds the planned states on all cores, checks those not seen before, and keeps the losses.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Sender};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::checks::{make_check, Check, Detail, Finding, Verdict};
+use crate::choice::{Choice, StateId};
+use crate::content::Store;
+use crate::cut::{collect, Cut, State};
+use crate::failure::{During, Failure, Result};
+use crate::fault::{Durability, Fault};
+use crate::image::Image;
+use crate::plan::{choices, Cuts, Pass};
+use crate::random::mix;
+use crate::request::Request;
+
+const WHAT: &str = "building a state";
+/// Threads seldom wait for each other's states.
+const SHARDS: usize = 64;
+/// Random rounds in a row without a new state: there is nothing left to find.
+const BARREN_ROUNDS: u64 = 16;
+
+/// Pass, cut, number of the state: what one thread would do first is less.
+pub type Order = (u64, u64, u64);
+
+type Rank = ((Verdict, u64), Reverse<Order>);
+
+/// A state that lost something.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub id: StateId,
+    pub finding: Finding,
+    pub detail: Detail,
+    pub order: Order,
+}
+
+#[derive(Default)]
+pub struct Counters {
+    pub built: AtomicU64,
+    /// States that hold something else than those before, or that were promised more.
+    pub checked: AtomicU64,
+    pub losing: AtomicU64,
+}
+
+/// What the exploring threads share.
+pub struct Exploration<'s> {
+    pub request: &'s Request,
+    pub store: &'s Store,
+    pub durability: &'s Durability,
+    pub counters: Counters,
+    /// What was found, by content and promise.
+    seen: Vec<Mutex<HashMap<u64, Finding>>>,
+    deadline: Instant,
+    stop: AtomicBool,
+    worst: Mutex<Option<Rank>>,
+}
+
+/// How an exploration ended.
+pub struct Outcome {
+    /// Of each pass, those that were worse than all before, the worst last.
+    pub found: Vec<Found>,
+    /// Passes that were finished.
+    pub passes: u64,
+    pub planned_done: bool,
+    pub timed_out: bool,
+}
+
+impl Outcome {
+    pub fn worst(&self) -> Option<&Found> {
+        self.found.iter().max_by_key(|found| (found.finding.severity(), Reverse(found.order)))
+    }
+}
+
+pub enum Message {
+    Found(Box<Found>),
+    Failed(Failure),
+}
+
+/// A run of cuts, for one thread.
+struct Job<'c> {
+    pass: Pass,
+    pass_number: u64,
+    cuts: &'c [u64],
+    /// States, at most.
+    most: u64,
+}
+
+impl<'s> Exploration<'s> {
+    pub fn new(
+        request: &'s Request,
+        store: &'s Store,
+        durability: &'s Durability,
+    ) -> Exploration<'s> {
+        Exploration {
+            request,
+            store,
+            durability,
+            counters: Counters::default(),
+            seen: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            deadline: Instant::now() + Duration::from_secs_f64(request.budget.seconds),
+            stop: AtomicBool::new(false),
+            worst: Mutex::new(None),
+        }
+    }
+
+    pub fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.request.threads.unwrap_or_else(cores)
+    }
+
+    pub fn fault(&self) -> Fault {
+        self.request.fault
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+
+    /// Works through passes until the budget is used up. `tell` hears of losses as they are found.
+    pub fn run(&self, cuts: &Cuts, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
+        let mut outcome =
+            Outcome { found: Vec::new(), passes: 0, planned_done: false, timed_out: false };
+        let mut workers = Vec::new();
+        for _ in 0..self.threads() {
+            workers.push(Worker::new(self)?);
+        }
+        let mut barren = 0;
+        for number in 0.. {
+            let pass = Pass::at(number);
+            let before = self.counters.checked.load(Ordering::Relaxed);
+            let mut left = cuts.of(pass);
+            while !left.is_empty() && !self.is_over() && self.budget_left() > 0 {
+                let (jobs, done) = self.jobs(pass, number, left);
+                left = &left[done..];
+                self.run_jobs(jobs, &mut workers, &mut outcome, tell)?;
+            }
+            if !left.is_empty() || self.is_over() {
+                break;
+            }
+            outcome.passes = number + 1;
+            outcome.planned_done |= pass == Pass::Single;
+            let nothing_new = self.counters.checked.load(Ordering::Relaxed) == before;
+            barren = if nothing_new { barren + 1 } else { 0 };
+            let lossy = self.request.stop_at_loss && !outcome.found.is_empty();
+            if lossy || (outcome.planned_done && barren >= BARREN_ROUNDS) {
+                break;
+            }
+        }
+        outcome.timed_out = Instant::now() >= self.deadline;
+        Ok(outcome)
+    }
+
+    fn run_jobs(
+        &self,
+        jobs: Vec<Job<'_>>,
+        workers: &mut [Worker<'_, 's>],
+        outcome: &mut Outcome,
+        tell: &mut dyn FnMut(&Found),
+    ) -> Result<()> {
+        let queue = Mutex::new(VecDeque::from(jobs));
+        let first = outcome.found.len();
+        let mut failure = None;
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            for worker in workers.iter_mut() {
+                let (queue, sender) = (&queue, sender.clone());
+                scope.spawn(move || worker.work(queue, &sender));
+            }
+            drop(sender);
+            for message in receiver {
+                match message {
+                    Message::Found(found) => {
+                        tell(&found);
+                        outcome.found.push(*found);
+                    }
+                    Message::Failed(why) => {
+                        self.stop.store(true, Ordering::Relaxed);
+                        failure.get_or_insert(why);
+                    }
+                }
+            }
+        });
+        outcome.found[first..]
+            .sort_by_key(|found| (found.finding.severity(), Reverse(found.order)));
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn budget_left(&self) -> u64 {
+        let built = self.counters.built.load(Ordering::Relaxed);
+        self.request.budget.states.saturating_sub(built)
+    }
+
+    /// The pass in pieces, and how many of its cuts they are: as far as the budget of states goes for sure.
+    fn jobs<'c>(&self, pass: Pass, pass_number: u64, cuts: &'c [u64]) -> (Vec<Job<'c>>, usize) {
+        let mut left = self.budget_left();
+        let mut count = 0usize;
+        for &cut in cuts {
+            let wanted = pass.most_states(&self.store.trace, self.durability, cut);
+            if wanted > left && count > 0 {
+                break;
+            }
+            left = left.saturating_sub(wanted);
+            count += 1;
+        }
+        let most = self.budget_left();
+        let piece = count.div_ceil(self.threads() * 8).max(1);
+        let jobs = cuts[..count].chunks(piece);
+        (jobs.map(|cuts| Job { pass, pass_number, cuts, most }).collect(), count)
+    }
+
+    /// What the check said of a state that held the same and was promised the same.
+    fn find_known(&self, key: u64) -> Option<Finding> {
+        self.shard(key).lock().unwrap().get(&key).copied()
+    }
+
+    /// True the first time. Two threads may have checked the same state at once; they found the same.
+    fn remember(&self, key: u64, finding: Finding) -> bool {
+        self.shard(key).lock().unwrap().insert(key, finding).is_none()
+    }
+
+    fn shard(&self, key: u64) -> &Mutex<HashMap<u64, Finding>> {
+        &self.seen[(key % SHARDS as u64) as usize]
+    }
+
+    /// Only what is worse than all that is known is looked at closer; of equals, what one thread would have found first.
+    fn is_worse(&self, finding: Finding, order: Order) -> bool {
+        let mut worst = self.worst.lock().unwrap();
+        let rank = (finding.severity(), Reverse(order));
+        let worse = worst.is_none_or(|worst| worst < rank);
+        if worse {
+            *worst = Some(rank);
+        }
+        worse
+    }
+}
+
+/// One thread's image and judge; both go from cut to cut.
+pub struct Worker<'e, 's> {
+    exploration: &'e Exploration<'s>,
+    image: Image<'s>,
+    check: Box<dyn Check + 's>,
+    begun: bool,
+}
+
+impl<'e, 's> Worker<'e, 's> {
+    pub fn new(exploration: &'e Exploration<'s>) -> Result<Worker<'e, 's>> {
+        let check = make_check(&exploration.request.check, exploration.store)?;
+        let image = Image::new(exploration.store, exploration.durability);
+        Ok(Worker { exploration, image, check, begun: false })
+    }
+
+    fn work(&mut self, queue: &Mutex<VecDeque<Job<'_>>>, tell: &Sender<Message>) {
+        loop {
+            let job = queue.lock().unwrap().pop_front();
+            let Some(job) = job.filter(|_| !self.exploration.is_over()) else { return };
+            if let Err(failure) = self.work_on(&job, tell) {
+                let _ = tell.send(Message::Failed(failure));
+                return;
+            }
+        }
+    }
+
+    fn work_on(&mut self, job: &Job<'_>, tell: &Sender<Message>) -> Result<()> {
+        let mut left = job.most;
+        for &cut in job.cuts {
+            if left == 0 || self.exploration.is_over() {
+                return Ok(());
+            }
+            let seed = self.exploration.request.seed;
+            let exploration = self.exploration;
+            self.at(cut, |cut, check| {
+                let choices = choices(job.pass, cut, seed, left as usize);
+                left -= choices.len() as u64;
+                for (number, choice) in choices.into_iter().enumerate() {
+                    if exploration.is_over() {
+                        break;
+                    }
+                    let order = (job.pass_number, cut.sequence, number as u64);
+                    look(exploration, check, cut, choice, order, tell)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Goes to a cut (forwards, or from the start again) and does something there.
+    pub fn at<T>(
+        &mut self,
+        cut: u64,
+        work: impl FnOnce(&Cut<'_, 's>, &mut dyn Check) -> Result<T>,
+    ) -> Result<T> {
+        if cut < self.image.at {
+            self.image = Image::new(self.exploration.store, self.exploration.durability);
+            self.begun = false;
+        }
+        self.image.advance(cut).during(WHAT)?;
+        let changed = std::mem::take(&mut self.image.settled_data);
+        let under_way = self.image.push_under_way().during(WHAT)?;
+        let done = {
+            let collected = collect(&self.image, &under_way);
+            let changed = self.begun.then_some(&changed);
+            self.begun = true;
+            self.check
+                .begin(&collected, changed)
+                .and_then(|()| work(&collected, self.check.as_mut()))
+        };
+        self.image.retract(&under_way);
+        done
+    }
+}
+
+/// Builds one state; checks it if there was none like it.
+fn look(
+    exploration: &Exploration<'_>,
+    check: &mut dyn Check,
+    cut: &Cut<'_, '_>,
+    choice: Choice,
+    order: Order,
+    tell: &Sender<Message>,
+) -> Result<()> {
+    let state = cut.state(&choice).during(WHAT)?;
+    let counters = &exploration.counters;
+    counters.built.fetch_add(1, Ordering::Relaxed);
+    let key = mix(state.hash ^ mix(check.promise()));
+    let finding = match exploration.find_known(key) {
+        Some(finding) => finding,
+        None => {
+            let finding = check.check(&state)?;
+            if exploration.remember(key, finding) {
+                counters.checked.fetch_add(1, Ordering::Relaxed);
+                let loses = u64::from(finding.verdict != Verdict::Keeps);
+                counters.losing.fetch_add(loses, Ordering::Relaxed);
+            }
+            finding
+        }
+    };
+    if finding.verdict != Verdict::Keeps && exploration.is_worse(finding, order) {
+        let found = found(exploration, check, &state, choice, finding, order)?;
+        let _ = tell.send(Message::Found(Box::new(found)));
+    }
+    Ok(())
+}
+
+fn found(
+    exploration: &Exploration<'_>,
+    check: &mut dyn Check,
+    state: &State<'_, '_, '_>,
+    choice: Choice,
+    finding: Finding,
+    order: Order,
+) -> Result<Found> {
+    let id = StateId {
+        fault: exploration.fault(),
+        sector: exploration.store.trace.sector,
+        cut: state.cut.sequence,
+        choice,
+    };
+    Ok(Found { id, finding, detail: check.detail(state)?, order })
+}

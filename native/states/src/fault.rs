@@ -1,0 +1,184 @@
+//! When a change can no longer be lost: the fault models of `docs/crash-model.md`.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::trace::{Change, Event, Trace, What};
+
+/// What ends the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// The host loses its power: page cache and the disk's volatile cache are gone.
+    Power,
+    /// The writing process is killed: what had reached the host's kernel stays.
+    Kill,
+    /// The host loses its power, and its disk has never flushed anything.
+    LyingDevice,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 3] = [Fault::Power, Fault::Kill, Fault::LyingDevice];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Power => "power",
+            Fault::Kill => "kill",
+            Fault::LyingDevice => "lying-device",
+        }
+    }
+}
+
+/// Which record makes which changes durable, and which changes were under way when a record ended.
+pub struct Durability {
+    /// By sequence number of the record that has settled them (its index is one less).
+    settled_by: Vec<Vec<u64>>,
+    /// By sequence number of a cut: the highest of the records that had begun by then.
+    horizon: Vec<u64>,
+    /// By sequence number of a cut: changes that could be missing, those under way not counted.
+    pending: Vec<u64>,
+}
+
+impl Durability {
+    pub fn new(trace: &Trace, fault: Fault) -> Durability {
+        let mut settling = Settling::new(trace);
+        for sequence in 1..=trace.last() {
+            match fault {
+                Fault::Power => settling.take(sequence),
+                Fault::Kill => settling.settle(sequence, sequence),
+                Fault::LyingDevice => {}
+            }
+        }
+        let pending = pending_counts(trace, &settling.settled_by);
+        Durability { settled_by: settling.settled_by, horizon: horizons(trace), pending }
+    }
+
+    /// Changes that became durable with this record, oldest first.
+    pub fn settled_by(&self, sequence: u64) -> &[u64] {
+        &self.settled_by[sequence as usize - 1]
+    }
+
+    /// Changes that had begun when record `cut` ended, and had not ended.
+    pub fn under_way<'a>(&self, trace: &'a Trace, cut: u64) -> impl Iterator<Item = u64> + 'a {
+        let moment = if cut == 0 { 0 } else { trace.event(cut).end_ns };
+        let horizon = if cut == 0 { 0 } else { self.horizon[cut as usize - 1] };
+        let begun = move |&sequence: &u64| trace.event(sequence).begin_ns <= moment;
+        (cut + 1..=horizon).filter(begun).filter(|&sequence| trace.change(sequence).is_some())
+    }
+
+    /// At most so many changes are missing in a state of this cut, those under way not counted.
+    pub fn pending(&self, cut: u64) -> u64 {
+        if cut == 0 {
+            0
+        } else {
+            self.pending[cut as usize - 1]
+        }
+    }
+}
+
+/// Changes that wait for their flush.
+struct Settling<'t> {
+    trace: &'t Trace,
+    settled_by: Vec<Vec<u64>>,
+    settled: Vec<bool>,
+    /// Content and size of a file: fsync and fdatasync help.
+    data: HashMap<u64, VecDeque<u64>>,
+    /// Its owner, mode and extended attributes: fsync helps.
+    attributes: HashMap<u64, VecDeque<u64>>,
+    /// Names, by the directory they are in: fsync of it helps.
+    names: HashMap<u64, VecDeque<u64>>,
+}
+
+impl<'t> Settling<'t> {
+    fn new(trace: &'t Trace) -> Settling<'t> {
+        Settling {
+            trace,
+            settled_by: vec![Vec::new(); trace.events.len()],
+            settled: vec![false; trace.events.len()],
+            data: HashMap::new(),
+            attributes: HashMap::new(),
+            names: HashMap::new(),
+        }
+    }
+
+    fn take(&mut self, sequence: u64) {
+        let trace: &'t Trace = self.trace;
+        let event = trace.event(sequence);
+        match &event.what {
+            What::Change(Change::Write { synced: true, .. }) => self.settle(sequence, sequence),
+            What::Change(Change::Names { directory, .. }) => {
+                self.names.entry(*directory).or_default().push_back(sequence);
+            }
+            What::Change(Change::Attributes(_)) => {
+                self.attributes.entry(event.file).or_default().push_back(sequence);
+            }
+            What::Change(_) => self.data.entry(event.file).or_default().push_back(sequence),
+            What::Flush { data_only } => self.flush(sequence, event, *data_only),
+            What::Acknowledge(_) | What::Remark => {}
+        }
+    }
+
+    fn flush(&mut self, flush: u64, event: &Event, data_only: bool) {
+        let mut covered = take_ended(self.trace, self.data.get_mut(&event.file), event.begin_ns);
+        covered.extend(take_ended(self.trace, self.names.get_mut(&event.file), event.begin_ns));
+        if !data_only {
+            let waiting = self.attributes.get_mut(&event.file);
+            covered.extend(take_ended(self.trace, waiting, event.begin_ns));
+        }
+        covered.sort_unstable();
+        for sequence in covered {
+            self.settle(sequence, flush);
+        }
+    }
+
+    /// A name is there only with what it came after.
+    fn settle(&mut self, sequence: u64, by: u64) {
+        let mut open = vec![sequence];
+        let first = self.settled_by[by as usize - 1].len();
+        while let Some(sequence) = open.pop() {
+            let change = self.trace.change(sequence);
+            if change.is_none() || std::mem::replace(&mut self.settled[sequence as usize - 1], true)
+            {
+                continue;
+            }
+            self.settled_by[by as usize - 1].push(sequence);
+            if let Some(Change::Names { after, .. }) = change {
+                open.extend(after);
+            }
+        }
+        self.settled_by[by as usize - 1][first..].sort_unstable();
+    }
+}
+
+/// Records stand in the order of their ends, so those that ended by then are in front.
+fn take_ended(trace: &Trace, waiting: Option<&mut VecDeque<u64>>, until_ns: u64) -> Vec<u64> {
+    let Some(waiting) = waiting else { return Vec::new() };
+    let count = waiting.partition_point(|&sequence| trace.event(sequence).end_ns <= until_ns);
+    waiting.drain(..count).collect()
+}
+
+fn horizons(trace: &Trace) -> Vec<u64> {
+    let mut begun: Vec<(u64, u64)> =
+        trace.events.iter().zip(1..).map(|(event, sequence)| (event.begin_ns, sequence)).collect();
+    begun.sort_unstable();
+    let (mut next, mut highest) = (0, 0);
+    let until = |event: &Event| {
+        while next < begun.len() && begun[next].0 <= event.end_ns {
+            highest = highest.max(begun[next].1);
+            next += 1;
+        }
+        highest
+    };
+    trace.events.iter().map(until).collect()
+}
+
+fn pending_counts(trace: &Trace, settled_by: &[Vec<u64>]) -> Vec<u64> {
+    let mut count = 0;
+    let step = |(event, settled): (&Event, &Vec<u64>)| {
+        count += u64::from(matches!(event.what, What::Change(_)));
+        count -= settled.len() as u64;
+        count
+    };
+    trace.events.iter().zip(settled_by).map(step).collect()
+}

@@ -1,0 +1,19 @@
+//! The states that a crash could have left of a recorded directory: built from its log, checked, and made small.
+//!
+//! `docs/crash-model.md` says what a crash may do, and how the states are looked for.
+
+pub mod checks;
+pub mod choice;
+pub mod content;
+pub mod cut;
+pub mod explore;
+pub mod failure;
+pub mod fault;
+pub mod image;
+pub mod minimise;
+pub mod plan;
+pub mod random;
+pub mod report;
+pub mod request;
+pub mod run;
+pub mod trace;

@@ -1,0 +1,63 @@
+//! `diskproof-states explore [REQUEST]`: a request as JSON (a file or standard input), findings as JSON lines.
+//! `diskproof-states show LOG BASE STATE --to DIR`: makes one state.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use diskproof_states::failure::{During, Failure, Result};
+use diskproof_states::report::{say, Line};
+use diskproof_states::request::{Request, MAX_REQUEST};
+
+#[derive(Parser)]
+#[command(about = "The states a crash could have left, built from a crash log and checked")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Build and check states; the request is one JSON object.
+    Explore {
+        /// A file; standard input without it.
+        request: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().verb {
+        Verb::Explore { request } => explore(request),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { what, why }) => {
+            say(&Line::Error { what: &what, why: &why });
+            eprintln!("diskproof-states: {what}: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn explore(request: Option<PathBuf>) -> Result<()> {
+    let request = Request::parse(&read_request(request)?)?;
+    say(&Line::Summary(diskproof_states::run::explore(&request)?));
+    Ok(())
+}
+
+fn read_request(file: Option<PathBuf>) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let source: Box<dyn Read> = match file {
+        Some(file) => {
+            let named = format!("opening {}", file.display());
+            Box::new(std::fs::File::open(file).during(named)?)
+        }
+        None => Box::new(std::io::stdin()),
+    };
+    source.take(MAX_REQUEST + 1).read_to_end(&mut text).during("reading the request")?;
+    if text.len() as u64 > MAX_REQUEST {
+        return Err(Failure::new("reading the request", "it is longer than 1 MiB"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,167 @@
+//! Which states are built, and in which order: those that are likely to show a loss come first.
+
+use crate::choice::Choice;
+use crate::cut::Cut;
+use crate::fault::Durability;
+use crate::random::Random;
+use crate::trace::{Trace, What};
+
+/// Cuts of the first look.
+const QUICK_CUTS: usize = 32;
+/// Cuts that are neither at an acknowledgement nor at a flush: as many as those, at most.
+const SAMPLED_CUTS: usize = 4096;
+/// Changes of a cut that are left out one by one, or at which a front ends.
+const SINGLE: usize = 256;
+/// With so few changes all combinations are built.
+const ALL_COMBINATIONS: usize = 6;
+/// Random states of a cut in one round.
+const RANDOM: u64 = 8;
+
+/// One pass over cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// The states that lose most, at a few cuts.
+    Quick,
+    /// Nothing that is not durable, at every acknowledgement.
+    Nothing,
+    /// Everything, fronts, and each single change missing, at every cut.
+    Single,
+    /// Random states: the number of the round.
+    Random(u64),
+}
+
+/// Points of the log at which the crash comes.
+pub struct Cuts {
+    pub acknowledgements: Vec<u64>,
+    /// Those, the flushes, and seeded others between.
+    pub all: Vec<u64>,
+    /// Of `acknowledgements`, or of all when there are none.
+    pub quick: Vec<u64>,
+}
+
+impl Cuts {
+    pub fn new(trace: &Trace, seed: u64) -> Cuts {
+        let with = |wanted: fn(&What) -> bool| -> Vec<u64> {
+            let events = trace.events.iter().zip(1..);
+            events.filter(|(event, _)| wanted(&event.what)).map(|(_, sequence)| sequence).collect()
+        };
+        let acknowledgements = with(|what| matches!(what, What::Acknowledge(_)));
+        let mut all = with(|what| matches!(what, What::Acknowledge(_) | What::Flush { .. }));
+        let changes = with(|what| matches!(what, What::Change(_)));
+        let mut random = Random::new(&[seed, 0x6375_7473]);
+        if !changes.is_empty() {
+            for _ in 0..changes.len().min(all.len().clamp(64, SAMPLED_CUTS)) {
+                all.push(changes[random.below(changes.len() as u64) as usize]);
+            }
+        }
+        all.extend((trace.last() > 0).then_some(trace.last()));
+        all.sort_unstable();
+        all.dedup();
+        let from = if acknowledgements.is_empty() { &all } else { &acknowledgements };
+        let quick = spread(from, QUICK_CUTS);
+        Cuts { acknowledgements, all, quick }
+    }
+
+    pub fn of(&self, pass: Pass) -> &[u64] {
+        match pass {
+            Pass::Quick => &self.quick,
+            Pass::Nothing => &self.acknowledgements,
+            Pass::Single | Pass::Random(_) => &self.all,
+        }
+    }
+
+    /// States of the pass over single changes, as far as the log tells without building them.
+    pub fn planned(&self, trace: &Trace, durability: &Durability) -> u64 {
+        self.all.iter().map(|&cut| Pass::Single.most_states(trace, durability, cut)).sum()
+    }
+}
+
+impl Pass {
+    /// The order in which passes come.
+    pub fn at(number: u64) -> Pass {
+        match number {
+            0 => Pass::Quick,
+            1 => Pass::Nothing,
+            2 => Pass::Single,
+            round => Pass::Random(round - 3),
+        }
+    }
+
+    /// No more than so many states of this pass are at a cut; what later writes cover is not known here.
+    pub fn most_states(self, trace: &Trace, durability: &Durability, cut: u64) -> u64 {
+        let under_way = || durability.under_way(trace, cut).count() as u64;
+        match self {
+            Pass::Quick => 9,
+            Pass::Nothing => 1,
+            Pass::Random(_) => RANDOM,
+            Pass::Single => match durability.pending(cut) + under_way() {
+                few if few <= ALL_COMBINATIONS as u64 => 1 << few,
+                many => (2 + 2 * many.min(SINGLE as u64)).max(1 << ALL_COMBINATIONS),
+            },
+        }
+    }
+}
+
+/// At most `count` of them, evenly, the last one among them.
+fn spread(cuts: &[u64], count: usize) -> Vec<u64> {
+    let step = cuts.len().div_ceil(count).max(1);
+    let mut some: Vec<u64> = cuts.iter().rev().step_by(step).copied().collect();
+    some.reverse();
+    some
+}
+
+/// The states of a pass at a cut, at most `most` of them.
+pub fn choices(pass: Pass, cut: &Cut<'_, '_>, seed: u64, most: usize) -> Vec<Choice> {
+    let mut choices = match pass {
+        Pass::Quick => quick(cut),
+        Pass::Nothing => vec![Choice::Nothing],
+        Pass::Single => single(cut, seed),
+        Pass::Random(round) => (0..RANDOM)
+            .map(|number| Choice::Random(seed, round * RANDOM + number))
+            .take(if cut.candidates.is_empty() { 0 } else { RANDOM as usize })
+            .collect(),
+    };
+    choices.truncate(most);
+    choices
+}
+
+/// The oldest changes were promised first.
+fn quick(cut: &Cut<'_, '_>) -> Vec<Choice> {
+    let oldest = cut.candidates.iter().take(4);
+    let newest = cut.candidates.iter().skip(4).rev().take(4);
+    let mut choices = vec![Choice::Nothing];
+    choices.extend(oldest.chain(newest).map(|one| Choice::without([one.sequence])));
+    choices
+}
+
+fn single(cut: &Cut<'_, '_>, seed: u64) -> Vec<Choice> {
+    let mut choices = vec![Choice::Nothing, Choice::Everything];
+    let count = cut.candidates.len();
+    if count == 0 {
+        choices.pop();
+    } else if count <= ALL_COMBINATIONS {
+        choices.extend((1..(1u32 << count) - 1).map(|mask| {
+            let missing = (0..count).filter(|bit| mask >> bit & 1 == 1);
+            Choice::without(missing.map(|bit| cut.candidates[bit].sequence))
+        }));
+    } else {
+        let picked = some_of(count, &mut Random::new(&[seed, cut.sequence, 0x6f6e_6573]));
+        let sequences = picked.iter().map(|&at| cut.candidates[at].sequence);
+        choices.extend(sequences.clone().map(|sequence| Choice::without([sequence])));
+        choices.extend(sequences.map(Choice::Until));
+    }
+    choices
+}
+
+/// All of them, or the older and newer ends and some between.
+fn some_of(count: usize, random: &mut Random) -> Vec<usize> {
+    if count <= SINGLE {
+        return (0..count).collect();
+    }
+    let quarter = SINGLE / 4;
+    let mut some: Vec<usize> = (0..quarter).chain(count - quarter..count).collect();
+    some.extend((0..SINGLE / 2).map(|_| random.below(count as u64) as usize));
+    some.sort_unstable();
+    some.dedup();
+    some
+}

@@ -1,0 +1,190 @@
+//! What is said on standard output: JSON, one object a line.
+
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::checks::{Detail, Verdict};
+use crate::explore::{Exploration, Found, Outcome};
+use crate::fault::Fault;
+use crate::minimise::Minimal;
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Line<'a> {
+    Progress {
+        built: u64,
+        checked: u64,
+        losing: u64,
+        planned: u64,
+        seconds: f64,
+    },
+    Loss(Loss<'a>),
+    Minimised {
+        #[serde(flatten)]
+        loss: Loss<'a>,
+        missing: &'a [u64],
+        checks: u64,
+        is_minimal: bool,
+    },
+    Summary(Summary),
+    Error {
+        what: &'a str,
+        why: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+pub struct Loss<'a> {
+    pub state: String,
+    pub cut: u64,
+    pub moment_ns: u64,
+    pub verdict: Verdict,
+    pub lost: u64,
+    #[serde(flatten)]
+    pub detail: &'a Detail,
+    /// Makes this state in a directory, from where the request came.
+    pub command: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub struct Summary {
+    /// `undecided` when no state was checked.
+    pub verdict: &'static str,
+    pub fault: Fault,
+    pub sector: u64,
+    pub seed: u64,
+    /// Of the state that lost most.
+    pub lost: u64,
+    pub age_ns: Option<u64>,
+    pub state: Option<String>,
+    pub minimal: Option<String>,
+    pub missing: Vec<u64>,
+    pub cuts: u64,
+    pub acknowledgements: u64,
+    pub states: States,
+    /// The log's end: complete, open or truncated.
+    pub log: &'static str,
+    pub timed_out: bool,
+    pub seconds: f64,
+}
+
+#[derive(Serialize)]
+pub struct States {
+    pub built: u64,
+    /// Distinct in content and promise.
+    pub checked: u64,
+    pub losing: u64,
+    /// Of the passes that are not random; an upper bound when they were not finished.
+    pub planned: u64,
+    pub planned_done: bool,
+    pub random_rounds: u64,
+}
+
+/// Prints; a reader that is gone ends us.
+pub fn say(line: &Line<'_>) {
+    let mut text = serde_json::to_vec(line).expect("lines are plain data");
+    text.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    if out.write_all(&text).and_then(|()| out.flush()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+pub fn progress(exploration: &Exploration<'_>, planned: u64, begun: Instant) {
+    let counters = &exploration.counters;
+    say(&Line::Progress {
+        built: counters.built.load(Ordering::Relaxed),
+        checked: counters.checked.load(Ordering::Relaxed),
+        losing: counters.losing.load(Ordering::Relaxed),
+        planned,
+        seconds: begun.elapsed().as_secs_f64(),
+    });
+}
+
+pub fn loss<'a>(exploration: &Exploration<'_>, found: &'a Found) -> Loss<'a> {
+    let parts = (&found.id, found.finding.verdict, found.finding.lost, &found.detail);
+    make_loss(exploration, parts)
+}
+
+pub fn minimised<'a>(exploration: &Exploration<'_>, minimal: &'a Minimal) -> Line<'a> {
+    let parts = (&minimal.id, minimal.finding.verdict, minimal.finding.lost, &minimal.detail);
+    Line::Minimised {
+        loss: make_loss(exploration, parts),
+        missing: &minimal.missing,
+        checks: minimal.checks,
+        is_minimal: minimal.is_minimal,
+    }
+}
+
+fn make_loss<'a>(
+    exploration: &Exploration<'_>,
+    (id, verdict, lost, detail): (&crate::choice::StateId, Verdict, u64, &'a Detail),
+) -> Loss<'a> {
+    let trace = &exploration.store.trace;
+    let state = id.to_string();
+    let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    let request = exploration.request;
+    let command = vec![
+        "diskproof-states".to_owned(),
+        "show".to_owned(),
+        path(&request.log),
+        path(&request.base),
+        state.clone(),
+        "--to".to_owned(),
+        "STATE".to_owned(),
+    ];
+    let moment_ns =
+        if id.cut == 0 { trace.header.monotonic_ns } else { trace.event(id.cut).end_ns };
+    Loss { state, cut: id.cut, moment_ns, verdict, lost, detail, command }
+}
+
+/// The end of an exploration in one line.
+pub fn summary(
+    exploration: &Exploration<'_>,
+    outcome: &Outcome,
+    minimal: Option<&Minimal>,
+    (cuts, acknowledgements, planned): (u64, u64, u64),
+    begun: Instant,
+) -> Summary {
+    use diskproof_wire::crash_log::Ending;
+    let counters = &exploration.counters;
+    let checked = counters.checked.load(Ordering::Relaxed);
+    let worst = outcome.worst();
+    let trace = &exploration.store.trace;
+    Summary {
+        verdict: match worst.map(|worst| worst.finding.verdict) {
+            Some(Verdict::Corrupts) => "corrupts",
+            Some(_) => "loses",
+            None if checked == 0 => "undecided",
+            None => "keeps",
+        },
+        fault: exploration.fault(),
+        sector: trace.sector,
+        seed: exploration.request.seed,
+        lost: worst.map_or(0, |worst| worst.finding.lost),
+        age_ns: worst.and_then(|worst| worst.detail.age_ns),
+        state: worst.map(|worst| worst.id.to_string()),
+        minimal: minimal.map(|minimal| minimal.id.to_string()),
+        missing: minimal.map_or_else(Vec::new, |minimal| minimal.missing.clone()),
+        cuts,
+        acknowledgements,
+        states: States {
+            built: counters.built.load(Ordering::Relaxed),
+            checked,
+            losing: counters.losing.load(Ordering::Relaxed),
+            planned,
+            planned_done: outcome.planned_done,
+            random_rounds: outcome.passes.saturating_sub(3),
+        },
+        log: match trace.ending {
+            Ending::Complete => "complete",
+            Ending::Open => "open",
+            Ending::Truncated { .. } => "truncated",
+        },
+        timed_out: outcome.timed_out,
+        seconds: begun.elapsed().as_secs_f64(),
+    }
+}

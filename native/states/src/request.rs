@@ -1,0 +1,132 @@
+//! What is asked for: one JSON object.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::failure::{Failure, Result};
+use crate::fault::Fault;
+
+/// Bytes of a request.
+pub const MAX_REQUEST: u64 = 1 << 20;
+const MAX_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
+const MAX_STATES: u64 = 1 << 40;
+const MAX_THREADS: usize = 256;
+
+/// `docs/crash-model.md` describes the fields.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    pub log: PathBuf,
+    pub base: PathBuf,
+    pub fault: Fault,
+    /// Bytes; None: as the log says.
+    pub sector: Option<u64>,
+    #[serde(default)]
+    pub seed: u64,
+    pub check: CheckRequest,
+    #[serde(default)]
+    pub budget: Budget,
+    /// None: one for each core.
+    pub threads: Option<usize>,
+    /// The first loss ends the exploration (after it is minimised).
+    #[serde(default)]
+    pub stop_at_loss: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budget {
+    pub states: u64,
+    pub seconds: f64,
+    /// Checks that making one loss smaller may take.
+    pub minimise: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { states: 100_000, seconds: 60.0, minimise: 2000 }
+    }
+}
+
+/// How a state is judged.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum CheckRequest {
+    /// The ledger on a disk: raw in process, other formats through QEMU's driver.
+    Ledger {
+        /// Path below the recorded directory.
+        target: PathBuf,
+        #[serde(default)]
+        format: Format,
+    },
+    /// `qemu-img check`: leaks are no corruption.
+    Image { target: PathBuf, format: Format },
+    /// Any program, in the state's directory.
+    Command {
+        argv: Vec<String>,
+        #[serde(default = "default_timeout")]
+        timeout_seconds: f64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    #[default]
+    Raw,
+    Qcow2,
+    Qed,
+}
+
+impl Format {
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Raw => "raw",
+            Format::Qcow2 => "qcow2",
+            Format::Qed => "qed",
+        }
+    }
+}
+
+fn default_timeout() -> f64 {
+    60.0
+}
+
+impl Request {
+    pub fn parse(text: &[u8]) -> Result<Request> {
+        let failed = |why: String| Failure::new("reading the request", why);
+        if text.trim_ascii_start().first() != Some(&b'{') {
+            return Err(failed("it is no JSON object".into()));
+        }
+        let request: Request =
+            serde_json::from_slice(text).map_err(|error| failed(error.to_string()))?;
+        request.check().map_err(failed)?;
+        Ok(request)
+    }
+
+    /// What the types cannot say.
+    fn check(&self) -> std::result::Result<(), String> {
+        let Budget { states, seconds, minimise } = self.budget;
+        check_range("budget.states", states as f64, 1.0, MAX_STATES as f64)?;
+        check_range("budget.seconds", seconds, 0.001, MAX_SECONDS)?;
+        check_range("budget.minimise", minimise as f64, 0.0, MAX_STATES as f64)?;
+        let threads = self.threads.unwrap_or(1) as f64;
+        check_range("threads", threads, 1.0, MAX_THREADS as f64)?;
+        if let CheckRequest::Command { argv, timeout_seconds } = &self.check {
+            check_range("timeout_seconds", *timeout_seconds, 0.001, MAX_SECONDS)?;
+            if argv.first().is_none_or(String::is_empty) || argv.iter().any(|a| a.contains('\0')) {
+                return Err("argv names no program that can be started".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_range(name: &str, value: f64, least: f64, most: f64) -> std::result::Result<(), String> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("{name} {value} is not in {least} to {most}"))
+    }
+}

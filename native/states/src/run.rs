@@ -1,0 +1,65 @@
+//! One exploration, from the request to the summary.
+
+use std::time::{Duration, Instant};
+
+use crate::content::Store;
+use crate::explore::{Exploration, Found};
+use crate::failure::Result;
+use crate::fault::Durability;
+use crate::minimise::minimise;
+use crate::plan::Cuts;
+use crate::report::{self, say, Line, Summary};
+use crate::request::Request;
+
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// Explores, says what is found, and gives the summary that it ends with.
+pub fn explore(request: &Request) -> Result<Summary> {
+    let begun = Instant::now();
+    let store = Store::open(&request.log, &request.base, request.sector)?;
+    let durability = Durability::new(&store.trace, request.fault);
+    let cuts = Cuts::new(&store.trace, request.seed);
+    let planned = cuts.planned(&store.trace, &durability);
+    let exploration = Exploration::new(request, &store, &durability);
+    let outcome = with_progress(&exploration, planned, begun, || {
+        let mut told = None;
+        exploration.run(&cuts, &mut |found: &Found| {
+            // The first one at once; then what is much worse.
+            let (verdict, lost) = found.finding.severity();
+            if told.is_none_or(|told| (verdict, lost / 2) > told) {
+                told = Some((verdict, lost));
+                say(&Line::Loss(report::loss(&exploration, found)));
+            }
+        })
+    })?;
+    let minimal = outcome.worst().map(|worst| minimise(&exploration, worst)).transpose()?;
+    if let Some(minimal) = &minimal {
+        say(&report::minimised(&exploration, minimal));
+    }
+    let counts = (cuts.all.len() as u64, cuts.acknowledgements.len() as u64, planned);
+    Ok(report::summary(&exploration, &outcome, minimal.as_ref(), counts, begun))
+}
+
+/// A second thread tells how far it is while the work goes on.
+fn with_progress<T>(
+    exploration: &Exploration<'_>,
+    planned: u64,
+    begun: Instant,
+    work: impl FnOnce() -> T,
+) -> T {
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while stopped
+                .recv_timeout(PROGRESS)
+                .is_err_and(|why| why == std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                report::progress(exploration, planned, begun);
+            }
+        });
+        let done = work();
+        drop(stop);
+        done
+    })
+}

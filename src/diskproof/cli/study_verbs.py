@@ -16,7 +16,7 @@ from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from diskproof.errors import Exit, HostError, UsageError
 
 if TYPE_CHECKING:
-    from diskproof.executor import LabExecutor
+    from diskproof.executor import LabExecutor, LabSetup
     from diskproof.lab import Outcome
     from diskproof.records import HostFacts, StudyRecord
     from diskproof.report.progress import StudyStatus
@@ -66,10 +66,10 @@ def run(
     from diskproof.store import open_store
     from diskproof.study import load_study
 
-    budget_seconds = _budget_seconds(budget)
+    seconds = parse_budget(budget)
     study = load_study(study_file)
     with open_store(store, create=True) as opened:
-        _require_quiet_store(opened)
+        require_quiet_store(opened)
         record, _, _, facts = _plan_here(study)
         schedule = make_schedule(record.cells, study.blocks, study.seed)
         with _start_lab(study, facts, opened) as executor, start_watching(record, quiet) as watcher:
@@ -79,14 +79,14 @@ def run(
                 executor,
                 opened,
                 on_event=watcher,
-                budget_seconds=budget_seconds,
+                budget_seconds=seconds,
                 retry_failed=retry_failed,
             )
         _print_results(opened, record, as_json)
     return _conclude(outcome, _resume_command(study_file, store, budget))
 
 
-def _budget_seconds(budget: str | None) -> float | None:
+def parse_budget(budget: str | None) -> float | None:
     from diskproof.units import parse_seconds
 
     try:
@@ -95,7 +95,7 @@ def _budget_seconds(budget: str | None) -> float | None:
         raise UsageError(f"--budget: {error}") from None
 
 
-def _require_quiet_store(store: Store) -> None:
+def require_quiet_store(store: Store) -> None:
     """Two measurements at a time would spoil each other."""
     from diskproof.lab import is_running
 
@@ -111,15 +111,10 @@ def _require_quiet_store(store: Store) -> None:
 def _plan_here(study: Study) -> tuple[StudyRecord, float, int, HostFacts]:
     """The study with its plan on this host, the seconds and bytes that it will take, and what was
     probed of the host."""
-    from diskproof.cli.terminal import note
-    from diskproof.host.facts import probe_facts
     from diskproof.plan import estimate, make_plan
     from diskproof.records import StudyRecord
 
-    wants_guest = "guest" in dict(study.factors).get("frontend", ())
-    if wants_guest:
-        _ensure_guest()
-    facts = probe_facts(study.backings, guest=wants_guest, progress=note)
+    facts = probe_host(study)
     made = make_plan(study, facts)
     record = StudyRecord(
         id=study.id,
@@ -137,6 +132,17 @@ def _plan_here(study: Study) -> tuple[StudyRecord, float, int, HostFacts]:
     return record, cost.seconds, cost.disk_bytes, facts
 
 
+def probe_host(study: Study) -> HostFacts:
+    """What this host can do of what a study asks; builds the guest where it is missing."""
+    from diskproof.cli.terminal import note
+    from diskproof.host.facts import probe_facts
+
+    wants_guest = "guest" in dict(study.factors).get("frontend", ())
+    if wants_guest:
+        _ensure_guest()
+    return probe_facts(study.backings, guest=wants_guest, progress=note)
+
+
 def _ensure_guest() -> None:
     """Build the guest where it is missing; a host that cannot build it drops its cells."""
     from diskproof.cli.terminal import note
@@ -151,9 +157,17 @@ def _ensure_guest() -> None:
 
 @contextmanager
 def _start_lab(study: Study, facts: HostFacts, store: Store) -> Iterator[LabExecutor]:
-    """The real executor, after what dead runs left behind is gone and the host is stored."""
+    """The real executor."""
+    from diskproof.executor import LabExecutor
+
+    with LabExecutor(make_setup(study, facts, store)) as executor:
+        yield executor
+
+
+def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
+    """What all runs share, after what dead runs left behind is gone and the host is stored."""
     from diskproof.cli.terminal import note
-    from diskproof.executor import LabExecutor, LabSetup
+    from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
     from diskproof.janitor import sweep
 
@@ -161,15 +175,13 @@ def _start_lab(study: Study, facts: HostFacts, store: Store) -> Iterator[LabExec
         note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
     host = host_record(facts.accel, facts.accel_reason)
     store.add_host(host)
-    setup = LabSetup(
+    return LabSetup(
         study_id=study.id,
         host_id=host.id,
         backings={backing.name: backing for backing in study.backings},
         accel=facts.accel,
         run_timeout=study.run_timeout,
     )
-    with LabExecutor(setup) as executor:
-        yield executor
 
 
 def _print_results(store: Store, study: StudyRecord, as_json: bool) -> None:

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import load_backing
-from diskproof.crash.log import LogSummary, copy_log, find_acknowledgement, summarise_log
+from diskproof.crash.log import (
+    ACKNOWLEDGE,
+    LogSummary,
+    copy_log,
+    find_acknowledgement,
+    read_frames,
+    summarise_log,
+)
 from diskproof.crash.recording import RECORDER_LOG, Recording, start_recording
 from diskproof.crash.writers import WriterContext, load_writer
 from diskproof.drive import DiskImage, RunContext
@@ -36,16 +43,17 @@ class Recorded:
     """What a writer left, in a folder that goes with the block of ``start_recorded``.
 
     ``base`` is the recorded folder from before, ``log`` the whole log, ``killed`` the log up to
-    the mark, ``summary`` is of that one. ``image`` is the disk's name in the folder and its
-    format, None where a program of the host wrote files.
+    the mark, ``summary`` is of that one. ``files`` is the folder as the end in order left it.
+    ``promises`` counts what the writer was promised.
     """
 
     room: Path
     base: Path
+    files: Path
     log: Path
     killed: Path
     summary: LogSummary
-    image: DiskImage | None
+    promises: int
 
 
 @contextmanager
@@ -69,7 +77,7 @@ def start_recorded(
             killed = room / _KILLED
             cut_at_mark(log, killed)
             summary = summarise_log(killed)
-        yield Recorded(room, room / _BASE, log, killed, summary, made)
+        yield Recorded(room, room / _BASE, files, log, killed, summary, count_promises(killed))
 
 
 def _make_files(room: Path) -> Path:
@@ -136,6 +144,17 @@ def cut_at_mark(log: Path, killed: Path) -> None:
     if mark is None:
         raise RunFailure("log", "the crash log has no mark of the writer's end", "it is not whole")
     copy_log(log, killed, mark)
+
+
+def count_promises(log: Path) -> int:
+    """Acknowledgements that promise something: not our mark, nor the line a ledger begins with."""
+    lines = (frame.payload for frame in read_frames(log) if frame.kind == ACKNOWLEDGE)
+    return sum(line != MARK.encode() and not _begins_ledger(line) for line in lines)
+
+
+def _begins_ledger(line: bytes) -> bool:
+    words = line.split()
+    return len(words) > 3 and words[0] == b"ledger" and words[2] == b"0"
 
 
 def _recorder_log(room: Path) -> tuple[Artefact, ...]:

@@ -15,7 +15,8 @@ class Loss:
     """One state that breaks a promise: the records up to ``cut`` without the ``missing`` writes.
 
     ``lost`` acknowledged writes are not in it, the oldest acknowledged ``age_seconds`` before the
-    cut. ``corrupt``: it cannot be used at all; ``text`` says how.
+    cut. ``corrupt``: it cannot be used at all; ``text`` says how. ``state`` is the explorer's name
+    of it, ``lost_sequences`` are the writer's own numbers of what is lost.
     """
 
     cut: int
@@ -24,6 +25,8 @@ class Loss:
     age_seconds: float
     corrupt: bool = False
     text: str = ""
+    state: str = ""
+    lost_sequences: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ def judge(found: Explored) -> Verdict:
             cut=smallest.cut,
             missing=smallest.missing,
             reason=worst.text if worst.corrupt else "",
+            details={
+                "worst_state": worst.state,
+                "smallest_state": smallest.state,
+                "smallest_lost": list(smallest.lost_sequences[:100]) or smallest.lost,
+            },
         )
     reason = _find_doubt(found)
     return replace(verdict, verdict="undecided", reason=reason) if reason else verdict

@@ -1,0 +1,123 @@
+"""The one state after an end in order: the folder as it is when QEMU, asked to, has ended.
+
+It is what a killed guest leaves, for QEMU then still writes what it holds back. No search is
+needed: the same check as for all other states judges the real folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from diskproof.crash.log import ACKNOWLEDGE, Frame, read_frames
+from diskproof.crash.verdict import Explored, Loss
+from diskproof.drive import DiskImage, RunContext
+from diskproof.errors import RunFailure
+from diskproof.frontends import load_frontend
+from diskproof.native import require_native
+from diskproof.proc import Completed, require_tool, run
+from diskproof.records import Cell, WorkloadSpec
+
+ACKS = "acknowledged"
+_READER = (("cache", "writeback"), ("frontend", "daemon"))
+_LEAKS_ONLY = 3  # qemu-img(1), check
+
+
+def check_end_state(
+    found: Explored, files: Path, room: Path, log: Path, check: Mapping[str, object], timeout: float
+) -> Explored:
+    """Check the recorded folder after its end. ``found`` has fault and promises; a check that
+    fails is a failure in the answer."""
+    frames = [frame for frame in read_frames(log) if frame.kind == ACKNOWLEDGE]
+    acks = room / ACKS
+    acks.write_bytes(b"".join(frame.payload + b"\n" for frame in frames))
+    try:
+        if check.get("kind") == "ledger":
+            target, form = str(check["target"]), str(check["format"])
+            done = _verify_ledger(files / target, form, room, acks, timeout)
+        else:
+            done = _run_check(list(_words(check["argv"])), files, acks, timeout)
+        loss = read_exit(done, frames)
+    except RunFailure as failure:
+        return replace(found, failure=": ".join(filter(None, (failure.what, failure.why))))
+    return replace(
+        found, states_checked=1, states_total=1, estimated=False, cuts=1, worst=loss, smallest=loss
+    )
+
+
+def _words(argv: object) -> Sequence[str]:
+    if isinstance(argv, list) and all(isinstance(word, str) for word in argv):
+        return argv
+    raise RunFailure("tool", "the check names no program")
+
+
+def _run_check(argv: Sequence[str], files: Path, acks: Path, timeout: float) -> Completed:
+    environment = {**os.environ, "DISKPROOF_ACKS": str(acks)}
+    return run(argv, timeout=timeout, cwd=files, env=environment, check=False)
+
+
+def _verify_ledger(image: Path, form: str, room: Path, acks: Path, timeout: float) -> Completed:
+    """Through QEMU's driver of the format, as a guest would see it; raw as it is."""
+    verify = [str(require_native("diskproof-ledger")), "verify"]
+    options = ["--acks", str(acks), "--json"]
+    if form == "raw":
+        return run([*verify, str(image), *options], timeout=timeout, check=False)
+    unsound = find_damage(image, form, timeout)
+    if unsound is not None:
+        return unsound
+    cell = Cell((*_READER, ("format", form)), WorkloadSpec("end", "crash"))
+    context = RunContext(cell, DiskImage(image, form, 0), room, "", min(60.0, timeout))
+    with load_frontend("daemon").start(context) as drive:
+        target = drive.fio_target().options["uri"]
+        done = drive.execute([*verify, target, *options], timeout=timeout)
+    return Completed(tuple(verify), done.returncode, done.stdout, done.stderr, done.seconds)
+
+
+def find_damage(image: Path, form: str, timeout: float) -> Completed | None:
+    """``qemu-img check`` where it finds more than clusters that leak; as a check's answer."""
+    tool = require_tool("qemu-img", "qemu-utils")
+    done = run([tool, "check", "-f", form, "--", str(image)], timeout=timeout, check=False)
+    return None if done.returncode in (0, _LEAKS_ONLY) else replace(done, returncode=2)
+
+
+def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
+    """A check's answer: 0 keeps, 1 loses with a count on stdout, 2 corrupts; all else fails."""
+    cut = frames[-1].sequence if frames else 0
+    moment = frames[-1].end if frames else 0
+    if done.returncode == 0:
+        return None
+    if done.returncode == 1:
+        lost, sequences = _read_lost(done.stdout)
+        age = (moment - _promised_at(frames, sequences)) / 1e9
+        return Loss(cut, (), lost, age, lost_sequences=sequences)
+    text = (done.error_text or done.text.strip())[-500:]
+    if done.returncode == 2:
+        return Loss(cut, (), 0, 0.0, corrupt=True, text=text)
+    raise RunFailure("tool", f"the check ended with status {done.returncode}", text)
+
+
+def _promised_at(frames: Sequence[Frame], lost: Sequence[int]) -> int:
+    """When the oldest lost record was acknowledged, ns. Unless the check names records it may
+    have been the first one of all."""
+    for frame in frames if lost else ():
+        last = frame.payload.rpartition(b" ")[2]
+        if last.isdigit() and len(frame.payload.split(b" ")) == 3 and int(last) >= min(lost):
+            return frame.end
+    return frames[0].end if frames else 0
+
+
+def _read_lost(stdout: bytes) -> tuple[int, tuple[int, ...]]:
+    text = stdout.strip()
+    try:
+        if text.startswith(b"{"):
+            report = json.loads(text)
+            sequences = tuple(int(sequence) for sequence, *_ in report["lost_sequences"])
+            return int(report["lost"]), sequences
+        return int(text.split()[0]), ()
+    except (ValueError, KeyError, TypeError, IndexError):
+        raise RunFailure(
+            "tool", "the check did not say how much is lost", repr(text[:200])
+        ) from None

@@ -29,12 +29,16 @@ needs_fuse = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Places:
-    """Where a recording's parts are; ``base`` is a copy of the backing from before."""
+    """Where a recording's parts are.
+
+    ``base`` is a copy of the backing from before, ``messages`` takes the recorder's complaints.
+    """
 
     backing: Path
     mount: Path
     log: Path
     base: Path
+    messages: Path
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Recording:
 def make_places(folder: Path) -> Places:
     """Fresh folders; what the backing shall hold is to be put there before the start."""
     folder.chmod(0o755)
-    places = Places(folder / "backing", folder / "mount", folder / "crash.log", folder / "base")
+    names = ("backing", "mount", "crash.log", "base", "messages")
+    places = Places(*(folder / name for name in names))
     places.backing.mkdir()
     places.mount.mkdir()
     return places
@@ -101,7 +106,7 @@ def start_recording(places: Places, *options: str, fds: Sequence[int] = ()) -> I
             proc.start_process(
                 argv,
                 name="recordfs",
-                log=places.log.with_suffix(".err"),
+                log=places.messages,
                 stdout=stdout,
                 pass_fds=fds,
             ) as process,

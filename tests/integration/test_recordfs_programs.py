@@ -72,7 +72,8 @@ def test_qemu_img_runs_unchanged(tmp_path: Path, cache: str) -> None:
 
 def test_postgresql_runs_unchanged(tmp_path: Path) -> None:
     with make_cluster() as folder:
-        places = Places(folder / "backing", folder / "data", tmp_path / "log", tmp_path / "base")
+        ours = (tmp_path / name for name in ("log", "base", "messages"))
+        places = Places(folder / "backing", folder / "data", *ours)
         (folder / "data").rename(places.backing)
         (folder / "data").mkdir()
         with start_recording(places) as recording:

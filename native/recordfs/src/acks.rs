@@ -81,7 +81,7 @@ pub fn serve(log: Arc<Log>, listener: UnixListener) -> io::Result<()> {
             let reader = thread::Builder::new().name("ack".into());
             let started = reader.spawn(move || read_lines(&log, connection));
             if let Err(error) = started {
-                eprintln!("diskproof-recordfs: no thread for acknowledgements: {error}");
+                complain!("no thread for acknowledgements: {error}");
             }
         }
     })?;
@@ -110,6 +110,6 @@ fn read_lines(log: &Arc<Log>, mut stream: impl Read) {
         }
     };
     if let Err(error) = ended {
-        eprintln!("diskproof-recordfs: acknowledgements are not read on: {error}");
+        complain!("acknowledgements are not read on: {error}");
     }
 }

@@ -106,9 +106,7 @@ impl Inodes {
         let stat = fstat(&place)?;
         let mut table = self.table.lock().unwrap();
         let Some(&id) = table.named.get(&key(&stat)) else {
-            eprintln!(
-                "diskproof-recordfs: {name:?} appeared in the backing without passing through the mount"
-            );
+            complain!("{name:?} appeared in the backing without passing through the mount");
             return Err(Errno::IO);
         };
         let fresh = || (Arc::new(Inode { id, place, ranges: Ranges::default() }), 0);

@@ -88,8 +88,8 @@ impl Log {
             return Err(Errno::IO);
         }
         if let Err(why) = state.append(asked, &frame, error) {
-            eprintln!(
-                "diskproof-recordfs: the log cannot be written on: {why}; it ends here, and every \
+            complain!(
+                "the log cannot be written on: {why}; it ends here, and every \
                  further change fails with EIO"
             );
             state.end(&format!("the log cannot be written on: {why}"));
@@ -190,7 +190,7 @@ impl State {
         let written = self.write_record(Asked::now(0), &Frame::new(&operation), 0);
         let cut = self.file.set_len(self.position);
         if let Err(error) = written.and(cut).and_then(|()| self.file.sync_all()) {
-            eprintln!("diskproof-recordfs: the log's end could not be written: {error}");
+            complain!("the log's end could not be written: {error}");
         }
     }
 }

@@ -1,6 +1,14 @@
 //! `diskproof-recordfs BACKING MOUNTPOINT --log FILE`: a FUSE file system over a directory that logs every change, in order, with
 //! its data and its times. `docs/recordfs.md` says what it records, `docs/crash-log.md` how.
 
+/// A line on stderr. Unlike `eprintln!` it goes on when that is closed, or on the disk that is full.
+macro_rules! complain {
+    ($($word:tt)*) => {{
+        let line = format!("diskproof-recordfs: {}\n", format_args!($($word)*));
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    }};
+}
+
 mod acks;
 mod attributes;
 mod background;
@@ -73,7 +81,7 @@ fn main() -> ExitCode {
     match record(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("diskproof-recordfs: {error}");
+            complain!("{error}");
             ExitCode::FAILURE
         }
     }

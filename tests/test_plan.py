@@ -146,3 +146,10 @@ def test_the_demo_is_short() -> None:
     seconds = study.blocks * sum(estimate_seconds(cell) for cell in cells)
     assert seconds < 180
     assert sum(cell.level("frontend") == "guest" for cell in cells) == 2
+
+
+def test_an_iothread_that_ends_the_daemon_is_left_out_there_only() -> None:
+    facts = facts_with(reasons={"frontend=daemon,iothread=on": "it ends"})
+    made = plan('frontend = ["daemon", "guest"]\niothread = ["on", "off"]', facts=facts)
+    assert reasons(made) == {"iothread=on does not work with frontend=daemon: it ends": 1}
+    assert len(made.cells) == 3

@@ -108,7 +108,8 @@ class HostFacts:
 
     ``aio`` and ``formats`` are the QEMU levels that work here, ``buses`` those whose devices
     this QEMU has, ``iothread_buses`` those that take an iothread. ``reasons`` says for each
-    missing level or frontend why (key ``"aio=io_uring"``, ``"frontend=guest"``).
+    missing level, frontend or pair why (key ``"aio=io_uring"``, ``"frontend=guest"``,
+    ``"frontend=daemon,iothread=on"``).
     """
 
     memory_bytes: int

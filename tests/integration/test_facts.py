@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.errors import HostError
+from diskproof.errors import HostError, RunFailure
 from diskproof.host.facts import probe_facts
 from diskproof.host.identity import host_record
 from diskproof.proc import find_tool, run
 from diskproof.records import BackingSpec, HostFacts
+from disks import run_fio, start_drive
 
 _TOOLS = ("qemu-storage-daemon", "qemu-img", "fio")
 _MISSING = [tool for tool in _TOOLS if find_tool(tool) is None]
@@ -85,6 +86,17 @@ def test_buses_come_from_the_emulator(tmp_path: Path) -> None:
     assert {"virtio-blk", "virtio-scsi", "ide", "ahci"} <= facts.buses
     assert {"virtio-blk", "virtio-scsi"} <= facts.iothread_buses <= facts.buses
     assert "ide" not in facts.iothread_buses
+
+
+def test_what_is_said_of_the_daemons_iothread_is_what_a_load_meets(tmp_path: Path) -> None:
+    fault = probe(tmp_path).reasons.get("frontend=daemon,iothread=on", "")
+    with start_drive(tmp_path, frontend="daemon", format="raw", iothread="on") as drive:
+        try:
+            worked = run_fio(drive).returncode == 0
+        except RunFailure as failure:
+            assert failure.kind == "qemu"
+            worked = False
+    assert worked == (fault == "")
 
 
 @pytest.mark.skipif(find_tool("strace") is None, reason="needs strace")

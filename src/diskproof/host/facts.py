@@ -12,6 +12,7 @@ from diskproof.factors import FRONTENDS
 from diskproof.guest.build import find_guest, require_guest
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
 from diskproof.host.identity import host_record, read_memory_bytes
+from diskproof.host.iothread_probe import find_daemon_iothread_fault
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
 from diskproof.proc import require_tool, run
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
@@ -37,13 +38,17 @@ def probe_facts(
     """
     disks = {spec.name: load_backing(spec.kind).probe(spec) for spec in backings}
     with ThreadPoolExecutor() as pool:
-        block_layer = pool.submit(_probe_block_layer, _pick_backing(backings, disks))
+        spec = _pick_backing(backings, disks)
+        block_layer = pool.submit(_probe_block_layer, spec)
+        iothread = pool.submit(_probe_daemon_iothread, spec)
         devices = pool.submit(probe_buses)
         frontends = pool.submit(probe_frontends)
         accel = _probe_accel(guest, progress)
         formats, aio = block_layer.result()
         buses, iothread_buses = devices.result()
         usable = frontends.result()
+        reasons = _name_reasons(frontend=usable, format=formats, aio=aio, bus=buses)
+        reasons |= iothread.result()
     return HostFacts(
         memory_bytes=read_memory_bytes(),
         cpus=len(os.sched_getaffinity(0)),
@@ -55,7 +60,7 @@ def probe_facts(
         buses=buses.usable,
         iothread_buses=iothread_buses.usable,
         backings=disks,
-        reasons=_name_reasons(frontend=usable, format=formats, aio=aio, bus=buses),
+        reasons=reasons,
     )
 
 
@@ -123,6 +128,15 @@ def _pick_backing(
 def _probe_block_layer(spec: BackingSpec) -> tuple[Probed, Probed]:
     with load_backing(spec.kind).start_run_dir(spec) as folder:
         return probe_block_layer(folder)
+
+
+def _probe_daemon_iothread(spec: BackingSpec) -> dict[str, str]:
+    try:
+        with load_backing(spec.kind).start_run_dir(spec) as folder:
+            fault = find_daemon_iothread_fault(folder)
+    except DiskproofError as error:
+        fault = explain(error)
+    return {"frontend=daemon,iothread=on": fault} if fault else {}
 
 
 def _name_reasons(**probed: Probed) -> dict[str, str]:

@@ -55,6 +55,13 @@ def _iothread_of_bus(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     return None
 
 
+def _iothread_of_daemon(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    fault = facts.reasons.get("frontend=daemon,iothread=on")
+    if fault and levels["frontend"] == "daemon" and levels.get("iothread") == "on":
+        return f"iothread=on does not work with frontend=daemon: {fault}"
+    return None
+
+
 def _accel_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     if levels.get("accel") == "kvm" and facts.accel != "kvm":
         return f"accel=kvm does not work here: {facts.accel_reason}"
@@ -84,4 +91,5 @@ RULES: tuple[Rule, ...] = (
     Rule(("backing", "cache"), _directory_takes_direct),
     Rule(("detect-zeroes", "discard"), _zeroes_need_discard),
     Rule(("iothread", "bus"), _iothread_of_bus),
+    Rule(("frontend", "iothread"), _iothread_of_daemon),
 )

@@ -185,7 +185,7 @@ def test_when_to_stop_is_no_part_of_a_study() -> None:
         ("stop = 'decided'\ntop = 0", "top must be 1 to 1000"),
         ("stop = 'decided'\ntop = true", "protocol.top"),
         ("stop = 'decided'\nmin_blocks = 1", "2 <= min_blocks"),
-        ("stop = 'decided'\nmin_blocks = 31", "2 <= min_blocks <= max_blocks"),
+        ("stop = 'decided'\nmin_blocks = 41", "2 <= min_blocks <= max_blocks"),
         ("stop = 'decided'\nmax_blocks = 1001", "max_blocks <= 1000"),
     ],
 )

@@ -35,7 +35,7 @@ class RaceRules:
     confidence: float = 0.95
     top: int = 1
     min_blocks: int = FIRST_LOOK
-    max_blocks: int = 30
+    max_blocks: int = 40
 
     def __post_init__(self) -> None:
         if not 0 < self.delta <= MAX_DELTA:

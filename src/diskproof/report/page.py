@@ -23,6 +23,14 @@ from diskproof.report import (
     stability_tables,
     words,
 )
+from diskproof.report.crash_page import crash_parts, durability_figures
+from diskproof.report.durability import (
+    crash_cells_json,
+    durability_json,
+    short_text,
+    states_text,
+    verdict_text,
+)
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -83,6 +91,7 @@ def render_page(views: Sequence[StudyView]) -> str:
             "view": view,
             "together": _score_parts(view, drawing),
             "loads": [_load_parts(view, load, drawing) for load in view.workloads],
+            "crash": crash_parts(view, drawing.figure),
         }
         for view in views
     ]
@@ -140,7 +149,10 @@ def raw_rows(view: StudyView) -> Iterator[dict[str, object]]:
                 "metric": load.metric,
                 "unit": load.unit,
                 "runs": dict(zip(line.run_ids, line.values, strict=True)),
+                "durability": durability_json(line.durability),
             }
+    for row in crash_cells_json(view.verdicts):
+        yield {"study": view.study.name, "host": view.host.name, **row}
 
 
 def _score_parts(view: StudyView, drawing: Drawing) -> dict[str, object] | None:
@@ -175,9 +187,11 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
         "timeline": [*_race_figure(view, load, drawing)],
         "summary": [
             _bars_figure(load, drawing),
+            *durability_figures(load, drawing.figure),
             *_load_ratio_figure(load, drawing),
             *_heat_figure(load, drawing),
         ],
+        "judged": any(line.durability for line in load.lines),
         "closer": [*_detail_figures(detail, drawing)],
         "latencies": [
             name for name in LATENCIES if any(name in line.latencies for line in load.lines)
@@ -318,6 +332,9 @@ def _environment() -> Environment:
     environment.filters["half_width"] = render_half_width
     environment.filters["letters"] = group_name
     environment.filters["printable"] = printable
+    environment.filters["durability"] = short_text
+    environment.filters["verdict"] = verdict_text
+    environment.filters["states"] = states_text
     environment.globals["words"] = words
     environment.globals["race_words"] = race_words
     environment.globals["told"] = factor_words

@@ -16,6 +16,8 @@ TCG_NOTE = (
     "IOPS and latency of guests are far below those under KVM and differences between buses and "
     "threads may not carry over. It does not distort the order of flushes or what is durable."
 )
+OURS = ("run", "program")
+"""Origins of studies that were made here, by ``run`` and ``crash``."""
 HIGHER = {True: "higher is better", False: "lower is better"}
 
 
@@ -37,7 +39,14 @@ def headline(view: StudyView) -> str:
     accel = accelerator(view)
     parts = [f"study {study.name}", f"host {host.name}"]
     parts += [f"guests under {accel.upper()}"] if accel else []
-    parts += [f"seed {study.seed}"] if study.origin == "run" else [f"imported {study.origin}"]
+    if study.origin in OURS:
+        parts += [f"seed {study.seed}"]
+    else:
+        parts += [f"imported {study.origin}"]
+    if view.verdicts:
+        parts += [f"{len(view.verdicts)} crash verdicts"]
+    if view.verdicts and not view.workloads:
+        return ", ".join(parts)
     failed = len(view.failures)
     parts += [f"{view.runs} runs", f"{failed} failed" if failed else "none failed"]
     return ", ".join(parts)
@@ -95,12 +104,16 @@ def _margin(load: WorkloadView, second: Line) -> str:
 
 
 def title(view: StudyView) -> str:
+    if view.verdicts and not view.workloads:
+        return f"{view.study.name}: what does a crash leave?"
     if view.study.origin == "run":
         return f"{view.study.name}: which virtual disk is fast on {view.host.name}?"
     return f"{view.study.name}: results imported from {view.study.origin}"
 
 
 def origin_sentence(study: StudyRecord) -> str:
+    if study.origin == "program":
+        return "A program was recorded, and its own check judged the states that a crash may leave."
     if study.origin == "run":
         return (
             "Each run is a fresh image and fresh processes; cells ran in randomised blocks "

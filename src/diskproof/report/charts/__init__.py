@@ -2,6 +2,7 @@
 
 from diskproof.report.charts.bars import MAX_BARS, bars_chart
 from diskproof.report.charts.base import Spec, draw
+from diskproof.report.charts.crash import durability_chart, timeline_caption, timeline_chart
 from diskproof.report.charts.drift import drift_chart
 from diskproof.report.charts.effects import (
     effects_chart,
@@ -23,6 +24,7 @@ __all__ = [
     "bars_chart",
     "draw",
     "drift_chart",
+    "durability_chart",
     "effects_chart",
     "front_cells",
     "heat_chart",
@@ -34,4 +36,6 @@ __all__ = [
     "ratio_chart",
     "series_chart",
     "tail_chart",
+    "timeline_caption",
+    "timeline_chart",
 ]

@@ -69,6 +69,7 @@ def start_recorded(
         with notes.phase("create"):
             made = create_image(files, cell, int(cell.workload.option("size")))
             notes.require(inspect_image(made, cell))
+            load_writer(cell.workload.name).prepare(cell, files)
             copy_folder(files, room / _BASE, deadline)
         with notes.phase("record"):
             log = _record(cell, made, files, room, accel, deadline, notes)

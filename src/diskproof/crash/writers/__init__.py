@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, cast
 
 from diskproof.crash.recording import Recording
@@ -28,6 +29,10 @@ class WriterContext:
 
 class Writer(Protocol):
     """A kind of writer."""
+
+    def prepare(self, cell: Cell, folder: Path) -> None:
+        """Put into the folder what is there before the recording begins, written back."""
+        ...
 
     def write(self, context: WriterContext) -> None:
         """Write and have every promise acknowledged. Raises RunFailure."""

@@ -75,7 +75,7 @@ def main(database: Database, arguments: Sequence[str]) -> int:
         if options.verb == "write":
             return _write(database, options)
         return tell(_check(database, options.folder, options.acks))
-    except Exception as error:  # Python's own exit code 1 would say that promises are lost
+    except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say: lost
         return fail(error)
 
 

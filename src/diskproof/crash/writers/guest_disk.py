@@ -75,6 +75,6 @@ def require_done(guest: Guest, argv: Sequence[str]) -> bytes:
     """What a program of the guest printed. Raises RunFailure ``guest`` unless it ended well."""
     done = guest.channel.exec(argv, timeout=_SETUP_SECONDS)
     if done.exit.code != 0:
-        why = done.stderr.decode("utf-8", "replace").strip()[-500:]
+        why = done.stderr.decode("utf-8", "replace").strip()[:500]
         raise RunFailure("guest", f"{argv[0]} failed in the guest", why)
     return done.stdout

@@ -154,7 +154,7 @@ def main(arguments: Sequence[str]) -> int:
         acks = read_acks(options.acks)
         where = (options.image, options.format, options.filesystem)
         return tell(check_state(*where, options.writer, acks, options.accel))
-    except Exception as error:  # Python's own exit code 1 would say that promises are lost
+    except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say: lost
         return fail(error)
 
 

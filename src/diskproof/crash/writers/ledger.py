@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from diskproof.crash.recording import ACK_FILE
 from diskproof.crash.writers import WriterContext
 from diskproof.crash.writers.guest_disk import LEDGER, find_guest_drive, write_in_guest
@@ -15,6 +17,9 @@ _SLOT = 4096
 
 class LedgerWriter:
     """The writer ``ledger``: on the host, behind the daemon, in the guest."""
+
+    def prepare(self, cell: Cell, folder: Path) -> None:
+        """Nothing: all of it is made under record."""
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload`` or ``space`` when the disk fails it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from diskproof.crash.writers import WriterContext
 from diskproof.crash.writers.guest_disk import (
@@ -22,6 +23,9 @@ _DEFAULT = "ext4"
 
 class LedgerFsWriter:
     """The writer ``ledger-fs``; the cell's options ``filesystem`` and ``mount`` say on what."""
+
+    def prepare(self, cell: Cell, folder: Path) -> None:
+        """Nothing: all of it is made under record."""
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``guest``, ``workload`` or ``space``."""

@@ -1,7 +1,7 @@
 """PostgreSQL commits, one row each, on the host's recorded folder.
 
-The cluster is made in the recorded folder and is small (1 MiB of WAL a segment); the server runs
-unprivileged, on a Unix socket in a folder in /tmp. A commit is promised when the server has
+The cluster is made before the recording begins and is small (1 MiB of WAL a segment); the server
+runs unprivileged, on a Unix socket in a folder in /tmp. A commit is promised when the server has
 answered it; ``durable = write`` takes ``fsync=off``. A state is checked by a server that recovers
 a copy of it, and by reading all rows; page checksums are on.
 """
@@ -152,6 +152,11 @@ def _wait_until_ready(process: Process, url: str) -> None:
 
 class PostgresWriter:
     """The writer ``postgres``; on the host only: see docs/crash-writers.md."""
+
+    def prepare(self, cell: Cell, folder: Path) -> None:
+        """An empty cluster; initdb syncs it. Raises HostError without PostgreSQL."""
+        if cell.level("frontend") == "host":
+            make_cluster(folder / FOLDER)
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload`` or ``space``; HostError without PostgreSQL."""

@@ -79,6 +79,9 @@ def _read_rows(connection: sqlite3.Connection) -> dict[int, str]:
 class SqliteWriter:
     """The writer ``sqlite``."""
 
+    def prepare(self, cell: Cell, folder: Path) -> None:
+        """Nothing: all of it is made under record."""
+
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload``, ``space``, or ``guest``."""
         spec, folder = context.cell.workload, context.recording.folder

@@ -220,3 +220,14 @@ def test_what_comes_past_the_recording_is_refused(tmp_path: Path) -> None:
         assert unknown.value.errno == errno.EIO
         assert "smuggled" in recording.process.read_log().decode()
         recording.unmount()
+
+
+def test_the_end_of_one_recording_leaves_the_next_at_the_same_place_alone(tmp_path: Path) -> None:
+    """The kernel numbers mounts anew: a late look for the old one must not find the new one."""
+    places = make_places(tmp_path)
+    argv = [str(require_native("diskproof-recordfs")), str(places.backing), str(places.mount)]
+    for number in range(30):
+        run([*argv, "--log", str(tmp_path / f"{number}.log")], timeout=DEADLINE)
+        (places.mount / "f").write_bytes(b"x")
+        run(["umount", str(places.mount)], timeout=DEADLINE)
+    assert not is_mounted(places.mount)

@@ -99,8 +99,9 @@ fn record(options: &Options) -> io::Result<()> {
     rustix::process::umask(rustix::fs::Mode::empty());
     let log = begin_log(options, &backing)?;
     let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter);
-    if let Err(error) = &recorded {
-        log.end(&format!("failed: {error}"));
+    match &recorded {
+        Ok(()) => guardian.dismiss()?,
+        Err(error) => log.end(&format!("failed: {error}")),
     }
     recorded
 }
@@ -124,8 +125,7 @@ fn serve(
     signals::wait_in_thread(tell.clone())?;
     run_in_thread(session, tell)?;
     starter.ready()?;
-    let why = wait_for_end(&told, mountpoint)?;
-    log.end(why);
+    log.end(wait_for_end(&told, mountpoint)?);
     Ok(())
 }
 

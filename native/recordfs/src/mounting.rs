@@ -72,6 +72,11 @@ impl Guardian {
         let mount = mount_id(mountpoint)?;
         self.pipe.write_all(&mount.to_le_bytes())
     }
+
+    /// The mount is gone. The kernel gives its number to the next one, so the guardian must not look for it any more.
+    pub fn dismiss(mut self) -> io::Result<()> {
+        self.pipe.write_all(b"dismissed")
+    }
 }
 
 /// The child's life: waits for the end of the parent, then looks whether its mount is still there.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption, StudiesOption
 from diskproof.errors import Exit, UsageError
+from diskproof.units import parse_share
 
 WorkloadsOption = Annotated[
     list[str] | None,
@@ -120,7 +122,7 @@ def compare(
     from diskproof.report.comparison import compare_sides
     from diskproof.report.sides import find_side
 
-    share = _parse_share(delta)
+    share = _require_delta(delta)
     sides = [find_side(asked, store, study or ()) for asked in (a, b)]
     found = compare_sides(*sides, delta=share, metric=metric, workloads=workload or ())
     if as_json:
@@ -130,13 +132,12 @@ def compare(
     return Exit.FELL_SHORT if found.regressions else Exit.OK
 
 
-def _parse_share(text: str) -> float:
-    """``2%`` or ``0.02``. Raises UsageError outside 0 to 1."""
-    number, percent, rest = text.strip().partition("%")
+def _require_delta(text: str) -> float:
+    """A share. Raises UsageError unless it lies between 0 and 1."""
     try:
-        share = float(number) / (100 if percent else 1)
+        share = parse_share(text)
     except ValueError:
-        share = float("nan")
-    if rest or not 0 < share < 1:
+        share = math.nan
+    if not 0 < share < 1:
         raise UsageError(f"{text!r} is no share between 0 and 1", hint="write it like 2% or 0.02")
     return share

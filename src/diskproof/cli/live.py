@@ -26,7 +26,7 @@ from diskproof.lab import (
     Stopped,
 )
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
-from diskproof.report.labels import cell_label, render_figure, varying_factors
+from diskproof.report.labels import cell_label, render_figure, unit_name, varying_factors
 from diskproof.report.race_words import drop_sentence, verdict_sentence
 from diskproof.units import render_seconds
 
@@ -64,10 +64,6 @@ def run_line(study: StudyRecord, record: RunRecord, seconds: float) -> str:
         if metric.primary
     ]
     return f"{where}  {', '.join(figures)}  in {render_seconds(seconds)}"
-
-
-def unit_name(metric: str, unit: str) -> str:
-    return "IOPS" if metric == "iops" else unit
 
 
 def race_count(count: RaceCount) -> str:

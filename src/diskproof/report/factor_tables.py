@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis
+from diskproof.report.analysis_json import studies_json
 from diskproof.report.factor_words import (
     ALPHA,
     alias_words,
@@ -106,30 +107,15 @@ def _effects_table(load: WorkloadAnalysis, analysis: FactorAnalysis) -> Table:
 
 
 def analyses_json(studies: Sequence[StudyAnalysis]) -> list[dict[str, object]]:
-    """Plain JSON, an object a study and host. ``ratio`` is of the metric, level over base."""
-    return [
-        {
-            "study": study.study.name,
-            "id": study.study.id,
-            "host": study.host.name,
-            "workloads": [_load_json(load) for load in study.loads],
-        }
-        for study in studies
-    ]
+    """Plain JSON. ``ratio`` is of the metric, level over base."""
+    return studies_json(studies, _factors_json)
 
 
-def _load_json(load: WorkloadAnalysis) -> dict[str, object]:
+def _factors_json(load: WorkloadAnalysis) -> dict[str, object]:
     analysis = load.factors
-    described: dict[str, object] = {
-        "workload": load.name,
-        "metric": load.metric,
-        "unit": load.unit,
-        "higher_is_better": load.higher_is_better,
-    }
     if analysis is None:
-        return {**described, "terms": [], "effects": [], "inseparable": []}
+        return {"terms": [], "effects": [], "inseparable": []}
     return {
-        **described,
         **_analysis_json(analysis),
         "effects": [_effect_json(effect, load.higher_is_better) for effect in analysis.effects],
         "advice": variance_lines(load.variance, load.mostly_steady),

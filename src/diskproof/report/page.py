@@ -37,6 +37,7 @@ from diskproof.report.labels import (
     render_figure,
     render_half_width,
     render_short_latency,
+    unit_name,
     varying_factors,
 )
 from diskproof.report.stability_words import steady_words
@@ -342,6 +343,7 @@ def _environment() -> Environment:
     environment.globals["stability"] = stability_tables
     environment.globals["steady_words"] = steady_words
     environment.globals["cell_label"] = cell_label
+    environment.globals["unit_name"] = unit_name
     environment.globals["varying_factors"] = varying_factors
     return environment
 

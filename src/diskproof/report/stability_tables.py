@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.report.analysis import FirstRuns, OutlierRun, StudyAnalysis, WorkloadAnalysis
+from diskproof.report.analysis_json import studies_json
 from diskproof.report.factor_words import finite
 from diskproof.report.labels import render_figure
 from diskproof.report.stability_words import (
@@ -131,25 +132,13 @@ def _steady_table(load: WorkloadAnalysis) -> Table:
 
 
 def stability_json(studies: Sequence[StudyAnalysis]) -> list[dict[str, object]]:
-    """Plain JSON, an object a study and host. Ratios are of the metric."""
-    return [
-        {
-            "study": study.study.name,
-            "id": study.study.id,
-            "host": study.host.name,
-            "workloads": [_load_json(load) for load in study.loads],
-        }
-        for study in studies
-    ]
+    """Plain JSON. Ratios are of the metric."""
+    return studies_json(studies, _findings_json)
 
 
-def _load_json(load: WorkloadAnalysis) -> dict[str, object]:
+def _findings_json(load: WorkloadAnalysis) -> dict[str, object]:
     levels = load.variance
     return {
-        "workload": load.name,
-        "metric": load.metric,
-        "unit": load.unit,
-        "higher_is_better": load.higher_is_better,
         "first_run": [_first_json(each) for each in load.first_runs],
         "drift": _drift_json(load.drift) if load.drift else None,
         "outliers": [

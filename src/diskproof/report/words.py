@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from diskproof.records import HostRecord, StudyRecord
-from diskproof.report.labels import render_figure
+from diskproof.report.labels import render_figure, unit_name
 from diskproof.report.view import Line, StudyView, WorkloadView
 from diskproof.stats.ranking import Ranked
 from diskproof.stats.score import Scored
@@ -57,10 +57,6 @@ def accelerator_note(view: StudyView) -> str:
     return TCG_NOTE if "tcg" in accelerator(view) else ""
 
 
-def unit_name(load: WorkloadView) -> str:
-    return "IOPS" if load.metric == "iops" else load.unit
-
-
 def warnings(view: StudyView) -> list[str]:
     """What a reader must know before any figure, from the host and from the plan."""
     found = ["The host is simulated: every figure is made up."] if _simulated(view.host) else []
@@ -81,7 +77,7 @@ def winner_sentence(load: WorkloadView) -> str:
     if not load.lines:
         return f"{load.name}: no run gave a result."
     best = load.lines[0]
-    value = f"{render_figure(best.ranked.interval.mean)} {unit_name(load)}"
+    value = f"{render_figure(best.ranked.interval.mean)} {unit_name(load.metric, load.unit)}"
     if len(load.lines) == 1:
         return f"{best.label} is the only cell: {value}."
     if best.ranked.interval.n < 2:

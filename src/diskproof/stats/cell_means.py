@@ -1,8 +1,9 @@
 """What each cell gives on the log scale once the blocks' shared ups and downs are taken out.
 
-The blocked linear model ``log value = cell + block + noise``. Every comparison of cells is a
-contrast of its cell means. With two cells and complete blocks a contrast is the paired t-test,
-without blocks it is Welch's.
+The blocked linear model ``log value = cell + block + noise`` for questions about many cells at
+once: the effect of a level, a drift, a first run. Each is a contrast of the cell means, with the
+error of the runs that it weighs. With two cells and complete blocks that is the paired t-test,
+without blocks Welch's. (Comparisons of single cells, which have few runs each, are ``model``'s.)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diskproof.stats.blocks import eliminate_cells
 from diskproof.stats.intervals import CONFIDENCE, RESOLUTION, Sample
 
 if TYPE_CHECKING:
@@ -151,7 +153,7 @@ def fit_cell_means(samples: Sequence[Sample]) -> CellMeans:
     effects = np.zeros(len(numbers))
     if numbers:
         np.add.at(incidence, (block_of, cell_of), 1.0)
-        inverse[:] = np.linalg.pinv(_reduced(incidence, counts), hermitian=True)
+        inverse = eliminate_cells(incidence.T, np.ones(len(samples))).inverse
         effects = inverse @ (np.bincount(block_of, logs) - incidence @ (sums / counts))
     means = (sums - incidence.T @ effects) / counts
     residuals = logs - means[cell_of] - (effects[block_of] if numbers else 0.0)
@@ -168,14 +170,6 @@ def fit_cell_means(samples: Sequence[Sample]) -> CellMeans:
         incidence,
         inverse,
     )
-
-
-def _reduced(incidence: Vector, counts: Vector) -> Vector:
-    """The blocks' normal equations after the cells are eliminated."""
-    import numpy as np
-
-    matrix: Vector = np.diag(incidence.sum(axis=1)) - (incidence / counts) @ incidence.T
-    return matrix
 
 
 def _blocks(samples: Sequence[Sample]) -> tuple[tuple[int, ...], Indices]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diskproof.stats.blocks import BlockEquations, eliminate_cells
 from diskproof.stats.intervals import RESOLUTION, Sample
 
 if TYPE_CHECKING:
@@ -135,12 +136,11 @@ def _fit_blocked(logs: Array, present: Array) -> tuple[Array, Array, Array, Arra
     variances, freedom = np.ones(len(runs)), np.ones(len(runs))
     for _ in range(ROUNDS):
         weights = 1 / variances
-        normal = np.diag(weights @ present) - (shares * (weights * runs)[:, None]).T @ shares
-        inverse = np.linalg.pinv(normal, rcond=1e-10, hermitian=True)
-        effects = inverse @ (weights @ inner)
+        solved = eliminate_cells(present, weights)
+        effects = solved.inverse @ (weights @ inner)
         residuals = (inner - effects + (shares @ effects)[:, None]) * present
-        spread = shares @ inverse
-        tied = np.diag(inverse) - 2 * spread + (spread * shares).sum(axis=1)[:, None]
+        spread = shares @ solved.inverse
+        tied = np.diag(solved.inverse) - 2 * spread + (spread * shares).sum(axis=1)[:, None]
         leverage = (present * (1 / runs[:, None] + weights[:, None] * tied)).sum(axis=1)
         squares = (residuals**2).sum(axis=1)
         if len(runs) == 2:  # only the difference of two cells is seen: one variance, as in paired t
@@ -149,17 +149,17 @@ def _fit_blocked(logs: Array, present: Array) -> tuple[Array, Array, Array, Arra
         else:
             variances, freedom = moderate(squares, runs - leverage)
     centres = means - shares @ effects
-    return centres, variances, freedom, _pair_errors(variances / runs, shares, normal, inverse)
+    return centres, variances, freedom, _pair_errors(variances / runs, shares, solved)
 
 
-def _pair_errors(own: Array, shares: Array, normal: Array, inverse: Array) -> Array:
+def _pair_errors(own: Array, shares: Array, solved: BlockEquations) -> Array:
     """Squared errors of differences; what cells lack of each other's blocks adds to them."""
     import numpy as np
 
-    products = shares @ inverse @ shares.T
+    products = shares @ solved.inverse @ shares.T
     diagonal = np.diag(products)
     through_blocks = np.maximum(np.add.outer(diagonal, diagonal) - 2 * products, 0)
-    loose = shares @ (np.eye(len(normal)) - inverse @ normal)
+    loose = shares @ (np.eye(len(solved.normal)) - solved.inverse @ solved.normal)
     apart = ((loose[:, None, :] - loose[None, :, :]) ** 2).sum(axis=2) > 1e-12
     return np.where(apart, np.inf, np.add.outer(own, own) + through_blocks)
 

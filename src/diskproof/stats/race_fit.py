@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diskproof.stats.blocks import eliminate_cells
 from diskproof.stats.intervals import RESOLUTION
 from diskproof.stats.model import inverse_trigamma
 
@@ -65,8 +66,8 @@ def fit_race(table: Array) -> RaceFit:
     shares = present / np.maximum(runs, 1.0)
     means = np.where(runs > 0, logs.sum(axis=0) / np.maximum(runs, 1.0), np.nan)
     inner = (logs - np.where(runs > 0, means, 0.0)) * present
-    normal = np.diag(present.sum(axis=1)) - present @ shares.T
-    inverse = np.linalg.pinv(normal, rcond=1e-10, hermitian=True)
+    solved = eliminate_cells(present.T, np.ones(len(runs)))
+    normal, inverse = solved.normal, solved.inverse
     effects = inverse @ inner.sum(axis=1)
     residuals = (inner - effects[:, None] + shares.T.dot(effects)[None, :]) * present
     variances, freedom, common = _scatter(residuals, runs, np.linalg.matrix_rank(normal, 1e-9))

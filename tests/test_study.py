@@ -205,3 +205,10 @@ def test_rules_in_any_text_are_found_or_not(line: str) -> None:
 def test_a_stored_study_has_the_rules_of_its_file() -> None:
     assert find_rules(RACE) == parse_study(RACE).race
     assert find_rules(GOOD) is find_rules("type qcow2 cache unsafe") is find_rules("[") is None
+
+
+def test_workloads_as_list_and_tables_is_told_what_to_do() -> None:
+    text = 'workloads = ["seq-read"]\n[workloads.app]\njob = "app.fio"\n'
+    with pytest.raises(StudyError, match="study.toml:2") as caught:
+        parse_study(text)
+    assert "[workloads.seq-read]" in caught.value.hint

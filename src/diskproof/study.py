@@ -31,6 +31,7 @@ RACE_FIELDS = ("delta", "confidence", "top", "min_blocks", "max_blocks")
 PRESET_FIELDS = ("rw", "bs", "iodepth", "fsync", "rwmixread", "distribution", "primary")
 
 Factors = Mapping[str, tuple[str, ...]]
+_TABLES_HINT = "workloads is a list of presets, or tables (one may be empty: [workloads.seq-read])"
 
 
 @dataclass(frozen=True)

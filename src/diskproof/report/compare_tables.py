@@ -8,7 +8,7 @@ from diskproof.report.comparison import ALL_CELLS, Compared, Comparison
 from diskproof.report.factor_words import finite
 from diskproof.report.labels import render_figure
 from diskproof.report.stability_words import percent
-from diskproof.report.tables import plain, start_table
+from diskproof.report.table_style import plain, start_table
 from diskproof.stats.verdict import MOST_RUNS
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from diskproof.report.factor_words import (
     term_name,
 )
 from diskproof.report.stability_words import variance_lines
-from diskproof.report.tables import plain, start_table
+from diskproof.report.table_style import plain, start_table
 from diskproof.report.words import HIGHER
 from diskproof.stats.factors import FactorAnalysis
 from diskproof.stats.level_effects import LevelEffect

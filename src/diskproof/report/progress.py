@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from diskproof.report.tables import plain, start_table
+from diskproof.report.table_style import plain, start_table
 from diskproof.units import render_seconds
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from diskproof.report.labels import group_name
 from diskproof.report.race_words import race_json
 from diskproof.report.score_tables import interval_json, render_scores, scores_json
 from diskproof.report.scores import StudyScores
-from diskproof.report.tables import plain, race_lines, render_ranking
+from diskproof.report.table_style import plain
+from diskproof.report.tables import race_lines, render_ranking
 from diskproof.report.view import Line, StudyView
 from diskproof.report.words import (
     accelerator,

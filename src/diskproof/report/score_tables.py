@@ -9,7 +9,7 @@ from diskproof.records import StudyRecord
 from diskproof.report.charts import front_cells
 from diskproof.report.labels import cell_label, group_name, render_figure, varying_factors
 from diskproof.report.scores import StudyScores
-from diskproof.report.tables import plain, start_table
+from diskproof.report.table_style import plain, start_table
 from diskproof.report.words import ratio_text
 from diskproof.stats.pareto import FrontPoint
 from diskproof.stats.score import Levels, Scored, Scores

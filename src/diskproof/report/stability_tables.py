@@ -17,7 +17,7 @@ from diskproof.report.stability_words import (
     steady_words,
     variance_lines,
 )
-from diskproof.report.tables import plain, start_table
+from diskproof.report.table_style import plain, start_table
 from diskproof.stats.drift import Drift
 from diskproof.stats.steady_state import SteadyState, Window
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diskproof.records import Dropped, StudyRecord
+from diskproof.records import Dropped
 from diskproof.report.durability import short_text, states_text, verdict_text
+from diskproof.report.failure_tables import render_failures
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -16,7 +17,8 @@ from diskproof.report.labels import (
     varying_factors,
 )
 from diskproof.report.race_words import verdict_sentence
-from diskproof.report.view import LATENCIES, FailedRun, StudyView, WorkloadView
+from diskproof.report.table_style import plain, printable, start_table
+from diskproof.report.view import LATENCIES, StudyView, WorkloadView
 from diskproof.report.words import HIGHER, accelerator_note, headline, metric_name, warnings
 
 if TYPE_CHECKING:
@@ -46,10 +48,10 @@ def render_study(view: StudyView, *, best: int = 0) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(_printable(headline(view)), style="bold")]
+    parts: list[RenderableType] = [Text(printable(headline(view)), style="bold")]
     note = accelerator_note(view)
     parts += [Text(f"note: {note}", style="yellow")] if note else []
-    parts += [Text(f"warning: {_printable(text)}", style="yellow") for text in warnings(view)]
+    parts += [Text(f"warning: {printable(text)}", style="yellow") for text in warnings(view)]
     for load in view.workloads:
         parts += [Text(), render_ranking(load, best=best), *race_lines(view, load)]
     parts += [Text(), render_verdicts(view.verdicts)] if view.verdicts else []
@@ -63,7 +65,7 @@ def race_lines(view: StudyView, load: WorkloadView) -> list[Text]:
     from rich.text import Text
 
     race = view.races.get(load.name)
-    return [Text(f"race: {_printable(verdict_sentence(race, view.study))}")] if race else []
+    return [Text(f"race: {printable(verdict_sentence(race, view.study))}")] if race else []
 
 
 def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
@@ -139,24 +141,6 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> Table:
     return table
 
 
-def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> Table:
-    """Failed runs with their reasons; equal reasons of one cell are counted, not repeated."""
-    factors = varying_factors(study.cells)
-    counted: dict[tuple[str, str, str, str], int] = {}
-    for failed in failures:
-        reason = f"{failed.failure.what}: {failed.failure.why}".rstrip(": ")
-        where = (failed.cell.workload.name, cell_label(failed.cell, factors))
-        key = (*where, failed.failure.kind, reason)
-        counted[key] = counted.get(key, 0) + 1
-    table = start_table("failed runs")
-    for name in ("workload", "cell", "runs", "kind"):
-        table.add_column(name, overflow="fold", justify="right" if name == "runs" else "left")
-    table.add_column("reason", ratio=1, overflow="fold")
-    for (workload, label, kind, reason), count in counted.items():
-        table.add_row(plain(workload), plain(label), str(count), kind, plain(reason))
-    return table
-
-
 def render_dropped(dropped: Sequence[Dropped]) -> Table:
     """Combinations that were never run, and why."""
     table = start_table("combinations left out")
@@ -165,29 +149,3 @@ def render_dropped(dropped: Sequence[Dropped]) -> Table:
     for each in dropped:
         table.add_row(str(each.count), plain(each.reason))
     return table
-
-
-def start_table(title: str) -> Table:
-    """A table as all of ours look: no box, as wide as the terminal."""
-    from rich.table import Table
-
-    return Table(
-        title=plain(title),
-        title_justify="left",
-        caption_justify="left",
-        box=None,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        expand=True,
-    )
-
-
-def plain(text: str) -> str:
-    """Text of others without rich's markup and without control characters of a terminal."""
-    from rich.markup import escape
-
-    return escape(_printable(text))
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)

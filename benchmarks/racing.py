@@ -232,12 +232,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cells", type=int, nargs="+", default=[24, 96, 288], choices=FACTORS)
     parser.add_argument("--max-blocks", type=int, default=RaceRules().max_blocks)
+    parser.add_argument("--min-blocks", type=int, default=RaceRules().min_blocks)
     parser.add_argument("--assumptions", action="store_true", help="noise that breaks them")
     asked = parser.parse_args()
     cases = assumption_cases() if asked.assumptions else None
     cases = cases or simulated_cases(asked.cells) | imported_cases()
     tallies = {label: Tally() for label in cases}
-    rules, began = RaceRules(max_blocks=asked.max_blocks), time.monotonic()
+    rules = RaceRules(min_blocks=asked.min_blocks, max_blocks=asked.max_blocks)
+    began = time.monotonic()
     for turn in range(asked.studies):
         for label, case in cases.items():
             rng = random.Random(f"{asked.seed} {turn} {label}")

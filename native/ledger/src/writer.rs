@@ -121,12 +121,12 @@ impl Writer<'_> {
         late || state.error.is_some() || state.next > self.plan.records
     }
 
-    /// The last record that may be begun: while a flush is under way the next batch is written, no more; and a slot is
-    /// not written again before its last record is complete.
+    /// The last record that may be begun: while a flush is under way the next batch is written, no more, and nothing with
+    /// a depth of 1; and a slot is not written again before its last record is complete.
     fn limit(&self, state: &State) -> u64 {
-        let batch =
-            self.plan.flush_every.saturating_add(self.plan.flush_every.max(self.plan.depth));
-        let by_flush = state.acknowledged.saturating_add(batch);
+        let Plan { depth, flush_every, .. } = self.plan;
+        let meanwhile = if depth > 1 { flush_every.max(depth) } else { 0 };
+        let by_flush = state.acknowledged.saturating_add(flush_every).saturating_add(meanwhile);
         by_flush.min(state.complete + self.plan.geometry.slots)
     }
 

@@ -1,15 +1,31 @@
 //! What judges a state. Each kind is one file.
 
 pub mod acknowledged;
+mod child;
+mod command;
+mod daemon;
+mod format_ledger;
+mod image_check;
+mod nbd;
 pub mod raw_ledger;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::content::Store;
 use crate::cut::{Cut, State};
-use crate::failure::{Failure, Result};
+use crate::failure::{During, Result};
 use crate::image::Touched;
+use crate::mounting::Workplace;
 use crate::request::{CheckRequest, Format};
+use crate::view::View;
+use command::CommandCheck;
+use format_ledger::FormatLedger;
+use image_check::ImageCheck;
+use raw_ledger::{require_target, RawLedger};
 
 /// From good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -65,12 +81,60 @@ pub trait Check: Send {
     fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail>;
 }
 
-/// A judge for each thread.
-pub fn make_check<'s>(request: &CheckRequest, store: &'s Store) -> Result<Box<dyn Check + 's>> {
-    match request {
-        CheckRequest::Ledger { target, format: Format::Raw } => {
-            Ok(Box::new(raw_ledger::RawLedger::new(store, target)?))
-        }
-        _ => Err(Failure::new("reading the request", "only ledgers on raw images can be checked")),
+/// Where states can be seen as files, for programs that judge them.
+pub struct Ground {
+    pub store: Arc<Store>,
+    // The mount goes before the directory that it is in.
+    pub view: View,
+    workplace: Workplace,
+    next: AtomicU64,
+}
+
+impl Ground {
+    /// None for a check that needs none. Call while there is one thread.
+    pub fn make(request: &CheckRequest, store: &Arc<Store>) -> Result<Option<Ground>> {
+        let direct = match request {
+            CheckRequest::Ledger { format: Format::Raw, .. } => return Ok(None),
+            CheckRequest::Ledger { .. } | CheckRequest::Image { .. } => true,
+            CheckRequest::Command { .. } => false,
+        };
+        let workplace = Workplace::make().during("making a directory for states")?;
+        let view = View::mount(store, &workplace.mountpoint(), direct)?;
+        let store = store.clone();
+        Ok(Some(Ground { store, view, workplace, next: AtomicU64::new(0) }))
     }
+
+    /// For a file or socket; never the same again.
+    pub fn new_path(&self, name: &str) -> PathBuf {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.workplace.path.join(format!("{name}-{number}"))
+    }
+}
+
+/// A judge for each thread.
+pub fn make_check<'s>(
+    request: &CheckRequest,
+    store: &'s Store,
+    ground: Option<&'s Ground>,
+) -> Result<Box<dyn Check + 's>> {
+    let ground = || ground.expect("checks that look at files have a ground");
+    Ok(match request {
+        CheckRequest::Ledger { target, format: Format::Raw } => {
+            Box::new(RawLedger::new(store, target)?)
+        }
+        CheckRequest::Ledger { target, format } => {
+            let target = check_target(store, target)?;
+            Box::new(FormatLedger::new(ground(), target, *format)?)
+        }
+        CheckRequest::Image { target, format } => {
+            Box::new(ImageCheck::new(ground(), check_target(store, target)?, *format))
+        }
+        CheckRequest::Command { argv, timeout_seconds } => {
+            Box::new(CommandCheck::new(ground(), argv, *timeout_seconds))
+        }
+    })
+}
+
+fn check_target(store: &Store, target: &Path) -> Result<PathBuf> {
+    require_target(store, target).map(|_| target.to_owned())
 }

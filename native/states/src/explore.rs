@@ -7,7 +7,7 @@ use std::sync::mpsc::{channel, Sender};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::checks::{make_check, Check, Detail, Finding, Verdict};
+use crate::checks::{make_check, Check, Detail, Finding, Ground, Verdict};
 use crate::choice::{Choice, StateId};
 use crate::content::Store;
 use crate::cut::{collect, Cut, State};
@@ -51,6 +51,7 @@ pub struct Exploration<'s> {
     pub request: &'s Request,
     pub store: &'s Store,
     pub durability: &'s Durability,
+    ground: Option<&'s Ground>,
     pub counters: Counters,
     /// What was found, by content and promise.
     seen: Vec<Mutex<HashMap<u64, Finding>>>,
@@ -94,11 +95,13 @@ impl<'s> Exploration<'s> {
         request: &'s Request,
         store: &'s Store,
         durability: &'s Durability,
+        ground: Option<&'s Ground>,
     ) -> Exploration<'s> {
         Exploration {
             request,
             store,
             durability,
+            ground,
             counters: Counters::default(),
             seen: (0..SHARDS).map(|_| Mutex::default()).collect(),
             deadline: Instant::now() + Duration::from_secs_f64(request.budget.seconds),
@@ -248,7 +251,11 @@ pub struct Worker<'e, 's> {
 
 impl<'e, 's> Worker<'e, 's> {
     pub fn new(exploration: &'e Exploration<'s>) -> Result<Worker<'e, 's>> {
-        let check = make_check(&exploration.request.check, exploration.store)?;
+        let check = make_check(
+            &exploration.request.check,
+            exploration.store,
+            exploration.ground,
+        )?;
         let image = Image::new(exploration.store, exploration.durability);
         Ok(Worker { exploration, image, check, begun: false })
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use diskproof_states::choice::StateId;
 use diskproof_states::failure::{During, Failure, Result};
 use diskproof_states::report::{say, Line};
 use diskproof_states::request::{Request, MAX_REQUEST};
@@ -24,11 +25,22 @@ enum Verb {
         /// A file; standard input without it.
         request: Option<PathBuf>,
     },
+    /// Make one state in a new directory.
+    Show {
+        log: PathBuf,
+        /// The copy of the recorded directory from before.
+        base: PathBuf,
+        /// As an exploration names it.
+        state: StateId,
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().verb {
         Verb::Explore { request } => explore(request),
+        Verb::Show { log, base, state, to } => diskproof_states::show::show(&log, &base, &state, &to),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

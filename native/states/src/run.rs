@@ -1,7 +1,9 @@
 //! One exploration, from the request to the summary.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::checks::Ground;
 use crate::content::Store;
 use crate::explore::{Exploration, Found};
 use crate::failure::Result;
@@ -17,11 +19,12 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// Explores, says what is found, and gives the summary that it ends with.
 pub fn explore(request: &Request) -> Result<Summary> {
     let begun = Instant::now();
-    let store = Store::open(&request.log, &request.base, request.sector)?;
+    let store = Arc::new(Store::open(&request.log, &request.base, request.sector)?);
+    let ground = Ground::make(&request.check, &store)?;
     let durability = Durability::new(&store.trace, request.fault);
     let cuts = Cuts::new(&store.trace, request.seed);
     let planned = cuts.planned(&store.trace, &durability);
-    let exploration = Exploration::new(request, &store, &durability);
+    let exploration = Exploration::new(request, &store, &durability, ground.as_ref());
     let outcome = with_progress(&exploration, planned, begun, || {
         let mut told = None;
         exploration.run(&cuts, &mut |found: &Found| {

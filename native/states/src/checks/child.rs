@@ -1,0 +1,96 @@
+//! Programs that are started: in a process group of their own, and ended with us.
+
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// What is kept of a program's output.
+const MAX_OUTPUT: u64 = 64 << 10;
+
+/// Ended, with all that it started, when dropped. Start it from a thread that lives as long as it shall.
+pub struct Program(Child);
+
+impl Program {
+    pub fn start(command: &mut Command) -> io::Result<Program> {
+        // SAFETY: prctl is a plain system call, allowed between fork and exec.
+        unsafe {
+            command.process_group(0).pre_exec(|| {
+                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            });
+        }
+        command.spawn().map(Program)
+    }
+
+    /// Whether it is no more.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: kill has no memory to harm; the group is the child's own, which is not yet waited for or was just now.
+        unsafe { libc::kill(-(self.0.id() as libc::pid_t), libc::SIGKILL) };
+        let _ = self.0.wait();
+    }
+}
+
+/// How a program ended, and what it said.
+pub struct Ended {
+    /// None: it took too long and was killed.
+    pub status: Option<ExitStatus>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a program to its end; kills it, and what it started, when that takes too long.
+pub fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
+    let deadline = Instant::now() + limit;
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut program = Program::start(command)?;
+    let (stdout, stderr) = (program.0.stdout.take(), program.0.stderr.take());
+    let (stdout, stderr) = (keep(stdout)?, keep(stderr)?);
+    // Both pipes are closed when nobody is left who could write into them.
+    let rest = || deadline.saturating_duration_since(Instant::now());
+    let said = stdout.recv_timeout(rest()).and_then(|out| Ok((out, stderr.recv_timeout(rest())?)));
+    match said {
+        Ok((stdout, stderr)) => {
+            let status = wait_until(&mut program.0, deadline)?;
+            Ok(Ended { status, stdout, stderr })
+        }
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            Ok(Ended { status: None, stdout: String::new(), stderr: String::new() })
+        }
+    }
+}
+
+/// Reads a pipe to its end in a thread, and keeps the front.
+fn keep(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<String>> {
+    let (tell, told) = channel();
+    std::thread::Builder::new().name("output".into()).spawn(move || {
+        let mut front = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.by_ref().take(MAX_OUTPUT).read_to_end(&mut front);
+            let _ = io::copy(&mut pipe, &mut io::sink());
+        }
+        let _ = tell.send(String::from_utf8_lossy(&front).into_owned());
+    })?;
+    Ok(told)
+}
+
+/// Its output is closed, so it is about to end; what closes its output early has until the deadline.
+fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    use rustix::event::{poll, PollFd, PollFlags, Timespec};
+    use rustix::process::{pidfd_open, Pid, PidfdFlags};
+    let pid = Pid::from_child(child);
+    let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&left))?;
+    child.try_wait()
+}

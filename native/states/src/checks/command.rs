@@ -1,0 +1,94 @@
+//! Any program as a judge: it runs in the state's directory and may change it.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::child::{run, Ended};
+use super::{Check, Detail, Finding, Ground, Verdict};
+use crate::cut::{Cut, State};
+use crate::failure::{During, Failure, Result};
+use crate::image::Touched;
+use crate::snapshot::Snapshot;
+
+/// The file with the lines that had been acknowledged, one a line, and the state's directory.
+pub const ACKNOWLEDGED: &str = "DISKPROOF_ACKNOWLEDGED";
+pub const STATE: &str = "DISKPROOF_STATE";
+
+pub struct CommandCheck<'s> {
+    ground: &'s Ground,
+    argv: Vec<String>,
+    limit: Duration,
+    acknowledged: PathBuf,
+    count: u64,
+    said: String,
+}
+
+impl<'s> CommandCheck<'s> {
+    pub fn new(ground: &'s Ground, argv: &[String], seconds: f64) -> CommandCheck<'s> {
+        CommandCheck {
+            ground,
+            argv: argv.to_vec(),
+            limit: Duration::from_secs_f64(seconds),
+            acknowledged: ground.new_path("acknowledged"),
+            count: 0,
+            said: String::new(),
+        }
+    }
+
+    fn judge(&mut self, ended: Ended) -> Result<Finding> {
+        let named = || format!("running {}", self.argv[0]);
+        let Some(status) = ended.status else {
+            let why = format!("it took longer than {} s", self.limit.as_secs_f64());
+            return Err(Failure::new(named(), why));
+        };
+        self.said = [ended.stdout.trim_end(), ended.stderr.trim_end()].join("\n").trim().to_owned();
+        match status.code() {
+            Some(0) => Ok(Finding::KEEPS),
+            Some(1) => Ok(Finding::loses(count(&ended.stdout).max(1))),
+            Some(2) => Ok(Finding { verdict: Verdict::Corrupts, lost: count(&ended.stdout) }),
+            _ => Err(Failure::new(named(), format!("{status}: {}", self.said))),
+        }
+    }
+}
+
+/// The number that the output begins with; 0 for none.
+fn count(text: &str) -> u64 {
+    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+impl Check for CommandCheck<'_> {
+    fn begin(&mut self, cut: &Cut<'_, '_>, _changed: Option<&Touched>) -> Result<()> {
+        let mut lines = Vec::new();
+        self.count = 0;
+        for (_, line) in cut.image.store.trace.acknowledgements(cut.sequence) {
+            lines.extend_from_slice(line);
+            lines.push(b'\n');
+            self.count += 1;
+        }
+        let written = File::create(&self.acknowledged).and_then(|mut file| file.write_all(&lines));
+        written.during("writing down what was acknowledged")
+    }
+
+    fn promise(&self) -> u64 {
+        self.count
+    }
+
+    fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
+        let shown = self.ground.view.show(Snapshot::new(state));
+        let mut command = Command::new(&self.argv[0]);
+        command
+            .args(&self.argv[1..])
+            .current_dir(&shown.path)
+            .env(ACKNOWLEDGED, &self.acknowledged)
+            .env(STATE, &shown.path);
+        let ended = run(&mut command, self.limit).during(format!("starting {}", self.argv[0]))?;
+        self.judge(ended)
+    }
+
+    fn detail(&mut self, _state: &State<'_, '_, '_>) -> Result<Detail> {
+        Ok(Detail { output: Some(self.said.clone()), ..Detail::default() })
+    }
+}

@@ -1,0 +1,103 @@
+//! One state, made again in a directory.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{symlink, DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use diskproof_wire::crash_log::ROOT;
+
+use crate::choice::StateId;
+use crate::content::Store;
+use crate::cut::{collect, read_runs, Cut};
+use crate::failure::{During, Failure, Result};
+use crate::fault::Durability;
+use crate::image::Image;
+use crate::snapshot::{Node, Snapshot};
+
+/// Bytes copied at once.
+const BLOCK: u64 = 1 << 20;
+
+/// Reads the log, and goes to the state's cut.
+pub fn with_cut<T>(
+    store: &Arc<Store>,
+    id: &StateId,
+    work: impl FnOnce(&Cut<'_, '_>) -> Result<T>,
+) -> Result<T> {
+    if id.cut > store.trace.last() {
+        return Err(Failure::new("finding the state", "its cut is behind the end of the log"));
+    }
+    let durability = Durability::new(&store.trace, id.fault);
+    let mut image = Image::new(store, &durability);
+    image.advance(id.cut).during("building the state")?;
+    let under_way = image.push_under_way().during("building the state")?;
+    work(&collect(&image, &under_way))
+}
+
+/// Makes the state in a new directory.
+pub fn show(log: &Path, base: &Path, id: &StateId, to: &Path) -> Result<()> {
+    let store = Arc::new(Store::open(log, base, Some(id.sector))?);
+    let snapshot = with_cut(&store, id, |cut| {
+        let state = cut.state(&id.choice).during("building the state")?;
+        Ok(Snapshot::new(&state))
+    })?;
+    let made = Making { store: &store, snapshot: &snapshot }.make(ROOT, to);
+    made.during(format!("making {}", to.display()))
+}
+
+struct Making<'a> {
+    store: &'a Store,
+    snapshot: &'a Snapshot,
+}
+
+impl Making<'_> {
+    /// Owners stay those of who makes it; a file with several names gets a copy for each.
+    fn make(&self, file: u64, path: &Path) -> io::Result<()> {
+        let node = &self.snapshot.nodes[&file];
+        let mode = node.attributes.mode & 0o777;
+        match node.attributes.mode & libc::S_IFMT {
+            libc::S_IFDIR => {
+                DirBuilder::new().mode(0o700).create(path)?;
+                for (name, &inner) in &node.entries {
+                    self.make(inner, &path.join(std::ffi::OsStr::from_bytes(name)))?;
+                }
+                std::fs::set_permissions(path, Permissions::from_mode(mode))
+            }
+            libc::S_IFLNK => symlink(std::ffi::OsStr::from_bytes(&node.target), path),
+            libc::S_IFREG => {
+                let new = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+                self.fill(file, node, &new)
+            }
+            // Sockets and fifos hold nothing.
+            _ => Ok(()),
+        }
+    }
+
+    /// Only what is not zeros takes space.
+    fn fill(&self, file: u64, node: &Node, to: &File) -> io::Result<()> {
+        to.set_len(node.size)?;
+        let sector = self.store.trace.sector;
+        let based = self.store.base.data(file, 0, node.size);
+        let changed = node.runs.iter().map(|run| (run.start * sector, run.end.saturating_mul(sector)));
+        let mut parts: Vec<(u64, u64)> = based.chain(changed).collect();
+        parts.sort_unstable();
+        let mut buffer = vec![0; BLOCK as usize];
+        let mut done = 0;
+        for (from, until) in parts {
+            let mut at = from.max(done);
+            let until = until.min(node.size);
+            while at < until {
+                let part = &mut buffer[..BLOCK.min(until - at) as usize];
+                read_runs(self.store, file, &node.runs, node.size, at, part)?;
+                if !crate::content::is_zero(part) {
+                    to.write_all_at(part, at)?;
+                }
+                at += part.len() as u64;
+            }
+            done = done.max(at);
+        }
+        Ok(())
+    }
+}

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from diskproof.crash_rules import FAULT_WORDS
 from diskproof.report import charts
-from diskproof.report.durability import badness
+from diskproof.report.durability import badness, durability_sentence
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store.rows import VerdictRow
@@ -41,6 +41,7 @@ def crash_parts(view: StudyView, draw: Draw[_Figure]) -> dict[str, Any]:
     factors = varying_factors(row.cell for row in view.verdicts)
     return {
         "rows": [(cell_label(row.cell, factors), row) for row in view.verdicts],
+        "sentence": durability_sentence(view.verdicts),
         "fault_words": FAULT_WORDS,
         "figures": [*_timelines(view.verdicts, factors, draw)],
     }

@@ -89,9 +89,9 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def render_age(seconds: float) -> str:
-    """How old the oldest lost acknowledgement was, in two digits."""
-    if seconds < 1:
-        return f"{seconds * 1000:.2g} ms" if seconds < 0.0995 else f"{seconds * 1000:.0f} ms"
+    """How old the oldest lost acknowledgement was: ``<1 ms``, ``12 ms``, ``1.3 s``, ``140 s``."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "<1 ms"
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
@@ -111,6 +111,28 @@ def short_text(durability: CellDurability | None) -> str:
     """The column beside the speed: the worst verdict, ``-`` where there is none."""
     worst = durability.worst if durability else None
     return verdict_text(worst.verdict) if worst else "-"
+
+
+def durability_sentence(rows: Sequence[VerdictRow]) -> str:
+    """How many crash cells keep their promises under the faults that a setting can be good
+    against, and how many do not. Empty without verdicts."""
+    cells: dict[str, list[VerdictRow]] = {}
+    for row in rows:
+        if row.verdict.fault in HONEST_FAULTS:
+            cells.setdefault(row.cell.id, []).append(row)
+    worst = [max(each, key=badness).verdict.verdict for each in cells.values()]
+    open_ = [any(r.verdict.verdict == "undecided" for r in each) for each in cells.values()]
+    kept = sum(v in ("keeps", "undecided") and not o for v, o in zip(worst, open_, strict=True))
+    bad = sum(verdict in ("loses", "corrupts") for verdict in worst)
+    if not cells:
+        return ""
+    told = [
+        f"{kept} of {len(cells)} crash cells kept all acknowledged writes in every state checked"
+    ]
+    told += [f"{bad} lost or corrupted some"] if bad else []
+    left = len(cells) - kept - bad
+    told += [f"of {left} it is not decided"] if left else []
+    return "; ".join(told) + "."
 
 
 def verdict_json(row: VerdictRow) -> dict[str, object]:

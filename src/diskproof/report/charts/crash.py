@@ -26,7 +26,9 @@ _STATES = {
     "torn": "var(--c4)",
     "lost": "var(--c2)",
     "flush": "var(--c1)",
+    "promise": "var(--c1)",
 }
+_UNMARKED = {"write": "kept", "flush": "flush", "acknowledge": "promise"}
 
 
 def durability_chart(load: WorkloadView) -> Spec:
@@ -102,7 +104,7 @@ def timeline_chart(events: Sequence[TraceEvent]) -> Spec:
         {
             "ms": round(event.seconds * 1000, 4),
             "lane": event.kind,
-            "state": event.state or "flush",
+            "state": event.state or _UNMARKED[event.kind],
             "what": event.text or event.kind,
         }
         for event in events

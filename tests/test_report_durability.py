@@ -1,0 +1,190 @@
+"""Durability beside speed: which verdict stands beside which cell, in tables, JSON and page."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from crashing import LOSS, make_crash_run, make_verdict
+from diskproof.crash_rules import FAULTS
+from diskproof.records import (
+    Cell,
+    CrashRun,
+    Fault,
+    HostRecord,
+    Metric,
+    RunRecord,
+    StudyRecord,
+    Verdict,
+    WorkloadSpec,
+)
+from diskproof.report.durability import (
+    CellDurability,
+    deciding_levels,
+    durability_sentence,
+    join_verdicts,
+    render_age,
+    short_text,
+    states_text,
+    verdict_text,
+)
+from diskproof.report.page import render_page
+from diskproof.report.ranking_tables import ranking_json
+from diskproof.report.read import read_views
+from diskproof.report.tables import render_study
+from diskproof.store import Store, VerdictRow, open_store
+
+LEVELS = {"frontend": "daemon", "format": "raw", "aio": "threads", "backing": "ssd"}
+LOAD = WorkloadSpec("sync", "fio", (("rw", "write"),))
+
+
+def make_row(verdict: Verdict, writer: str = "ledger", **levels: str) -> VerdictRow:
+    run = make_crash_run(1, verdict, writer=writer, **{**LEVELS, **levels})
+    return VerdictRow("s1", "h1", run.id, run.cell, verdict)
+
+
+def test_a_verdict_is_about_every_cell_with_the_same_disk() -> None:
+    row = make_row(LOSS, cache="unsafe")
+    joined = join_verdicts([row])
+    same = Cell(tuple(sorted({**LEVELS, "cache": "unsafe", "backing": "hdd"}.items())), LOAD)
+    other = Cell(tuple(sorted({**LEVELS, "cache": "none"}.items())), LOAD)
+    assert joined[deciding_levels(same)].worst == row
+    assert deciding_levels(other) not in joined
+
+
+verdicts = st.builds(
+    Verdict,
+    st.sampled_from(FAULTS),
+    st.sampled_from(["keeps", "loses", "corrupts", "undecided"]),
+    lost=st.integers(0, 9),
+    age_seconds=st.floats(0, 9),
+)
+
+
+@given(st.lists(verdicts, min_size=1))
+def test_a_loss_that_was_found_stays_found(found: list[Verdict]) -> None:
+    (joined,) = join_verdicts([make_row(each) for each in found]).values()
+    assert set(joined.by_fault) == {each.fault for each in found}
+    for fault, row in joined.by_fault.items():
+        kinds = {each.verdict for each in found if each.fault == fault}
+        order = ["corrupts", "loses", "keeps", "undecided"]
+        assert row.verdict.verdict == next(kind for kind in order if kind in kinds)
+    shown = short_text(joined)
+    if all(each.fault == "lying-device" for each in found):
+        assert shown == "-"
+    # Nobody may read "keeps" where one of the faults is not decided.
+    kinds = {r.verdict.verdict for f, r in joined.by_fault.items() if f != "lying-device"}
+    assert shown != "keeps" or kinds == {"keeps"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (make_verdict(), "keeps"),
+        (LOSS, "loses 3, 1.2 s"),
+        (replace(LOSS, age_seconds=0.0123), "loses 3, 12 ms"),
+        (replace(LOSS, verdict="corrupts", lost=0), "corrupts"),
+        (replace(LOSS, verdict="corrupts"), "corrupts, loses 3"),
+        (Verdict("power", "undecided"), "undecided"),
+    ],
+)
+def test_verdicts_in_a_table(verdict: Verdict, text: str) -> None:
+    assert verdict_text(verdict) == text
+
+
+def test_how_many_states_of_how_many() -> None:
+    assert states_text(make_verdict()) == "9 of 9"
+    assert states_text(LOSS) == "12 of about 400"
+    assert states_text(replace(LOSS, states_total=None)) == "12"
+    assert states_text(replace(LOSS, states_total=3 * 10**9)) == "12 of about 3e+09"
+
+
+@given(st.floats(0, 1e5))
+def test_ages_are_short(seconds: float) -> None:
+    assert len(render_age(seconds)) <= 9
+
+
+def measured(cell: Cell, block: int, value: float) -> RunRecord:
+    metric = Metric("iops", "1/s", value, higher_is_better=True, primary=True)
+    run_id = f"{cell.id}-{block}"
+    return RunRecord(run_id, "s1", cell, block, 0, 1.0, 2.0, "ok", "h1", metrics=(metric,))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A measured study, and verdicts on its two disks in another one."""
+    cells = [
+        Cell(tuple(sorted({**LEVELS, "cache": cache}.items())), LOAD)
+        for cache in ("none", "unsafe")
+    ]
+    opened = open_store(str(tmp_path / "s.sqlite"), create=True)
+    opened.add_host(HostRecord("h1", "lab", {}))
+    opened.add_study(StudyRecord("s1", "speeds", "run", "", 1, 2, tuple(cells)))
+    opened.add_study(StudyRecord("c1", "crashes", "run", "", 1, 1, ()))
+    for block in range(3):
+        for place, cell in enumerate(cells):
+            opened.add_run(measured(cell, block, 1000 * (1 + 9 * place) + block))
+    for number, (cache, loss) in enumerate((("none", make_verdict("power")), ("unsafe", LOSS))):
+        opened.add_crash_run(crash_run(number, loss, cache))
+    return opened
+
+
+def crash_run(number: int, verdict: Verdict, cache: str) -> CrashRun:
+    lying: Fault = "lying-device"
+    both = (verdict, replace(LOSS, fault=lying))
+    levels = {**LEVELS, "cache": cache, "backing": "other"}
+    return make_crash_run(number, *both, study_id="c1", **levels)
+
+
+def shown(view: object) -> str:
+    text = io.StringIO()
+    Console(width=80, file=text).print(view)
+    return text.getvalue()
+
+
+def test_the_column_stands_beside_the_speed(store: Store) -> None:
+    crashes, speeds = read_views(store)
+    text = " ".join(shown(render_study(speeds)).split())
+    assert "crash" in text and "keeps" in text and "loses 3," in text
+    assert max(map(len, shown(render_study(speeds)).splitlines())) <= 80
+    ranking = ranking_json(speeds, None, 0)["rankings"]
+    assert isinstance(ranking, list)
+    first, second = ranking[0]["cells"]
+    assert [each["fault"] for each in first["durability"]] == ["power", "lying-device"]
+    assert (first["durability"][0]["verdict"], first["durability"][0]["lost"]) == ("loses", 3)
+    assert second["durability"][0]["verdict"] == "keeps"
+    text = shown(render_study(crashes))
+    assert "what a crash leaves" in text and "lying-device" in text
+
+
+def test_the_page_has_scatter_timeline_and_verdicts(store: Store) -> None:
+    views = read_views(store, details=True)
+    page = render_page(views)
+    assert "What a crash leaves" in page
+    assert "Speed against the acknowledged writes that the worst crash lost" in page
+    assert "The smallest loss that was found for" in page
+    assert "1 of 2 crash cells kept all acknowledged writes" in page
+    raw = json.loads(page.split('id="raw">', 1)[1].split("</script>", 1)[0])
+    assert [row["durability"][0]["verdict"] for row in raw if "runs" in row] == ["loses", "keeps"]
+    assert sum(row.get("fault") == "lying-device" for row in raw) == 2
+
+
+def test_without_verdicts_nothing_is_said(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "s.sqlite"), create=True) as opened:
+        cell = Cell((("cache", "none"),), LOAD)
+        opened.add_host(HostRecord("h1", "lab", {}))
+        opened.add_study(StudyRecord("s1", "speeds", "run", "", 1, 1, (cell,)))
+        opened.add_run(measured(cell, 0, 5.0))
+        (view,) = read_views(opened, details=True)
+    assert "crash" not in shown(render_study(view))
+    assert "crash" not in render_page([view]).split("<script")[0].replace("crash-", "")
+    assert short_text(None) == "-"
+    assert durability_sentence([]) == ""
+    assert CellDurability({}).worst is None

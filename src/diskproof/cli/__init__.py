@@ -12,6 +12,7 @@ import typer
 from diskproof import __version__
 from diskproof.cli import (
     analysis_verbs,
+    crash_verbs,
     guest_verbs,
     host_verbs,
     import_verbs,
@@ -27,7 +28,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for verbs in (host_verbs, study_verbs, result_verbs, analysis_verbs, import_verbs, guest_verbs):
+for verbs in (
+    host_verbs,
+    study_verbs,
+    crash_verbs,
+    result_verbs,
+    analysis_verbs,
+    import_verbs,
+    guest_verbs,
+):
     verbs.register(app)
 
 

@@ -32,20 +32,33 @@ def check_end_state(
     """Check the recorded folder after its end. ``found`` has fault and promises; a check that
     fails is a failure in the answer."""
     frames = [frame for frame in read_frames(log) if frame.kind == ACKNOWLEDGE]
-    acks = room / ACKS
-    acks.write_bytes(b"".join(frame.payload + b"\n" for frame in frames))
     try:
-        if check.get("kind") == "ledger":
-            target, form = str(check["target"]), str(check["format"])
-            done = _verify_ledger(files / target, form, room, acks, timeout)
-        else:
-            done = _run_check(list(_words(check["argv"])), files, acks, timeout)
-        loss = read_exit(done, frames)
+        loss = check_folder(files, room, frames, check, timeout)
     except RunFailure as failure:
         return replace(found, failure=": ".join(filter(None, (failure.what, failure.why))))
     return replace(
         found, states_checked=1, states_total=1, estimated=False, cuts=1, worst=loss, smallest=loss
     )
+
+
+def check_folder(
+    files: Path,
+    room: Path,
+    frames: Sequence[Frame],
+    check: Mapping[str, object],
+    timeout: float,
+) -> Loss | None:
+    """One check of a folder against the promises in ``frames``; None when all are kept.
+
+    ``room`` takes the promises and, for formats that QEMU must read, its log and socket. Raises
+    RunFailure when the check itself fails.
+    """
+    acks = room / ACKS
+    acks.write_bytes(b"".join(frame.payload + b"\n" for frame in frames))
+    if check.get("kind") == "ledger":
+        target, form = str(check["target"]), str(check["format"])
+        return read_exit(_verify_ledger(files / target, form, room, acks, timeout), frames)
+    return read_exit(_run_check(list(_words(check["argv"])), files, acks, timeout), frames)
 
 
 def _words(argv: object) -> Sequence[str]:

@@ -162,11 +162,25 @@ def _take_summary(found: Explored, content: Mapping[str, Any]) -> Explored:
     whole = bool(states["planned_done"]) and not content["timed_out"]
     return replace(
         found,
+        worst=_final_worst(found.worst, content),
         states_checked=checked,
         states_total=checked if whole else max(planned, checked),
         estimated=not whole,
         cuts=int(content["cuts"]),
         seconds=float(content["seconds"]),
+    )
+
+
+def _final_worst(worst: Loss | None, content: Mapping[str, Any]) -> Loss | None:
+    """The worst state as the summary has it: not every state is told on the way."""
+    if content["verdict"] not in ("loses", "corrupts"):
+        return worst
+    return replace(
+        worst or Loss(0, (), 0, 0.0),
+        lost=int(content["lost"]),
+        age_seconds=int(content["age_ns"] or 0) / 1e9,
+        corrupt=content["verdict"] == "corrupts",
+        state=str(content["state"]),
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from diskproof.crash import program
 from diskproof.crash.course import Searching
 from diskproof.crash.end_state import check_end_state
 from diskproof.crash.explore import Search, explore
@@ -42,12 +44,10 @@ class CrashLab:
         failure, counts = None, {}
         verdicts: tuple[Verdict, ...] = ()
         deadline = Deadline(self.setup.run_timeout)
-        backing = self.setup.backings[cell.level("backing")]
         try:
-            recording = start_recorded(cell, backing, self.setup.accel, deadline, notes)
-            with recording as recorded:
+            with self._start(cell, deadline, notes) as recorded:
                 counts = dict(recorded.summary.counts)
-                check = load_writer(cell.workload.name).check(cell)
+                check = find_check(cell)
                 verdicts = judge_all(recorded, cell, check, faults, run_id, notes, on_search)
                 notes.keep(keep_evidence(recorded))
         except (DiskproofError, OSError) as error:
@@ -68,6 +68,21 @@ class CrashLab:
             tuple(notes.artefacts.values()),
             tuple(notes.phases),
         )
+
+    def _start(
+        self, cell: Cell, deadline: Deadline, notes: RunNotes
+    ) -> AbstractContextManager[Recorded]:
+        backing = self.setup.backings[cell.level("backing")]
+        if cell.workload.name == program.NAME:
+            return program.start_recorded_program(cell, backing, deadline, notes)
+        return start_recorded(cell, backing, self.setup.accel, deadline, notes)
+
+
+def find_check(cell: Cell) -> Mapping[str, object]:
+    """The check of a crash cell's states, as the explorer's request takes it."""
+    if cell.workload.name == program.NAME:
+        return program.program_check(cell)
+    return load_writer(cell.workload.name).check(cell)
 
 
 def judge_all(
@@ -130,7 +145,9 @@ def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:
     if verdict.verdict not in ("loses", "corrupts"):
         return verdict
     cut = verdict.cut or 0
-    timeline = make_timeline(read_frames(recorded.killed), cut, verdict.missing)
+    lost = verdict.details.get("smallest_lost")
+    sequences = lost if isinstance(lost, list) else ()
+    timeline = make_timeline(read_frames(recorded.killed), cut, verdict.missing, sequences)
     shown = f"diskproof crash reproduce {run_id} --fault {verdict.fault}"
     return replace(verdict, timeline=timeline, reproduce=shown)
 

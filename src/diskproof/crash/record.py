@@ -65,23 +65,28 @@ def start_recorded(
     Raises RunFailure as a measured run does, and ``log`` when the recording broke off.
     """
     with load_backing(backing.kind).start_run_dir(backing) as room:
-        files = _make_files(room)
+        files = make_files(room)
         with notes.phase("create"):
             made = create_image(files, cell, int(cell.workload.option("size")))
             notes.require(inspect_image(made, cell))
             load_writer(cell.workload.name).prepare(cell, files)
             copy_folder(files, room / _BASE, deadline)
         with notes.phase("record"):
-            log = _record(cell, made, files, room, accel, deadline, notes)
-        notes.keep(_recorder_log(room))
-        with notes.phase("read_log"):
-            killed = room / _KILLED
-            cut_at_mark(log, killed)
-            summary = summarise_log(killed)
-        yield Recorded(room, room / _BASE, files, log, killed, summary, count_promises(killed))
+            recording = _record(cell, made, files, room, accel, deadline, notes)
+        yield finish_recording(room, files, recording, notes)
 
 
-def _make_files(room: Path) -> Path:
+def finish_recording(room: Path, files: Path, recording: Recording, notes: RunNotes) -> Recorded:
+    """What an ended recording holds. Raises RunFailure ``log`` when it is not whole."""
+    notes.keep(_recorder_log(room))
+    with notes.phase("read_log"):
+        killed = room / _KILLED
+        cut_at_mark(recording.log, killed)
+        summary, promises = summarise_log(killed), count_promises(killed)
+    return Recorded(room, room / _BASE, files, recording.log, killed, summary, promises)
+
+
+def make_files(room: Path) -> Path:
     """The folder to record; QEMU's user may enter it, as it may the room."""
     files = room / _FILES
     files.mkdir(mode=0o710)
@@ -105,8 +110,8 @@ def _record(
     accel: str,
     deadline: Deadline,
     notes: RunNotes,
-) -> Path:
-    """Run the writer in its stack on the recorded folder; gives the log."""
+) -> Recording:
+    """Run the writer in its stack on the recorded folder; gives the recording, ended."""
     frontend = load_frontend(cell.level("frontend"))
     with start_recording(files, room) as recording:
         image = DiskImage(recording.folder / made.path.name, made.format, made.size)
@@ -122,7 +127,7 @@ def _record(
             _write(cell, context, recording, deadline, notes)
         finally:
             notes.keep(frontend.artefacts(context))
-    return recording.log
+    return recording
 
 
 def _write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from diskproof.crash.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
@@ -16,13 +16,13 @@ _SHOWN = frozenset({WRITE, FSYNC, ACKNOWLEDGE})
 
 
 def make_timeline(
-    frames: Iterable[Frame], cut: int, missing: Iterable[int]
+    frames: Iterable[Frame], cut: int, missing: Iterable[int], lost: Iterable[int] = ()
 ) -> tuple[TraceEvent, ...]:
     """Events up to the cut: from shortly before the first missing write on, at most MAX_EVENTS;
     of longer ones the middle is left out. Empty when nothing was written before the cut.
 
-    Acknowledgements after the first missing write are ``lost``: it is one of the writes they
-    promised, for else the loss would be smaller without it.
+    ``lost`` are the numbers of lost records of a ledger: the acknowledgement that first promised
+    one of them is ``lost``, the others are ``kept``. Without them none is marked.
     """
     gone = frozenset(missing)
     shown = [f for f in frames if f.sequence <= cut and f.kind in _SHOWN and not f.errno]
@@ -30,21 +30,36 @@ def make_timeline(
         return ()
     first = next((n for n, f in enumerate(shown) if f.sequence in gone), len(shown))
     end = shown[-1].end
+    promises = _mark_promises(shown, sorted(lost))
     shown = shown[max(0, first - BEFORE) :]
-    first -= max(0, first - BEFORE)
-    began = shown[0].end if shown else end
-    events = [_event(frame, began, gone, place > first) for place, frame in enumerate(shown)]
+    began = shown[0].end
+    events = [_event(frame, began, gone, promises) for frame in shown]
     events.append(TraceEvent(round((end - began) / 1e9, 6), "cut"))
     return _shortened(events)
 
 
-def _event(frame: Frame, began: int, gone: frozenset[int], later: bool) -> TraceEvent:
+def _mark_promises(frames: Sequence[Frame], lost: Sequence[int]) -> dict[int, str]:
+    """What became of each acknowledgement of a ledger (``ledger ID N``: all up to N), by record."""
+    marks, before = {}, 0
+    for frame in frames if lost else ():
+        words = frame.payload.split()
+        if frame.kind == ACKNOWLEDGE and len(words) == 3 and words[2].isdigit():
+            upto = int(words[2])
+            is_lost = any(before < number <= upto for number in lost)
+            marks[frame.sequence] = "lost" if is_lost else "kept"
+            before = upto
+    return marks
+
+
+def _event(
+    frame: Frame, began: int, gone: frozenset[int], promises: Mapping[int, str]
+) -> TraceEvent:
     seconds = round((frame.end - began) / 1e9, 6)
     if frame.kind == FSYNC:
         return TraceEvent(seconds, "flush")
     if frame.kind == ACKNOWLEDGE:
         text = frame.payload[:80].decode("utf-8", "replace")
-        return TraceEvent(seconds, "acknowledge", "lost" if later else "kept", text)
+        return TraceEvent(seconds, "acknowledge", promises.get(frame.sequence, ""), text)
     state = "missing" if frame.sequence in gone else "kept"
     offset = int.from_bytes(frame.payload[:8], "little")
     durable = ", durable" if frame.flags & SYNC_WRITE else ""

@@ -1,0 +1,288 @@
+"""The verb ``crash``: what does each setting lose when the power goes?"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diskproof.crash.course import Outcome
+    from diskproof.executor import LabSetup
+    from diskproof.records import Cell, StudyRecord, Verdict
+    from diskproof.store import Store, VerdictRow
+    from diskproof.study import Study
+
+
+PROGRAM_SECONDS = 60.0
+"""How long a program is tested without ``--budget``: half writing, half looking for losses."""
+
+
+class FaultChoice(StrEnum):
+    """What ends the writer."""
+
+    POWER = "power"
+    QEMU_KILL = "qemu-kill"
+    GUEST_KILL = "guest-kill"
+    LYING_DEVICE = "lying-device"
+
+
+class StudyByDefault(TyperGroup):
+    """``diskproof crash STUDY`` is ``diskproof crash study STUDY``."""
+
+    def parse_args(self, ctx, args):  # type: ignore[no-untyped-def]  # the types are typer's own
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = ["study", *args]
+        return super().parse_args(ctx, args)
+
+
+crash = typer.Typer(
+    cls=StudyByDefault,
+    no_args_is_help=True,
+    help="Say what each setting loses when the power goes, QEMU dies or a disk lies.",
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(crash, name="crash")
+
+
+@crash.command(name="study")
+def crash_study(
+    target: Annotated[
+        Path, typer.Argument(metavar="STUDY|DIR", help="A study file; with --writer a folder.")
+    ],
+    writer: Annotated[
+        str | None,
+        typer.Option(metavar="CMD", help="A program to test; each line it prints is a promise."),
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CMD",
+            help="Judges a state in its folder: exit 0 keeps, 1 loses (a count on stdout), "
+            "2 corrupts.",
+        ),
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Make undecided verdicts again.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Record a writer in every stack of a study and check what crashes leave of its promises.
+
+    Exit code 1 when a promise was broken, or nothing could be said; a disk that lies about
+    flushes breaks every promise and does not count for that.
+
+    diskproof crash studies/crash.toml
+
+    diskproof crash --writer './app --data .' --check './app --verify .' data
+    """
+    if writer is None and check is None:
+        return _crash_study(target, store, budget, retry, quiet, as_json)
+    if writer is None or check is None:
+        raise UsageError("--writer and --check go together", "one writes, the other judges")
+    return _crash_program(target, writer, check, store, budget, quiet, as_json)
+
+
+def _crash_study(
+    file: Path, store: str, budget: str | None, retry: bool, quiet: bool, as_json: bool
+) -> int:
+    from diskproof.cli.crash_live import start_watching
+    from diskproof.cli.study_verbs import parse_budget, require_quiet_store
+    from diskproof.crash.course import run_crash_study
+    from diskproof.crash.lab import CrashLab
+    from diskproof.crash.recording import require_fuse
+    from diskproof.store import open_store
+    from diskproof.study import load_study
+
+    seconds = parse_budget(budget)
+    study = load_study(file)
+    require_fuse()
+    with open_store(store, create=True) as opened:
+        require_quiet_store(opened)
+        record, cells, setup = _plan(study, opened)
+        lab = CrashLab(setup)
+        with start_watching(cells, quiet) as watcher:
+            outcome = run_crash_study(
+                record,
+                cells,
+                study.crash.faults,
+                lab,
+                opened,
+                on_event=watcher,
+                budget_seconds=seconds,
+                retry=retry,
+            )
+        wanted = {cell.id for cell in cells}
+        rows = [row for row in opened.verdicts(record.id) if row.cell.id in wanted]
+    _print_verdicts(rows, as_json)
+    return _conclude(outcome, rows, _resume_command(file, store, budget))
+
+
+def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
+    """The study as stored, its crash cells on this host, and what their runs share."""
+    from diskproof.cli.study_verbs import make_setup, probe_host
+    from diskproof.cli.terminal import note
+    from diskproof.plan import make_crash_plan
+    from diskproof.records import StudyRecord
+
+    facts = probe_host(study)
+    cells, dropped = make_crash_plan(study, facts)
+    for each in dropped:
+        note(f"left out, {each.count} of the cells: {each.reason}")
+    record = StudyRecord(
+        id=study.id,
+        name=study.name,
+        origin="run",
+        text=study.text,
+        seed=study.seed,
+        blocks=study.blocks,
+        cells=(),
+        created=time.time(),
+    )
+    return record, cells, make_setup(study, facts, store)
+
+
+def _print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.durability import crash_cells_json
+    from diskproof.report.tables import render_verdicts
+
+    if as_json:
+        print_json(crash_cells_json(rows))
+    elif rows:
+        console().print(render_verdicts(rows))
+
+
+def _conclude(outcome: Outcome, rows: Sequence[VerdictRow], resume: str) -> int:
+    from diskproof.cli.terminal import note
+
+    if outcome.reason == "interrupted":
+        note(f"diskproof: interrupted; every finished cell is stored. To go on: {resume}")
+        return Exit.INTERRUPTED
+    if outcome.reason == "budget":
+        note(
+            f"diskproof: the budget is spent, {outcome.left} verdicts are left. To go on: {resume}"
+        )
+    return _exit_code([row.verdict for row in rows])
+
+
+def _exit_code(verdicts: Sequence[Verdict]) -> int:
+    """1 where a promise was broken that a setting can keep, or where nothing could be said."""
+    from diskproof.crash.verdict import loses_promises
+
+    unsaid = any(verdict.verdict == "undecided" for verdict in verdicts)
+    return Exit.FELL_SHORT if unsaid or loses_promises(verdicts) else Exit.OK
+
+
+def _resume_command(file: Path, store: str, budget: str | None) -> str:
+    words = ["diskproof", "crash", str(file)]
+    words += ["--store", store] if store != DEFAULT_STORE else []
+    words += ["--budget", budget] if budget else []
+    return shlex.join(words)
+
+
+def _crash_program(
+    folder: Path,
+    writer: str,
+    check: str,
+    store: str,
+    budget: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """A program of the user's own, on a copy of its folder."""
+    from diskproof.cli.crash_live import start_watching
+    from diskproof.cli.study_verbs import parse_budget
+    from diskproof.crash.course import run_crash_study
+    from diskproof.crash.lab import CrashLab
+    from diskproof.crash.program import make_program, program_cell
+    from diskproof.crash.recording import require_fuse
+    from diskproof.crash_rules import FAULTS
+    from diskproof.store import open_store
+
+    seconds = parse_budget(budget) or PROGRAM_SECONDS
+    # Half of the time is for the writer, the rest for the three faults that the host knows.
+    program = make_program(writer, check, folder, seconds / 2, seconds / 6)
+    require_fuse()
+    cell = program_cell(program)
+    with open_store(store, create=True) as opened:
+        record, setup = _program_study(cell, folder, opened)
+        with start_watching([cell], quiet) as watcher:
+            outcome = run_crash_study(
+                record, [cell], FAULTS, CrashLab(setup), opened, on_event=watcher
+            )
+        rows = [row for row in opened.verdicts(record.id) if row.cell.id == cell.id]
+    _print_verdicts(rows, as_json)
+    again = shlex.join(["diskproof", "crash", "--writer", writer, "--check", check, str(folder)])
+    return _conclude(outcome, rows, again)
+
+
+def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
+    """A study of its own for each call: a program may have changed since the last one."""
+    from diskproof.cli.terminal import note
+    from diskproof.executor import LabSetup
+    from diskproof.host.facts import host_record
+    from diskproof.janitor import sweep
+    from diskproof.records import StudyRecord, content_id
+    from diskproof.study import DEFAULT_BACKING
+
+    for swept in sweep([Path(DEFAULT_BACKING.option("path"))]):
+        note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
+    host = host_record("", "no guest is started")
+    store.add_host(host)
+    now = time.time()
+    study_id = content_id([cell.id, now])
+    name = f"crash-{folder.resolve().name}"[:64]
+    seed = int(cell.workload.option("seed"))
+    record = StudyRecord(study_id, name, "program", "", seed, 1, (), created=now)
+    backings = {DEFAULT_BACKING.name: DEFAULT_BACKING}
+    return record, LabSetup(study_id, host.id, backings, "", 24 * 3600.0)
+
+
+@crash.command()
+def reproduce(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a crash run.")],
+    fault: Annotated[FaultChoice, typer.Option(help="Under which fault it lost something.")] = (
+        FaultChoice.POWER
+    ),
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="A new folder for the state.")
+    ] = None,
+    worst: Annotated[
+        bool, typer.Option("--worst", help="The state that lost most, not the smallest loss.")
+    ] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a stored loss again as files, and check it again.
+
+    Every loss in a table has its command: `diskproof crash reproduce RUN --fault power`.
+    """
+    from diskproof.cli.terminal import print_json
+    from diskproof.crash import reproduce as again
+    from diskproof.store import open_store
+
+    with open_store(store) as opened:
+        found = opened.crash_run(run)
+    target = to or Path(f"crash-{run[:8]}-{fault.value}")
+    made = again.reproduce(found, fault.value, target, worst=worst)
+    if as_json:
+        print_json(again.state_json(made))
+    else:
+        print("\n".join(again.state_lines(made)))
+    return Exit.FELL_SHORT if made.loss else Exit.OK

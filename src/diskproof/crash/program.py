@@ -1,0 +1,150 @@
+"""Anybody's program as the writer: it runs on a copy of a folder; a line it prints is a promise."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.backings import load_backing
+from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
+from diskproof.crash.recording import Recording, start_recording
+from diskproof.crash_rules import KIND, CrashRules, crash_workload
+from diskproof.errors import RunFailure, UsageError
+from diskproof.executor import Deadline, RunNotes
+from diskproof.proc import start_process
+from diskproof.records import BackingSpec, Cell, WorkloadSpec
+
+NAME = "program"
+RULES = CrashRules(seed=1)
+MAX_WORDS = 1000
+CHECK_SECONDS = 60.0
+_MAX_LINE = 1 << 16
+_LOG = "writer.log"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A writer and its check as words, and the folder they start from. ``seconds`` is the time
+    that the writer has: what it has written by then is judged, for ``explore_seconds`` a fault."""
+
+    writer: tuple[str, ...]
+    check: tuple[str, ...]
+    folder: Path
+    seconds: float
+    explore_seconds: float
+
+
+def make_program(
+    writer: str, check: str, folder: Path, seconds: float, explore_seconds: float
+) -> Program:
+    """Commands are split as a shell would, and run without one. Raises UsageError."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
+    words = split_command("--writer", writer), split_command("--check", check)
+    return Program(*words, folder.resolve(), seconds, explore_seconds)
+
+
+def split_command(option: str, text: str) -> tuple[str, ...]:
+    """The words of a command. One that is named by a path from here is found from anywhere."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r} cannot be read", str(error)) from None
+    if not words or len(words) > MAX_WORDS or any("\0" in word for word in words):
+        raise UsageError(
+            f"{option} {text!r} is no command", "it is split into words, as by a shell"
+        )
+    if "/" in words[0] and Path(words[0]).is_file():
+        words[0] = str(Path(words[0]).resolve())
+    return tuple(words)
+
+
+def program_cell(program: Program, rules: CrashRules = RULES) -> Cell:
+    """The crash cell of a program: the bare host, with the commands in its options."""
+    options = dict(crash_workload(rules, NAME).options)
+    named = {
+        "writer": shlex.join(program.writer),
+        "check": shlex.join(program.check),
+        "folder": str(program.folder),
+        "seconds": f"{program.seconds:g}",
+        "explore_seconds": f"{program.explore_seconds:g}",
+        **{name: options[name] for name in ("sector", "seed", "states")},
+    }
+    spec = WorkloadSpec(NAME, KIND, tuple(sorted(named.items())))
+    return Cell((("backing", "directory"), ("frontend", "host")), spec)
+
+
+def program_check(cell: Cell) -> dict[str, object]:
+    """The check as the explorer's request takes it."""
+    argv = shlex.split(cell.workload.option("check"))
+    return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS}
+
+
+@contextmanager
+def start_recorded_program(
+    cell: Cell, backing: BackingSpec, deadline: Deadline, notes: RunNotes
+) -> Iterator[Recorded]:
+    """Record a program on a copy of its folder; the copy is there for the length of the block.
+
+    Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
+    """
+    spec = cell.workload
+    with load_backing(backing.kind).start_run_dir(backing) as room:
+        files = make_files(room)
+        with notes.phase("copy"):
+            copy_folder(Path(spec.option("folder"), "."), files, deadline)
+            copy_folder(files, room / "base", deadline)
+        with notes.phase("record"), start_recording(files, room) as recording:
+            seconds = min(float(spec.option("seconds")), deadline.left())
+            run_writer(shlex.split(spec.option("writer")), recording, room, seconds)
+            recording.acknowledge(MARK)
+        yield finish_recording(room, files, recording, notes)
+
+
+def run_writer(argv: Sequence[str], recording: Recording, room: Path, seconds: float) -> None:
+    """Run a program in the recorded folder; each line on its stdout becomes a promise.
+
+    One that is still writing after ``seconds`` is killed: that is what it is recorded for.
+    Raises RunFailure ``workload`` when it ends badly by itself.
+    """
+    reader, writer = os.pipe()
+    deadline = time.monotonic() + seconds
+    with ExitStack() as stack:
+        stack.callback(os.close, reader)
+        with os.fdopen(writer, "wb") as stdout:
+            folder, log = recording.folder, room / _LOG
+            starting = start_process(argv, name="writer", log=log, cwd=folder, stdout=stdout)
+            process = stack.enter_context(starting)
+        ended = _take_promises(reader, recording, deadline)
+        status = process.wait(max(0.1, deadline - time.monotonic())) if ended else None
+        tail = process.read_log(4000).decode("utf-8", "replace").strip()
+        process.kill()
+    if status:
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        why = "\n".join(tail.splitlines()[-5:])
+        raise RunFailure("workload", f"the writer {how}", why, evidence=((_LOG, tail.encode()),))
+
+
+def _take_promises(stream: int, recording: Recording, deadline: float) -> bool:
+    """Acknowledge line by line. True at the end of the stream, False when time is up."""
+    pending = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            if not selector.select(left):
+                return False
+            chunk = os.read(stream, 1 << 16)
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in (*lines, *([pending] if pending and not chunk else [])):
+                recording.acknowledge(line.decode("utf-8", "replace"))
+            if not chunk:
+                return True
+            if len(pending) > _MAX_LINE:
+                raise RunFailure("workload", "the writer printed a line without end")
+    return False

@@ -1,0 +1,145 @@
+"""Make a stored loss again: log and base out of the store, the state built, its check repeated."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.crash.end_state import check_folder
+from diskproof.crash.lab import BASE_ARTEFACT, LOG_ARTEFACT, find_check
+from diskproof.crash.log import ACKNOWLEDGE, Frame, read_frames
+from diskproof.crash.record import cut_at_mark
+from diskproof.crash.verdict import Loss
+from diskproof.errors import UsageError
+from diskproof.native import require_native
+from diskproof.proc import CONFINED_UID, run
+from diskproof.records import CrashRun, Fault, Verdict
+
+SHOW_SECONDS = 600.0
+CHECK_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A state that was made again. ``state`` is the explorer's name of it, ``missing`` the writes
+    that are not in it, ``loss`` what the repeated check found."""
+
+    folder: Path
+    state: str
+    verdict: Verdict
+    missing: tuple[Frame, ...]
+    loss: Loss | None
+
+
+def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False) -> Reproduced:
+    """Build the smallest loss of a stored verdict (or the worst state) in ``target`` and check it.
+
+    Raises UsageError when there is no such verdict, no loss, or the log was too large to keep.
+    """
+    verdict = _require_loss(run_, fault)
+    if target.exists():
+        raise UsageError(f"{target} is there already", hint="name a folder that is not, with --to")
+    with tempfile.TemporaryDirectory(prefix="diskproof-state-") as name:
+        room = Path(name)
+        room.chmod(0o711)
+        base, log = unpack_evidence(run_, room)
+        state, until = _find_state(verdict, log, worst)
+        run(
+            [
+                *(str(require_native("diskproof-states")), "show"),
+                *(str(until), str(base), state, "--to", str(target)),
+            ],
+            timeout=SHOW_SECONDS,
+        )
+        cut = verdict.cut if verdict.cut is not None else 0
+        frames = [frame for frame in read_frames(until) if _is_before(frame, state, cut)]
+        promises = [frame for frame in frames if frame.kind == ACKNOWLEDGE]
+        gone = frozenset(verdict.missing)
+        missing = tuple(frame for frame in frames if frame.sequence in gone)
+        loss = check_folder(target, room, promises, find_check(run_.cell), CHECK_SECONDS)
+    return Reproduced(target, state, verdict, missing, loss)
+
+
+def _require_loss(run_: CrashRun, fault: Fault) -> Verdict:
+    for verdict in run_.verdicts:
+        if verdict.fault == fault and verdict.verdict in ("loses", "corrupts"):
+            return verdict
+    told = ", ".join(f"{verdict.fault}: {verdict.verdict}" for verdict in run_.verdicts)
+    raise UsageError(f"crash run {run_.id} has no loss under {fault}", f"it has {told or 'none'}")
+
+
+def unpack_evidence(run_: CrashRun, room: Path) -> tuple[Path, Path]:
+    """Base and log of a stored run as a folder and a file in ``room``. Raises UsageError."""
+    content = {artefact.name: artefact.content for artefact in run_.artefacts}
+    if missing := [name for name in (LOG_ARTEFACT, BASE_ARTEFACT) if name not in content]:
+        what = f"crash run {run_.id} cannot be shown again"
+        raise UsageError(what, f"{', '.join(missing)} was too large to be kept", "record less")
+    base, log = room / "base", room / LOG_ARTEFACT
+    base.mkdir()
+    log.write_bytes(content[LOG_ARTEFACT])
+    # tar itself refuses names that lead out of the folder.
+    argv = ["tar", "--extract", "--sparse", "--directory", str(base), "--file=-"]
+    run([*argv, "--no-same-owner"], timeout=SHOW_SECONDS, stdin=content[BASE_ARTEFACT])
+    if os.geteuid() == 0:
+        os.chown(base, -1, CONFINED_UID)
+    return base, log
+
+
+def _find_state(verdict: Verdict, log: Path, worst: bool) -> tuple[str, Path]:
+    """The state's name and the log it is a state of."""
+    if verdict.fault == "guest-kill":
+        last = max((frame.sequence for frame in read_frames(log)), default=0)
+        return f"kill:512:{last}:everything", log
+    killed = log.with_name("killed.log")
+    cut_at_mark(log, killed)
+    name = verdict.details.get("worst_state" if worst else "smallest_state")
+    if not isinstance(name, str) or not name:
+        raise UsageError("the store does not say which state it was")
+    return name, killed
+
+
+def _is_before(frame: Frame, state: str, cut: int) -> bool:
+    """Whether a record is up to the state's cut: the third part of its name."""
+    parts = state.split(":")
+    at = int(parts[2]) if len(parts) > 2 and parts[2].isdecimal() else cut
+    return frame.sequence <= at
+
+
+def state_lines(made: Reproduced) -> list[str]:
+    """What was made, for people."""
+    writes = [
+        f"  record {frame.sequence}: {len(frame.payload) - 8} bytes at {_offset(frame)}"
+        for frame in made.missing[:20]
+    ]
+    more = len(made.missing) - len(writes)
+    writes += [f"  and {more} more"] if more > 0 else []
+    head = f"{made.folder}: state {made.state}"
+    found = made.loss
+    if found is None:
+        told = "its check finds nothing lost; the stored verdict does not hold for it"
+    elif found.corrupt:
+        told = f"its check finds it corrupt: {found.text}".rstrip(": ")
+    else:
+        told = f"its check finds {found.lost} acknowledged writes lost"
+    return [head, f"writes that are missing: {len(made.missing)}", *writes, told]
+
+
+def state_json(made: Reproduced) -> dict[str, object]:
+    """The same for programs."""
+    return {
+        "folder": str(made.folder),
+        "state": made.state,
+        "fault": made.verdict.fault,
+        "missing": [
+            {"record": f.sequence, "offset": _offset(f), "bytes": max(0, len(f.payload) - 8)}
+            for f in made.missing
+        ],
+        "corrupt": bool(made.loss and made.loss.corrupt),
+        "lost": made.loss.lost if made.loss else 0,
+    }
+
+
+def _offset(frame: Frame) -> int:
+    return int.from_bytes(frame.payload[:8], "little")

@@ -1,0 +1,247 @@
+"""What is judged of a search, and how the explorer's lines are read: pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diskproof.crash.explore import Search, search_request, take_line
+from diskproof.crash.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
+from diskproof.crash.timeline import MAX_EVENTS, make_timeline
+from diskproof.crash.verdict import Explored, Loss, judge, loses_promises, undecided, worse
+from diskproof.crash_rules import FAULTS
+from diskproof.errors import RunFailure
+
+losses = st.builds(
+    Loss,
+    cut=st.integers(0, 99),
+    missing=st.lists(st.integers(1, 99), max_size=5).map(tuple),
+    lost=st.integers(0, 50),
+    age_seconds=st.floats(0, 100),
+    corrupt=st.booleans(),
+)
+searches = st.builds(
+    Explored,
+    fault=st.sampled_from(FAULTS),
+    promises=st.integers(0, 5),
+    states_checked=st.integers(0, 1000),
+    states_total=st.none() | st.integers(0, 10**6),
+    estimated=st.booleans(),
+    cuts=st.integers(0, 50),
+    seed=st.integers(0, 9),
+    seconds=st.floats(0, 60),
+    worst=st.none() | losses,
+    smallest=st.none() | losses,
+    failure=st.sampled_from(["", "it died"]),
+)
+
+
+@given(searches)
+def test_keeps_is_only_said_of_a_promise_that_was_put_to_the_test(found: Explored) -> None:
+    verdict = judge(found)
+    if verdict.verdict == "keeps":
+        assert found.promises and found.states_checked and not found.failure
+        assert found.worst is None or not (found.worst.lost or found.worst.corrupt)
+    if verdict.verdict == "undecided":
+        assert verdict.reason
+
+
+@given(searches)
+def test_a_loss_that_was_found_is_proved_whatever_came_after(found: Explored) -> None:
+    verdict = judge(found)
+    worst = found.worst
+    broken = worst is not None and (worst.corrupt or worst.lost > 0)
+    assert (verdict.verdict in ("loses", "corrupts")) == broken
+    if broken:
+        assert worst is not None
+        shown = found.smallest or worst
+        assert (verdict.lost, verdict.age_seconds) == (worst.lost, worst.age_seconds)
+        assert (verdict.cut, verdict.missing) == (shown.cut, shown.missing)
+        assert loses_promises([verdict]) == (found.fault != "lying-device")
+
+
+@given(searches, searches)
+def test_the_worse_of_two_is_one_of_them_and_the_same_either_way(a: Explored, b: Explored) -> None:
+    one, other = judge(a), judge(b)
+    chosen = worse(one, other)
+    assert chosen in (one, other)
+    assert worse(other, one).verdict == chosen.verdict
+    assert worse(one, undecided(one.fault, "?")).verdict in (one.verdict, "undecided")
+
+
+# -- the explorer's lines -------------------------------------------------------------------
+
+EMPTY = Explored("power", 3, 0, None, True, 0, 7, 0.0)
+LOSS = {
+    "type": "loss",
+    "state": "power:512:12:nothing",
+    "cut": 12,
+    "moment_ns": 5,
+    "verdict": "loses",
+    "lost": 5,
+    "age_ns": 1_500_000,
+    "ledger": {"lost": 5, "lost_sequences": [[1, "missing"], [2, "torn"]]},
+    "command": [],
+}
+SUMMARY = {
+    "type": "summary",
+    "verdict": "loses",
+    "fault": "power",
+    "sector": 512,
+    "seed": 7,
+    "lost": 9,
+    "age_ns": 2_000_000_000,
+    "state": "power:512:20:nothing",
+    "minimal": "power:512:20:without=10",
+    "missing": [10],
+    "cuts": 8,
+    "acknowledgements": 3,
+    "states": {
+        "built": 30,
+        "checked": 20,
+        "losing": 4,
+        "planned": 25,
+        "planned_done": True,
+        "random_rounds": 16,
+    },
+    "log": "open",
+    "timed_out": False,
+    "seconds": 0.5,
+}
+
+
+def take(found: Explored, *lines: dict[str, object]) -> Explored:
+    for line in lines:
+        found = take_line(found, json.dumps(line).encode())
+    return found
+
+
+def test_a_search_is_known_line_by_line() -> None:
+    progress = {"type": "progress", "built": 9, "checked": 8, "losing": 1, "planned": 25}
+    found = take(EMPTY, {**progress, "seconds": 1.0}, LOSS)
+    assert (found.states_checked, found.states_total, found.estimated) == (8, 25, True)
+    assert found.worst == Loss(
+        12, (), 5, 0.0015, state="power:512:12:nothing", lost_sequences=(1, 2)
+    )
+    small = {**LOSS, "type": "minimised", "lost": 1, "missing": [10], "cut": 20}
+    found = take(found, {**small, "checks": 3, "is_minimal": True}, SUMMARY)
+    assert found.worst is not None and found.smallest is not None
+    assert (found.worst.lost, found.worst.age_seconds) == (9, 2.0)
+    assert found.worst.state == "power:512:20:nothing"
+    assert (found.smallest.lost, found.smallest.missing) == (1, (10,))
+    assert (found.states_checked, found.states_total, found.estimated) == (20, 20, False)
+    verdict = judge(found)
+    assert (verdict.verdict, verdict.lost, verdict.missing, verdict.cut) == ("loses", 9, (10,), 20)
+
+
+def test_a_search_that_ran_out_of_time_says_that_there_may_be_more() -> None:
+    states = {**SUMMARY["states"], "planned_done": False}  # type: ignore[dict-item]
+    keeps = {**SUMMARY, "verdict": "keeps", "lost": 0, "age_ns": None, "state": None}
+    found = take(EMPTY, {**keeps, "states": states, "timed_out": True})
+    assert (found.states_checked, found.states_total, found.estimated) == (20, 25, True)
+    assert judge(found).verdict == "keeps"
+
+
+def test_an_error_of_the_explorer_leaves_it_undecided() -> None:
+    found = take(EMPTY, {"type": "error", "what": "reading the log", "why": "no ledger"})
+    assert judge(found).reason == "reading the log: no ledger"
+    assert judge(found).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"type": "loss"}',
+        b'{"type": "what"}',
+        b'{"type": []}',
+        b"\xff",
+    ],
+)
+def test_what_nobody_understands_is_a_failure(line: bytes) -> None:
+    with pytest.raises(RunFailure):
+        take_line(EMPTY, line)
+
+
+@given(st.binary(max_size=50) | st.from_regex(rb'\{"type": ?"[a-z]{1,9}".{0,30}\}', fullmatch=True))
+def test_no_line_makes_another_error(line: bytes) -> None:
+    try:
+        take_line(EMPTY, line)
+    except RunFailure as failure:
+        assert failure.kind == "tool"
+
+
+def test_the_request() -> None:
+    from pathlib import Path
+
+    check = {"kind": "ledger", "target": "disk.raw", "format": "raw"}
+    search = Search(Path("/l"), Path("/b"), "qemu-kill", check, 3, 512, 7, 100, 2.5)
+    assert search_request(search) == {
+        "log": "/l",
+        "base": "/b",
+        "fault": "kill",
+        "sector": 512,
+        "seed": 7,
+        "check": check,
+        "budget": {"states": 100, "seconds": 2.5, "minimise": 2000},
+    }
+
+
+# -- timelines ------------------------------------------------------------------------------
+
+
+def make_frame(sequence: int, kind: int, payload: bytes = b"") -> Frame:
+    moment = 1_000_000_000 + sequence * 1_000_000
+    return Frame(kind, 0, 0, sequence, moment - 10, moment, 2, payload, 0)
+
+
+def write(sequence: int, offset: int = 0) -> Frame:
+    return make_frame(sequence, WRITE, offset.to_bytes(8, "little") + bytes(4096))
+
+
+def test_a_timeline_names_what_became_of_writes_and_promises() -> None:
+    frames = [
+        write(1),
+        make_frame(2, FSYNC),
+        make_frame(3, ACKNOWLEDGE, b"ledger 00 1"),
+        write(4, 4096),
+        make_frame(5, ACKNOWLEDGE, b"ledger 00 2"),
+        write(6),
+    ]
+    events = make_timeline(frames, 5, (4,), (2,))
+    assert [(event.kind, event.state) for event in events] == [
+        ("write", "kept"),
+        ("flush", ""),
+        ("acknowledge", "kept"),
+        ("write", "missing"),
+        ("acknowledge", "lost"),
+        ("cut", ""),
+    ]
+    assert [event.seconds for event in events] == [0.0, 0.001, 0.002, 0.003, 0.004, 0.004]
+    assert events[3].text == "4096 B at 4096"
+    assert make_timeline(frames, 0, ()) == ()
+    assert [e.state for e in make_timeline(frames, 5, (4,)) if e.kind == "acknowledge"] == ["", ""]
+
+
+@given(st.lists(st.sampled_from([WRITE, FSYNC, ACKNOWLEDGE, 16]), max_size=400), st.data())
+def test_timelines_are_bounded_and_in_order(kinds: list[int], data: st.DataObject) -> None:
+    frames = [make_frame(n, kind, bytes(8)) for n, kind in enumerate(kinds, 1)]
+    cut = data.draw(st.integers(0, len(frames)))
+    missing = data.draw(st.lists(st.integers(1, len(frames) + 1), max_size=5))
+    events = make_timeline(frames, cut, missing, missing)
+    assert len(events) <= MAX_EVENTS + 1
+    assert [e.seconds for e in events] == sorted(e.seconds for e in events)
+    if events:
+        assert events[-1].kind == "cut"
+
+
+def test_every_fault_has_its_verdict() -> None:
+    for fault in FAULTS:
+        assert judge(replace(EMPTY, fault=fault, states_checked=1)).fault == fault

@@ -27,30 +27,36 @@ SIZE = "64m"
 
 @dataclass(frozen=True)
 class Load:
-    """One fio job; ``flush`` is an fdatasync after so many writes, 0 for none."""
+    """One fio job; ``flush`` is an fdatasync after so many writes, 0 for none.
+
+    At depth 32 every write is O_DSYNC instead: fio sends more fdatasync the slower they are.
+    """
 
     engine: str
     depth: int
     direct: bool
-    flush: int
+    flush: int = 0
+    dsync: bool = False
     judged: bool = True
 
     @property
     def name(self) -> str:
         flush = f"fdatasync every {self.flush}" if self.flush else "no flush"
+        flush = "O_DSYNC" if self.dsync else flush
         return f"{self.engine} d{self.depth} {'O_DIRECT' if self.direct else 'buffered'}, {flush}"
 
 
 LOADS = (
-    Load("psync", 1, True, 0),
-    Load("io_uring", 1, True, 0),
-    Load("io_uring", 32, True, 0),
-    Load("psync", 1, True, 1),
-    Load("io_uring", 32, True, 32),
-    Load("psync", 1, False, 1),
-    Load("psync", 1, False, 32),
-    Load("io_uring", 32, False, 32),
-    Load("psync", 1, False, 0, judged=False),
+    Load("psync", 1, True),
+    Load("io_uring", 1, True),
+    Load("io_uring", 32, True),
+    Load("psync", 1, True, flush=1),
+    Load("psync", 1, True, flush=32),
+    Load("io_uring", 32, True, dsync=True),
+    Load("psync", 1, False, flush=1),
+    Load("psync", 1, False, flush=32),
+    Load("io_uring", 32, False, dsync=True),
+    Load("psync", 1, False, judged=False),
 )
 
 
@@ -60,7 +66,8 @@ def load_args(load: Load, file: Path, seconds: float) -> list[str]:
         *("fio", "--name=load", f"--filename={file}", f"--size={SIZE}", "--rw=randwrite"),
         *("--bs=4k", f"--ioengine={load.engine}", f"--iodepth={load.depth}", "--norandommap"),
         *(f"--direct={int(load.direct)}", f"--fdatasync={load.flush}", "--time_based"),
-        *(f"--runtime={seconds}s", "--output-format=json"),
+        *(f"--runtime={seconds}s", f"--sync={'dsync' if load.dsync else 'none'}"),
+        "--output-format=json",
     ]
 
 

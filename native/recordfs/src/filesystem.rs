@@ -5,82 +5,24 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use diskproof_wire::crash_log::{Operation, MAX_DATA, ROOT};
+use diskproof_wire::crash_log::{Operation, ROOT};
 use fuser::{
-    BsdFileFlags, Errno as FuseErrno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno as FuseErrno, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
-use rustix::io::Errno;
 
-use crate::acks::{AckFile, ACK_ID, ACK_NAME};
-use crate::attributes::{Change, Xattr};
+use crate::acks::{AckFile, ACK_ID};
+use crate::answers::{answer, answer_xattr, code, is_ack, new_name, refuse_ack, GENERATION};
+use crate::attributes::Change;
 use crate::handles::{Handle, OpenFile};
 use crate::log::Asked;
-use crate::names::NewName;
 use crate::recorder::{attributes, Recorder, TTL};
-
-/// Ids are never used again, so there is one generation.
-const GENERATION: Generation = Generation(0);
-/// Requests that the kernel may have under way on its own account, such as asynchronous direct I/O.
-const MAX_BACKGROUND: u16 = 256;
-
-fn code(error: Errno) -> FuseErrno {
-    FuseErrno::from_i32(error.raw_os_error())
-}
-
-/// Answers with an error, or with what the closure makes of the value.
-macro_rules! answer {
-    ($reply:expr, $result:expr, $value:pat => $good:expr) => {
-        match $result {
-            Ok($value) => $good,
-            Err(error) => $reply.error(code(error)),
-        }
-    };
-}
-
-fn is_ack(parent: INodeNo, name: &OsStr) -> bool {
-    parent.0 == ROOT && name == ACK_NAME
-}
-
-/// EPERM for changes to the name of the acknowledgements.
-fn refuse_ack(parent: INodeNo, name: &OsStr) -> Result<(), Errno> {
-    if is_ack(parent, name) {
-        Err(Errno::PERM)
-    } else {
-        Ok(())
-    }
-}
-
-fn new_name<'a>(request: &Request, parent: INodeNo, name: &'a OsStr) -> NewName<'a> {
-    NewName { parent: parent.0, name, uid: request.uid(), gid: request.gid() }
-}
 
 impl Filesystem for Recorder {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wanted = [
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            // Without it the kernel asks for security.capability before every single write.
-            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-        ];
-        for flag in wanted {
-            // An older kernel works as well, only slower.
-            let _ = config.add_capabilities(flag);
-        }
-        let maps = InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
-        if self.direct && config.add_capabilities(maps).is_err() {
-            self.direct = false;
-        }
-        self.log.note(if self.direct {
-            "files are open for direct I/O"
-        } else {
-            "files opened without O_DIRECT pass through the kernel's page cache"
-        })?;
-        let accepted = config.set_max_write(MAX_DATA as u32).is_ok()
-            && config.set_max_background(MAX_BACKGROUND).is_ok();
-        accepted.then_some(()).ok_or_else(|| io::Error::other("the kernel's limits are too low"))
+        self.negotiate(config)
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -447,37 +389,5 @@ impl Filesystem for Recorder {
         let handle = self.handles.require(fh.0);
         let found = handle.and_then(|handle| self.do_lseek(&handle, offset, whence));
         answer!(reply, found, place => reply.offset(place as i64))
-    }
-}
-
-fn answer_xattr(reply: ReplyXattr, value: Xattr) {
-    match value {
-        Xattr::Length(length) => reply.size(length),
-        Xattr::Value(bytes) => reply.data(&bytes),
-    }
-}
-
-impl Recorder {
-    fn log_open(&self, file: OpenFile, flags: i32) -> Result<u64, Errno> {
-        let asked = Asked::now(file.inode.id);
-        let handle = self.handles.add(Handle::File(file));
-        let opened = Operation::Open { handle, flags: flags as u32 };
-        // Reading goes on when the log has ended.
-        if flags & libc::O_ACCMODE != libc::O_RDONLY {
-            self.log.append(asked, &opened).inspect_err(|_| drop(self.handles.remove(handle)))?;
-        } else {
-            let _ = self.log.append(asked, &opened);
-        }
-        Ok(handle)
-    }
-
-    /// Direct I/O sends every request as it was made. A kernel that cannot map such files shared gets its page cache for the
-    /// files opened without O_DIRECT: writes pass through it before they return.
-    fn open_flags(&self, flags: i32) -> FopenFlags {
-        if self.direct || flags & libc::O_DIRECT != 0 {
-            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-        } else {
-            FopenFlags::empty()
-        }
     }
 }

@@ -10,6 +10,7 @@ macro_rules! complain {
 }
 
 mod acks;
+mod answers;
 mod attributes;
 mod background;
 mod base;
@@ -23,6 +24,7 @@ mod inodes;
 mod log;
 mod mounting;
 mod names;
+mod opening;
 mod ranges;
 mod recorder;
 mod signals;

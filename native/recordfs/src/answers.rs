@@ -1,0 +1,54 @@
+//! From what a request gave to what the kernel gets.
+
+use std::ffi::OsStr;
+
+use diskproof_wire::crash_log::ROOT;
+use fuser::{Errno as FuseErrno, Generation, INodeNo, ReplyXattr, Request};
+use rustix::io::Errno;
+
+use crate::acks::ACK_NAME;
+use crate::attributes::Xattr;
+use crate::names::NewName;
+
+/// Ids are never used again, so there is one generation.
+pub const GENERATION: Generation = Generation(0);
+
+pub fn code(error: Errno) -> FuseErrno {
+    FuseErrno::from_i32(error.raw_os_error())
+}
+
+/// Answers with an error, or with what the closure makes of the value.
+macro_rules! answer {
+    ($reply:expr, $result:expr, $value:pat => $good:expr) => {
+        match $result {
+            Ok($value) => $good,
+            Err(error) => $reply.error(code(error)),
+        }
+    };
+}
+
+pub fn is_ack(parent: INodeNo, name: &OsStr) -> bool {
+    parent.0 == ROOT && name == ACK_NAME
+}
+
+/// EPERM for changes to the name of the acknowledgements.
+pub fn refuse_ack(parent: INodeNo, name: &OsStr) -> Result<(), Errno> {
+    if is_ack(parent, name) {
+        Err(Errno::PERM)
+    } else {
+        Ok(())
+    }
+}
+
+pub fn new_name<'a>(request: &Request, parent: INodeNo, name: &'a OsStr) -> NewName<'a> {
+    NewName { parent: parent.0, name, uid: request.uid(), gid: request.gid() }
+}
+
+pub(crate) use answer;
+
+pub fn answer_xattr(reply: ReplyXattr, value: Xattr) {
+    match value {
+        Xattr::Length(length) => reply.size(length),
+        Xattr::Value(bytes) => reply.data(&bytes),
+    }
+}

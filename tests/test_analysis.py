@@ -127,6 +127,8 @@ def test_the_page_shows_it(simulated: Path) -> None:
     for text in ("Which setting matters", "How steady it was", "faster than none", "% of the mean"):
         assert text in page
     assert "NaN" not in page.split('type="application/gzip"')[0]
+    inks = set(re.findall(r'<text[^>]* fill="([^"]+)"', page))
+    assert inks <= {"currentColor", "#111", "#fff"}  # the latter two stand on their own ground
 
 
 def test_names_of_others_stay_text(tmp_path: Path) -> None:

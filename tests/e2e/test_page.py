@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from diskproof.report.page import render_page
+from diskproof.report.read import read_views
+from diskproof.store import open_store
+from diskproof.store.formats.kvm_perf import import_kvm_perf
 from e2e.browser import Browser, find_chromium, start_browser
 from report_views import HOSTILE, make_view
 
+SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium")
 
 UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
@@ -28,6 +32,12 @@ DRAWN = """new Promise((resolve) => {
 })"""
 MARKS = """[...document.querySelectorAll("figure[id^=chart-]")].map((figure) =>
   figure.querySelectorAll(".KIND svg .role-mark :is(path, line)").length)"""
+# Texts of charts that their picture cuts off.
+CUT = """[...document.querySelectorAll("figure svg text")].filter((text) => {
+  const box = text.getBoundingClientRect(), all = text.closest("svg").getBoundingClientRect();
+  return box.width > 0 && (box.left < all.left - 1 || box.right > all.right + 1
+    || box.top < all.top - 1 || box.bottom > all.bottom + 1);
+}).map((text) => text.closest("figure").id + " " + text.textContent)"""
 # Shapes and texts that reach beyond the window, the page's sideways-scrolling tables apart.
 OUTSIDE = """[...document.querySelectorAll("main *")].filter((element) => {
   const box = element.getBoundingClientRect();
@@ -41,6 +51,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render_page([make_view(name=f"study {HOSTILE}")]), "utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the published results: with all that is computed from a store."""
+    folder = tmp_path_factory.mktemp("published")
+    found = import_kvm_perf(SAMPLE.read_bytes(), "kvm-perf")
+    with open_store(str(folder / "k.sqlite"), create=True) as store:
+        store.add_imported(found.study, found.host, found.runs)
+        page = render_page(read_views(store, details=True))
+    (folder / "report.html").write_text(page, "utf-8")
+    return folder / "report.html"
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +82,19 @@ def test_alive(browser: Browser, page: Path, width: int, dark: bool) -> None:
     assert browser.evaluate(OUTSIDE) == []
     assert browser.complaints() == []
     assert browser.requests() == [page.as_uri()]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scripts", [False, True])
+def test_nothing_is_cut(browser: Browser, published: Path, width: int, scripts: bool) -> None:
+    browser.load(published, width=width, height=40000, scripts=scripts)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert browser.evaluate(OUTSIDE) == []
+    browser.evaluate(UNFOLD)
+    if scripts:
+        browser.evaluate(DRAWN)
+    assert browser.evaluate("document.querySelectorAll('figure').length") == 12
+    assert browser.evaluate(CUT) == browser.evaluate(OUTSIDE) == browser.complaints() == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])

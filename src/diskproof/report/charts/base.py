@@ -33,6 +33,7 @@ _CONFIG: Spec = {
     },
     "legend": {
         "labelColor": "currentColor",
+        "titleColor": "currentColor",
         "labelFontSize": 11,
         "labelLimit": 320,
         "title": None,

@@ -5,8 +5,15 @@ use std::sync::{Condvar, Mutex};
 
 #[derive(Default)]
 pub struct Ranges {
-    busy: Mutex<Vec<Range<u64>>>,
+    state: Mutex<State>,
     freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    busy: Vec<Range<u64>>,
+    /// Waking nobody is a system call too.
+    waiting: usize,
 }
 
 /// The range is free again when this is dropped.
@@ -18,11 +25,17 @@ pub struct Guard<'a> {
 impl Ranges {
     /// Waits until nothing that overlaps is locked.
     pub fn lock(&self, range: Range<u64>) -> Guard<'_> {
-        let overlaps = |busy: &mut Vec<Range<u64>>| {
-            busy.iter().any(|other| other.start < range.end && range.start < other.end)
+        let overlaps = |state: &State| {
+            state.busy.iter().any(|other| other.start < range.end && range.start < other.end)
         };
-        let mut busy = self.freed.wait_while(self.busy.lock().unwrap(), overlaps).unwrap();
-        busy.push(range.clone());
+        let mut state = self.state.lock().unwrap();
+        while overlaps(&state) {
+            state.waiting += 1;
+            state = self.freed.wait(state).unwrap();
+            state.waiting -= 1;
+        }
+        state.busy.push(range.clone());
+        drop(state);
         Guard { ranges: self, range }
     }
 
@@ -33,12 +46,13 @@ impl Ranges {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        let mut busy = self.ranges.busy.lock().unwrap();
-        if let Some(at) = busy.iter().position(|range| *range == self.range) {
-            busy.swap_remove(at);
+        let mut state = self.ranges.state.lock().unwrap();
+        if let Some(at) = state.busy.iter().position(|range| *range == self.range) {
+            state.busy.swap_remove(at);
         }
-        drop(busy);
-        self.ranges.freed.notify_all();
+        if state.waiting > 0 {
+            self.ranges.freed.notify_all();
+        }
     }
 }
 

@@ -15,6 +15,11 @@ use crate::target::named;
 pub struct Acks(Vec<Box<dyn Write>>);
 
 impl Acks {
+    #[cfg(test)]
+    pub fn new(places: Vec<Box<dyn Write>>) -> Acks {
+        Acks(places)
+    }
+
     /// `-` is standard output, a number a descriptor, anything else a path.
     pub fn open(places: &[String]) -> io::Result<Acks> {
         places.iter().map(|place| open_place(place)).collect::<io::Result<_>>().map(Acks)

@@ -51,6 +51,19 @@ impl Target for Files {
 /// The files as the slots of one ledger; a file that is missing or short reads as zeros.
 pub struct Slots(pub PathBuf);
 
+impl Slots {
+    /// Bytes of the ledger that its highest file ends.
+    pub fn size(&self) -> io::Result<u64> {
+        let mut slots = 0;
+        for entry in self.0.read_dir().map_err(|error| named(self.0.display(), error))? {
+            let file = entry?.file_name();
+            let number = file.to_str().and_then(|name| name.strip_prefix("slot-")?.parse().ok());
+            slots = slots.max(number.map_or(0, |number: u64| number.saturating_add(1)));
+        }
+        Ok(slots.min(MAX_FILES) * SLOT as u64)
+    }
+}
+
 impl ReadAt for Slots {
     fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         buffer.fill(0);

@@ -9,7 +9,7 @@ use diskproof_wire::ledger::{
     find_geometry, verify, Acknowledgement, Geometry, Loss, ReadAt, Report, SLOT,
 };
 
-use crate::files::{Slots, MAX_FILES};
+use crate::files::Slots;
 use crate::nbd::Nbd;
 use crate::options::Verify;
 use crate::place::TargetPlace;
@@ -38,8 +38,9 @@ pub fn judge(options: &Verify, as_files: bool) -> io::Result<Report> {
     };
     match &options.target {
         TargetPlace::Path(path) if as_files => {
-            path.read_dir().map_err(|error| named(path.display(), error))?;
-            look(&mut Slots(path.into()), MAX_FILES * SLOT as u64, promise)
+            let mut slots = Slots(path.into());
+            let size = slots.size()?;
+            look(&mut slots, size, promise)
         }
         TargetPlace::Path(path) => {
             let (mut file, size) = Readable::open(path)?;

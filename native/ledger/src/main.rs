@@ -66,11 +66,9 @@ fn write_disk(options: &WriteTo) -> io::Result<ExitCode> {
         TargetPlace::Nbd { export, socket } => {
             let patience = Duration::from_secs(options.how.patience);
             let nbd = Nbd::connect(socket, export, patience)?;
-            if nbd.export.read_only {
-                return Err(io::Error::other("the NBD export is read-only"));
-            }
             let geometry = options.geometry(nbd.export.size)?;
-            write(&NbdLedger { nbd, geometry }, geometry, &options.how)
+            let ledger = NbdLedger::new(nbd, geometry, options.how.durable)?;
+            write(&ledger, geometry, &options.how)
         }
     }
 }

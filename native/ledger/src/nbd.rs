@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{sync_channel, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,8 +38,21 @@ struct Waiting {
     length: usize,
 }
 
-/// None when the connection is no more.
-type Pending = Arc<Mutex<Option<HashMap<u64, Waiting>>>>;
+/// By cookie; or why the connection is no more.
+type Pending = Arc<Mutex<Result<HashMap<u64, Waiting>, Broken>>>;
+
+/// An error that everybody who waits is told.
+#[derive(Clone)]
+struct Broken {
+    kind: io::ErrorKind,
+    why: String,
+}
+
+impl Broken {
+    fn error(&self) -> io::Error {
+        io::Error::new(self.kind, self.why.clone())
+    }
+}
 
 pub struct Nbd {
     stream: Mutex<UnixStream>,
@@ -60,12 +73,11 @@ impl Nbd {
             Ok((stream, export))
         };
         let (stream, export) = connect().map_err(|error| named(socket.display(), error))?;
-        let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+        let pending: Pending = Arc::new(Mutex::new(Ok(HashMap::new())));
         let (reader, waiting) = (stream.try_clone()?, pending.clone());
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
-            if let Err(error) = read_replies(reader, &waiting) {
-                tell_all(&waiting, &error);
-            }
+            let broken = read_replies(reader, &waiting);
+            tell_all(&waiting, broken);
         })?;
         let cookie = AtomicU64::new(1);
         Ok(Nbd { stream: Mutex::new(stream), pending, cookie, export, patience })
@@ -83,8 +95,8 @@ impl Nbd {
         let (answer, answered) = sync_channel(1);
         let expected = if command == Command::Read { length } else { 0 };
         match self.pending.lock().unwrap().as_mut() {
-            None => return Err(lost()),
-            Some(pending) => pending.insert(cookie, Waiting { answer, length: expected }),
+            Err(broken) => return Err(broken.error()),
+            Ok(pending) => pending.insert(cookie, Waiting { answer, length: expected }),
         };
         let mut message = Vec::with_capacity(28 + data.len());
         message.extend_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -94,15 +106,15 @@ impl Nbd {
         message.extend_from_slice(&offset.to_be_bytes());
         message.extend_from_slice(&(length as u32).to_be_bytes());
         message.extend_from_slice(data);
-        self.stream.lock().unwrap().write_all(&message)?;
-        match answered.recv_timeout(self.patience) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Disconnected) => Err(lost()),
-            Err(RecvTimeoutError::Timeout) => {
-                let why = format!("no answer within {:.0} s", self.patience.as_secs_f64());
-                Err(io::Error::new(io::ErrorKind::TimedOut, why))
-            }
+        let sent = self.stream.lock().unwrap().write_all(&message);
+        if let Err(error) = sent {
+            return Err(self.pending.lock().unwrap().as_ref().err().map_or(error, Broken::error));
         }
+        // Everybody who waits is answered, also when the connection breaks.
+        answered.recv_timeout(self.patience).unwrap_or_else(|_| {
+            let why = format!("no answer within {:.0} s", self.patience.as_secs_f64());
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        })
     }
 }
 
@@ -118,72 +130,78 @@ impl Drop for Nbd {
     }
 }
 
-fn lost() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the connection to the NBD server was lost")
+fn broken(why: &str) -> Broken {
+    let why = format!("the NBD server breaks the protocol: {why}");
+    Broken { kind: io::ErrorKind::InvalidData, why }
 }
 
-fn broken(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the NBD server breaks the protocol: {why}"))
-}
-
-/// Hands every reply to who waits for it, until the connection ends.
-fn read_replies(mut stream: UnixStream, pending: &Pending) -> io::Result<()> {
+/// Hands every reply to who waits for it, until the connection ends; gives why it did.
+fn read_replies(mut stream: UnixStream, pending: &Pending) -> Broken {
+    let lost = |error: io::Error| Broken {
+        kind: error.kind(),
+        why: format!("the connection to the NBD server was lost: {error}"),
+    };
     loop {
         let mut reply = [0; 16];
-        stream.read_exact(&mut reply)?;
-        if reply[..4] != REPLY_MAGIC.to_be_bytes() {
-            return Err(broken("a reply has a wrong magic"));
+        if let Err(error) = stream.read_exact(&mut reply) {
+            return lost(error);
         }
-        let error = u32::from_be_bytes(reply[4..8].try_into().unwrap());
+        if reply[..4] != REPLY_MAGIC.to_be_bytes() {
+            return broken("a reply has a wrong magic");
+        }
+        let code = u32::from_be_bytes(reply[4..8].try_into().unwrap());
         let cookie = u64::from_be_bytes(reply[8..].try_into().unwrap());
-        let waiting = pending.lock().unwrap().as_mut().and_then(|all| all.remove(&cookie));
+        let waiting = pending.lock().unwrap().as_mut().ok().and_then(|all| all.remove(&cookie));
         let Some(Waiting { answer, length }) = waiting else {
-            return Err(broken("a reply to no request"));
+            return broken("a reply to no request");
         };
-        let result = if error == 0 {
-            let mut data = vec![0; length];
-            stream.read_exact(&mut data)?;
-            Ok(data)
-        } else {
+        let mut data = vec![0; if code == 0 { length } else { 0 }];
+        let result = match stream.read_exact(&mut data) {
+            Err(error) => Err(lost(error).error()),
+            Ok(()) if code == 0 => Ok(data),
             // NBD's numbers are Linux's.
-            Err(io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(5)))
+            Ok(()) => Err(io::Error::from_raw_os_error(i32::try_from(code).unwrap_or(5))),
         };
         // Who lost patience is gone.
         let _ = answer.send(result);
     }
 }
 
-fn tell_all(pending: &Pending, error: &io::Error) {
-    for waiting in pending.lock().unwrap().take().into_iter().flatten() {
-        let told = if error.kind() == io::ErrorKind::InvalidData {
-            io::Error::new(error.kind(), error.to_string())
-        } else {
-            lost()
-        };
-        let _ = waiting.1.answer.send(Err(told));
+fn tell_all(pending: &Pending, broken: Broken) {
+    let waiting = std::mem::replace(&mut *pending.lock().unwrap(), Err(broken.clone()));
+    for waiting in waiting.into_iter().flat_map(HashMap::into_values) {
+        let _ = waiting.answer.send(Err(broken.error()));
     }
 }
 
 /// A ledger on an export.
 pub struct NbdLedger {
-    pub nbd: Nbd,
-    pub geometry: Geometry,
+    nbd: Nbd,
+    geometry: Geometry,
+}
+
+impl NbdLedger {
+    /// Refuses an export that cannot do what makes a record durable.
+    pub fn new(nbd: Nbd, geometry: Geometry, durable: Durable) -> io::Result<NbdLedger> {
+        let Export { read_only, takes_flush, takes_fua, .. } = nbd.export;
+        let obstacle = match durable {
+            _ if read_only => "is read-only",
+            Durable::Flush if !takes_flush => "takes no flushes",
+            Durable::Fua if !takes_fua => "takes no durable writes (FUA)",
+            _ => return Ok(NbdLedger { nbd, geometry }),
+        };
+        Err(io::Error::other(format!("the NBD export {obstacle}")))
+    }
 }
 
 impl Target for NbdLedger {
     fn store(&self, slot: u64, block: &Block, durable: Durable) -> io::Result<()> {
         let fua = durable == Durable::Fua;
-        if fua && !self.nbd.export.takes_fua {
-            return Err(io::Error::other("the NBD export takes no durable writes (FUA)"));
-        }
         let offset = self.geometry.position(slot);
         self.nbd.request(Command::Write, fua, offset, &block.0, block.0.len()).map(drop)
     }
 
     fn flush(&self) -> io::Result<()> {
-        if !self.nbd.export.takes_flush {
-            return Err(io::Error::other("the NBD export takes no flushes"));
-        }
         self.nbd.request(Command::Flush, false, 0, &[], 0).map(drop)
     }
 }

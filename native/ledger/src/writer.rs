@@ -12,7 +12,7 @@ use crate::acks::Acks;
 use crate::target::{Block, Durable, Target};
 
 /// How to write.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub geometry: Geometry,
     /// Records under way at once, at least 1.
@@ -90,7 +90,9 @@ impl Writer<'_> {
     /// One of the threads that write.
     fn write_records(&self) {
         while let Some(sequence) = self.take_sequence() {
-            self.wait_turn(sequence);
+            if !self.wait_turn(sequence) {
+                break;
+            }
             let written = self.write_record(sequence);
             let mut state = self.state.lock().unwrap();
             match written {
@@ -130,12 +132,16 @@ impl Writer<'_> {
         by_flush.min(state.complete + self.plan.geometry.slots)
     }
 
-    fn wait_turn(&self, sequence: u64) {
-        if let Some(rate) = self.plan.rate {
-            let due = Duration::try_from_secs_f64((sequence - 1) as f64 / rate);
-            let due = due.unwrap_or(Duration::MAX).min(self.plan.seconds.unwrap_or(Duration::MAX));
-            std::thread::sleep(due.saturating_sub(self.began.elapsed()));
+    /// Waits until a record is due; false when that is after the end.
+    fn wait_turn(&self, sequence: u64) -> bool {
+        let Some(rate) = self.plan.rate else { return true };
+        let due = Duration::try_from_secs_f64((sequence - 1) as f64 / rate);
+        let due = due.unwrap_or(Duration::MAX);
+        if self.plan.seconds.is_some_and(|seconds| due >= seconds) {
+            return false;
         }
+        std::thread::sleep(due.saturating_sub(self.began.elapsed()));
+        true
     }
 
     fn write_record(&self, sequence: u64) -> io::Result<()> {
@@ -201,3 +207,6 @@ fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
+
+#[cfg(test)]
+mod tests;

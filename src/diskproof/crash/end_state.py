@@ -68,7 +68,7 @@ def _words(argv: object) -> Sequence[str]:
 
 
 def _run_check(argv: Sequence[str], files: Path, acks: Path, timeout: float) -> Completed:
-    environment = {**os.environ, "DISKPROOF_ACKS": str(acks)}
+    environment = {**os.environ, "DISKPROOF_ACKNOWLEDGED": str(acks)}
     return run(argv, timeout=timeout, cwd=files, env=environment, check=False)
 
 

@@ -69,7 +69,8 @@ class FlushCounts:
     """Syncs that a program in the guest asked for, and the flushes that each layer saw.
 
     A file system may need two for a sync. QEMU's NVMe controller counts none of those it carries
-    out, so its count decides nothing. ``write_cache``: the guest's kernel believes that the disk has one; else it sends no flushes.
+    out, so its count decides nothing. ``write_cache``: the guest's kernel believes that the disk
+    has one; else it sends no flushes.
     """
 
     route: str

@@ -2,8 +2,8 @@
 
 ``check`` is what the explorer calls in a state's folder. It works on a copy, so that a recovery
 changes no state; exits 0 (keeps), 1 (loses, their number on stdout), 2 (corrupts) or 3 (the check
-itself failed); and takes the promises up to the cut from ``--acks`` or DISKPROOF_ACKS (a file),
-else from stdin.
+itself failed); and takes the promises up to the cut from ``--acks`` or DISKPROOF_ACKNOWLEDGED (a
+file), else from stdin.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from diskproof.crash.writers.rows import FAILED, Found
 from diskproof.errors import DiskproofError
 from diskproof.proc import run
 
+PYTHON = (sys.executable, "-P", "-m")
+"""How a check is started; with -P a state's files are no modules of Python's."""
+ACKNOWLEDGED = "DISKPROOF_ACKNOWLEDGED"
+"""The variable in which the explorer names the file with the promises."""
 MAX_ACKS = 64 << 20
 USAGE = 64
 COPY_SECONDS = 120.0
@@ -129,7 +133,8 @@ def _check(database: Database, folder: Path, acks: Path | None) -> Found:
 
 def read_acks(acks: Path | None) -> list[str]:
     """The promises up to the cut, one a line."""
-    path = acks or (Path(os.environ["DISKPROOF_ACKS"]) if "DISKPROOF_ACKS" in os.environ else None)
+    named = os.environ.get(ACKNOWLEDGED)
+    path = acks or (Path(named) if named else None)
     if path is None:
         content = sys.stdin.buffer.read(MAX_ACKS)
     else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from diskproof.crash.writers import WriterContext
+from diskproof.crash.writers.command import PYTHON
 from diskproof.crash.writers.guest_disk import (
     LEDGER,
     MOUNT_POINT,
@@ -48,7 +48,7 @@ def guest_check(cell: Cell, writer: str, file_system: str) -> dict[str, object]:
     """The check of a state's image in a guest, as a command."""
     form = image_format(cell)
     argv = [
-        *(sys.executable, "-m", "diskproof.crash.writers.guest_state", writer),
+        *(*PYTHON, "diskproof.crash.writers.guest_state", writer),
         *(f"disk.{form}", "--format", form, "--filesystem", file_system),
     ]
     return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS}

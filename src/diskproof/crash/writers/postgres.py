@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diskproof.crash.recording import ACK_FILE
-from diskproof.crash.writers import WriterContext, rows
+from diskproof.crash.writers import WriterContext, command, rows
 from diskproof.crash.writers.command import Limit, main
 from diskproof.crash.writers.programs import require_written
 from diskproof.crash.writers.rows import Found
@@ -163,7 +163,7 @@ class PostgresWriter:
         spec, folder = context.cell.workload, context.recording.folder
         if context.cell.level("frontend") != "host":
             raise RunFailure("workload", f"the writer {NAME} works on the host only")
-        argv = [sys.executable, "-m", __name__, "write", str(folder / FOLDER)]
+        argv = [*command.PYTHON, __name__, "write", str(folder / FOLDER)]
         limits = ["--records", spec.option("records"), "--seconds", spec.option("seconds")]
         unsafe = ["--set", "fsync=off"] if spec.option("durable") == "write" else []
         done = run(
@@ -174,7 +174,7 @@ class PostgresWriter:
         require_written(NAME, done.returncode, done.stderr)
 
     def check(self, cell: Cell) -> dict[str, object]:
-        argv = [sys.executable, "-m", __name__, "check", FOLDER]
+        argv = [*command.PYTHON, __name__, "check", FOLDER]
         return {"kind": "command", "argv": argv, "timeout_seconds": 120.0}
 
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from diskproof.crash.recording import ACK_FILE
-from diskproof.crash.writers import WriterContext, rows
+from diskproof.crash.writers import WriterContext, command, rows
 from diskproof.crash.writers.command import Limit, main
 from diskproof.crash.writers.programs import require_written
 from diskproof.crash.writers.rows import Found
@@ -90,7 +90,7 @@ class SqliteWriter:
 
             write_rows(context)
             return
-        argv = [sys.executable, "-m", __name__, "write", str(folder / FOLDER)]
+        argv = [*command.PYTHON, __name__, "write", str(folder / FOLDER)]
         limits = ["--records", spec.option("records"), "--seconds", spec.option("seconds")]
         setting = ["--set", f"synchronous={synchronous(spec.option('durable'))}"]
         done = run(
@@ -105,7 +105,7 @@ class SqliteWriter:
             from diskproof.crash.writers.ledger_fs import guest_check
 
             return guest_check(cell, NAME, "ext4")
-        argv = [sys.executable, "-m", __name__, "check", FOLDER]
+        argv = [*command.PYTHON, __name__, "check", FOLDER]
         return {"kind": "command", "argv": argv, "timeout_seconds": 60.0}
 
 

@@ -19,10 +19,15 @@ use crate::attributes::Change;
 use crate::handles::{Handle, OpenFile};
 use crate::log::Asked;
 use crate::recorder::{attributes, Recorder, TTL};
+use crate::Ended;
 
 impl Filesystem for Recorder {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         self.negotiate(config)
+    }
+
+    fn destroy(&mut self) {
+        let _ = self.ended.send(Ended::Unmounted);
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

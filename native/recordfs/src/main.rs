@@ -35,7 +35,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 
 use clap::Parser;
@@ -76,7 +76,7 @@ struct Options {
 /// Why the recording ended.
 enum Ended {
     Signal,
-    Unmounted(io::Result<()>),
+    Unmounted,
 }
 
 fn main() -> ExitCode {
@@ -120,29 +120,22 @@ fn serve(
     let inodes = Inodes::new(rustix::io::fcntl_dupfd_cloexec(&backing, 0)?)?;
     base::log_base(log, &inodes, &backing)?;
     start_acks(options.acks.as_deref(), log)?;
-    let recorder = Recorder::new(log.clone(), inodes, !options.page_cache);
-    let session = Session::new(recorder, mountpoint, &session_config(options))?;
-    guardian.watch(mountpoint)?;
     let (tell, told) = channel();
     signals::wait_in_thread(tell.clone())?;
-    run_in_thread(session, tell)?;
+    let recorder = Recorder::new(log.clone(), inodes, !options.page_cache, tell);
+    let session = Session::new(recorder, mountpoint, &session_config(options))?;
+    guardian.watch(mountpoint)?;
+    // Dropped, it would unmount by path, even when its own mount is gone and another is there. The recorder tells of its end.
+    std::mem::forget(session.spawn()?);
     starter.ready()?;
     log.end(wait_for_end(&told, mountpoint)?);
-    Ok(())
-}
-
-fn run_in_thread(session: Session<Recorder>, tell: Sender<Ended>) -> io::Result<()> {
-    std::thread::Builder::new().name("session".into()).spawn(move || {
-        let ended = session.run();
-        let _ = tell.send(Ended::Unmounted(ended));
-    })?;
     Ok(())
 }
 
 /// After a signal the mount goes, and the requests under way are answered if nobody keeps files open.
 fn wait_for_end(told: &Receiver<Ended>, mountpoint: &Path) -> io::Result<&'static str> {
     match told.recv().map_err(io::Error::other)? {
-        Ended::Unmounted(ended) => ended.map(|()| "unmounted"),
+        Ended::Unmounted => Ok("unmounted"),
         Ended::Signal => mounting::take_away(mountpoint).map(|()| "ended by a signal"),
     }
 }

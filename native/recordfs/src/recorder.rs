@@ -1,5 +1,6 @@
 //! What all requests share.
 
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::acks::AckFile;
 use crate::handles::Handles;
 use crate::inodes::Inodes;
 use crate::log::Log;
+use crate::Ended;
 
 /// Nothing changes but through the kernel that is told, so it may believe its caches.
 pub const TTL: Duration = Duration::from_secs(3600);
@@ -23,12 +25,14 @@ pub struct Recorder {
     pub acks: AckFile,
     /// All files are open for direct I/O; the kernel can map them shared nevertheless.
     pub direct: bool,
+    /// Is told when there are no requests any more.
+    pub ended: Sender<Ended>,
     /// Files get the owner that the request names; needs root.
     pub gives_owners: bool,
 }
 
 impl Recorder {
-    pub fn new(log: Arc<Log>, inodes: Inodes, direct: bool) -> Recorder {
+    pub fn new(log: Arc<Log>, inodes: Inodes, direct: bool, ended: Sender<Ended>) -> Recorder {
         Recorder {
             acks: AckFile::new(log.clone()),
             log,
@@ -36,6 +40,7 @@ impl Recorder {
             handles: Handles::default(),
             names: RwLock::new(()),
             direct,
+            ended,
             gives_owners: rustix::process::geteuid().is_root(),
         }
     }

@@ -251,11 +251,7 @@ pub struct Worker<'e, 's> {
 
 impl<'e, 's> Worker<'e, 's> {
     pub fn new(exploration: &'e Exploration<'s>) -> Result<Worker<'e, 's>> {
-        let check = make_check(
-            &exploration.request.check,
-            exploration.store,
-            exploration.ground,
-        )?;
+        let check = make_check(&exploration.request.check, exploration.store, exploration.ground)?;
         let image = Image::new(exploration.store, exploration.durability);
         Ok(Worker { exploration, image, check, begun: false })
     }

@@ -81,7 +81,6 @@ pub struct Image<'s> {
     pub at: u64,
     /// Runs of sectors (file, first, end) whose durable content changed.
     pub settled_data: Touched,
-    reach: BTreeMap<u64, u64>,
 }
 
 impl<'s> Image<'s> {
@@ -94,7 +93,6 @@ impl<'s> Image<'s> {
             settled_hash: 0,
             at: 0,
             settled_data: Vec::new(),
-            reach: BTreeMap::new(),
         };
         for (place, file, _) in &store.trace.base {
             let version = Version { sequence: 0, value: Value::Name(Some(*file)), hash: 0 };
@@ -194,15 +192,12 @@ impl<'s> Image<'s> {
                 self.push_growth(sequence, file, offset + length);
             }
             Change::Truncate { size } => {
-                let end = self.reach(file);
-                if *size < end {
-                    self.push_zeros(sequence, file, *size, end)?;
-                }
+                // What is behind the end is zeros already.
+                self.push_zeros(sequence, file, *size, self.size(file))?;
                 self.push_size(sequence, file, *size);
             }
             Change::Zero { offset, length, grows } => {
-                let end = (offset + length).min(self.reach(file).max(*offset));
-                self.push_zeros(sequence, file, *offset, end)?;
+                self.push_zeros(sequence, file, *offset, offset + length)?;
                 if *grows {
                     self.push_growth(sequence, file, offset + length);
                 }
@@ -236,21 +231,22 @@ impl<'s> Image<'s> {
             let from = last * sector;
             self.push_part(sequence, file, (from, end), Some(at + (from - offset)))?;
         }
-        let reach = self.reach(file).max(end);
-        self.reach.insert(file, reach);
         Ok(())
     }
 
     fn push_zeros(&mut self, sequence: u64, file: u64, offset: u64, end: u64) -> io::Result<()> {
+        if offset >= end {
+            return Ok(());
+        }
         let sector = self.store.trace.sector;
         let (first, last) = (offset.div_ceil(sector), end / sector);
-        if offset % sector != 0 && offset < end {
+        if offset % sector != 0 {
             self.push_part(sequence, file, (offset, (first * sector).min(end)), None)?;
         }
         if first < last {
             self.push_run(sequence, file, (first, last), Source::Zero)?;
         }
-        if end % sector != 0 && last >= first && offset < end {
+        if end % sector != 0 && last >= first {
             self.push_part(sequence, file, (last * sector, end), None)?;
         }
         Ok(())
@@ -341,11 +337,6 @@ impl<'s> Image<'s> {
         cell.end = at;
         self.cells.insert(Key::Data(file, at), right);
         Ok(())
-    }
-
-    /// Behind it the file reads as zeros, whichever changes are missing.
-    pub fn reach(&self, file: u64) -> u64 {
-        self.reach.get(&file).copied().unwrap_or(self.store.base.size(file))
     }
 
     fn push_growth(&mut self, sequence: u64, file: u64, size: u64) {

@@ -40,7 +40,9 @@ enum Verb {
 fn main() -> ExitCode {
     let done = match Arguments::parse().verb {
         Verb::Explore { request } => explore(request),
-        Verb::Show { log, base, state, to } => diskproof_states::show::show(&log, &base, &state, &to),
+        Verb::Show { log, base, state, to } => {
+            diskproof_states::show::show(&log, &base, &state, &to)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -80,7 +80,8 @@ impl Making<'_> {
         to.set_len(node.size)?;
         let sector = self.store.trace.sector;
         let based = self.store.base.data(file, 0, node.size);
-        let changed = node.runs.iter().map(|run| (run.start * sector, run.end.saturating_mul(sector)));
+        let changed =
+            node.runs.iter().map(|run| (run.start * sector, run.end.saturating_mul(sector)));
         let mut parts: Vec<(u64, u64)> = based.chain(changed).collect();
         parts.sort_unstable();
         let mut buffer = vec![0; BLOCK as usize];

@@ -94,7 +94,12 @@ impl Tree {
                 links: node.links,
                 size,
                 target: text(&node.target),
-                extended: node.attributes.extended.iter().map(|(k, v)| (text(k), text(v))).collect(),
+                extended: node
+                    .attributes
+                    .extended
+                    .iter()
+                    .map(|(k, v)| (text(k), text(v)))
+                    .collect(),
                 entries: node
                     .entries
                     .iter()
@@ -201,14 +206,22 @@ impl Tree {
         let leaf = self.node(id)?;
         let end = offset.saturating_add(length as u64).min(leaf.size).max(offset);
         let mut bytes = vec![0; (end - offset) as usize];
-        read_runs(&self.store, id, &leaf.runs_between(&self.store, offset, end), leaf.visible, offset, &mut bytes)
-            .map_err(|_| Errno::IO)?;
+        read_runs(
+            &self.store,
+            id,
+            &leaf.runs_between(&self.store, offset, end),
+            leaf.visible,
+            offset,
+            &mut bytes,
+        )
+        .map_err(|_| Errno::IO)?;
         if !leaf.pages.is_empty() {
             for page in offset / PAGE..end.div_ceil(PAGE) {
                 if let Some(written) = leaf.pages.get(&page) {
                     let from = (page * PAGE).max(offset);
                     let to = ((page + 1) * PAGE).min(end);
-                    let source = &written[(from - page * PAGE) as usize..(to - page * PAGE) as usize];
+                    let source =
+                        &written[(from - page * PAGE) as usize..(to - page * PAGE) as usize];
                     bytes[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
                 }
             }

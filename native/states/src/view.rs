@@ -558,7 +558,14 @@ impl Filesystem for Server {
         answer_empty(reply, done);
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let value = self.with(ino, |tree, id| {
             tree.node(id)?.extended.get(name.as_bytes()).cloned().ok_or(Errno::NODATA)
         });
@@ -567,7 +574,12 @@ impl Filesystem for Server {
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.with(ino, |tree, id| {
-            Ok(tree.node(id)?.extended.keys().flat_map(|name| [name, &b"\0"[..]].concat()).collect())
+            Ok(tree
+                .node(id)?
+                .extended
+                .keys()
+                .flat_map(|name| [name, &b"\0"[..]].concat())
+                .collect())
         });
         answer_xattr(reply, size, names);
     }

@@ -88,7 +88,8 @@ impl Daemon {
             self.remove()?;
             return Err(Unusable::Refused(why));
         }
-        let done = Drive::connect(&self.socket, EXPORT, LIMIT).and_then(|mut drive| work(&mut drive));
+        let done =
+            Drive::connect(&self.socket, EXPORT, LIMIT).and_then(|mut drive| work(&mut drive));
         self.send(&[json!({"execute": "block-export-del",
             "arguments": {"id": EXPORT, "mode": "hard"}})])?;
         self.answer_after_event("BLOCK_EXPORT_DELETED")?;

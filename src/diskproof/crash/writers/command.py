@@ -25,8 +25,16 @@ from diskproof.crash.writers.rows import FAILED, Found
 from diskproof.errors import DiskproofError
 from diskproof.proc import run
 
-PYTHON = (sys.executable, "-P", "-m")
-"""How a check is started; with -P a state's files are no modules of Python's."""
+_START = """
+import runpy, sys
+try:
+    runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+except Exception as error:
+    sys.exit(print(error, file=sys.stderr) or 3)
+"""
+PYTHON = (sys.executable, "-P", "-c", _START)
+"""How a module is started as a check: with -P no file of a state is a module of Python's, and a
+module that is not there is no lost promise, as Python's own exit code 1 would have it."""
 ACKNOWLEDGED = "DISKPROOF_ACKNOWLEDGED"
 """The variable in which the explorer names the file with the promises."""
 MAX_ACKS = 64 << 20

@@ -102,7 +102,8 @@ def test_verdicts_in_a_table(verdict: Verdict, text: str) -> None:
 def test_how_many_states_of_how_many() -> None:
     assert states_text(make_verdict()) == "9 of 9"
     assert states_text(LOSS) == "12 of about 400"
-    assert states_text(replace(LOSS, states_total=None)) == "12"
+    assert states_text(replace(LOSS, states_total=None)) == "12 of ?"
+    assert states_text(replace(LOSS, states_total=12)) == "12 of ?"
     assert states_text(replace(LOSS, states_total=3 * 10**9)) == "12 of about 3e+09"
 
 

@@ -40,7 +40,8 @@ def run_line(run: CrashRun, factors: Sequence[str]) -> str:
     """One crash run in one line: cell, writer, what each fault leaves."""
     head = f"{cell_label(run.cell, factors)}  {run.writer}"
     if run.failure is not None:
-        return f"{head}  FAILED ({run.failure.kind}): {run.failure.what}"
+        why = [f"  {line}" for line in f"{run.failure.why}\n{run.failure.hint}".split("\n") if line]
+        return "\n".join([f"{head}  FAILED ({run.failure.kind}): {run.failure.what}", *why])
     return f"{head}  " + ", ".join(f"{v.fault}: {verdict_text(v)}" for v in run.verdicts)
 
 

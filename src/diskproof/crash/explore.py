@@ -181,6 +181,7 @@ def _final_worst(worst: Loss | None, content: Mapping[str, Any]) -> Loss | None:
         age_seconds=int(content["age_ns"] or 0) / 1e9,
         corrupt=content["verdict"] == "corrupts",
         state=str(content["state"]),
+        cut=read_cut(str(content["state"])),
     )
 
 
@@ -211,6 +212,14 @@ def read_loss(content: Mapping[str, Any]) -> Loss:
         state=str(content["state"]),
         lost_sequences=tuple(lost[:1000]),
     )
+
+
+def read_cut(state: str) -> int:
+    """The cut in the name of a state (``power:512:46:nothing``). Raises ValueError."""
+    parts = state.split(":")
+    if len(parts) < 4:
+        raise ValueError(f"{state!r} names no state")
+    return int(parts[2])
 
 
 def _severity(loss: Loss) -> tuple[bool, int, float]:

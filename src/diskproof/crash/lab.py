@@ -14,7 +14,7 @@ from diskproof.crash.course import Searching
 from diskproof.crash.end_state import check_end_state
 from diskproof.crash.explore import Search, explore
 from diskproof.crash.log import read_frames
-from diskproof.crash.record import Recorded, start_recorded
+from diskproof.crash.record import Recorded, is_promise, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
 from diskproof.crash.writers import load_writer
@@ -105,7 +105,7 @@ def judge_all(
             on_search(Searching(cell, fault, found.states_checked, found.seconds, text))
 
         with notes.phase(f"explore_{fault}"):
-            found = search_fault(recorded, cell, check, fault, tell)
+            found = with_age(search_fault(recorded, cell, check, fault, tell), recorded)
         verdicts.append(_finish(judge(found), recorded, run_id))
     return tuple(verdicts)
 
@@ -138,6 +138,20 @@ def search_fault(
         seconds=seconds,
     )
     return explore(search, recorded.room, tell)
+
+
+def with_age(found: Explored, recorded: Recorded) -> Explored:
+    """The search with the age of its worst loss, where a check only counts what is lost: those
+    acknowledged last, which is the least that it can be."""
+    worst = found.worst
+    if worst is None or worst.age_seconds or not worst.lost:
+        return found
+    frames = [frame for frame in read_frames(recorded.killed) if frame.sequence <= worst.cut]
+    promised = [frame.end for frame in frames if is_promise(frame)]
+    if not promised:
+        return found
+    age = (frames[-1].end - promised[-min(worst.lost, len(promised))]) / 1e9
+    return replace(found, worst=replace(worst, age_seconds=age))
 
 
 def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:

@@ -16,6 +16,7 @@ from pathlib import Path
 from diskproof.backings import load_backing
 from diskproof.crash.log import (
     ACKNOWLEDGE,
+    Frame,
     LogSummary,
     copy_log,
     find_acknowledgement,
@@ -153,9 +154,14 @@ def cut_at_mark(log: Path, killed: Path) -> None:
 
 
 def count_promises(log: Path) -> int:
-    """Acknowledgements that promise something: not our mark, nor the line a ledger begins with."""
-    lines = (frame.payload for frame in read_frames(log) if frame.kind == ACKNOWLEDGE)
-    return sum(line != MARK.encode() and not _begins_ledger(line) for line in lines)
+    """How many promises a writer got."""
+    return sum(map(is_promise, read_frames(log)))
+
+
+def is_promise(frame: Frame) -> bool:
+    """An acknowledgement that promises something: neither our mark nor a ledger's first line."""
+    line = frame.payload
+    return frame.kind == ACKNOWLEDGE and line != MARK.encode() and not _begins_ledger(line)
 
 
 def _begins_ledger(line: bytes) -> bool:

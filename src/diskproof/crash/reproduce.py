@@ -56,7 +56,7 @@ def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False
         cut = verdict.cut if verdict.cut is not None else 0
         frames = [frame for frame in read_frames(until) if _is_before(frame, state, cut)]
         promises = [frame for frame in frames if frame.kind == ACKNOWLEDGE]
-        gone = frozenset(verdict.missing)
+        gone = missing_writes(state)
         missing = tuple(frame for frame in frames if frame.sequence in gone)
         loss = check_folder(target, room, promises, find_check(run_.cell), CHECK_SECONDS)
     return Reproduced(target, state, verdict, missing, loss)
@@ -100,6 +100,13 @@ def _find_state(verdict: Verdict, log: Path, worst: bool) -> tuple[str, Path]:
     return name, killed
 
 
+def missing_writes(state: str) -> frozenset[int]:
+    """The records that a state's name lists as missing, torn ones too; other names list none."""
+    _, marker, listed = state.partition(":without=")
+    numbers = (part.partition("~")[0] for part in listed.split(",") if marker)
+    return frozenset(int(number) for number in numbers if number.isdecimal())
+
+
 def _is_before(frame: Frame, state: str, cut: int) -> bool:
     """Whether a record is up to the state's cut: the third part of its name."""
     parts = state.split(":")
@@ -123,7 +130,8 @@ def state_lines(made: Reproduced) -> list[str]:
         told = f"its check finds it corrupt: {found.text}".rstrip(": ")
     else:
         told = f"its check finds {found.lost} acknowledged writes lost"
-    return [head, f"writes that are missing: {len(made.missing)}", *writes, told]
+    listed = [f"writes that are missing or torn: {len(made.missing)}", *writes]
+    return [head, *(listed if made.missing else []), told]
 
 
 def state_json(made: Reproduced) -> dict[str, object]:

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from diskproof.crash_rules import FAULT_WORDS
 from diskproof.report import charts
-from diskproof.report.durability import badness, durability_sentence
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.durability import badness, crash_labels, durability_sentence
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store.rows import VerdictRow
 
@@ -38,27 +37,24 @@ def writes(load: WorkloadView) -> bool:
 
 def crash_parts(view: StudyView, draw: Draw[_Figure]) -> dict[str, Any]:
     """The study's own verdicts by cell, with the pictures of its worst losses."""
-    factors = varying_factors(row.cell for row in view.verdicts)
+    rows = list(zip(crash_labels(view.verdicts), view.verdicts, strict=True))
     return {
-        "rows": [(cell_label(row.cell, factors), row) for row in view.verdicts],
+        "rows": rows,
         "sentence": durability_sentence(view.verdicts),
         "fault_words": FAULT_WORDS,
-        "figures": [*_timelines(view.verdicts, factors, draw)],
+        "figures": [*_timelines(rows, draw)],
     }
 
 
-def _timelines(
-    rows: Sequence[VerdictRow], factors: Sequence[str], draw: Draw[_Figure]
-) -> Iterator[_Figure]:
+def _timelines(rows: Sequence[tuple[str, VerdictRow]], draw: Draw[_Figure]) -> Iterator[_Figure]:
     """The worst losses, each of another fault; what a lying device loses tells nothing new."""
     drawn: list[str] = []
-    for row in sorted(rows, key=badness, reverse=True):
+    for label, row in sorted(rows, key=lambda each: badness(each[1]), reverse=True):
         verdict = row.verdict
         if len(drawn) == MAX_TIMELINES or verdict.fault in (*drawn, "lying-device"):
             continue
         if verdict.verdict in ("loses", "corrupts") and verdict.timeline:
             drawn.append(verdict.fault)
-            label = cell_label(row.cell, factors)
             caption = charts.timeline_caption(
                 label, verdict.fault, verdict.lost, verdict.age_seconds, len(verdict.missing)
             )

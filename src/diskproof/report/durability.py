@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from diskproof.crash_rules import FAULTS
 from diskproof.records import Cell, Durability, Fault, Verdict
+from diskproof.report.labels import cell_label, varying_factors
 from diskproof.store.rows import VerdictRow
 
 DECIDING = (
@@ -76,6 +77,12 @@ def join_verdicts(rows: Iterable[VerdictRow]) -> dict[Levels, CellDurability]:
     }
 
 
+def crash_labels(rows: Sequence[VerdictRow]) -> list[str]:
+    """The cells of verdicts by what tells them apart; where nothing does, by their frontend."""
+    factors = varying_factors(row.cell for row in rows) or ("frontend",)
+    return [cell_label(row.cell, factors) for row in rows]
+
+
 # -- words ----------------------------------------------------------------------------------
 
 
@@ -96,15 +103,13 @@ def render_age(seconds: float) -> str:
 
 
 def states_text(verdict: Verdict) -> str:
-    """How many states the verdict rests on: ``120 of 120``, ``2000 of about 3e+06``."""
-    checked = f"{verdict.states_checked:,}"
-    if verdict.states_total is None:
-        return checked
-    if verdict.states_total > 999_999:
-        total = f"{float(verdict.states_total):.1g}"
-    else:
-        total = f"{verdict.states_total:,}"
-    return f"{checked} of {'about ' if verdict.estimated else ''}{total}"
+    """How many states the verdict rests on: ``120 of 120``, ``2000 of about 3e+06``, ``57 of ?``
+    where there may be more and nobody knows how many."""
+    checked, total = f"{verdict.states_checked:,}", verdict.states_total
+    if total is None or (verdict.estimated and total <= verdict.states_checked):
+        return f"{checked} of ?"
+    about = f"{float(total):.1g}" if total > 999_999 else f"{total:,}"
+    return f"{checked} of {'about ' if verdict.estimated else ''}{about}"
 
 
 def short_text(durability: CellDurability | None) -> str:

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.records import Dropped
-from diskproof.report.durability import short_text, states_text, verdict_text
+from diskproof.report.durability import crash_labels, short_text, states_text, verdict_text
 from diskproof.report.failure_tables import render_failures
 from diskproof.report.labels import (
-    cell_label,
     group_name,
     render_figure,
     render_half_width,
     render_short_latency,
-    varying_factors,
 )
 from diskproof.report.race_words import verdict_sentence
 from diskproof.report.table_style import plain, printable, start_table
@@ -119,15 +117,14 @@ def _caption(load: WorkloadView, present: Sequence[str], hidden: int) -> str:
 
 def render_verdicts(rows: Sequence[VerdictRow]) -> Table:
     """What each fault leaves of each crash cell; equal cells and writers are named once."""
-    factors = varying_factors(row.cell for row in rows)
     table = start_table("what a crash leaves")
     for name in ("cell", "writer", "fault"):
         table.add_column(name, overflow="fold")
     table.add_column("verdict", overflow="fold", ratio=1)
     table.add_column("states checked", justify="right", overflow="fold")
     before: tuple[str, str] | None = None
-    for row in rows:
-        key = (cell_label(row.cell, factors), row.cell.workload.name)
+    for label, row in zip(crash_labels(rows), rows, strict=True):
+        key = (label, row.cell.workload.name)
         named = ["", ""] if key == before else [plain(each) for each in key]
         text = " - ".join(filter(None, (verdict_text(row.verdict), row.verdict.reason)))
         bad = row.verdict.verdict in ("loses", "corrupts")

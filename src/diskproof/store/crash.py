@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, case, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from diskproof.crash_rules import FAULTS
 from diskproof.errors import UsageError
 from diskproof.records import Artefact, Cell, Check, CrashRun, Failure, TraceEvent, Verdict
 from diskproof.store.encoding import (
@@ -28,6 +29,8 @@ _PLAIN = (
     *("fault", "verdict", "lost", "age_seconds", "states_checked", "states_total", "estimated"),
     *("cuts", "seed", "cut", "seconds"),
 )
+
+_FAULT_PLACE = case({fault: n for n, fault in enumerate(FAULTS)}, value=VERDICT.c.fault)
 
 
 # -- writing --------------------------------------------------------------------------------
@@ -117,7 +120,8 @@ def supersede_undecided(connection: Connection, study_id: str) -> int:
 
 
 def read_verdicts(connection: Connection, study_id: str | None = None) -> list[VerdictRow]:
-    """The verdicts that count, of one study or of all, in the order they were made."""
+    """The verdicts that count, of one study or of all, in the order they were made; those of one
+    run in the order of the faults."""
     query = (
         select(
             VERDICT,
@@ -127,7 +131,7 @@ def read_verdicts(connection: Connection, study_id: str | None = None) -> list[V
         .join(CRASH_RUN, CRASH_RUN.c.number == VERDICT.c.run_number)
         .join(CELL, CELL.c.id == VERDICT.c.cell_id)
         .where(VERDICT.c.counted)
-        .order_by(VERDICT.c.run_number, VERDICT.c.fault)
+        .order_by(VERDICT.c.run_number, _FAULT_PLACE)
     )
     if study_id is not None:
         query = query.where(VERDICT.c.study_id == study_id)
@@ -166,7 +170,7 @@ def find_crash_run(connection: Connection, run_id: str) -> CrashRun | None:
         return None
     columns = select(CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
     cell: Cell = parse_cell(*connection.execute(columns.where(CELL.c.id == row.cell_id)).one())
-    verdicts = select(VERDICT).where(VERDICT.c.run_number == row.number).order_by(VERDICT.c.fault)
+    verdicts = select(VERDICT).where(VERDICT.c.run_number == row.number).order_by(_FAULT_PLACE)
     files = select(CRASH_FILE).where(CRASH_FILE.c.run_number == row.number)
     failure = None
     if row.failure_kind is not None:

@@ -122,11 +122,21 @@ def _write(database: Database, options: argparse.Namespace) -> int:
     try:
         folder = options.folder.absolute()
         folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)  # no database does that: its own folder's name is the caller's
         limit = Limit(options.records, options.seconds)
         database.write(folder, promise, limit, dict(options.set))
     finally:
         os.close(acks)
     return 0
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _check(database: Database, folder: Path, acks: Path | None) -> Found:

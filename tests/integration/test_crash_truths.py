@@ -1,0 +1,116 @@
+"""What each setting keeps and loses, on real runs: QEMU's block layer, a recorded folder, real
+states, real checks. Requires root, /dev/fuse, qemu-storage-daemon and the native programs.
+
+These are truths of the cache modes as QEMU documents them. A run that contradicts one is a finding
+for docs/crash.md with its minimised trace, and no reason to change a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from diskproof.crash.lab import CrashLab
+from diskproof.crash.log import read_frames
+from diskproof.crash.reproduce import missing_writes, reproduce
+from diskproof.crash_rules import FAULTS, CrashRules, crash_workload, faults_of
+from diskproof.executor import LabSetup
+from diskproof.records import BackingSpec, Cell, CrashRun, Verdict
+from recording import needs_fuse
+from running import assert_nothing_left
+
+pytestmark = needs_fuse
+MODES = ("none", "writeback", "writethrough", "directsync", "unsafe")
+WRITE_THROUGH = ("writethrough", "directsync")
+
+
+def make_run(
+    folder: Path, writer: str = "ledger", durable: str = "flush", **levels: str
+) -> CrashRun:
+    """One real crash run; afterwards no process, folder or mount of it is left."""
+    images = folder / "images"
+    rules = CrashRules(
+        records=48, durable=durable, states=4000, explore_seconds=4.0, seconds=5.0, seed=3
+    )
+    named = {"backing": "here", "frontend": "daemon", **levels}
+    cell = Cell(tuple(sorted(named.items())), crash_workload(rules, writer))
+    backing = BackingSpec("here", "directory", (("path", str(images)),))
+    lab = CrashLab(LabSetup("s", "h", {"here": backing}, "tcg", 120.0))
+    found = lab.execute(cell, faults_of(cell.level("frontend"), FAULTS), lambda searching: None)
+    assert_nothing_left(images)
+    assert str(images) not in Path("/proc/self/mountinfo").read_text()
+    return found
+
+
+def by_fault(found: CrashRun) -> Mapping[str, Verdict]:
+    assert found.failure is None, found.failure
+    assert all(verdict.verdict != "undecided" for verdict in found.verdicts), found.verdicts
+    return {verdict.fault: verdict for verdict in found.verdicts}
+
+
+@pytest.mark.parametrize("form", ["raw", "qcow2"])
+@pytest.mark.parametrize("cache", MODES)
+def test_what_was_flushed_is_kept_by_all_but_unsafe(tmp_path: Path, cache: str, form: str) -> None:
+    found = make_run(tmp_path, format=form, cache=cache)
+    verdicts = by_fault(found)
+    power = verdicts["power"]
+    if cache == "unsafe":
+        assert power.verdict in ("loses", "corrupts") and power.missing
+        assert found.counts["flushes"] == 0
+    else:
+        assert (power.verdict, power.lost) == ("keeps", 0)
+        assert found.counts["flushes"] >= found.counts["acknowledgements"] // 2
+    assert power.states_checked > 100
+    # What QEMU had been told is in the host's file, whatever the cache mode: only the host's
+    # page cache can lose it, and that survives QEMU.
+    assert verdicts["guest-kill"].verdict == "keeps"
+    if form == "raw":
+        assert verdicts["qemu-kill"].verdict == "keeps"
+    lying = verdicts["lying-device"]
+    assert lying.verdict in ("loses", "corrupts"), "a disk that lies loses under every mode"
+
+
+@pytest.mark.parametrize("cache", [mode for mode in MODES if mode != "unsafe"])
+def test_write_through_keeps_even_what_nobody_flushed(tmp_path: Path, cache: str) -> None:
+    """The client sends no flush and takes each completed write for a promise."""
+    verdicts = by_fault(make_run(tmp_path, durable="write", format="raw", cache=cache))
+    expected = "keeps" if cache in WRITE_THROUGH else "loses"
+    assert verdicts["power"].verdict == expected
+    assert verdicts["qemu-kill"].verdict == "keeps"
+
+
+@pytest.mark.parametrize("durable", ["flush", "write"])
+@pytest.mark.parametrize("writer", ["ledger", "sqlite"])
+def test_a_program_on_the_host_keeps_what_it_syncs(
+    tmp_path: Path, writer: str, durable: str
+) -> None:
+    found = by_fault(make_run(tmp_path, writer, durable, frontend="host"))
+    expected = ("keeps",) if durable == "flush" else ("loses", "corrupts")
+    assert found["power"].verdict in expected
+    assert found["lying-device"].verdict in ("loses", "corrupts")
+    assert "guest-kill" not in found
+
+
+def test_a_loss_can_be_made_again_and_is_the_smallest(tmp_path: Path) -> None:
+    found = make_run(tmp_path, format="raw", cache="unsafe")
+    power = by_fault(found)["power"]
+    again = reproduce(found, "power", tmp_path / "state")
+    assert again.loss is not None and again.loss.lost > 0
+    assert missing_writes(again.state) == set(power.missing) == {f.sequence for f in again.missing}
+    assert (tmp_path / "state" / "disk.raw").stat().st_size == CrashRules.size
+    # One missing write is enough to lose something: no smaller loss exists.
+    assert len(power.missing) == 1
+    kinds = [event.kind for event in power.timeline]
+    assert kinds[-1] == "cut" and "acknowledge" in kinds
+    assert {"missing"} <= {event.state for event in power.timeline if event.kind == "write"}
+
+
+def test_the_log_of_a_run_is_kept_whole(tmp_path: Path) -> None:
+    found = make_run(tmp_path, format="raw", cache="none")
+    log = next(each for each in found.artefacts if each.name == "crash.log")
+    (tmp_path / "log").write_bytes(log.content)
+    frames = list(read_frames(tmp_path / "log"))
+    assert sum(f.kind == 9 for f in frames) >= found.counts["writes"] >= 48
+    assert [name for name, _ in found.phases][:3] == ["create", "record", "read_log"]

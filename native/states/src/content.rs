@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{openat, Mode, OFlags};
+use rustix::fs::{openat2, Mode, OFlags, ResolveFlags};
 
 use crate::failure::{During, Failure, Result};
 use crate::trace::{Change, Trace};
@@ -64,7 +64,6 @@ pub struct Base {
 
 struct BaseFile {
     file: File,
-    path: PathBuf,
     size: u64,
     /// Where it is not a hole, in bytes.
     data: Vec<(u64, u64)>,
@@ -73,17 +72,19 @@ struct BaseFile {
 impl Base {
     /// Opens what the log names; refuses a base that does not fit.
     pub fn open(folder: &Path, trace: &Trace) -> Result<Base> {
+        let named = format!("opening {}", folder.display());
+        let root = File::open(folder).during(named)?;
         let mut paths: HashMap<u64, PathBuf> = HashMap::new();
         let mut files = HashMap::new();
         for ((parent, name), file, size) in &trace.base {
             let path = match paths.get(parent) {
                 Some(parent) => parent.join(std::ffi::OsStr::from_bytes(name)),
-                None if name.is_empty() => folder.to_owned(),
+                None if name.is_empty() => PathBuf::new(),
                 None => return Err(Failure::new("reading the base", "a name without its parent")),
             };
             let mode = trace.nodes[file].mode;
             if mode & libc::S_IFMT == libc::S_IFREG {
-                files.insert(*file, BaseFile::open(&path, *size)?);
+                files.insert(*file, BaseFile::open(&root, &path, *size)?);
             }
             paths.insert(*file, path);
         }
@@ -94,8 +95,9 @@ impl Base {
         self.files.get(&file).map_or(0, |file| file.size)
     }
 
-    pub fn path(&self, file: u64) -> Option<&Path> {
-        self.files.get(&file).map(|file| file.path.as_path())
+    /// Whether it is a regular file of the base.
+    pub fn has(&self, file: u64) -> bool {
+        self.files.contains_key(&file)
     }
 
     /// Parts of a file within `start..end` (bytes) that are not known to be zeros.
@@ -135,17 +137,19 @@ impl Base {
 }
 
 impl BaseFile {
-    fn open(path: &Path, size: u64) -> Result<BaseFile> {
+    /// Never outside the base, whatever has become of its directories.
+    fn open(root: &File, path: &Path, size: u64) -> Result<BaseFile> {
         let named = format!("opening {} in the base", path.display());
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file: File = openat(rustix::fs::CWD, path, flags, Mode::empty()).during(&named)?.into();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let file: File = openat2(root, path, flags, Mode::empty(), inside).during(&named)?.into();
         let found = file.metadata().during(&named)?;
         if !found.is_file() || found.len() != size {
             let why = format!("it is not the file of {size} bytes that the log begins with");
             return Err(Failure::new(named, why));
         }
         let data = data_ranges(&file, size).during(named)?;
-        Ok(BaseFile { file, path: path.to_owned(), size, data })
+        Ok(BaseFile { file, size, data })
     }
 }
 

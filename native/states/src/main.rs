@@ -37,7 +37,15 @@ enum Verb {
     },
 }
 
+/// Every file of the base is open.
+fn raise_open_files() {
+    use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 fn main() -> ExitCode {
+    raise_open_files();
     let done = match Arguments::parse().verb {
         Verb::Explore { request } => explore(request),
         Verb::Show { log, base, state, to } => {

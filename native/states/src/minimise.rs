@@ -1,5 +1,7 @@
 //! From a state that lost something to the fewest missing changes that still lose.
 
+use std::time::{Duration, Instant};
+
 use crate::checks::{Check, Detail, Finding};
 use crate::choice::{Choice, Presence, StateId};
 use crate::cut::Cut;
@@ -7,6 +9,8 @@ use crate::explore::{Exploration, Found, Worker};
 use crate::failure::{During, Result};
 
 const WHAT: &str = "making a loss smaller";
+/// As long as the search for losses at most, and never longer than this.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The smallest state that was found, and whether no single change can be put back without undoing the loss.
 pub struct Minimal {
@@ -25,7 +29,9 @@ pub fn minimise(exploration: &Exploration<'_>, found: &Found) -> Result<Minimal>
     let mut worker = Worker::new(exploration)?;
     worker.at(found.id.cut, |cut, check| {
         let start = cut.presences(&found.id.choice);
-        let mut search = Search { exploration, cut, check, start, found, checks: 0 };
+        let limit = Duration::from_secs_f64(exploration.request.budget.seconds).min(LIMIT);
+        let deadline = Instant::now() + limit;
+        let mut search = Search { exploration, cut, check, start, found, checks: 0, deadline };
         let absent = (0..search.start.len()).filter(|&at| search.start[at] != Presence::Present);
         let (left, is_minimal) = search.ddmin(absent.collect())?;
         let choice = search.choice(&left);
@@ -50,6 +56,7 @@ struct Search<'a, 'e, 'c, 'i, 's> {
     start: Vec<Presence>,
     found: &'a Found,
     checks: u64,
+    deadline: Instant,
 }
 
 impl Search<'_, '_, '_, '_, '_> {
@@ -75,7 +82,7 @@ impl Search<'_, '_, '_, '_, '_> {
     }
 
     fn may_go_on(&self) -> bool {
-        self.checks < self.exploration.request.budget.minimise
+        self.checks < self.exploration.request.budget.minimise && Instant::now() < self.deadline
     }
 
     /// The changes that must stay absent; false when the budget ended before that was sure.

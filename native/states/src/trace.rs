@@ -18,6 +18,8 @@ use crate::failure::{During, Failure, Result};
 const MAX_RECORDS: u64 = 64 << 20;
 /// Offsets and sizes above this are no file of any file system we know: keeps sums far from overflow.
 const MAX_SIZE: u64 = 1 << 60;
+/// Recorders count files from 1; above are those that checks make.
+const MAX_FILE: u64 = crate::tree::NEW_IDS - 1;
 /// The offset in a write's payload goes before its data.
 const DATA_AT: u64 = FRAME_LENGTH as u64 + 8;
 
@@ -204,6 +206,9 @@ impl Loading {
 
     /// Err says why it cannot be explored.
     fn take(&mut self, record: &Record<'_>, at: u64) -> std::result::Result<Event, &'static str> {
+        if record.file > MAX_FILE {
+            return Err("a file id that no recorder gives");
+        }
         let what = match &record.operation {
             Operation::Acknowledge { text } => What::Acknowledge(text[..].into()),
             _ if record.error != 0 => What::Remark,
@@ -275,6 +280,9 @@ impl Loading {
             Operation::Link { parent, name } => one(*parent, name, Some(file)),
             Operation::Unlink { parent, name } | Operation::Rmdir { parent, name } => {
                 one(*parent, name, None)
+            }
+            Operation::Rename { replaced, .. } if *replaced > MAX_FILE => {
+                return Err("a file id that no recorder gives")
             }
             Operation::Rename { flags, parent, new_parent, replaced, name, new_name } => {
                 let left = match *flags {

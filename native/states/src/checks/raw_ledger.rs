@@ -241,7 +241,7 @@ impl ReadAt for StateBytes<'_, '_, '_, '_> {
 
 /// The file that a path in a request names.
 pub fn require_target(store: &Store, target: &Path) -> Result<u64> {
-    let found = store.trace.find_base_file(target).filter(|file| store.base.path(*file).is_some());
+    let found = store.trace.find_base_file(target).filter(|file| store.base.has(*file));
     found.ok_or_else(|| {
         Failure::new("finding the target", format!("{} is no file of the base", target.display()))
     })

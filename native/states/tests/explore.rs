@@ -1,0 +1,235 @@
+//! Whole explorations of ledgers, and the states of names.
+
+mod logs;
+
+use std::borrow::Cow;
+
+use diskproof_states::choice::{Choice, StateId};
+use diskproof_states::content::Store;
+use diskproof_states::cut::collect;
+use diskproof_states::fault::{Durability, Fault};
+use diskproof_states::image::Image;
+use diskproof_states::report::Summary;
+use diskproof_states::request::Request;
+use diskproof_states::run::explore;
+use diskproof_states::show::show;
+use diskproof_states::snapshot::Snapshot;
+use diskproof_wire::crash_log::{Flags, Operation, ROOT};
+use diskproof_wire::ledger::{Acknowledgement, Geometry, Place, Record, SLOT};
+use logs::{entry, Recording, DISK};
+use proptest::prelude::*;
+use serde_json::json;
+
+const LEDGER: Geometry = Geometry { id: 0x1234, offset: 4096, slots: 16, seed: 7 };
+
+/// Records in fours; each four is acknowledged after a flush, or without one.
+fn ledger(records: u64, flushes: bool) -> Recording {
+    let mut recording = Recording::new(&vec![0; 18 * SLOT]);
+    recording.acknowledge(&Acknowledgement::begin(LEDGER).to_string());
+    for sequence in 1..=records {
+        let place = Place { sequence, monotonic_ns: 1, realtime_ns: 1 };
+        let bytes = Record::encode(&LEDGER, &place);
+        let offset = LEDGER.position(LEDGER.slot_of(sequence));
+        recording.write(DISK, offset, &bytes, Flags::NONE);
+        if sequence % 4 == 0 {
+            if flushes {
+                recording.fsync(DISK);
+            }
+            let said = Acknowledgement { id: LEDGER.id, sequence, geometry: None };
+            recording.acknowledge(&said.to_string());
+        }
+    }
+    recording
+}
+
+fn request(recording: &mut Recording, fault: &str, threads: u64, seed: u64) -> Request {
+    let (log, base) = recording.finish();
+    let text = json!({
+        "log": log, "base": base, "fault": fault, "threads": threads, "seed": seed,
+        "check": {"kind": "ledger", "target": "disk"},
+        "budget": {"states": 3000, "seconds": 600},
+    });
+    Request::parse(text.to_string().as_bytes()).unwrap()
+}
+
+fn explored(recording: &mut Recording, fault: &str, threads: u64, seed: u64) -> Summary {
+    explore(&request(recording, fault, threads, seed)).unwrap()
+}
+
+#[test]
+fn what_was_flushed_is_kept() {
+    for fault in ["power", "kill"] {
+        let summary = explored(&mut ledger(40, true), fault, 2, 1);
+        assert_eq!(summary.verdict, "keeps", "{fault}");
+        assert!(summary.states.planned_done, "{fault}");
+        assert!(fault == "kill" || summary.states.checked > 40, "{fault}");
+    }
+}
+
+#[test]
+fn a_flush_that_lies_loses_the_whole_ledger() {
+    let summary = explored(&mut ledger(40, true), "lying-device", 2, 1);
+    assert_eq!((summary.verdict, summary.lost), ("loses", 16));
+    assert_eq!(summary.missing.len(), 1, "{:?}", summary.minimal);
+}
+
+#[test]
+fn what_was_not_flushed_is_lost_by_power_and_not_by_kill() {
+    let summary = explored(&mut ledger(40, false), "power", 2, 1);
+    assert_eq!((summary.verdict, summary.lost), ("loses", 16));
+    assert_eq!(summary.missing.len(), 1);
+    let summary = explored(&mut ledger(40, false), "kill", 2, 1);
+    assert_eq!(summary.verdict, "keeps");
+}
+
+/// A write under way tears what it overwrites; only `kill` keeps the rest of it.
+#[test]
+fn the_smallest_loss_is_made_again_by_its_name() {
+    let mut recording = ledger(12, false);
+    let request = request(&mut recording, "power", 1, 1);
+    let summary = explore(&request).unwrap();
+    let id: StateId = summary.minimal.unwrap().parse().unwrap();
+    let Choice::Without(missing) = &id.choice else { panic!("{id}") };
+    let lost = *missing.keys().next().unwrap();
+    let to = recording.path.join("made");
+    show(&request.log, &request.base, &id, &to).unwrap();
+    let made = std::fs::read(to.join("disk")).unwrap();
+    let base = std::fs::read(request.base.join("disk")).unwrap();
+    assert_eq!(made.len(), base.len());
+    // Base names two records and the ledger's beginning a third; then come the writes, with a line after each four.
+    let sequence = (1..=12).find(|n| 3 + n + (n - 1) / 4 == lost).unwrap();
+    for other in 1..=12u64 {
+        let at = LEDGER.position(LEDGER.slot_of(other)) as usize;
+        let place = Place { sequence: other, monotonic_ns: 1, realtime_ns: 1 };
+        let whole = made[at..at + SLOT] == Record::encode(&LEDGER, &place);
+        assert_eq!(whole, other != sequence && 3 + other + (other - 1) / 4 <= id.cut, "{other}");
+    }
+}
+
+/// Everything of a summary that is not a matter of time.
+fn timeless(summary: &Summary) -> serde_json::Value {
+    let mut value = serde_json::to_value(summary).unwrap();
+    value["seconds"] = json!(0);
+    value
+}
+
+#[test]
+fn the_same_seed_explores_the_same_with_any_number_of_threads() {
+    for (flushes, fault) in [(true, "power"), (false, "power"), (true, "lying-device")] {
+        let mut recording = ledger(60, flushes);
+        let first = timeless(&explored(&mut recording, fault, 1, 9));
+        for threads in [1, 3] {
+            let mut recording = ledger(60, flushes);
+            assert_eq!(first, timeless(&explored(&mut recording, fault, threads, 9)), "{fault}");
+        }
+    }
+}
+
+/// Writes a new file and moves it over `disk`, flushing what it is told to.
+fn replace(flush_file: bool, flush_directory: bool) -> Recording {
+    let mut recording = Recording::new(b"old");
+    recording.add(9, Operation::Create(entry(ROOT, 0o100644, 0, b"new")));
+    recording.write(9, 0, b"NEW!", Flags::NONE);
+    if flush_file {
+        recording.fsync(9);
+    }
+    recording.add(
+        9,
+        Operation::Rename {
+            flags: 0,
+            parent: ROOT,
+            new_parent: ROOT,
+            replaced: DISK,
+            name: Cow::Borrowed(b"new"),
+            new_name: Cow::Borrowed(b"disk"),
+        },
+    );
+    if flush_directory {
+        recording.add(ROOT, Operation::Fsync { flags: Flags::DIRECTORY });
+    }
+    recording
+}
+
+/// What `disk` holds in every state after the last record.
+fn contents_of_disk(recording: &mut Recording) -> Vec<Option<Vec<u8>>> {
+    let (log, base) = recording.finish();
+    let store = Store::open(&log, &base, None).unwrap();
+    let durability = Durability::new(&store.trace, Fault::Power);
+    let mut image = Image::new(&store, &durability);
+    image.advance(store.trace.last()).unwrap();
+    let cut = collect(&image, &[]);
+    let sequences: Vec<u64> = cut.candidates.iter().map(|one| one.sequence).collect();
+    let mut found = Vec::new();
+    for mask in 0..1u32 << sequences.len() {
+        let missing = sequences.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+        let state = cut.state(&Choice::without(missing.map(|(_, at)| *at))).unwrap();
+        let snapshot = Snapshot::new(&state);
+        let file = snapshot.nodes[&ROOT].entries.get(&b"disk"[..]);
+        found.push(file.map(|&file| {
+            let mut bytes = vec![0; state.size(file) as usize];
+            state.read(file, 0, &mut bytes).unwrap();
+            bytes
+        }));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[test]
+fn a_rename_is_there_or_not_and_needs_the_directory() {
+    let some = |bytes: &[u8]| Some(bytes.to_vec());
+    assert_eq!(contents_of_disk(&mut replace(true, true)), [some(b"NEW!")]);
+    assert_eq!(contents_of_disk(&mut replace(true, false)), [some(b"NEW!"), some(b"old")]);
+    assert_eq!(contents_of_disk(&mut replace(false, true)), [some(b""), some(b"NEW!")]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn names_of_states_are_read_back(
+        cut in 0..u64::MAX,
+        missing in prop::collection::btree_map(
+            any::<u64>(),
+            prop::option::of(prop::collection::vec(any::<bool>(), 1..64)),
+            1..8,
+        ),
+        seeds in any::<(u64, u64)>(),
+    ) {
+        let padded = |mut bits: Vec<bool>| {
+            bits.resize(bits.len().next_multiple_of(4), false);
+            bits.into()
+        };
+        let without = missing.into_iter().map(|(at, bits)| (at, bits.map(padded))).collect();
+        let choices = [
+            Choice::Nothing,
+            Choice::Everything,
+            Choice::Until(seeds.0),
+            Choice::Random(seeds.0, seeds.1),
+            Choice::Without(without),
+        ];
+        for choice in choices {
+            let id = StateId { fault: Fault::LyingDevice, sector: 512, cut, choice };
+            prop_assert_eq!(id.to_string().parse::<StateId>(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn bad_names_and_requests_are_errors(text in ".{0,80}") {
+        let _ = text.parse::<StateId>();
+        prop_assert!(Request::parse(text.as_bytes()).is_err());
+    }
+}
+
+#[test]
+fn a_base_that_does_not_fit_its_log_is_refused() {
+    let mut recording = ledger(4, true);
+    let request = request(&mut recording, "power", 1, 1);
+    std::fs::write(request.base.join("disk"), b"short").unwrap();
+    let failure = explore(&request).err().unwrap();
+    assert!(failure.to_string().contains("disk"), "{failure}");
+    std::fs::remove_file(request.base.join("disk")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", request.base.join("disk")).unwrap();
+    assert!(explore(&request).is_err());
+}

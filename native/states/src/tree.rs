@@ -209,7 +209,7 @@ impl Tree {
         read_runs(
             &self.store,
             id,
-            &leaf.runs_between(&self.store, offset, end),
+            leaf.runs_between(&self.store, offset, end),
             leaf.visible,
             offset,
             &mut bytes,

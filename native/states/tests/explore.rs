@@ -22,21 +22,35 @@ use serde_json::json;
 
 const LEDGER: Geometry = Geometry { id: 0x1234, offset: 4096, slots: 16, seed: 7 };
 
+fn write(recording: &mut Recording, file: u64, offset: u64, data: &[u8]) -> u64 {
+    let data = Cow::Borrowed(data);
+    recording.add(file, Operation::Write { flags: Flags::NONE, offset, data })
+}
+
+fn fsync(recording: &mut Recording, file: u64) -> u64 {
+    recording.add(file, Operation::Fsync { flags: Flags::NONE })
+}
+
+fn acknowledge(recording: &mut Recording, said: &Acknowledgement) -> u64 {
+    let text = said.to_string().into_bytes();
+    recording.add(0, Operation::Acknowledge { text: Cow::Owned(text) })
+}
+
 /// Records in fours; each four is acknowledged after a flush, or without one.
 fn ledger(records: u64, flushes: bool) -> Recording {
     let mut recording = Recording::new(&vec![0; 18 * SLOT]);
-    recording.acknowledge(&Acknowledgement::begin(LEDGER).to_string());
+    acknowledge(&mut recording, &Acknowledgement::begin(LEDGER));
     for sequence in 1..=records {
         let place = Place { sequence, monotonic_ns: 1, realtime_ns: 1 };
         let bytes = Record::encode(&LEDGER, &place);
         let offset = LEDGER.position(LEDGER.slot_of(sequence));
-        recording.write(DISK, offset, &bytes, Flags::NONE);
+        write(&mut recording, DISK, offset, &bytes);
         if sequence % 4 == 0 {
             if flushes {
-                recording.fsync(DISK);
+                fsync(&mut recording, DISK);
             }
             let said = Acknowledgement { id: LEDGER.id, sequence, geometry: None };
-            recording.acknowledge(&said.to_string());
+            acknowledge(&mut recording, &said);
         }
     }
     recording
@@ -82,7 +96,6 @@ fn what_was_not_flushed_is_lost_by_power_and_not_by_kill() {
     assert_eq!(summary.verdict, "keeps");
 }
 
-/// A write under way tears what it overwrites; only `kill` keeps the rest of it.
 #[test]
 fn the_smallest_loss_is_made_again_by_its_name() {
     let mut recording = ledger(12, false);
@@ -129,9 +142,9 @@ fn the_same_seed_explores_the_same_with_any_number_of_threads() {
 fn replace(flush_file: bool, flush_directory: bool) -> Recording {
     let mut recording = Recording::new(b"old");
     recording.add(9, Operation::Create(entry(ROOT, 0o100644, 0, b"new")));
-    recording.write(9, 0, b"NEW!", Flags::NONE);
+    write(&mut recording, 9, 0, b"NEW!");
     if flush_file {
-        recording.fsync(9);
+        fsync(&mut recording, 9);
     }
     recording.add(
         9,
@@ -182,6 +195,29 @@ fn a_rename_is_there_or_not_and_needs_the_directory() {
     assert_eq!(contents_of_disk(&mut replace(true, true)), [some(b"NEW!")]);
     assert_eq!(contents_of_disk(&mut replace(true, false)), [some(b"NEW!"), some(b"old")]);
     assert_eq!(contents_of_disk(&mut replace(false, true)), [some(b""), some(b"NEW!")]);
+}
+
+#[test]
+fn a_torn_write_leaves_the_older_sectors_whole() {
+    let mut recording = Recording::new(&[b'0'; 2048]);
+    let first = write(&mut recording, DISK, 0, &[b'1'; 2048]);
+    let second = write(&mut recording, DISK, 512, &[b'2'; 1024]);
+    let (log, base) = recording.finish();
+    let contents = |choice: &str, sectors: &[u8; 4]| {
+        let to = recording.path.join("torn");
+        let id: StateId = format!("power:512:{second}:{choice}").parse().unwrap();
+        show(&log, &base, &id, &to).unwrap();
+        let made = std::fs::read(to.join("disk")).unwrap();
+        let expected: Vec<u8> = sectors.iter().flat_map(|byte| [*byte; 512]).collect();
+        assert!(made == expected, "{choice}");
+        std::fs::remove_dir_all(to).unwrap();
+    };
+    contents("everything", b"1221");
+    contents("nothing", b"0000");
+    contents(&format!("until={first}"), b"1111");
+    contents(&format!("without={first}"), b"0220");
+    contents(&format!("without={first}~9,{second}~2"), b"1021");
+    contents(&format!("without={second}~1"), b"1211");
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use diskproof_wire::crash_log::{Entry, Flags, Frame, Header, Operation, Place, ROOT};
+use diskproof_wire::crash_log::{Entry, Frame, Header, Operation, Place, ROOT};
 
 /// Sectors of these logs.
 pub const SECTOR: u64 = 512;
@@ -70,18 +70,6 @@ impl Recording {
             self.bytes.extend_from_slice(piece);
         }
         self.sequence
-    }
-
-    pub fn write(&mut self, file: u64, offset: u64, data: &[u8], flags: Flags) -> u64 {
-        self.add(file, Operation::Write { flags, offset, data: Cow::Borrowed(data) })
-    }
-
-    pub fn fsync(&mut self, file: u64) -> u64 {
-        self.add(file, Operation::Fsync { flags: Flags::NONE })
-    }
-
-    pub fn acknowledge(&mut self, text: &str) -> u64 {
-        self.add(0, Operation::Acknowledge { text: Cow::Borrowed(text.as_bytes()) })
     }
 
     pub fn finish(&mut self) -> (PathBuf, PathBuf) {

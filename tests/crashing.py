@@ -1,10 +1,16 @@
-"""Crash runs and verdicts for tests that make none."""
+"""Crash runs and verdicts: made up for tests that judge none, and real ones."""
 
 from __future__ import annotations
 
-from diskproof.crash_rules import CrashRules, crash_workload
+from dataclasses import replace
+from pathlib import Path
+
+from diskproof.crash.lab import CrashLab
+from diskproof.crash_rules import FAULTS, CrashRules, crash_workload, faults_of
+from diskproof.executor import LabSetup
 from diskproof.records import (
     Artefact,
+    BackingSpec,
     Cell,
     Check,
     CrashRun,
@@ -12,6 +18,7 @@ from diskproof.records import (
     TraceEvent,
     Verdict,
 )
+from running import assert_nothing_left
 
 LOSS = Verdict(
     "power",
@@ -64,3 +71,26 @@ def make_crash_run(
         artefacts=(Artefact("crash.log", "application/octet-stream", b"dpcrash\n\0" * 9),),
         phases=(("record", 2.5),),
     )
+
+
+RULES = CrashRules(records=48, states=4000, explore_seconds=4.0, seconds=5.0, seed=3)
+
+
+def make_real_run(
+    folder: Path,
+    writer: str = "ledger",
+    durable: str = "flush",
+    rules: CrashRules = RULES,
+    **levels: str,
+) -> CrashRun:
+    """One real crash run; afterwards no process, folder or mount of it is left."""
+    images = folder / "images"
+    rules = replace(rules, durable=durable)
+    named = {"backing": "here", "frontend": "daemon", **levels}
+    cell = Cell(tuple(sorted(named.items())), crash_workload(rules, writer))
+    backing = BackingSpec("here", "directory", (("path", str(images)),))
+    lab = CrashLab(LabSetup("s", "h", {"here": backing}, "tcg", 120.0))
+    found = lab.execute(cell, faults_of(cell.level("frontend"), FAULTS), lambda searching: None)
+    assert_nothing_left(images)
+    assert str(images) not in Path("/proc/self/mountinfo").read_text()
+    return found

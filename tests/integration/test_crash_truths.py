@@ -12,36 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.crash.lab import CrashLab
+from crashing import make_real_run
 from diskproof.crash.log import read_frames
 from diskproof.crash.reproduce import missing_writes, reproduce
-from diskproof.crash_rules import FAULTS, CrashRules, crash_workload, faults_of
-from diskproof.executor import LabSetup
-from diskproof.records import BackingSpec, Cell, CrashRun, Verdict
+from diskproof.crash_rules import CrashRules
+from diskproof.records import CrashRun, Verdict
 from recording import needs_fuse
-from running import assert_nothing_left
 
 pytestmark = needs_fuse
 MODES = ("none", "writeback", "writethrough", "directsync", "unsafe")
 WRITE_THROUGH = ("writethrough", "directsync")
-
-
-def make_run(
-    folder: Path, writer: str = "ledger", durable: str = "flush", **levels: str
-) -> CrashRun:
-    """One real crash run; afterwards no process, folder or mount of it is left."""
-    images = folder / "images"
-    rules = CrashRules(
-        records=48, durable=durable, states=4000, explore_seconds=4.0, seconds=5.0, seed=3
-    )
-    named = {"backing": "here", "frontend": "daemon", **levels}
-    cell = Cell(tuple(sorted(named.items())), crash_workload(rules, writer))
-    backing = BackingSpec("here", "directory", (("path", str(images)),))
-    lab = CrashLab(LabSetup("s", "h", {"here": backing}, "tcg", 120.0))
-    found = lab.execute(cell, faults_of(cell.level("frontend"), FAULTS), lambda searching: None)
-    assert_nothing_left(images)
-    assert str(images) not in Path("/proc/self/mountinfo").read_text()
-    return found
 
 
 def by_fault(found: CrashRun) -> Mapping[str, Verdict]:
@@ -53,7 +33,7 @@ def by_fault(found: CrashRun) -> Mapping[str, Verdict]:
 @pytest.mark.parametrize("form", ["raw", "qcow2"])
 @pytest.mark.parametrize("cache", MODES)
 def test_what_was_flushed_is_kept_by_all_but_unsafe(tmp_path: Path, cache: str, form: str) -> None:
-    found = make_run(tmp_path, format=form, cache=cache)
+    found = make_real_run(tmp_path, format=form, cache=cache)
     verdicts = by_fault(found)
     power = verdicts["power"]
     if cache == "unsafe":
@@ -75,7 +55,7 @@ def test_what_was_flushed_is_kept_by_all_but_unsafe(tmp_path: Path, cache: str, 
 @pytest.mark.parametrize("cache", [mode for mode in MODES if mode != "unsafe"])
 def test_write_through_keeps_even_what_nobody_flushed(tmp_path: Path, cache: str) -> None:
     """The client sends no flush and takes each completed write for a promise."""
-    verdicts = by_fault(make_run(tmp_path, durable="write", format="raw", cache=cache))
+    verdicts = by_fault(make_real_run(tmp_path, durable="write", format="raw", cache=cache))
     expected = "keeps" if cache in WRITE_THROUGH else "loses"
     assert verdicts["power"].verdict == expected
     assert verdicts["qemu-kill"].verdict == "keeps"
@@ -86,7 +66,7 @@ def test_write_through_keeps_even_what_nobody_flushed(tmp_path: Path, cache: str
 def test_a_program_on_the_host_keeps_what_it_syncs(
     tmp_path: Path, writer: str, durable: str
 ) -> None:
-    found = by_fault(make_run(tmp_path, writer, durable, frontend="host"))
+    found = by_fault(make_real_run(tmp_path, writer, durable, frontend="host"))
     expected = ("keeps",) if durable == "flush" else ("loses", "corrupts")
     assert found["power"].verdict in expected
     assert found["lying-device"].verdict in ("loses", "corrupts")
@@ -94,7 +74,7 @@ def test_a_program_on_the_host_keeps_what_it_syncs(
 
 
 def test_a_loss_can_be_made_again_and_is_the_smallest(tmp_path: Path) -> None:
-    found = make_run(tmp_path, format="raw", cache="unsafe")
+    found = make_real_run(tmp_path, format="raw", cache="unsafe")
     power = by_fault(found)["power"]
     again = reproduce(found, "power", tmp_path / "state")
     assert again.loss is not None and again.loss.lost > 0
@@ -108,7 +88,7 @@ def test_a_loss_can_be_made_again_and_is_the_smallest(tmp_path: Path) -> None:
 
 
 def test_the_log_of_a_run_is_kept_whole(tmp_path: Path) -> None:
-    found = make_run(tmp_path, format="raw", cache="none")
+    found = make_real_run(tmp_path, format="raw", cache="none")
     log = next(each for each in found.artefacts if each.name == "crash.log")
     (tmp_path / "log").write_bytes(log.content)
     frames = list(read_frames(tmp_path / "log"))

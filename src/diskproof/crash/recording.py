@@ -14,6 +14,7 @@ from diskproof.errors import HostError, RunFailure
 from diskproof.native import require_native
 from diskproof.proc import Process, start_process
 
+FUSE_DEVICE = Path("/dev/fuse")
 MOUNT_SECONDS = 20.0
 ACK_FILE = ".diskproof-ack"
 """In the root of every recorded folder: each line written to it is an acknowledgement."""
@@ -56,13 +57,12 @@ class Recording:
 
 def require_fuse() -> None:
     """Raises HostError where no file system of FUSE can be mounted."""
-    device = Path("/dev/fuse")
-    if not device.exists():
-        why = f"{device} is not there"
+    if not FUSE_DEVICE.exists():
+        why = f"{FUSE_DEVICE} is not there"
         raise HostError("nothing can be recorded on this host", why, "modprobe fuse")
-    if not os.access(device, os.R_OK | os.W_OK):
+    if not os.access(FUSE_DEVICE, os.R_OK | os.W_OK):
         hint = "run as root, or make yourself a member of its group"
-        raise HostError("nothing can be recorded on this host", f"{device} is denied", hint)
+        raise HostError("nothing can be recorded on this host", f"{FUSE_DEVICE} is denied", hint)
 
 
 @contextmanager

@@ -1,0 +1,41 @@
+"""What cache modes keep of a guest's writes: the ledger in a real guest on a recorded folder.
+
+Requires the built guest, qemu-system-x86_64, root, /dev/fuse and the native programs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crashing import make_real_run
+from recording import needs_fuse
+
+pytestmark = needs_fuse
+GUEST = {"frontend": "guest", "accel": "tcg", "memory": "256M", "vcpus": "1"}
+
+
+@pytest.mark.parametrize(
+    ("bus", "form", "cache", "durable", "expected"),
+    [
+        ("virtio-blk", "raw", "none", "flush", "keeps"),
+        ("virtio-blk", "qcow2", "writeback", "flush", "keeps"),
+        ("virtio-blk", "raw", "unsafe", "flush", "loses"),
+        ("virtio-blk", "raw", "directsync", "write", "keeps"),
+        ("ahci", "raw", "writethrough", "write", "keeps"),
+        ("virtio-blk", "raw", "none", "write", "loses"),
+    ],
+)
+def test_a_guest_keeps_what_its_stack_flushes(
+    tmp_path: Path, bus: str, form: str, cache: str, durable: str, expected: str
+) -> None:
+    levels = {**GUEST, "bus": bus, "format": form, "cache": cache}
+    found = make_real_run(tmp_path, durable=durable, **levels)
+    assert found.failure is None, found.failure
+    verdicts = {verdict.fault: verdict.verdict for verdict in found.verdicts}
+    assert verdicts["power"] == expected
+    assert verdicts["guest-kill"] == "keeps"
+    assert verdicts["lying-device"] in ("loses", "corrupts")
+    if form == "raw":
+        assert verdicts["qemu-kill"] == "keeps"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from diskproof.crash.recording import Recording
-from diskproof.crash_rules import WRITERS
-from diskproof.drive import Drive, RunContext
 from diskproof.errors import UsageError
-from diskproof.records import Cell
+
+if TYPE_CHECKING:  # a check is started for each state: what it does not need costs it
+    from diskproof.crash.recording import Recording
+    from diskproof.drive import Drive, RunContext
+    from diskproof.records import Cell
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Writer(Protocol):
 
 def load_writer(name: str) -> Writer:
     """The writer of that name (its module is imported only now). Raises UsageError."""
+    from diskproof.crash_rules import WRITERS
+
     if name not in WRITERS:
         raise UsageError(f"unknown writer {name!r}", f"known: {', '.join(WRITERS)}")
     module = importlib.import_module(f"diskproof.crash.writers.{name.replace('-', '_')}")

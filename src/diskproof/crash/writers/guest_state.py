@@ -12,18 +12,19 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from diskproof.crash.writers import rows, sqlite
-from diskproof.crash.writers.command import USAGE, copied, fail, read_acks, tell
+from diskproof.crash.writers.command import USAGE, fail, read_acks, tell
 from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount
 from diskproof.crash.writers.rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
-from diskproof.proc import CONFINED_UID
+from diskproof.proc import CONFINED_UID, run
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec
@@ -47,15 +48,29 @@ def check_state(
         return Found(KEEPS)
     if not image.is_file():
         return rows.all_lost(int(promises[-1].split()[-1]), f"{image} is not there")
-    with copied(image) as copy, tempfile.TemporaryDirectory(prefix="diskproof-check-") as room:
-        if os.geteuid() == 0:
-            os.chown(copy, CONFINED_UID, CONFINED_UID)
+    with (
+        copied_image(image) as copy,
+        tempfile.TemporaryDirectory(prefix="diskproof-check-") as room,
+    ):
         machine = state_machine(copy.name, form, accel)
         booting = start_guest(require_guest(), machine, run_dir=Path(room), disk_folder=copy.parent)
         with booting as guest:
             found = _look(guest, file_system, writer, promises)
             guest.power_off()
             return found
+
+
+@contextmanager
+def copied_image(image: Path) -> Iterator[Path]:
+    """A copy with the same holes that QEMU's user may write, removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="diskproof-check-") as room:
+        copy = Path(room) / image.name
+        argv = ["cp", "--reflink=auto", "--sparse=always", "--", str(image.absolute()), str(copy)]
+        run(argv, timeout=_SECONDS)
+        if os.geteuid() == 0:
+            Path(room).chmod(0o711)
+            os.chown(copy, CONFINED_UID, CONFINED_UID)
+        yield copy
 
 
 def state_machine(filename: str, form: str, accel: str) -> GuestMachine:

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from diskproof.crash.recording import ACK_FILE
 from diskproof.crash.writers import WriterContext, command, rows
 from diskproof.crash.writers.command import Limit, main
-from diskproof.crash.writers.programs import require_written
 from diskproof.crash.writers.rows import Found
-from diskproof.proc import run
-from diskproof.records import Cell
+
+if TYPE_CHECKING:
+    from diskproof.records import Cell
 
 NAME = "sqlite"
 FOLDER = "sqlite"
@@ -84,6 +84,10 @@ class SqliteWriter:
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload``, ``space``, or ``guest``."""
+        from diskproof.crash.recording import ACK_FILE
+        from diskproof.crash.writers.programs import require_written
+        from diskproof.proc import run
+
         spec, folder = context.cell.workload, context.recording.folder
         if context.cell.level("frontend") == "guest":
             from diskproof.crash.writers.sqlite_guest import write_rows

@@ -5,7 +5,7 @@ mod logs;
 use std::borrow::Cow;
 
 use diskproof_states::choice::{Choice, StateId};
-use diskproof_states::content::Store;
+use diskproof_states::content::{sector_hash, Store};
 use diskproof_states::cut::collect;
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
@@ -146,25 +146,15 @@ fn replace(flush_file: bool, flush_directory: bool) -> Recording {
     if flush_file {
         fsync(&mut recording, 9);
     }
-    recording.add(
-        9,
-        Operation::Rename {
-            flags: 0,
-            parent: ROOT,
-            new_parent: ROOT,
-            replaced: DISK,
-            name: Cow::Borrowed(b"new"),
-            new_name: Cow::Borrowed(b"disk"),
-        },
-    );
+    rename(&mut recording, 9, (ROOT, b"new"), (ROOT, b"disk"));
     if flush_directory {
         recording.add(ROOT, Operation::Fsync { flags: Flags::DIRECTORY });
     }
     recording
 }
 
-/// What `disk` holds in every state after the last record.
-fn contents_of_disk(recording: &mut Recording) -> Vec<Option<Vec<u8>>> {
+/// Every state after the last record.
+fn states_at_the_end(recording: &mut Recording) -> Vec<Snapshot> {
     let (log, base) = recording.finish();
     let store = Store::open(&log, &base, None).unwrap();
     let durability = Durability::new(&store.trace, Fault::Power);
@@ -172,29 +162,114 @@ fn contents_of_disk(recording: &mut Recording) -> Vec<Option<Vec<u8>>> {
     image.advance(store.trace.last()).unwrap();
     let cut = collect(&image, &[]);
     let sequences: Vec<u64> = cut.candidates.iter().map(|one| one.sequence).collect();
-    let mut found = Vec::new();
-    for mask in 0..1u32 << sequences.len() {
+    let state = |mask: u32| {
         let missing = sequences.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
-        let state = cut.state(&Choice::without(missing.map(|(_, at)| *at))).unwrap();
-        let snapshot = Snapshot::new(&state);
-        let file = snapshot.nodes[&ROOT].entries.get(&b"disk"[..]);
-        found.push(file.map(|&file| {
-            let mut bytes = vec![0; state.size(file) as usize];
-            state.read(file, 0, &mut bytes).unwrap();
-            bytes
-        }));
-    }
-    found.sort();
+        Snapshot::new(&cut.state(&Choice::without(missing.map(|(_, at)| *at))).unwrap())
+    };
+    (0..1u32 << sequences.len()).map(state).collect()
+}
+
+/// What `disk` holds in every state after the last record: old, or so many new bytes.
+fn sizes_of_disk(recording: &mut Recording) -> Vec<(u64, u64)> {
+    let states = states_at_the_end(recording);
+    let disk = |state: &Snapshot| {
+        let file = state.nodes[&ROOT].entries[&b"disk"[..]];
+        (file, state.nodes[&file].size)
+    };
+    let mut found: Vec<(u64, u64)> = states.iter().map(disk).collect();
+    found.sort_unstable();
     found.dedup();
     found
 }
 
 #[test]
 fn a_rename_is_there_or_not_and_needs_the_directory() {
-    let some = |bytes: &[u8]| Some(bytes.to_vec());
-    assert_eq!(contents_of_disk(&mut replace(true, true)), [some(b"NEW!")]);
-    assert_eq!(contents_of_disk(&mut replace(true, false)), [some(b"NEW!"), some(b"old")]);
-    assert_eq!(contents_of_disk(&mut replace(false, true)), [some(b""), some(b"NEW!")]);
+    assert_eq!(sizes_of_disk(&mut replace(true, true)), [(9, 4)]);
+    assert_eq!(sizes_of_disk(&mut replace(true, false)), [(DISK, 3), (9, 4)]);
+    assert_eq!(sizes_of_disk(&mut replace(false, true)), [(9, 0), (9, 4)]);
+}
+
+fn rename(recording: &mut Recording, file: u64, from: (u64, &[u8]), to: (u64, &[u8])) {
+    let operation = Operation::Rename {
+        flags: 0,
+        parent: from.0,
+        new_parent: to.0,
+        replaced: 0,
+        name: Cow::Borrowed(from.1),
+        new_name: Cow::Borrowed(to.1),
+    };
+    recording.add(file, operation);
+}
+
+/// Makes a file in one directory and moves it twice, the second time into another one, `flushes` of which are flushed.
+fn names_of_a_moved_file(flushes: &[u64]) -> Vec<Vec<String>> {
+    let mut recording = Recording::new(b"");
+    recording.add(7, Operation::Mkdir(entry(ROOT, 0o40755, 0, b"d")));
+    recording.add(ROOT, Operation::Fsync { flags: Flags::DIRECTORY });
+    recording.add(9, Operation::Create(entry(ROOT, 0o100644, 0, b"x")));
+    rename(&mut recording, 9, (ROOT, b"x"), (ROOT, b"y"));
+    rename(&mut recording, 9, (ROOT, b"y"), (7, b"z"));
+    for &directory in flushes {
+        recording.add(directory, Operation::Fsync { flags: Flags::DIRECTORY });
+    }
+    let states = states_at_the_end(&mut recording);
+    let mut names: Vec<Vec<String>> = states.iter().map(names_of_nine).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn names_of_nine(snapshot: &Snapshot) -> Vec<String> {
+    let entries = snapshot.nodes.values().flat_map(|node| &node.entries);
+    let names = entries.filter(|(_, file)| **file == 9);
+    names.map(|(name, _)| String::from_utf8(name.to_vec()).unwrap()).collect()
+}
+
+#[test]
+fn a_file_that_moves_has_one_name_at_most() {
+    let states = [vec![], vec!["x".to_owned()], vec!["y".to_owned()], vec!["z".to_owned()]];
+    assert_eq!(names_of_a_moved_file(&[]), states);
+    assert_eq!(names_of_a_moved_file(&[7]), states[3..]);
+}
+
+#[test]
+fn the_hash_of_a_state_is_that_of_its_sectors_however_they_were_written() {
+    let mut recording = Recording::new(&[b'0'; 4 * 512]);
+    write(&mut recording, DISK, 0, &[b'1'; 4 * 512]);
+    write(&mut recording, DISK, 512, &[b'2'; 512]);
+    fsync(&mut recording, DISK);
+    let (log, base) = recording.finish();
+    let store = Store::open(&log, &base, None).unwrap();
+    let durability = Durability::new(&store.trace, Fault::Power);
+    let mut image = Image::new(&store, &durability);
+    image.advance(store.trace.last()).unwrap();
+    let sum = |sectors: &[u8; 4]| {
+        let hashes = sectors.iter().zip(0..).map(|(byte, at)| sector_hash(DISK, at, &[*byte; 512]));
+        hashes.fold(0u64, u64::wrapping_add)
+    };
+    assert_eq!(image.settled_hash, sum(b"1211").wrapping_sub(sum(b"0000")));
+}
+
+/// The modes that `disk` can have after chmod and a flush.
+fn modes_of_disk(flags: Flags) -> Vec<u32> {
+    let mut recording = Recording::new(b"old");
+    let change = Operation::Setattr { mode: Some(0o600), uid: None, gid: None };
+    recording.add(DISK, change);
+    recording.add(DISK, Operation::Fsync { flags });
+    let (log, base) = recording.finish();
+    let store = Store::open(&log, &base, None).unwrap();
+    let durability = Durability::new(&store.trace, Fault::Power);
+    let mut image = Image::new(&store, &durability);
+    image.advance(store.trace.last()).unwrap();
+    let cut = collect(&image, &[]);
+    let mode = |choice| Snapshot::new(&cut.state(&choice).unwrap()).nodes[&DISK].attributes.mode;
+    [Choice::Nothing, Choice::Everything].map(|choice| mode(choice) & 0o777).to_vec()
+}
+
+#[test]
+fn attributes_need_more_than_fdatasync() {
+    assert_eq!(modes_of_disk(Flags::DATA_ONLY), [0o644, 0o600]);
+    assert_eq!(modes_of_disk(Flags::NONE), [0o600, 0o600]);
 }
 
 #[test]

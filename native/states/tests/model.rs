@@ -275,6 +275,9 @@ fn check_cut(
             let same = by_hash.entry(state.hash).or_insert_with(|| expected.clone());
             prop_assert!(same.bytes == expected.bytes && same.size == expected.size, "hash");
         }
+        for one in &collected.candidates {
+            prop_assert!(pending.contains(&(one.sequence as usize - 3)), "{:?}", one);
+        }
         let all = collected.presences(&Choice::Everything);
         prop_assert!(all.iter().all(|one| *one == Presence::Present));
     }

@@ -146,28 +146,33 @@ impl RawLedger {
         }
     }
 
-    fn begin_slots(&mut self, cut: &Cut<'_, '_>, changed: Option<&Touched>) -> io::Result<()> {
+    /// Only slots whose content or whose promise has changed since the last cut are looked at.
+    fn begin_slots(
+        &mut self,
+        cut: &Cut<'_, '_>,
+        acknowledged: u64,
+        changed: Option<&Touched>,
+    ) -> io::Result<()> {
         let nothing = cut.state(&Choice::Nothing)?;
-        match changed {
-            None => {
-                for slot in 0..self.promises.geometry.slots {
-                    self.take_durable(&nothing, slot)?;
-                }
+        let geometry = self.promises.geometry;
+        let before = std::mem::replace(&mut self.acknowledged, acknowledged);
+        let slots: Vec<u64> = match (changed, acknowledged.checked_sub(before)) {
+            (Some(changed), Some(more)) if more < geometry.slots => {
+                let ours = changed.iter().filter(|run| run.0 == self.file);
+                let written = ours.flat_map(|&(_, start, end)| self.slots(start, end));
+                let promised =
+                    (before + 1..=acknowledged).map(|sequence| geometry.slot_of(sequence));
+                written.chain(promised).collect()
             }
-            Some(changed) => {
-                let file = self.file;
-                for &(_, start, end) in changed.iter().filter(|run| run.0 == file) {
-                    for slot in self.slots(start, end) {
-                        self.take_durable(&nothing, slot)?;
-                    }
-                }
-            }
-        }
-        self.durable_lost = 0;
-        for slot in 0..self.promises.geometry.slots {
-            let lost = self.is_lost(&nothing, slot, self.durable[slot as usize].content)?;
-            self.durable[slot as usize].lost = lost;
+            _ => (0..geometry.slots).collect(),
+        };
+        for slot in slots {
+            self.take_durable(&nothing, slot)?;
+            let durable = self.durable[slot as usize];
+            let lost = self.is_lost(&nothing, slot, durable.content)?;
+            self.durable_lost -= u64::from(durable.lost);
             self.durable_lost += u64::from(lost);
+            self.durable[slot as usize].lost = lost;
         }
         Ok(())
     }
@@ -208,8 +213,8 @@ impl RawLedger {
 
 impl Check for RawLedger {
     fn begin(&mut self, cut: &Cut<'_, '_>, changed: Option<&Touched>) -> Result<()> {
-        self.acknowledged = self.promises.at(cut.sequence);
-        self.begin_slots(cut, changed).during(WHAT)
+        let acknowledged = self.promises.at(cut.sequence);
+        self.begin_slots(cut, acknowledged, changed).during(WHAT)
     }
 
     fn promise(&self) -> u64 {

@@ -33,7 +33,7 @@ pub fn minimise(exploration: &Exploration<'_>, found: &Found) -> Result<Minimal>
         let deadline = Instant::now() + limit;
         let mut search = Search { exploration, cut, check, start, found, checks: 0, deadline };
         let absent = (0..search.start.len()).filter(|&at| search.start[at] != Presence::Present);
-        let (left, is_minimal) = search.ddmin(absent.collect())?;
+        let (left, is_minimal) = ddmin(absent.collect(), |absent| search.still_loses(absent))?;
         let choice = search.choice(&left);
         let state = cut.state(&choice).during(WHAT)?;
         let finding = search.check.check(&state)?;
@@ -75,50 +75,95 @@ impl Search<'_, '_, '_, '_, '_> {
         }
     }
 
-    fn still_loses(&mut self, absent: &[usize]) -> Result<bool> {
+    /// None: the budget is used up.
+    fn still_loses(&mut self, absent: &[usize]) -> Result<Option<bool>> {
+        let most = self.exploration.request.budget.minimise;
+        if self.checks >= most || Instant::now() >= self.deadline {
+            return Ok(None);
+        }
         self.checks += 1;
         let state = self.cut.state(&self.choice(absent)).during(WHAT)?;
-        Ok(self.check.check(&state)?.verdict >= self.found.finding.verdict)
+        Ok(Some(self.check.check(&state)?.verdict >= self.found.finding.verdict))
     }
+}
 
-    fn may_go_on(&self) -> bool {
-        self.checks < self.exploration.request.budget.minimise && Instant::now() < self.deadline
+/// The fewest of `absent` for which `loses` holds; false when it stopped answering (None) before that was sure.
+///
+/// `loses` holds for all of them.
+pub fn ddmin<E>(
+    mut absent: Vec<usize>,
+    mut loses: impl FnMut(&[usize]) -> std::result::Result<Option<bool>, E>,
+) -> std::result::Result<(Vec<usize>, bool), E> {
+    match loses(&[])? {
+        Some(true) => return Ok((Vec::new(), true)),
+        None => return Ok((absent, false)),
+        Some(false) => {}
     }
-
-    /// The changes that must stay absent; false when the budget ended before that was sure.
-    fn ddmin(&mut self, mut absent: Vec<usize>) -> Result<(Vec<usize>, bool)> {
-        if self.still_loses(&[])? {
-            return Ok((Vec::new(), true));
-        }
-        let mut parts = 2;
-        while absent.len() >= 2 {
-            if !self.may_go_on() {
-                return Ok((absent, false));
-            }
-            match self.smaller(&absent, parts)? {
-                Some((less, next)) => (absent, parts) = (less, next),
-                None if parts >= absent.len() => break,
-                None => parts = (parts * 2).min(absent.len()),
-            }
-        }
-        Ok((absent, true))
-    }
-
-    /// One of the parts, or all without one part, that still loses; and into how many parts to cut it next.
-    fn smaller(&mut self, absent: &[usize], parts: usize) -> Result<Option<(Vec<usize>, usize)>> {
+    let mut parts = 2;
+    'smaller: while absent.len() >= 2 {
         let size = absent.len().div_ceil(parts);
-        for part in absent.chunks(size) {
-            if self.may_go_on() && self.still_loses(part)? {
-                return Ok(Some((part.to_vec(), 2)));
+        for (less, next) in parts_and_rests(&absent, size) {
+            match loses(&less)? {
+                None => return Ok((absent, false)),
+                Some(true) => {
+                    (absent, parts) = (less, if next { (parts - 1).max(2) } else { 2 });
+                    continue 'smaller;
+                }
+                Some(false) => {}
             }
         }
-        for index in (0..absent.len().div_ceil(size)).filter(|_| parts > 2) {
-            let (from, to) = (index * size, ((index + 1) * size).min(absent.len()));
-            let rest = [&absent[..from], &absent[to..]].concat();
-            if self.may_go_on() && self.still_loses(&rest)? {
-                return Ok(Some((rest, (parts - 1).max(2))));
-            }
+        if size == 1 {
+            break;
         }
-        Ok(None)
+        parts = (parts * 2).min(absent.len());
+    }
+    Ok((absent, true))
+}
+
+/// Each part of so many, then all without each part (true).
+fn parts_and_rests(absent: &[usize], size: usize) -> Vec<(Vec<usize>, bool)> {
+    let parts = absent.chunks(size).map(|part| (part.to_vec(), false));
+    let rest = |index: usize| {
+        let (from, to) = (index * size, ((index + 1) * size).min(absent.len()));
+        ([&absent[..from], &absent[to..]].concat(), true)
+    };
+    parts.chain((0..absent.len().div_ceil(size)).map(rest)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::ddmin;
+
+    proptest! {
+        #[test]
+        fn what_is_needed_is_found(
+            count in 1..60usize,
+            needed in prop::collection::btree_set(0..60usize, 0..5),
+        ) {
+            let needed: BTreeSet<usize> = needed.into_iter().filter(|at| *at < count).collect();
+            let loses = |absent: &[usize]| {
+                Ok::<_, Infallible>(Some(needed.iter().all(|at| absent.contains(at))))
+            };
+            let (found, sure) = ddmin((0..count).collect(), loses).unwrap();
+            prop_assert!(sure);
+            prop_assert_eq!(found, needed.into_iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_is_not_sure_still_loses(count in 2..60usize, needed in 0..60usize, most in 0..20) {
+            let needed = needed % count;
+            let mut left = most;
+            let loses = |absent: &[usize]| {
+                left -= 1;
+                Ok::<_, Infallible>((left >= 0).then_some(absent.contains(&needed)))
+            };
+            let (found, _) = ddmin((0..count).collect(), loses).unwrap();
+            prop_assert!(found.contains(&needed));
+        }
     }
 }

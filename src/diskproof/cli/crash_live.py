@@ -49,7 +49,7 @@ class _Lines:
     """A line when a cell ends, and now and then one for a long search."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
-        self.factors = varying_factors(cells)
+        self.factors = varying_factors(cells) or ("frontend",)
         self.told = time.monotonic()
 
     def __call__(self, event: Event) -> None:
@@ -71,7 +71,7 @@ class _Picture:
     """A bar of verdicts with what is being looked for; finished cells scroll above."""
 
     def __init__(self, cells: Sequence[Cell], progress: Progress) -> None:
-        self.factors = varying_factors(cells)
+        self.factors = varying_factors(cells) or ("frontend",)
         self.progress = progress
         self.task = progress.add_task("", total=None)
         self.cell = ""

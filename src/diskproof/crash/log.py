@@ -119,13 +119,6 @@ def summarise_log(path: Path) -> LogSummary:
     return LogSummary(dict(counts), frames, complete)
 
 
-def find_acknowledgement(path: Path, line: str) -> Frame | None:
-    """The first acknowledgement of exactly that line."""
-    wanted = line.encode()
-    frames = read_frames(path)
-    return next((f for f in frames if f.kind == ACKNOWLEDGE and f.payload == wanted), None)
-
-
 def copy_log(source: Path, target: Path, until: Frame) -> None:
     """Copy a log up to the end of a record: what a recorder killed there would have left."""
     left = until.end_offset

@@ -98,7 +98,7 @@ def start_recorded_program(
     with load_backing(backing.kind).start_run_dir(backing) as room:
         files = make_files(room)
         with notes.phase("copy"):
-            copy_folder(Path(spec.option("folder"), "."), files, deadline)
+            copy_folder(Path(spec.option("folder")), files, deadline)
             copy_folder(files, room / "base", deadline)
         with notes.phase("record"), start_recording(files, room) as recording:
             seconds = min(float(spec.option("seconds")), deadline.left())

@@ -19,7 +19,6 @@ from diskproof.crash.log import (
     Frame,
     LogSummary,
     copy_log,
-    find_acknowledgement,
     read_frames,
     summarise_log,
 )
@@ -98,8 +97,8 @@ def make_files(room: Path) -> Path:
 
 
 def copy_folder(source: Path, target: Path, deadline: Deadline) -> None:
-    """A copy that shares its blocks where the file system can, and has the same holes."""
-    argv = ["cp", "-a", "--reflink=auto", "--sparse=always", "--", str(source), str(target)]
+    """Copy what is in a folder; blocks are shared where the file system can, holes stay holes."""
+    argv = ["cp", "-a", "--reflink=auto", "--sparse=always", "--", f"{source}/.", str(target)]
     run(argv, timeout=deadline.left())
 
 
@@ -146,11 +145,21 @@ def _write(
 
 
 def cut_at_mark(log: Path, killed: Path) -> None:
-    """Copy a log up to the mark. Raises RunFailure ``log`` when there is none."""
-    mark = find_acknowledgement(log, MARK)
-    if mark is None:
-        raise RunFailure("log", "the crash log has no mark of the writer's end", "it is not whole")
-    copy_log(log, killed, mark)
+    """Copy a log up to the record before the mark: no check should hear of it.
+
+    Raises RunFailure ``log`` when there is none.
+    """
+    before = None
+    for frame in read_frames(log):
+        if is_mark(frame) and before is not None:
+            copy_log(log, killed, before)
+            return
+        before = frame
+    raise RunFailure("log", "the crash log has no mark of the writer's end", "it is not whole")
+
+
+def is_mark(frame: Frame) -> bool:
+    return frame.kind == ACKNOWLEDGE and frame.payload == MARK.encode()
 
 
 def count_promises(log: Path) -> int:
@@ -160,8 +169,8 @@ def count_promises(log: Path) -> int:
 
 def is_promise(frame: Frame) -> bool:
     """An acknowledgement that promises something: neither our mark nor a ledger's first line."""
-    line = frame.payload
-    return frame.kind == ACKNOWLEDGE and line != MARK.encode() and not _begins_ledger(line)
+    ours = is_mark(frame) or _begins_ledger(frame.payload)
+    return frame.kind == ACKNOWLEDGE and not ours
 
 
 def _begins_ledger(line: bytes) -> bool:

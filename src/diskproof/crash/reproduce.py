@@ -10,7 +10,7 @@ from pathlib import Path
 from diskproof.crash.end_state import check_folder
 from diskproof.crash.lab import BASE_ARTEFACT, LOG_ARTEFACT, find_check
 from diskproof.crash.log import ACKNOWLEDGE, Frame, read_frames
-from diskproof.crash.record import cut_at_mark
+from diskproof.crash.record import cut_at_mark, is_mark
 from diskproof.crash.verdict import Loss
 from diskproof.errors import UsageError
 from diskproof.native import require_native
@@ -55,7 +55,7 @@ def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False
         )
         cut = verdict.cut if verdict.cut is not None else 0
         frames = [frame for frame in read_frames(until) if _is_before(frame, state, cut)]
-        promises = [frame for frame in frames if frame.kind == ACKNOWLEDGE]
+        promises = [f for f in frames if f.kind == ACKNOWLEDGE and not is_mark(f)]
         gone = missing_writes(state)
         missing = tuple(frame for frame in frames if frame.sequence in gone)
         loss = check_folder(target, room, promises, find_check(run_.cell), CHECK_SECONDS)

@@ -1,0 +1,175 @@
+"""``diskproof crash`` from the command line to the store, tables, page and back to a state.
+
+Requires root, /dev/fuse, qemu-storage-daemon, fio and the native programs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskproof.cli import run_command_line
+from diskproof.store import open_store
+from recording import needs_fuse
+
+pytestmark = needs_fuse
+STUDY = """
+name = "mine"
+workloads = "sync-write-4k"
+[factors]
+frontend = "daemon"
+format = "raw"
+cache = ["none", "unsafe"]
+[crash]
+records = 32
+explore_seconds = "2s"
+[protocol]
+blocks = 2
+size = "64MiB"
+runtime = "1s"
+ramp = "0s"
+"""
+WRITER = """
+import os, sys
+for number in range(1, 30):
+    with open("data.new", "w") as stream:
+        stream.write(str(number) * 600)
+        stream.flush()
+        if sys.argv[1] == "synced":
+            os.fsync(stream.fileno())
+    os.rename("data.new", "data")
+    if sys.argv[1] == "synced":
+        folder = os.open(".", os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    print(number, flush=True)
+"""
+CHECK = """
+import os, pathlib, sys
+promised = len(open(os.environ["DISKPROOF_ACKNOWLEDGED"]).read().split())
+data = pathlib.Path("data")
+text = data.read_text() if data.exists() else ""
+found = next((n for n in range(1, 31) if text == str(n) * 600), 0)
+if text and not found:
+    sys.exit(2)
+if found < promised:
+    print(promised - found)
+    sys.exit(1)
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(STUDY)
+    (tmp_path / "writer.py").write_text(WRITER)
+    (tmp_path / "check.py").write_text(CHECK)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def crash(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    """Exit code and JSON of one call."""
+    capsys.readouterr()
+    code = run_command_line(["crash", *arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_study_is_judged_once_and_stands_beside_its_speeds(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, rows = crash(capsys, "s.toml")
+    assert code == 1  # unsafe lost something
+    verdicts = {(row["cell"]["cache"], row["fault"]): row["verdict"] for row in rows}
+    assert len(rows) == len(verdicts) == 8
+    assert verdicts["none", "power"] == "keeps" and verdicts["unsafe", "power"] == "loses"
+    assert crash(capsys, "s.toml") == (1, rows)  # nothing is made again
+    assert list(here.glob("diskproof-images/*")) == []
+
+    assert run_command_line(["run", "s.toml", "--quiet"]) == 0
+    text = capsys.readouterr().out
+    assert "crash" in text and "keeps" in text and "loses" in text
+    assert run_command_line(["rank", "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)[0]["rankings"][0]["cells"]
+    beside = {cell["cell"]["cache"]: cell["durability"][0]["verdict"] for cell in cells}
+    assert beside == {"none": "keeps", "unsafe": "loses"}
+    assert run_command_line(["report", "-o", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert "What a crash leaves" in page and "The smallest loss that was found" in page
+
+    lost = next(r for r in rows if r["verdict"] == "loses" and r["fault"] == "power")
+    command = lost["reproduce"].split()
+    code, again = crash(capsys, *command[2:], "--to", "state")
+    assert code == 1 and again["lost"] > 0
+    assert [each["record"] for each in again["missing"]] == lost["missing"]
+    assert Path("state", "disk.raw").is_file()
+
+
+def test_more_verdicts_are_made_where_the_study_asks_for_more(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    less = STUDY.replace("[crash]", '[crash]\nfaults = "qemu-kill"').replace(', "unsafe"', "")
+    Path("s.toml").write_text(less)
+    code, rows = crash(capsys, "s.toml")
+    assert (code, [row["fault"] for row in rows]) == (0, ["qemu-kill"])
+    Path("s.toml").write_text(less.replace('"qemu-kill"', '["power", "qemu-kill"]'))
+    code, more = crash(capsys, "s.toml")
+    assert (code, [row["fault"] for row in more]) == (0, ["qemu-kill", "power"])
+    assert more[0] == rows[0]
+
+
+def test_a_budget_that_is_too_small_starts_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["crash", "s.toml", "--budget", "1s"]) == 0
+    told = capsys.readouterr().err
+    assert "8 verdicts are left" in told and "diskproof crash s.toml --budget 1s" in told
+
+
+@pytest.mark.parametrize(("how", "code", "verdict"), [("synced", 0, "keeps"), ("bare", 1, "loses")])
+def test_anybodys_program(
+    here: Path, capsys: pytest.CaptureFixture[str], how: str, code: int, verdict: str
+) -> None:
+    commands = (f"python3 {here}/writer.py {how}", f"python3 {here}/check.py")
+    options = ("--writer", commands[0], "--check", commands[1], "--budget", "9s")
+    found, rows = crash(capsys, *options, "data")
+    by_fault = {row["fault"]: row["verdict"] for row in rows}
+    assert set(by_fault) == {"power", "qemu-kill", "lying-device"}
+    assert found == code and by_fault["qemu-kill"] == "keeps"
+    assert by_fault["lying-device"] in ("loses", "corrupts")
+    if how == "synced":
+        assert by_fault["power"] == "keeps"
+    else:
+        assert by_fault["power"] in ("loses", "corrupts")
+    assert list(Path("data").iterdir()) == [], "the program works on a copy"
+    with open_store("diskproof.sqlite") as store:
+        assert [study.origin for study in store.studies()] == ["program"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--writer", "true", "data"], 2, "--writer and --check go together"),
+        (["--writer", "'", "--check", "true", "data"], 2, "cannot be read"),
+        (["--writer", "", "--check", "true", "data"], 2, "is no command"),
+        (["--writer", "true", "--check", "true", "no-such-folder"], 2, "is no folder"),
+        (["--writer", "false", "--check", "true", "data"], 1, "ended with status 1"),
+        (["--writer", "/no/such/program", "--check", "true", "data"], 1, "not installed"),
+        (["--writer", "true", "--check", "true", "data"], 1, "promised nothing"),
+        (["no-such-study.toml"], 2, "cannot read the study"),
+        (["reproduce", "no-such-run"], 2, "no crash run"),
+        (["s.toml", "--budget", "soon"], 2, "--budget"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, told: str
+) -> None:
+    with open_store("diskproof.sqlite", create=True):
+        pass
+    assert run_command_line(["crash", *arguments]) == code
+    said = capsys.readouterr()
+    assert told in " ".join((said.out + said.err).split())
+    assert "Traceback" not in said.err

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from databases import find_programs
+from diskproof.crash.log import ACKNOWLEDGE, FSYNC, read_frames
+from diskproof.crash.recording import ACK_FILE, start_recording
+from diskproof.crash.writers.command import PYTHON
 from diskproof.crash_rules import CrashRules
 from diskproof.native import require_native
 from diskproof.proc import run
@@ -21,6 +24,7 @@ from recording import needs_fuse
 from written import RULES, make_cell, read_acks, run_check, start_written
 
 pytestmark = needs_fuse
+UNLINK, DIRECTORY = 6, 32  # a kind and a flag of docs/crash-log.md
 needs_postgres = pytest.mark.skipif(find_programs() is None, reason="needs PostgreSQL")
 
 
@@ -100,6 +104,29 @@ def test_a_state_is_no_program(tmp_path: Path) -> None:
     cell = make_cell("sqlite", "host")
     lost = run_check(cell, tmp_path, ["sqlite 7"], tmp_path)
     assert (lost.returncode, lost.text) == (1, "7\n")
+
+
+def test_sqlite_syncs_the_removal_of_its_journal_only_when_told_to(tmp_path: Path) -> None:
+    """``journal_mode=DELETE`` commits by an unlink: FULL leaves it unsynced, EXTRA does not."""
+    synced = {}
+    for synchronous in ("full", "extra"):
+        room = tmp_path / synchronous
+        (room / "files").mkdir(parents=True)
+        with start_recording(room / "files", room) as recording:
+            settings = ["--set", "journal_mode=delete", "--set", f"synchronous={synchronous}"]
+            acks = ["--acks", str(recording.folder / ACK_FILE), "--records", "5"]
+            argv = [*PYTHON, "diskproof.crash.writers.sqlite", "write"]
+            run([*argv, str(recording.folder / "db"), *acks, *settings], timeout=60)
+        unsynced, promised_unsynced = 0, 0
+        for frame in read_frames(recording.log):
+            if frame.kind == UNLINK:
+                unsynced += 1
+            elif frame.kind == FSYNC and frame.flags & DIRECTORY:
+                unsynced = 0
+            elif frame.kind == ACKNOWLEDGE:
+                promised_unsynced += unsynced > 0
+        synced[synchronous] = promised_unsynced
+    assert synced == {"full": 5, "extra": 0}
 
 
 @pytest.fixture

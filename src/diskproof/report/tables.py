@@ -52,7 +52,9 @@ def render_study(view: StudyView, *, best: int = 0) -> Group:
     parts += [Text(f"warning: {printable(text)}", style="yellow") for text in warnings(view)]
     for load in view.workloads:
         parts += [Text(), render_ranking(load, best=best), *race_lines(view, load)]
-    parts += [Text(), render_verdicts(view.verdicts)] if view.verdicts else []
+    # Beside speeds the column says it; a list as long as theirs would hide them.
+    lone = view.verdicts and not view.workloads
+    parts += [Text(), render_verdicts(view.verdicts)] if lone else []
     parts += [Text(), render_failures(view.study, view.failures)] if view.failures else []
     parts += [Text(), render_dropped(view.study.dropped)] if view.study.dropped else []
     return Group(*parts)

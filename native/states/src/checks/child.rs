@@ -26,9 +26,10 @@ impl Program {
         command.spawn().map(Program)
     }
 
-    /// Whether it is no more.
+    /// Whether it is no more; what has closed its streams gets a moment to end.
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.0.try_wait(), Ok(None))
+        let deadline = Instant::now() + Duration::from_secs(2);
+        !matches!(wait_until(&mut self.0, deadline), Ok(None))
     }
 }
 

@@ -115,21 +115,23 @@ impl Check for FormatLedger<'_> {
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
         let shown = self.ground.view.show(Snapshot::new(state));
         let image = shown.path.join(&self.target);
-        let judge = &mut self.judge;
-        let done = self.daemon.with_image(&image, self.format, |drive| judge.read(drive));
         self.refused = None;
-        match done {
-            Ok(report) => {
-                self.report = report;
-                Ok(Finding::loses(self.report.lost))
+        // A daemon that died may have been ended by something else: the second one tells.
+        for _ in 0..2 {
+            let judge = &mut self.judge;
+            match self.daemon.with_image(&image, self.format, |drive| judge.read(drive)) {
+                Ok(report) => {
+                    self.report = report;
+                    return Ok(Finding::loses(self.report.lost));
+                }
+                Err(Unusable::Refused(why)) => return Ok(self.refuse(why)),
+                Err(Unusable::Broken(error)) if !self.daemon.has_ended() => {
+                    return Err(Failure::new(WHAT, error));
+                }
+                Err(Unusable::Broken(_)) => self.daemon = start(self.ground)?,
             }
-            Err(Unusable::Refused(why)) => Ok(self.refuse(why)),
-            Err(Unusable::Broken(error)) if self.daemon.has_ended() => {
-                self.daemon = start(self.ground)?;
-                Ok(self.refuse(format!("qemu-storage-daemon died of this image: {error}")))
-            }
-            Err(Unusable::Broken(error)) => Err(Failure::new(WHAT, error)),
         }
+        Ok(self.refuse("qemu-storage-daemon dies of this image".to_owned()))
     }
 
     fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail> {

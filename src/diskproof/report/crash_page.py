@@ -40,10 +40,23 @@ def crash_parts(view: StudyView, draw: Draw[_Figure]) -> dict[str, Any]:
     rows = list(zip(crash_labels(view.verdicts), view.verdicts, strict=True))
     return {
         "rows": rows,
+        "faults": [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)],
+        "table": _by_cell(rows),
         "sentence": durability_sentence(view.verdicts),
         "fault_words": FAULT_WORDS,
         "figures": [*_timelines(rows, draw)],
     }
+
+
+def _by_cell(
+    rows: Sequence[tuple[str, VerdictRow]],
+) -> list[tuple[str, str, dict[str, VerdictRow]]]:
+    """(label, writer, verdicts by fault) of each crash cell, in the order they were made."""
+    cells: dict[str, tuple[str, str, dict[str, VerdictRow]]] = {}
+    for label, row in rows:
+        cell = cells.setdefault(row.cell.id, (label, row.cell.workload.name, {}))
+        cell[2][row.verdict.fault] = row
+    return list(cells.values())
 
 
 def _timelines(rows: Sequence[tuple[str, VerdictRow]], draw: Draw[_Figure]) -> Iterator[_Figure]:

@@ -14,10 +14,10 @@ MAX_NAMED = 10
 """Points that are named in the picture; of more the names would hide each other."""
 
 _VERDICTS = {
-    "keeps": "var(--c3)",
-    "loses": "var(--c2)",
-    "corrupts": "var(--c4)",
-    "undecided": "var(--bar)",
+    "keeps": ("var(--c3)", "circle"),
+    "loses": ("var(--c2)", "triangle-down"),
+    "corrupts": ("var(--c4)", "cross"),
+    "undecided": ("var(--bar)", "diamond"),
 }
 _LANES = ("write", "flush", "acknowledge")
 _STATES = {
@@ -28,32 +28,31 @@ _STATES = {
     "flush": "var(--c1)",
     "promise": "var(--c1)",
 }
+_BROKEN = ("missing", "torn", "lost")
 _UNMARKED = {"write": "kept", "flush": "flush", "acknowledge": "promise"}
 
 
 def durability_chart(load: WorkloadView) -> Spec:
     """Each judged cell by its speed and by the acknowledged writes that its worst crash lost."""
     rows = [row for line in load.lines if (row := _point(line)) is not None]
+    for place, row in enumerate(sorted(rows, key=lambda row: float(str(row["mean"])))):
+        row["above"] = place % 2 == 0  # neighbours' names do not cover each other
+    shapes = {
+        name: each for name, each in _VERDICTS.items() if any(r["verdict"] == name for r in rows)
+    }
     speed = {"title": f"{load.metric} ({load.unit})", "format": "~s", "tickCount": 4}
     layers: list[Spec] = [
         {
             "mark": {"type": "point", "filled": True, "size": 90, "opacity": 0.85},
             "encoding": {
-                "color": _scale("verdict", _VERDICTS),
-                "shape": {
-                    "field": "verdict",
-                    "type": "nominal",
-                    "scale": {
-                        "domain": list(_VERDICTS),
-                        "range": ["circle", "triangle-down", "cross", "diamond"],
-                    },
-                },
+                "color": _scale("verdict", {name: each[0] for name, each in shapes.items()}),
+                "shape": _scale("verdict", {name: each[1] for name, each in shapes.items()}),
                 "tooltip": [{"field": name} for name in ("cell", "speed", "crash", "writer")],
             },
         }
     ]
     if len(rows) <= MAX_NAMED:
-        layers.append(_names())
+        layers += [_names(True, -6), _names(False, 14)]
     return vega_chart(
         rows,
         220,
@@ -86,9 +85,10 @@ def _point(line: Line) -> dict[str, object] | None:
     }
 
 
-def _names() -> Spec:
+def _names(above: bool, dy: int) -> Spec:
     return {
-        "mark": {"type": "text", "align": "left", "dx": 7, "dy": -6, "fontSize": 10},
+        "mark": {"type": "text", "align": "center", "dy": dy - 4, "fontSize": 10},
+        "transform": [{"filter": f"datum.above == {str(above).lower()}"}],
         "encoding": {"text": {"field": "cell"}},
     }
 
@@ -117,20 +117,22 @@ def timeline_chart(events: Sequence[TraceEvent]) -> Spec:
     return vega_chart(
         rows,
         120,
+        encoding={
+            "x": {"field": "ms", "type": "quantitative", "axis": time},
+            "y": {**lane, "scale": {"domain": list(_LANES)}},
+            "color": _scale("state", {state: _STATES[state] for state in seen}),
+            "tooltip": [{"field": name} for name in ("ms", "lane", "state", "what")],
+        },
         layer=[
+            {"mark": {"type": "tick", "thickness": 1.5, "height": 16}},
             {
-                "mark": {"type": "tick", "thickness": 2, "height": 20},
-                "encoding": {
-                    "x": {"field": "ms", "type": "quantitative", "axis": time},
-                    "y": {**lane, "scale": {"domain": list(_LANES)}},
-                    "color": _scale("state", {state: _STATES[state] for state in seen}),
-                    "tooltip": [{"field": name} for name in ("ms", "lane", "state", "what")],
-                },
+                "mark": {"type": "tick", "thickness": 4, "height": 30},
+                "transform": [{"filter": {"field": "state", "oneOf": list(_BROKEN)}}],
             },
             {
                 "data": {"values": [{"ms": cut, "text": "crash"} for cut in cuts]},
                 "mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3]},
-                "encoding": {"x": {"field": "ms", "type": "quantitative"}},
+                "encoding": {"y": None, "color": None, "tooltip": [{"field": "text"}]},
             },
         ],
     )

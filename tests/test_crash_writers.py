@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.crash.flush_audit import FlushCounts, render_flush_counts
+from diskproof.crash.flush_audit import FlushCounts
 from diskproof.crash.writers import load_writer, rows, sqlite
 from diskproof.crash.writers.command import ACKNOWLEDGED, PYTHON, USAGE, main
 from diskproof.crash.writers.guest_state import ledger_promises, sqlite_promises
@@ -191,4 +191,3 @@ def test_flush_counts_say_where_flushes_end(
 ) -> None:
     row = FlushCounts("ext4", cache, *counts)
     assert row.finding == finding
-    assert render_flush_counts([row]).splitlines()[1].endswith(f"{counts[3]:>6}  {finding}")

@@ -212,3 +212,10 @@ def test_workloads_as_list_and_tables_is_told_what_to_do() -> None:
     with pytest.raises(StudyError, match="study.toml:2") as caught:
         parse_study(text)
     assert "[workloads.seq-read]" in caught.value.hint
+
+
+def test_a_file_system_needs_its_room() -> None:
+    table = '[crash]\nwriters = "ledger-fs"\nfilesystem = "xfs"\nsize = '
+    with pytest.raises(StudyError, match="study.toml:3.*xfs needs a disk of 300 MiB"):
+        parse_study(f'{table}"64MiB"\n')
+    assert parse_study(f'{table}"300MiB"\nmount = "discard"\n').crash.mount == "discard"

@@ -24,9 +24,12 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "ledger": FRONTENDS,
     "ledger-fs": ("guest",),
     "sqlite": ("host", "guest"),
-    "postgres": ("host", "guest"),
+    "postgres": ("host",),
 }
 """The writers by name with the frontends they work in."""
+
+FILE_SYSTEM_BYTES = {"ext4": 16 << 20, "xfs": 300 << 20, "btrfs": 110 << 20}
+"""File systems that ``ledger-fs`` writes on, with the smallest disk that each can be made on."""
 
 FAULT_WORDS: dict[Fault, str] = {
     "power": "the host loses power",
@@ -42,7 +45,8 @@ class CrashRules:
 
     A writer ends after ``records`` records or ``seconds``, whatever comes first. ``states`` and
     ``explore_seconds`` bound the search for each fault; ``sector`` is what a disk writes in one
-    piece, in bytes. ``seed`` 0 takes the study's.
+    piece, in bytes. ``seed`` 0 takes the study's. ``filesystem`` and ``mount`` (its mount options)
+    are those of ``ledger-fs``.
     """
 
     writers: tuple[str, ...] = ("ledger",)
@@ -53,6 +57,8 @@ class CrashRules:
     flush_every: int = 4
     depth: int = 4
     size: int = 16 << 20
+    filesystem: str = "ext4"
+    mount: str = ""
     states: int = 20_000
     explore_seconds: float = 20.0
     sector: int = 512
@@ -78,4 +84,6 @@ def crash_workload(rules: CrashRules, writer: str) -> WorkloadSpec:
         "sector": str(rules.sector),
         "seed": str(rules.seed),
     }
+    if writer == "ledger-fs":
+        options |= {"filesystem": rules.filesystem, "mount": rules.mount}
     return WorkloadSpec(writer, KIND, tuple(sorted(options.items())))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diskproof.crash_rules import FAULTS, WRITERS, CrashRules
+from diskproof.crash_rules import FAULTS, FILE_SYSTEM_BYTES, WRITERS, CrashRules
 from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
 from diskproof.fio_job_file import find_job_mistakes
@@ -17,7 +17,7 @@ from diskproof.presets import PRESET_BY_NAME
 from diskproof.race_rules import RaceRules
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
 from diskproof.toml_lines import Location, Mistakes, unknown
-from diskproof.units import parse_bytes
+from diskproof.units import parse_bytes, render_bytes
 
 if TYPE_CHECKING:
     from diskproof.study_file import CrashTable, ProtocolTable, StudyTable, WorkloadTable
@@ -319,6 +319,10 @@ def _crash(table: CrashTable, mistakes: Mistakes) -> CrashRules:
     for fault in table.faults:
         if fault not in FAULTS:
             mistakes.add(("crash", "faults"), unknown("fault", fault, FAULTS), fault)
+    least = FILE_SYSTEM_BYTES[table.filesystem]
+    if "ledger-fs" in table.writers and (table.size or 0) < least:
+        message = f"crash.size: {table.filesystem} needs a disk of {render_bytes(least)}"
+        mistakes.add(("crash", "filesystem"), message, table.filesystem)
     values = table.model_dump() | {
         "writers": tuple(dict.fromkeys(table.writers)),
         "faults": tuple(fault for fault in FAULTS if fault in table.faults),

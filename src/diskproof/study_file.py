@@ -152,6 +152,8 @@ class CrashTable(_Table):
     flush_every: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = CrashRules.flush_every
     depth: Annotated[int, Field(ge=1, le=64)] = CrashRules.depth
     size: Annotated[DiskSize, AfterValidator(_small_disk)] = CrashRules.size
+    filesystem: Annotated[str, Field(pattern=r"^(ext4|xfs|btrfs)$")] = CrashRules.filesystem
+    mount: Annotated[str, Field(pattern=r"^[a-z0-9_=,.:-]{0,200}$")] = CrashRules.mount
     states: Annotated[int, Field(ge=1, le=10**9)] = CrashRules.states
     explore_seconds: Runtime = CrashRules.explore_seconds
     sector: Sector = CrashRules.sector

@@ -255,6 +255,54 @@ def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord,
 
 
 @crash.command()
+def flushes(
+    study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study with guests.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Ask of each guest of a study whether flushes are sent, and whether each layer passes them on.
+
+    On the raw disk and on file systems with and without barriers; counted in the guest, in QEMU
+    and on the host. The question to ask before turning on writeback.
+    """
+    from dataclasses import asdict
+
+    from diskproof.cli.study_verbs import probe_host
+    from diskproof.cli.terminal import console, note, print_json
+    from diskproof.crash.flush_audit import audit_flushes
+    from diskproof.crash.recording import require_fuse
+    from diskproof.plan import make_crash_plan
+    from diskproof.report.flush_tables import render_flushes
+    from diskproof.report.labels import cell_label, varying_factors
+    from diskproof.study import load_study
+
+    study = load_study(study_file)
+    require_fuse()
+    facts = probe_host(study)
+    planned, _ = make_crash_plan(study, facts)
+    cells = {cell.levels: cell for cell in planned if cell.level("frontend") == "guest"}
+    if not cells:
+        raise UsageError(f"study {study.name!r} has no guests to ask", hint='frontend = "guest"')
+    backings = {backing.name: backing for backing in study.backings}
+    factors = varying_factors(cells.values())
+    found = []
+    for number, cell in enumerate(cells.values(), 1):
+        note(f"[{number}/{len(cells)}] {cell_label(cell, factors)}")
+        accel = cell.level("accel", "auto")
+        counts = audit_flushes(
+            cell, backings[cell.level("backing")], facts.accel if accel == "auto" else accel
+        )
+        rows = [{**asdict(row), "finding": row.finding} for row in counts]
+        found.append(
+            {"cell": cell.levels_dict(), "label": cell_label(cell, factors), "counts": rows}
+        )
+    if as_json:
+        print_json(found)
+    else:
+        console().print(render_flushes(found))
+    return Exit.OK
+
+
+@crash.command()
 def reproduce(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a crash run.")],
     fault: Annotated[FaultChoice, typer.Option(help="Under which fault it lost something.")] = (

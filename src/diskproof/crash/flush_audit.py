@@ -177,12 +177,3 @@ def count_host_flushes(log: Path) -> list[int]:
             durable = frame.kind == FSYNC or (frame.kind == WRITE and frame.flags & SYNC_WRITE)
             counts[-1] += bool(durable)
     return counts
-
-
-def render_flush_counts(rows: Sequence[FlushCounts]) -> str:
-    """A table for people."""
-    lines = [f"{'syncs on':<20} {'asked':>6} {'guest':>6} {'QEMU':>6} {'host':>6}  finding"]
-    for row in rows:
-        counts = " ".join(f"{n:>6}" for n in (row.asked, row.guest, row.qemu, row.host))
-        lines.append(f"{row.route:<20} {counts}  {row.finding}")
-    return "\n".join(lines) + "\n"

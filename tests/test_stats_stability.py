@@ -218,3 +218,10 @@ def test_units_change_nothing(rows: list[list[float]], unit: float) -> None:
     one, other = first_run_effect(samples), first_run_effect(scaled)
     assert one is not None and other is not None
     assert one.ratio == pytest.approx(other.ratio)
+
+
+def test_blocks_that_follow_each_other_at_once_overflow_nothing() -> None:
+    samples = [Sample((1009.0, 3017.0), (0, 1)), Sample((7500.0, 8428.0), (0, 1))]
+    found = estimate_drift(samples, {0: 498681.8251, 1: 498681.8259})
+    assert found is not None and found.ratio == pytest.approx(1.83, abs=0.01)
+    assert found.per_hour == math.inf

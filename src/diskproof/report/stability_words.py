@@ -94,7 +94,9 @@ def drift_words(drift: Drift, higher_is_better: bool) -> str:
     text = f"{text} [{change(drift.low)}, {change(drift.high)}]"
     if drift.p_value > ALPHA:
         return f"{text}: no drift is proved"
-    rate = f", {change(drift.per_hour)} an hour" if drift.per_hour is not None else ""
+    # A rate for an hour that a study of minutes has not seen would be a guess.
+    timed = drift.per_hour is not None and max(level.hours for level in drift.blocks) >= 0.5
+    rate = f", {change(drift.per_hour)} an hour" if timed and drift.per_hour is not None else ""
     faster = (drift.ratio > 1) == higher_is_better
     return f"{text}{rate}: the host became {'faster' if faster else 'slower'}"
 

@@ -24,8 +24,9 @@ class Drift:
     """``ratio``: the last block over the first one by the straight line through all blocks.
 
     ``low``, ``high`` and ``p_value`` (of a ratio of 1) are None below three blocks. ``per_hour`` is
-    None when the blocks' times are not known. ``spread`` is the standard deviation of the blocks'
-    logarithms beyond what the noise of runs explains.
+    None when the blocks' times are not known, and means little (up to infinite) in a short study.
+    ``spread`` is the standard deviation of the blocks' logarithms beyond what the noise of runs
+    explains.
     """
 
     ratio: float
@@ -65,11 +66,11 @@ def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Dri
     levels = zip(numbers, clock, fitted.block_effects, strict=True)
     noise = fitted.variance * float((1 / fitted.block_sizes).mean())
     return Drift(
-        math.exp(whole.value),
+        _exp(whole.value),
         None if low is None else _exp(low),
         None if high is None else _exp(high),
         whole.p_value,
-        math.exp(slope.value) if timed else None,
+        _exp(slope.value) if timed else None,
         math.sqrt(max(0.0, float(fitted.block_effects.var(ddof=1)) - noise)),
         tuple(
             BlockLevel(n, float(at) if timed else float(n), math.exp(float(effect)))

@@ -75,8 +75,14 @@ def start_qmp(sock: socket.socket, timeout: float) -> Iterator[Qmp]:
 def _drive(
     loop: asyncio.AbstractEventLoop, step: Coroutine[Any, Any, T], timeout: float, what: str
 ) -> T:
+    if loop.is_closed():
+        step.close()
+        raise RunFailure("qemu", what, "the connection was given up")
     try:
         return loop.run_until_complete(asyncio.wait_for(step, timeout))
+    except KeyboardInterrupt:
+        _give_up(loop)
+        raise
     except ExecuteError as error:
         raise RunFailure("qemu", what, f"it answered: {error}") from None
     except TimeoutError:
@@ -84,3 +90,13 @@ def _drive(
     except (QMPError, EOFError, OSError) as error:
         reason = str(error) or type(error).__name__
         raise RunFailure("qemu", what, f"the connection ended: {reason}") from None
+
+
+def _give_up(loop: asyncio.AbstractEventLoop) -> None:
+    """End what Ctrl-C left half done in the loop: a task that is only dropped complains loudly."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    with suppress(KeyboardInterrupt, RuntimeError):
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()

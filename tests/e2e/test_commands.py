@@ -12,7 +12,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -242,6 +242,7 @@ def wait_for_log(folder: Path, text: str, running: proc.Process) -> None:
 def wait_for_child(pid: int, name: str, running: proc.Process) -> psutil.Process:
     while True:
         for child in psutil.Process(pid).children(recursive=True):
-            if child.name().startswith(name[:15]):
-                return child
+            with suppress(psutil.NoSuchProcess):  # short-lived ones end between list and look
+                if child.name().startswith(name[:15]):
+                    return child
         assert running.wait(0.02) is None, running.read_log().decode()

@@ -61,8 +61,8 @@ def home() -> Iterator[Path]:
         for path in (home, *home.rglob("*")):
             os.chown(path, USER, USER, follow_symlinks=False)
         yield home
-        users = (p for p in psutil.process_iter() if p.uids().real == USER)
-        assert psutil.wait_procs(users, timeout=60)[1] == []
+        left = [p for p in psutil.process_iter(["uids"]) if p.info["uids"].real == USER]
+        assert psutil.wait_procs(left, timeout=60)[1] == []
 
 
 def program_in(home: Path, name: str) -> Path:

@@ -39,7 +39,7 @@ lint: setup-test ## style and types of Python, Rust and shell
 	@$(PYTHON_BIN) -m mypy
 	@grep -lE '^#!/bin/(ba)?sh' setup/* native/* .ci/* 2>/dev/null | xargs shellcheck
 	@cd native && ../setup/cargo fmt --check
-	@cd native && ../setup/cargo clippy --quiet --locked --all-targets -- -D warnings
+	@cd native && ../setup/cargo clippy --quiet --locked --lib --bins --tests -- -D warnings
 
 .PHONY: test-native
 test-native: setup-test

@@ -1,0 +1,1 @@
+//! Commands under a seccomp filter with user notification.

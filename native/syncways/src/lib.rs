@@ -1,0 +1,1 @@
+//! The ways to force data to disk.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -30,9 +31,12 @@ def make_job_spec(folder: Path, text: str, runtime: str = "1s") -> WorkloadSpec:
 
 
 @contextmanager
-def start_executor(images: Path, timeout: float = 120.0) -> Iterator[LabExecutor]:
-    """An executor with ``images`` as its backing."""
-    backing = BackingSpec("here", "directory", (("path", str(images)),))
+def start_executor(
+    images: Path, timeout: float = 120.0, backing: BackingSpec | None = None
+) -> Iterator[LabExecutor]:
+    """An executor with ``images`` as its backing, or with another one that stands there."""
+    folder = BackingSpec("here", "directory", (("path", str(images)),))
+    backing = replace(backing, name="here", on=folder) if backing else folder
     with LabExecutor(LabSetup("study", "host", {"here": backing}, "tcg", timeout)) as executor:
         yield executor
 
@@ -43,9 +47,15 @@ def plan_run(spec: WorkloadSpec, **levels: str) -> PlannedRun:
     return PlannedRun(0, 0, Cell(tuple(sorted(named.items())), spec))
 
 
-def execute(images: Path, spec: WorkloadSpec, timeout: float = 120.0, **levels: str) -> RunRecord:
+def execute(
+    images: Path,
+    spec: WorkloadSpec,
+    timeout: float = 120.0,
+    on: BackingSpec | None = None,
+    **levels: str,
+) -> RunRecord:
     """One run; afterwards no process, no folder and no mapping of it is left."""
-    with start_executor(images, timeout) as executor:
+    with start_executor(images, timeout, on) as executor:
         record = executor.execute(plan_run(spec, **levels))
         assert find_offspring() == []
     assert_nothing_left(images)

@@ -16,6 +16,11 @@ SOURCE = ROOT / "src" / "diskproof"
 EXCEPTIONS = {
     ("__main__", "cli"): "the entry point answers --version, the verbs do the rest",
     ("crash", "executor"): "a recorded run has the deadline and the notes of a measured one",
+    ("backing_rules", "units"): "sizes are quantities as people write them",
+    ("backing_tables", "backing_rules"): "tables are read by the rules of their kinds",
+    ("backing_tables", "records"): "tables become backings, which are records",
+    ("backing_tables", "study_file"): "the shape of a table, for the type checker",
+    ("backing_tables", "toml_lines"): "mistakes of a table are noted with their lines",
     ("crash_rules", "factors"): "a writer says which frontends it works in",
     ("crash_rules", "records"): "rules become the options of a crash cell",
     ("toml_lines", "errors"): "mistakes of a file are raised with their lines",

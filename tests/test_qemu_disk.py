@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diskproof.drive import DiskImage
 from diskproof.errors import UsageError
 from diskproof.factors import FACTOR_BY_NAME
 from diskproof.qemu import disk
 from diskproof.records import Cell, WorkloadSpec
+
+
+def image(name: str = "disk") -> DiskImage:
+    return DiskImage(Path("/run") / name, "raw", 1 << 20)
 
 
 def cell(**levels: str) -> Cell:
@@ -39,8 +45,8 @@ MEANING = {
 def test_cache_mode_reaches_both_nodes_the_export_and_the_device(cache: str) -> None:
     direct, no_flush, write_through = MEANING[cache]
     asked = cell(format="qcow2", cache=cache)
-    daemon = disk.daemon_args(asked, "disk.qcow2", nbd_fd=7, qmp_fd=8)
-    guest = disk.guest_disk_args(asked, "disk.qcow2")
+    daemon = disk.daemon_args(asked, image("disk.qcow2"), nbd_fd=7, qmp_fd=8)
+    guest = disk.guest_disk_args(asked, image("disk.qcow2"))
     for args, option in ((daemon, "--blockdev"), (guest, "-blockdev")):
         nodes = options(args, option)
         assert [node["driver"] for node in nodes] == ["file", "qcow2"]
@@ -60,7 +66,7 @@ def test_nodes_of_a_full_cell() -> None:
         lazy_refcounts="on",
         l20cache0size="1M",
     )
-    file_node, disk_node = disk.blockdev_nodes(asked, "disk.qcow2")
+    file_node, disk_node = disk.blockdev_nodes(asked, image("disk.qcow2"))
     shared = {
         "cache": {"direct": True, "no-flush": False},
         "discard": "unmap",
@@ -88,7 +94,7 @@ def test_nodes_of_a_full_cell() -> None:
 
 @pytest.mark.parametrize("form", ["raw", "qed"])
 def test_other_formats_get_no_qcow2_option(form: str) -> None:
-    _, node = disk.blockdev_nodes(cell(format=form), "disk")
+    _, node = disk.blockdev_nodes(cell(format=form), image())
     assert "l2-cache-size" not in node
     assert "lazy-refcounts" not in node
 
@@ -145,7 +151,7 @@ def test_iothread_goes_to_the_device_that_takes_it(bus: str) -> None:
         with pytest.raises(UsageError, match="iothread"):
             disk.device_args(asked)
         return
-    args = disk.guest_disk_args(asked, "disk")
+    args = disk.guest_disk_args(asked, image())
     assert args[:2] == ["-object", f"iothread,id={disk.IOTHREAD_ID}"]
     holders = [d["driver"] for d in options(args, "-device") if "iothread" in d]
     assert holders == [DEVICES[bus][0]]
@@ -153,8 +159,8 @@ def test_iothread_goes_to_the_device_that_takes_it(bus: str) -> None:
 
 def test_daemon_args() -> None:
     asked = cell(format="raw", cache="directsync", iothread="on")
-    args = disk.daemon_args(asked, "disk.raw", nbd_fd=7, qmp_fd=8)
-    nodes = disk.blockdev_args(asked, "disk.raw", "--blockdev")
+    args = disk.daemon_args(asked, image("disk.raw"), nbd_fd=7, qmp_fd=8)
+    nodes = disk.blockdev_args(asked, image("disk.raw"), "--blockdev")
     export = (
         '{"type":"nbd","id":"diskproof-export","node-name":"diskproof-disk","name":"disk",'
         '"writable":true,"writethrough":true,"iothread":"diskproof-iothread"}'
@@ -173,12 +179,12 @@ def test_daemon_args() -> None:
 @pytest.mark.parametrize("levels", [{"cache": "fast"}, {"bus": "sata"}])
 def test_unknown_level_is_named(levels: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="unknown"):
-        disk.guest_disk_args(cell(**levels), "disk")
+        disk.guest_disk_args(cell(**levels), image())
 
 
-@given(st.text(min_size=1, max_size=60))
+@given(st.text(min_size=1, max_size=60).filter(lambda name: Path(name).name == name))
 def test_no_file_name_can_add_an_option(name: str) -> None:
-    nodes = options(disk.blockdev_args(cell(), name), "-blockdev")
+    nodes = options(disk.blockdev_args(cell(), image(name)), "-blockdev")
     assert nodes[0]["filename"] == name
     assert len(nodes) == 2
 
@@ -186,4 +192,4 @@ def test_no_file_name_can_add_an_option(name: str) -> None:
 def test_every_choice_of_levels_gives_arguments() -> None:
     names = ("format", "cache", "aio", "discard", "bus")
     for levels in product(*(FACTOR_BY_NAME[name].levels for name in names)):
-        assert disk.guest_disk_args(cell(**dict(zip(names, levels, strict=True))), "disk")
+        assert disk.guest_disk_args(cell(**dict(zip(names, levels, strict=True))), image())

@@ -68,7 +68,7 @@ def test_a_good_study() -> None:
         ('[[exclude]]\ncache = "unsafe"', 7, "among the study's"),
         ('[[exclude]]\nworkload = "seq-raed"', 7, "did you mean 'seq-read'?"),
         ('[backings.x]\nkind = "direktory"\npath = "/x"', 7, "did you mean 'directory'?"),
-        ("[backings.x]", 6, "backings.x.path: Field required"),
+        ("[backings.x]", 6, "backings.x: path is missing"),
         ("cache = none", 6, "not valid TOML"),
     ],
 )

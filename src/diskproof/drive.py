@@ -12,11 +12,18 @@ from diskproof.records import Cell, Check
 
 @dataclass(frozen=True)
 class DiskImage:
-    """The disk under test of one run. ``path`` is absolute; ``size`` is the guest-visible size."""
+    """The disk under test of one run. ``path`` is absolute; ``size`` is the guest-visible size.
+    ``device``: the path is a block device and not a file."""
 
     path: Path
     format: str
     size: int
+    device: bool = False
+
+    @property
+    def driver(self) -> str:
+        """QEMU's protocol driver for it."""
+        return "host_device" if self.device else "file"
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
-from diskproof.backings import load_backing
+from diskproof.backings import Place, start_place
+from diskproof.backings.run_dir import find_device, start_run_dir
 from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.frontends import Frontend, load_frontend
@@ -57,6 +58,7 @@ class LabExecutor:
 
     def __init__(self, setup: LabSetup) -> None:
         self.setup = setup
+        self._places: dict[str, Place] = {}
         self._fill_folders: dict[str, Path] = {}
         self._stack = ExitStack()
 
@@ -109,11 +111,13 @@ class LabExecutor:
         backing = self.setup.backings[cell.level("backing")]
         with ExitStack() as stack:
             with notes.phase("folder"):
-                folder = load_backing(backing.kind).start_run_dir(backing)
-                run_dir = stack.enter_context(folder)
+                place = self._ensure_place(backing)
+                run_dir = stack.enter_context(start_run_dir(place))
             image = self._make_image(run_dir, backing, cell, deadline, notes)
             with notes.phase("drop"):
-                notes.require([drop_cache(image.path).as_check()])
+                below = [place.below] if place.below else []
+                drops = [drop_cache(path) for path in (image.path, *below)]
+                notes.require([drop.as_check() for drop in drops])
             accel = cell.level("accel", "auto")
             context = RunContext(
                 cell=cell,
@@ -140,8 +144,9 @@ class LabExecutor:
         self, folder: Path, backing: BackingSpec, cell: Cell, deadline: Deadline, notes: RunNotes
     ) -> DiskImage:
         size = int(cell.workload.option("size"))
+        device = find_device(folder)
         with notes.phase("create"):
-            image = create_image(folder, cell, size, timeout=deadline.left())
+            image = create_image(folder, cell, size, device=device, timeout=deadline.left())
             notes.require(inspect_image(image, cell))
         if cell.workload.option("fill") == "on":
             with notes.phase("make_data"):
@@ -150,11 +155,20 @@ class LabExecutor:
                 fill_image(image, source, timeout=deadline.left())
         return image
 
+    def _ensure_place(self, backing: BackingSpec) -> Place:
+        """The backing, made at its first run and there until the end of the study."""
+        if backing.name not in self._places:
+            place = self._stack.enter_context(start_place(backing))
+            self._places[backing.name] = place
+        return self._places[backing.name]
+
     def _ensure_source(self, backing: BackingSpec, size: int) -> Path:
         """Data to fill disks of ``size`` with, on the same backing; one size at a time."""
         if backing.name not in self._fill_folders:
-            folder = load_backing(backing.kind).start_run_dir(backing)
-            self._fill_folders[backing.name] = self._stack.enter_context(folder)
+            # A place whose disks are devices has a folder beside them.
+            place = replace(self._ensure_place(backing), device=None)
+            made = self._stack.enter_context(start_run_dir(place))
+            self._fill_folders[backing.name] = made
         folder = self._fill_folders[backing.name]
         for other in folder.glob("fill-*.raw"):
             if other.stat().st_size != size:

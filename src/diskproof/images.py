@@ -28,18 +28,49 @@ _SLOWEST = 8 << 20  # bytes/s that even a slow disk writes
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
-def create_image(folder: Path, cell: Cell, size: int, timeout: float = math.inf) -> DiskImage:
-    """Make the cell's image of ``size`` bytes in ``folder``, written back to the disk.
+def create_image(
+    folder: Path,
+    cell: Cell,
+    size: int,
+    *,
+    device: Path | None = None,
+    timeout: float = math.inf,
+) -> DiskImage:
+    """Make the cell's image of ``size`` bytes in ``folder`` (or on ``device``, a node there),
+    written back to the disk.
 
     Raises RunFailure ``space`` when the whole image would not fit, ``tool`` when qemu-img fails.
     """
     form = image_format(cell)
+    if device:
+        return _create_on_device(device, cell, size, timeout)
     image = DiskImage((folder / f"disk.{form}").absolute(), form, size)
     require_space(folder, full_size(size))
     _qemu_img(create_image_args(cell, str(image.path), size), size, timeout)
     if os.geteuid() == 0:
         os.chown(image.path, CONFINED_UID, CONFINED_UID)
     image.path.chmod(0o600)
+    _write_back(image.path)
+    return image
+
+
+def _create_on_device(device: Path, cell: Cell, size: int, timeout: float) -> DiskImage:
+    """A raw disk is the device, emptied where it can be; other formats lie on it."""
+    image = DiskImage(device.absolute(), image_format(cell), size, device=True)
+    needed = size if image.format == "raw" else full_size(size)
+    with device.open("rb") as stream:
+        room = stream.seek(0, os.SEEK_END)
+    if room < needed:
+        raise RunFailure(
+            "space",
+            f"the disk under test does not fit on its device of {render_bytes(room)}",
+            f"it may take {render_bytes(needed)}",
+            "set a smaller size, or a larger device",
+        )
+    # Not every device can discard; without, the disk holds what the last run left.
+    run([require_tool("blkdiscard", "util-linux"), "--force", str(device)], timeout=60, check=False)
+    if image.format != "raw":
+        _qemu_img(create_image_args(cell, str(image.path), size), size, timeout)
     _write_back(image.path)
     return image
 
@@ -114,7 +145,9 @@ def inspect_image(image: DiskImage, cell: Cell) -> tuple[Check, ...]:
     arguments = ["info", "--output=json", "-U", "-f", image.format, "--", str(image.path)]
     facts = parse_info(_qemu_img(arguments, 0))
     asked = image_options(cell)
-    checks = [_equal("image size", str(image.size), str(facts.get("virtual-size")))]
+    checks = []
+    if image.format != "raw" or not image.device:
+        checks.append(_equal("image size", str(image.size), str(facts.get("virtual-size"))))
     if "cluster_size" in asked:
         found = str(facts.get("cluster-size"))
         checks.append(_equal("image cluster_size", asked["cluster_size"], found))
@@ -122,7 +155,7 @@ def inspect_image(image: DiskImage, cell: Cell) -> tuple[Check, ...]:
         details = facts.get("format-specific", {}).get("data", {})
         found = "on" if details.get("lazy-refcounts") else "off"
         checks.append(_equal("image lazy_refcounts", asked["lazy_refcounts"], found))
-    if "preallocation" in asked:
+    if "preallocation" in asked and not image.device:
         checks.append(_check_preallocation(image, asked["preallocation"]))
     return tuple(checks)
 

@@ -1,6 +1,6 @@
 """Clean up after the dead: run folders that nobody owns any more.
 
-A run folder (``backings.directory``) is a private folder ``diskproof-run-*`` with a file ``lock``
+A run folder (``backings.run_dir``) is a private folder ``diskproof-run-*`` with a file ``lock``
 that its owner keeps flock(2)ed while it lives; the kernel drops the lock with the owner, however
 it ends. What does not look exactly so is not ours and stays. A directory that somebody else has
 flocked (an owner between making a folder and locking it, another sweep) is left to the next sweep.
@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings.directory import LOCK_NAME, RUN_PREFIX
+from diskproof.backings.run_dir import LOCK_NAME, RUN_PREFIX
 from diskproof.errors import DiskproofError
 from diskproof.proc import CONFINED_UID, run
 

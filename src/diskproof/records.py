@@ -81,11 +81,13 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class BackingSpec:
-    """One ``[backings.NAME]`` table of a study. ``kind`` names the module."""
+    """One ``[backings.NAME]`` table of a study, or one combination of its lists. ``kind`` names the
+    module, ``on`` is the backing below, which it is made on."""
 
     name: str
     kind: str
     options: tuple[tuple[str, str], ...] = ()
+    on: BackingSpec | None = None
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
@@ -93,13 +95,17 @@ class BackingSpec:
 
 @dataclass(frozen=True)
 class BackingFacts:
-    """What was probed of one backing. ``free_bytes`` is what an ordinary user may use."""
+    """What was probed of one backing. ``free_bytes`` is what an ordinary user may use.
+
+    ``device``: disks are not files there, one at a time is a whole block device.
+    """
 
     path: str
     filesystem: str
     o_direct: bool
     o_direct_reason: str
     free_bytes: int
+    device: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diskproof.backing_tables import FOLDER, read_backings
 from diskproof.crash_rules import FAULTS, FILE_SYSTEM_BYTES, WRITERS, CrashRules
 from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 1 << 20
 MAX_JOB_TEXT = 64 << 10
-BACKING_KINDS = ("directory",)
-DEFAULT_BACKING = BackingSpec("directory", "directory", (("path", "diskproof-images"),))
 DEFAULT_BLOCKS = 3
 RACE_FIELDS = ("delta", "confidence", "top", "min_blocks", "max_blocks")
 PRESET_FIELDS = ("rw", "bs", "iodepth", "fsync", "rwmixread", "distribution", "primary")
@@ -74,7 +73,7 @@ class Study:
             for each in (*self.only, Filter(()), *self.exclude)
         ]
         workloads = [[w.name, w.kind, w.options] for w in self.workloads]
-        backings = [[b.name, b.kind, b.options] for b in self.backings]
+        backings = [_backing_shape(backing) for backing in self.backings]
         shape = [self.name, self.factors, workloads, backings, filters, self.seed]
         return content_id([*shape, self.run_timeout])
 
@@ -115,8 +114,8 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     """TOML content to Study. Raises StudyError with all mistakes of the file."""
     mistakes = Mistakes(text, file)
     table = _read_shape(content, mistakes)
-    backings = tuple(_backings(table, mistakes)) or (DEFAULT_BACKING,)
-    factors = _factors(table, tuple(backing.name for backing in backings), mistakes)
+    backings = read_backings(table.backings, mistakes) or {"": (FOLDER,)}
+    factors = _factors(table, backings, mistakes)
     workloads = tuple(_workloads(table, folder, mistakes))
     crash = _crash(table.crash, mistakes)
     names = (*(spec.name for spec in workloads), *crash.writers)
@@ -127,7 +126,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         text=text,
         factors=tuple(factors.items()),
         workloads=workloads,
-        backings=backings,
+        backings=_used_backings(backings, factors["backing"]),
         only=tuple(_filters("only", table.only, factors, names, mistakes)),
         exclude=tuple(_filters("exclude", table.exclude, factors, names, mistakes)),
         blocks=_blocks(table.protocol, race),
@@ -176,24 +175,34 @@ def _without(content: dict[str, Any], location: Location) -> dict[str, Any]:
     return pruned
 
 
-def _backings(table: StudyTable, mistakes: Mistakes) -> Iterator[BackingSpec]:
-    for name, options in table.backings.items():
-        if options.kind not in BACKING_KINDS:
-            message = unknown("backing kind", options.kind, BACKING_KINDS)
-            mistakes.add(("backings", name, "kind"), message)
-        yield BackingSpec(name, options.kind, (("path", options.path),))
+def _backing_shape(spec: BackingSpec) -> list[object]:
+    """A backing as it stands in a study's id."""
+    shape: list[object] = [spec.name, spec.kind, spec.options]
+    return [*shape, _backing_shape(spec.on)] if spec.on else shape
+
+
+def _used_backings(
+    tables: Mapping[str, tuple[BackingSpec, ...]], levels: tuple[str, ...]
+) -> tuple[BackingSpec, ...]:
+    return tuple(spec for specs in tables.values() for spec in specs if spec.name in levels)
 
 
 def _factors(
-    table: StudyTable, backings: tuple[str, ...], mistakes: Mistakes
+    table: StudyTable, tables: Mapping[str, tuple[BackingSpec, ...]], mistakes: Mistakes
 ) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {"backing": backings}
+    backings = tuple(spec.name for specs in tables.values() for spec in specs)
+    below = {options.on for options in table.backings.values()}
+    tops = (spec.name for name, specs in tables.items() if name not in below for spec in specs)
+    found: dict[str, tuple[str, ...]] = {"backing": tuple(tops)}
     for key, wanted in table.factors.items():
         factor = FACTOR_BY_NAME.get(_canonical_factor(key))
         if factor is None:
             mistakes.add(("factors", key), unknown("factor", key, FACTOR_BY_NAME))
             continue
         location = ("factors", key)
+        if factor.kind == "name":  # a table with lists stands for all that it makes
+            names = {name: [spec.name for spec in specs] for name, specs in tables.items()}
+            wanted = [level for text in wanted for level in names.get(text, [text])]
         levels = [_level(factor, text, location, backings, mistakes) for text in wanted]
         found[factor.name] = tuple(dict.fromkeys(levels))
     return found

@@ -84,6 +84,10 @@ def _sector(value: object) -> object:
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Level = Annotated[str, BeforeValidator(_level_text), StringConstraints(max_length=64)]
 Levels = Annotated[list[Level], BeforeValidator(_one_or_many), Field(min_length=1, max_length=1000)]
+OptionText = Annotated[str, BeforeValidator(_level_text), StringConstraints(max_length=4096)]
+OptionTexts = Annotated[
+    list[OptionText], BeforeValidator(_one_or_many), Field(min_length=1, max_length=100)
+]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=86_400)]
 Runtime = Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=86_400)]
 Share = Annotated[float, BeforeValidator(_share)]
@@ -117,10 +121,13 @@ class WorkloadTable(_Table):
 
 
 class BackingTable(_Table):
-    """``[backings.NAME]``."""
+    """``[backings.NAME]``. The other keys depend on the kind: ``backing_rules`` has them."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    __pydantic_extra__: dict[str, OptionTexts]
 
     kind: str = "directory"
-    path: Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")]
+    on: Name | None = None
 
 
 class ProtocolTable(_Table):

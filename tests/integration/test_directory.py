@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backings import load_backing
-from diskproof.backings.directory import LOCK_NAME, RUN_PREFIX, find_filesystem
+from diskproof.backings import load_backing, probe_backing, start_disk_dir
+from diskproof.backings.place import find_filesystem
+from diskproof.backings.run_dir import LOCK_NAME, RUN_PREFIX
 from diskproof.errors import HostError, UsageError
 from diskproof.proc import CONFINED_UID, run
 from diskproof.records import BackingSpec
@@ -38,7 +39,7 @@ def mounted(kind: str, options: str, folder: Path) -> Iterator[None]:
 
 
 def test_probe_of_an_existing_directory(tmp_path: Path) -> None:
-    facts = load_backing("directory").probe(spec(tmp_path))
+    facts = probe_backing(spec(tmp_path))
     assert facts.path == str(tmp_path)
     told = run(["findmnt", "-n", "-o", "FSTYPE", "-T", str(tmp_path)], timeout=10).text
     assert facts.filesystem == told.strip()
@@ -49,19 +50,19 @@ def test_probe_of_an_existing_directory(tmp_path: Path) -> None:
 
 
 def test_probe_leaves_no_directory_that_was_not_there(tmp_path: Path) -> None:
-    facts = load_backing("directory").probe(spec(tmp_path / "new" / "deep"))
+    facts = probe_backing(spec(tmp_path / "new" / "deep"))
     assert facts.free_bytes > 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_probe_keeps_a_directory_that_was_there(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
-    load_backing("directory").probe(spec(tmp_path / "old" / "new"))
+    probe_backing(spec(tmp_path / "old" / "new"))
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_run_dir_is_private_locked_and_gone_at_the_end(tmp_path: Path) -> None:
-    with load_backing("directory").start_run_dir(spec(tmp_path / "new")) as folder:
+    with start_disk_dir(spec(tmp_path / "new")) as folder:
         assert folder.parent == tmp_path / "new"
         assert folder.name.startswith(RUN_PREFIX)
         stat = folder.stat()
@@ -78,23 +79,22 @@ def test_run_dir_is_private_locked_and_gone_at_the_end(tmp_path: Path) -> None:
 
 
 def test_run_dir_is_gone_after_a_failure_and_others_stay(tmp_path: Path) -> None:
-    backing = load_backing("directory")
-    with backing.start_run_dir(spec(tmp_path)) as other:
-        with pytest.raises(KeyboardInterrupt), backing.start_run_dir(spec(tmp_path)):
+    with start_disk_dir(spec(tmp_path)) as other:
+        with pytest.raises(KeyboardInterrupt), start_disk_dir(spec(tmp_path)):
             raise KeyboardInterrupt
         assert list(tmp_path.iterdir()) == [other]
 
 
 def test_an_error_of_the_block_is_not_taken_for_one_of_the_backing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        with load_backing("directory").start_run_dir(spec(tmp_path)):
+        with start_disk_dir(spec(tmp_path)):
             (tmp_path / "nothing").read_bytes()
 
 
 @pytest.mark.parametrize("below", ["", "below"])
 def test_a_file_is_no_directory(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
-    for use in (load_backing("directory").probe, enter_run_dir):
+    for use in (probe_backing, enter_run_dir):
         with pytest.raises(HostError) as caught:
             use(spec(tmp_path / "file" / below))
         assert caught.value.why == "Not a directory"
@@ -102,13 +102,13 @@ def test_a_file_is_no_directory(tmp_path: Path, below: str) -> None:
 
 
 def enter_run_dir(what: BackingSpec) -> None:
-    with load_backing("directory").start_run_dir(what):
+    with start_disk_dir(what):
         pass
 
 
 def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
     with mounted("tmpfs", "ro", tmp_path):
-        for use in (load_backing("directory").probe, enter_run_dir):
+        for use in (probe_backing, enter_run_dir):
             for path in (tmp_path, tmp_path / "new"):
                 with pytest.raises(HostError) as caught:
                     use(spec(path))
@@ -130,13 +130,13 @@ def test_no_permission_is_named(ordinary_user: None) -> None:
         Path(folder).chmod(0o500)
         for path in (Path(folder), Path(folder) / "new"):
             with pytest.raises(HostError) as caught:
-                load_backing("directory").probe(spec(path))
+                probe_backing(spec(path))
             assert "may not write" in caught.value.hint
 
 
 def test_a_file_system_without_direct_io_is_found_out(tmp_path: Path) -> None:
     with mounted("ramfs", "", tmp_path):
-        facts = load_backing("directory").probe(spec(tmp_path))
+        facts = probe_backing(spec(tmp_path))
         assert facts.filesystem == "ramfs"
         assert not facts.o_direct
         assert "ramfs" in facts.o_direct_reason
@@ -148,7 +148,7 @@ def test_the_file_system_is_that_of_the_last_mount(tmp_path: Path) -> None:
     inside.mkdir()
     with mounted("tmpfs", "size=1M", inside):
         assert find_filesystem(inside) == "tmpfs"
-        assert load_backing("directory").probe(spec(inside)).free_bytes <= 1 << 20
+        assert probe_backing(spec(inside)).free_bytes <= 1 << 20
     assert find_filesystem(Path("/proc")) == "proc"
 
 

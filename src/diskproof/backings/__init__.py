@@ -1,27 +1,32 @@
-"""Where image bytes live. One kind = one file; all speak the protocol below."""
+"""Where image bytes live. One kind = one file; all speak the protocol below.
+
+A backing is made for the length of a study and is gone after it: ``start_place``. Each run then
+gets a private folder there: ``run_dir.start_run_dir``.
+"""
 
 from __future__ import annotations
 
 import importlib
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
+from diskproof.backing_rules import KINDS
+from diskproof.backings.place import Place, explained, find_filesystem, probe_direct
+from diskproof.backings.run_dir import start_run_dir
 from diskproof.errors import UsageError
 from diskproof.records import BackingFacts, BackingSpec
 
-KINDS = ("directory",)
+__all__ = ["Place", "load_backing", "probe_backing", "start_disk_dir", "start_place"]
 
 
 class Backing(Protocol):
     """A kind of backing."""
 
-    def probe(self, spec: BackingSpec) -> BackingFacts:
-        """What this backing can do here; creates nothing that stays. Raises HostError."""
-        ...
-
-    def start_run_dir(self, spec: BackingSpec) -> AbstractContextManager[Path]:
-        """A fresh private folder for one run's image on this backing; gone at the end."""
+    def start(self, spec: BackingSpec, base: Place | None) -> AbstractContextManager[Place]:
+        """Make it, on ``base`` when its table names one; it is gone at the end, and after
+        ``kill -9`` the kernel or the janitor takes away what is left. Raises HostError."""
         ...
 
 
@@ -31,3 +36,35 @@ def load_backing(kind: str) -> Backing:
         raise UsageError(f"unknown kind of backing {kind!r}", f"known: {', '.join(KINDS)}")
     module = importlib.import_module(f"diskproof.backings.{kind}")
     return cast(Backing, module.BACKING)
+
+
+@contextmanager
+def start_place(spec: BackingSpec) -> Iterator[Place]:
+    """A backing and all that it is made on. Raises HostError."""
+    if spec.on is None:
+        with load_backing(spec.kind).start(spec, None) as place:
+            yield place
+    else:
+        with start_place(spec.on) as base, load_backing(spec.kind).start(spec, base) as place:
+            yield place
+
+
+@contextmanager
+def start_disk_dir(spec: BackingSpec) -> Iterator[Path]:
+    """A backing of its own for one private folder on it."""
+    with start_place(spec) as place, start_run_dir(place) as folder:
+        yield folder
+
+
+def probe_backing(spec: BackingSpec) -> BackingFacts:
+    """What a backing can do here, by making it; nothing of it stays. Raises HostError."""
+    with start_place(spec) as place, explained(place.folder):
+        o_direct, reason = probe_direct(place.folder)
+        return BackingFacts(
+            path=str(place.folder),
+            filesystem=place.name or find_filesystem(place.folder),
+            o_direct=o_direct,
+            o_direct_reason=reason,
+            free_bytes=place.free_bytes(),
+            device=place.device is not None,
+        )

@@ -234,14 +234,14 @@ def _crash_program(
 
 def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
     """A study of its own for each call: a program may have changed since the last one."""
+    from diskproof.backing_tables import FOLDER
     from diskproof.cli.terminal import note
     from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
     from diskproof.janitor import sweep
     from diskproof.records import StudyRecord, content_id
-    from diskproof.study import DEFAULT_BACKING
 
-    for swept in sweep([Path(DEFAULT_BACKING.option("path"))]):
+    for swept in sweep([Path(FOLDER.option("path"))]):
         note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
     host = host_record("", "no guest is started")
     store.add_host(host)
@@ -250,7 +250,7 @@ def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord,
     name = f"crash-{folder.resolve().name}"[:64]
     seed = int(cell.workload.option("seed"))
     record = StudyRecord(study_id, name, "program", "", seed, 1, (), created=now)
-    backings = {DEFAULT_BACKING.name: DEFAULT_BACKING}
+    backings = {FOLDER.name: FOLDER}
     return record, LabSetup(study_id, host.id, backings, "", 24 * 3600.0)
 
 

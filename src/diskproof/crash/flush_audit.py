@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import load_backing
+from diskproof.backings import start_disk_dir
 from diskproof.crash.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, read_frames
 from diskproof.crash.record import make_files
 from diskproof.crash.recording import Recording, start_recording
@@ -109,7 +109,7 @@ def audit_flushes(
 
     Raises RunFailure as the frontend does, ``guest`` when a file system cannot be made.
     """
-    with load_backing(backing.kind).start_run_dir(backing) as room:
+    with start_disk_dir(backing) as room:
         files = make_files(room)
         made = create_image(files, cell, DISK_BYTES)
         seen: list[_Seen] = []

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import load_backing
+from diskproof.backings import start_disk_dir
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
 from diskproof.crash.recording import Recording, start_recording
 from diskproof.crash_rules import KIND, CrashRules, crash_workload
@@ -95,7 +95,7 @@ def start_recorded_program(
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
     spec = cell.workload
-    with load_backing(backing.kind).start_run_dir(backing) as room:
+    with start_disk_dir(backing) as room:
         files = make_files(room)
         with notes.phase("copy"):
             copy_folder(Path(spec.option("folder")), files, deadline)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import load_backing
+from diskproof.backings import start_disk_dir
 from diskproof.crash.log import (
     ACKNOWLEDGE,
     Frame,
@@ -64,7 +64,7 @@ def start_recorded(
 
     Raises RunFailure as a measured run does, and ``log`` when the recording broke off.
     """
-    with load_backing(backing.kind).start_run_dir(backing) as room:
+    with start_disk_dir(backing) as room:
         files = make_files(room)
         with notes.phase("create"):
             made = create_image(files, cell, int(cell.workload.option("size")))

@@ -112,14 +112,14 @@ def _start_daemon(stack: ExitStack, context: RunContext) -> tuple[Process, socke
     ours, theirs = socket.socketpair()
     with theirs, _listen(stack, context.run_dir) as listener:
         fds = (listener.fileno(), theirs.fileno())
-        image = context.image.path
-        argv = daemon_args(context.cell, image.name, nbd_fd=fds[0], qmp_fd=fds[1])
+        image = context.image
+        argv = daemon_args(context.cell, image, nbd_fd=fds[0], qmp_fd=fds[1])
         (context.run_dir / ARGV).write_text(json.dumps(argv, indent=1))
         starting = start_process(
             argv,
             name="qemu-storage-daemon",
             log=context.run_dir / LOG,
-            cwd=image.parent,
+            cwd=image.path.parent,
             pass_fds=fds,
             confined=True,
         )

@@ -79,7 +79,7 @@ def check_nodes(
     """Both block nodes of the disk."""
     mode = cache_mode(cell)
     wanted: list[tuple[str, str, object]] = [
-        (FILE_NODE, "drv", "file"),
+        (FILE_NODE, "drv", image.driver),
         (DISK_NODE, "drv", image.format),
         (DISK_NODE, "image.virtual-size", image.size),
         (DISK_NODE, "detect_zeroes", cell.level("detect-zeroes", "off")),

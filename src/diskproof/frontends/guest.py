@@ -145,7 +145,7 @@ def guest_machine(context: RunContext) -> GuestMachine:
         vcpus=int(cell.level("vcpus", "1")),
         memory_bytes=parse_bytes(cell.level("memory", "512M")),
         bus=cell.level("bus", "virtio-blk"),
-        disk_args=tuple(guest_disk_args(cell, context.image.path.name)),
+        disk_args=tuple(guest_disk_args(cell, context.image)),
     )
 
 

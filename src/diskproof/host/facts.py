@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from diskproof.backings import load_backing
+from diskproof.backings import probe_backing, start_disk_dir
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.factors import FRONTENDS
 from diskproof.guest.build import find_guest, require_guest
@@ -36,7 +36,7 @@ def probe_facts(
     ``progress`` gets a line before what may take seconds. Raises HostError for a backing that
     cannot be used; everything else that is missing is in ``reasons``.
     """
-    disks = {spec.name: load_backing(spec.kind).probe(spec) for spec in backings}
+    disks = {spec.name: probe_backing(spec) for spec in backings}
     with ThreadPoolExecutor() as pool:
         spec = _pick_backing(backings, disks)
         block_layer = pool.submit(_probe_block_layer, spec)
@@ -126,13 +126,13 @@ def _pick_backing(
 
 
 def _probe_block_layer(spec: BackingSpec) -> tuple[Probed, Probed]:
-    with load_backing(spec.kind).start_run_dir(spec) as folder:
+    with start_disk_dir(spec) as folder:
         return probe_block_layer(folder)
 
 
 def _probe_daemon_iothread(spec: BackingSpec) -> dict[str, str]:
     try:
-        with load_backing(spec.kind).start_run_dir(spec) as folder:
+        with start_disk_dir(spec) as folder:
             fault = find_daemon_iothread_fault(folder)
     except DiskproofError as error:
         fault = explain(error)

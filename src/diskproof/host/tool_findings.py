@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from diskproof.backings import load_backing
+from diskproof.backings import probe_backing, start_disk_dir
 from diskproof.errors import DiskproofError
 from diskproof.guest.build import AGENT, SPACE_NEEDED, find_guest
 from diskproof.guest.packages import find_suite
@@ -79,7 +79,7 @@ def _examine_directory(directory: Path) -> tuple[BackingFacts | None, Finding]:
     name = f"directory {directory}"
     new = "" if os.access(directory, os.F_OK) else "can be made; "
     try:
-        facts = load_backing("directory").probe(_spec(directory))
+        facts = probe_backing(_spec(directory))
     except DiskproofError as error:
         hint = "name another one: diskproof doctor DIRECTORY"
         return None, Finding(name, "no", error.why or error.what, hint, needed=True)
@@ -101,7 +101,7 @@ def _spec(directory: Path) -> BackingSpec:
 def _examine_block_layer(directory: Path) -> Iterator[Finding]:
     """Each image format and aio mode, tried in a directory."""
     try:
-        with load_backing("directory").start_run_dir(_spec(directory)) as folder:
+        with start_disk_dir(_spec(directory)) as folder:
             formats, aio = probe_block_layer(folder)
     except DiskproofError as error:
         formats = aio = Probed(reasons=dict.fromkeys([*FORMATS, *AIO], explain(error)))

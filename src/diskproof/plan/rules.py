@@ -42,6 +42,13 @@ def _directory_takes_direct(levels: Mapping[str, str], facts: HostFacts) -> str 
     return None
 
 
+def _preallocation_of_device(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    mode = levels.get("preallocation", "off")
+    if facts.backings[levels["backing"]].device and mode not in ("off", "metadata"):
+        return f"preallocation={mode} reserves space in a file, and this disk is a block device"
+    return None
+
+
 def _zeroes_need_discard(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     if levels.get("detect-zeroes") == "unmap" and levels["discard"] != "unmap":
         return "detect-zeroes=unmap needs discard=unmap"
@@ -87,6 +94,7 @@ RULES: tuple[Rule, ...] = (
     _offered("bus", lambda facts: facts.buses),
     Rule(("accel",), _accel_of_host),
     Rule(("format", "preallocation"), _preallocation_of_format),
+    Rule(("backing", "preallocation"), _preallocation_of_device),
     Rule(("aio", "cache"), _aio_needs_direct),
     Rule(("backing", "cache"), _directory_takes_direct),
     Rule(("detect-zeroes", "discard"), _zeroes_need_discard),

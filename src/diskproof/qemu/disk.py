@@ -2,7 +2,7 @@
 
 Every cache, aio, discard and flush setting is spelt out on both block nodes (file and format),
 so that no default of a QEMU version decides. QEMU starts with the image's folder as its working
-folder and ``filename`` relative to it: a confined QEMU may not search the folders above.
+folder and the image's name relative to it: a confined QEMU may not search the folders above.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from diskproof.drive import DiskImage
 from diskproof.errors import UsageError
 from diskproof.qemu.machine import DISK_SERIAL
 from diskproof.records import Cell
@@ -126,7 +127,7 @@ def create_image_args(cell: Cell, filename: str, size: int) -> list[str]:
     ]
 
 
-def blockdev_nodes(cell: Cell, filename: str) -> tuple[dict[str, object], dict[str, object]]:
+def blockdev_nodes(cell: Cell, image: DiskImage) -> tuple[dict[str, object], dict[str, object]]:
     """The file node and the format node above it, as QMP's BlockdevOptions."""
     mode = cache_mode(cell)
     both = {
@@ -136,9 +137,9 @@ def blockdev_nodes(cell: Cell, filename: str) -> tuple[dict[str, object], dict[s
         "auto-read-only": False,
     }
     protocol = {
-        "driver": "file",
+        "driver": image.driver,
         "node-name": FILE_NODE,
-        "filename": filename,
+        "filename": image.path.name,
         "aio": cell.level("aio", "threads"),
         "locking": "auto",
         **both,
@@ -150,6 +151,8 @@ def blockdev_nodes(cell: Cell, filename: str) -> tuple[dict[str, object], dict[s
         "detect-zeroes": cell.level("detect-zeroes", "off"),
         **both,
     }
+    if image.device and image_format(cell) == "raw":
+        form["size"] = image.size  # the device may be larger
     if image_format(cell) == "qcow2":
         form["lazy-refcounts"] = cell.level("lazy_refcounts", "off") == "on"
         if cell.level("l2-cache-size"):
@@ -157,9 +160,9 @@ def blockdev_nodes(cell: Cell, filename: str) -> tuple[dict[str, object], dict[s
     return protocol, form
 
 
-def blockdev_args(cell: Cell, filename: str, option: str = "-blockdev") -> list[str]:
+def blockdev_args(cell: Cell, image: DiskImage, option: str = "-blockdev") -> list[str]:
     """Both nodes as arguments; the storage daemon calls the option ``--blockdev``."""
-    return [part for node in blockdev_nodes(cell, filename) for part in (option, _json(node))]
+    return [part for node in blockdev_nodes(cell, image) for part in (option, _json(node))]
 
 
 def has_iothread(cell: Cell) -> bool:
@@ -195,12 +198,12 @@ def device_args(cell: Cell) -> list[str]:
     return [part for device in devices for part in ("-device", _json(device))]
 
 
-def guest_disk_args(cell: Cell, filename: str) -> list[str]:
+def guest_disk_args(cell: Cell, image: DiskImage) -> list[str]:
     """Everything of the disk under test that a QEMU system emulator's command line needs."""
-    return [*iothread_args(cell), *blockdev_args(cell, filename), *device_args(cell)]
+    return [*iothread_args(cell), *blockdev_args(cell, image), *device_args(cell)]
 
 
-def daemon_args(cell: Cell, filename: str, *, nbd_fd: int, qmp_fd: int) -> list[str]:
+def daemon_args(cell: Cell, image: DiskImage, *, nbd_fd: int, qmp_fd: int) -> list[str]:
     """``qemu-storage-daemon`` with the disk exported over NBD.
 
     ``nbd_fd`` is a listening socket, ``qmp_fd`` a connected one; both are inherited. The export's
@@ -221,7 +224,7 @@ def daemon_args(cell: Cell, filename: str, *, nbd_fd: int, qmp_fd: int) -> list[
         *("--chardev", f"socket,id=qmp,fd={qmp_fd}"),
         *("--monitor", "chardev=qmp,mode=control"),
         *iothread_args(cell, "--object"),
-        *blockdev_args(cell, filename, "--blockdev"),
+        *blockdev_args(cell, image, "--blockdev"),
         *("--nbd-server", f"addr.type=fd,addr.str={nbd_fd}"),
         *("--export", _json(export)),
     ]

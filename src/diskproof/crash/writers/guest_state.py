@@ -21,6 +21,7 @@ from diskproof.crash.writers.command import USAGE, fail, read_acks, tell
 from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount
 from diskproof.crash.writers.rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
+from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
@@ -77,7 +78,7 @@ def state_machine(filename: str, form: str, accel: str) -> GuestMachine:
     """A guest with the image as its disk; nothing it writes is worth a flush."""
     levels = (("bus", "virtio-blk"), ("cache", "unsafe"), ("format", form))
     cell = Cell(levels, WorkloadSpec("check", "crash"))
-    disk = tuple(guest_disk_args(cell, filename))
+    disk = tuple(guest_disk_args(cell, DiskImage(Path(filename), form, 0)))
     return GuestMachine(accel=accel, bus="virtio-blk", disk_args=disk)
 
 

@@ -1,0 +1,56 @@
+"""A whole block device that the study names. Everything on it is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from diskproof.backings.place import Place
+from diskproof.errors import HostError
+from diskproof.proc import require_tool, run
+from diskproof.records import BackingSpec
+
+
+class DeviceBacking:
+    """``kind = "device"``, option ``path``."""
+
+    @contextmanager
+    def start(self, spec: BackingSpec, base: Place | None) -> Iterator[Place]:
+        device = require_unused(Path(spec.option("path")))
+        assert base
+        yield Place(base.folder, device=device, name=str(device))
+
+
+BACKING = DeviceBacking()
+
+
+def require_unused(path: Path) -> Path:
+    """A device that nobody uses and that holds nothing known. Raises HostError.
+
+    An exclusive open fails where the device is mounted, swap, or part of LVM or md (open(2)).
+    """
+    try:
+        if not path.is_block_device():
+            raise HostError(f"{path} is no block device", "nothing else can be a backing")
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        used = error.errno == errno.EBUSY
+        why = "it is mounted, swap, or part of another device" if used else error.strerror or ""
+        raise HostError(f"{path} cannot be used as a backing", why, "name another one") from None
+    if found := find_signatures(path):
+        raise HostError(
+            f"{path} is not empty",
+            f"it holds {found}, which a run would destroy",
+            f"when that can go: wipefs --all {path}",
+        )
+    return path
+
+
+def find_signatures(path: Path) -> str:
+    """What wipefs(8) knows of the content: types and labels, empty for nothing known."""
+    argv = [require_tool("wipefs", "util-linux"), "--noheadings", "--output", "TYPE,LABEL"]
+    done = run([*argv, str(path)], timeout=30)
+    return ", ".join(" ".join(line.split()) for line in done.text.splitlines() if line.strip())

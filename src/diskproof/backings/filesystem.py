@@ -1,0 +1,106 @@
+"""A file system made for the study, on a loop device or on the block device of another backing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from diskproof.backings.mounting import start_mount
+from diskproof.backings.place import Place, probe_direct
+from diskproof.backings.run_dir import start_run_dir
+from diskproof.errors import HostError
+from diskproof.proc import require_tool, run
+from diskproof.records import BackingSpec
+from diskproof.units import render_bytes
+
+MKFS_SECONDS = 600.0
+DEFAULT_BYTES = 8 << 30
+_RESERVE = 64 << 20
+# Quiet, over whatever is there, and with nothing left to be written once a run is on.
+_EXT = ("-q", "-F", "-E", "lazy_itable_init=0")
+_MKFS = {
+    "ext2": _EXT,
+    "ext3": _EXT,
+    "ext4": ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+    "xfs": ("-q", "-f"),
+    "btrfs": ("-q", "-f"),
+    "jfs": ("-q",),
+    "f2fs": ("-q", "-f"),
+}
+_PACKAGES = {"xfs": "xfsprogs", "btrfs": "btrfs-progs", "jfs": "jfsutils", "f2fs": "f2fs-tools"}
+
+
+class FilesystemBacking:
+    """``kind = "filesystem"``: ``fs``, ``size``, ``mkfs`` and ``mount`` options."""
+
+    @contextmanager
+    def start(self, spec: BackingSpec, base: Place | None) -> Iterator[Place]:
+        assert base
+        with ExitStack() as stack:
+            room = stack.enter_context(start_run_dir(base))
+            if base.device:
+                source, where = base.device, base.name or str(base.device)
+                options, below = [], None
+            else:
+                source = below = make_file(room, _choose_size(spec, base))
+                where, options = "a loop device", ["loop"]
+            make_filesystem(source, spec.option("fs"), spec.option("mkfs"))
+            options += [spec.option("mount")] if spec.option("mount") else []
+            arguments = ["-t", spec.option("fs"), *(["-o", ",".join(options)] if options else [])]
+            point = stack.enter_context(start_mount([*arguments, str(source)], room / "mnt"))
+            if not base.device:
+                where += _bypass_cache(base.folder, point)
+            name = f"{spec.option('fs')} on {where} ({read_mount_options(point)})"
+            yield Place(point, name=name, below=below, base_free=base.free_bytes())
+
+
+BACKING = FilesystemBacking()
+
+
+def make_file(folder: Path, size: int) -> Path:
+    """A sparse file for a loop device."""
+    path = folder / "backing.img"
+    with path.open("xb") as stream:
+        os.truncate(stream.fileno(), size)
+    return path
+
+
+def make_filesystem(target: Path, kind: str, options: str) -> None:
+    """Raises HostError with the words of mkfs."""
+    mkfs = require_tool(f"mkfs.{kind}", _PACKAGES.get(kind, ""))
+    argv = [mkfs, *_MKFS.get(kind, ()), *options.split(), str(target)]
+    done = run(argv, timeout=MKFS_SECONDS, check=False)
+    if done.returncode != 0:
+        raise HostError(f"mkfs.{kind} failed", "\n".join(done.error_text.splitlines()[-5:]))
+
+
+def read_mount_options(point: Path) -> str:
+    """The options in force, as the kernel tells them."""
+    argv = ["findmnt", "--noheadings", "--output", "OPTIONS", "--mountpoint", str(point)]
+    return run(argv, timeout=10).text.strip()
+
+
+def _choose_size(spec: BackingSpec, base: Place) -> int:
+    """Its size in bytes. Raises HostError when the base has less room."""
+    free = base.free_bytes() - _RESERVE
+    asked = int(spec.option("size") or 0)
+    if free < asked:
+        raise HostError(
+            f"the file system for backing {spec.name} does not fit on {base.folder}",
+            f"{render_bytes(asked)} are asked for, {render_bytes(max(0, free))} are free",
+            f"set a smaller size in [backings.{spec.name}]",
+        )
+    return asked or min(DEFAULT_BYTES, free - free % (1 << 20))
+
+
+def _bypass_cache(folder: Path, point: Path) -> str:
+    """Have the loop device read and write its file around the page cache: what is written there
+    would else be kept twice. Says what came of it."""
+    if not probe_direct(folder)[0]:
+        return " through the page cache"
+    argv = ["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", str(point)]
+    device = run(argv, timeout=10).text.strip()
+    done = run(["losetup", "--direct-io=on", device], timeout=10, check=False)
+    return " with direct I/O" if done.returncode == 0 else " through the page cache"

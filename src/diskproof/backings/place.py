@@ -1,0 +1,133 @@
+"""A place that a backing has made: a folder for image files, or a block device beside it."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.errors import HostError
+
+PROBE_PREFIX = "diskproof-probe-"
+_BLOCK = 4096
+_OTHER_PATH = "set another path in the study's [backings.NAME]"
+_HINTS = {
+    errno.EROFS: f"its file system is mounted read-only; {_OTHER_PATH}",
+    errno.EACCES: f"you may not write there; {_OTHER_PATH}",
+    errno.ENOTDIR: f"it must be a directory; {_OTHER_PATH}",
+    errno.ENOSPC: "its file system is full; free some space there",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """``folder`` takes the folders of runs, with image files, logs and sockets. With ``device``
+    the disk under test is that whole block device, and no file. ``name`` says what it is, where
+    the file system of the folder does not. ``below`` is a file that the place is made of, whose
+    pages are a second cache. ``base_free`` bounds what can be written there, in
+    bytes, when the place promises more than what it stands on has."""
+
+    folder: Path
+    device: Path | None = None
+    name: str = ""
+    below: Path | None = None
+    base_free: int | None = None
+
+    def free_bytes(self) -> int:
+        """What an ordinary user's disks may take. Raises OSError."""
+        free = read_free_bytes(self.folder)
+        if self.device:
+            free = read_device_bytes(self.device)
+        return free if self.base_free is None else min(free, self.base_free)
+
+
+def read_free_bytes(folder: Path) -> int:
+    """What an ordinary user may still write on a folder's file system."""
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize
+
+
+def read_device_bytes(device: Path) -> int:
+    """Size of a block device. Raises OSError."""
+    handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(handle, 0, os.SEEK_END)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """An OSError as what the user can do about it."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"the disks under test cannot be kept in {folder}",
+            error.strerror or str(error),
+            _HINTS.get(error.errno or 0, _OTHER_PATH),
+        ) from error
+
+
+def probe_direct(folder: Path) -> tuple[bool, str]:
+    """Whether O_DIRECT works in a folder, by writing one aligned block, and if not, why."""
+    try:
+        # Anonymous memory is aligned to a page.
+        with _probe_file(folder) as path, mmap.mmap(-1, _BLOCK) as block:
+            handle = os.open(path, os.O_RDWR | os.O_DIRECT)
+            try:
+                os.pwrite(handle, block, 0)
+            finally:
+                os.close(handle)
+        return True, ""
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
+        return False, f"{find_filesystem(folder)} on {folder} refuses it ({error.strerror})"
+
+
+@contextmanager
+def _probe_file(folder: Path) -> Iterator[str]:
+    """A file to open; without a name, so that nothing is left of it when we are killed. File
+    systems without O_TMPFILE give it one."""
+    try:
+        handle, name = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600), ""
+    except OSError:
+        handle, name = tempfile.mkstemp(prefix=PROBE_PREFIX, dir=folder)
+    try:
+        yield name or f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)
+        if name:
+            Path(name).unlink(missing_ok=True)
+
+
+def find_filesystem(folder: Path) -> str:
+    """The type of the file system that holds a folder: the last mount of its device.
+
+    btrfs subvolumes have devices of their own; there the longest mount point above decides.
+    """
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    best, best_length = "unknown", -1
+    for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+        fields, _, rest = line.partition(" - ")
+        _, _, number, _, mount_point = fields.split()[:5]
+        kind = rest.split()[0]
+        if number == wanted:
+            best, best_length = kind, 1 << 30
+        elif _is_above(mount_point, folder) and len(mount_point) >= best_length:
+            best, best_length = kind, len(mount_point)
+    return best
+
+
+def _is_above(mount_point: str, folder: Path) -> bool:
+    """mountinfo writes space, tab, newline and backslash in octal."""
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        mount_point = mount_point.replace(code, char)
+    return folder.is_relative_to(mount_point)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+
+TYPE_CHECKING = False  # typing itself would cost milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
 
 MONITOR = "diskproof-monitor"
 PROGRAMS = {
@@ -35,7 +38,8 @@ def hand_over(arguments: Sequence[str]) -> None:
 
 def become(path: str, arguments: Sequence[str]) -> NoReturn:
     """Replace this process: exit code, signals and terminal are the program's own."""
-    import signal
+    # The core of `signal`, whose enumerations alone would double the start-up.
+    import _signal as signal  # type: ignore[import-not-found]
 
     # Python ignores these two, and what is ignored stays so in the program and its command.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -19,7 +19,7 @@ def native_folders() -> tuple[Path, ...]:
 
 
 def find_native(name: str) -> Path | None:
-    """Absolute path of a native program such as ``diskproof-sampler``, or None."""
+    """Absolute path of a native program such as ``diskproof-monitor``, or None."""
     paths = (folder / name for folder in native_folders())
     return next((path for path in paths if path.is_file()), None)
 

@@ -21,7 +21,7 @@ from diskproof.native import require_native
 from diskproof.proc import start_process
 from diskproof.records import Series
 
-PROGRAM = "diskproof-sampler"
+PROGRAM = "diskproof-monitor"
 PROTOCOL = 1
 MAX_STREAM = 64 << 20  # bytes; a day at two samples a second
 MAX_COLUMNS = 256

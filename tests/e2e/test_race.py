@@ -6,7 +6,6 @@ Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -64,11 +63,12 @@ def test_cells_that_left_were_not_run_again(raced: tuple[Path, str, str]) -> Non
     with open_store(str(folder / "diskproof.sqlite")) as store:
         (study,) = store.studies()
         (race,) = replay_races(study, race_scores(store, study.id))
-        runs = Counter(run.cell.id for run in store.runs(study.id))
+        runs = [(run.cell.id, run.block) for run in store.runs(study.id)]
     assert race.course.over and race.course.drops
-    for drop in race.course.drops:
-        assert runs[race.cells[drop.cell].id] == drop.block + 1
-    assert sum(runs.values()) == sum(map(len, race.course.entries)) < CELLS * MAX_BLOCKS
+    for drop in race.course.drops:  # one that rested has fewer runs than the blocks before
+        blocks = [block for cell, block in runs if cell == race.cells[drop.cell].id]
+        assert len(set(blocks)) == len(blocks) and len(blocks) >= 2 and max(blocks) <= drop.block
+    assert len(runs) == sum(map(len, race.course.entries)) < CELLS * MAX_BLOCKS
     assert told.count("out: ") == len(race.course.drops)
     assert f"of {CELLS} cells still in the race" in told or "sync-write-4k: decided" in told
 

@@ -14,7 +14,7 @@ from diskproof.records import Finding
 
 Probe = Callable[[], Finding | Iterable[Finding]]
 _WORKERS = 8  # they wait for processes more than they compute
-_SAMPLER = "diskproof-sampler"
+_MONITOR = "diskproof-monitor"
 # Program, package, and whether the frontend daemon takes it.
 _PROGRAMS = (
     ("fio", "fio", True),
@@ -66,7 +66,7 @@ def _measuring_probes(directories: Sequence[Path]) -> Iterator[Probe]:
     for program, package, needed in _PROGRAMS:
         yield partial(tool_findings.examine_tool, program, package, needed=needed)
     yield tool_findings.examine_engine
-    yield partial(tool_findings.examine_native, _SAMPLER, needed=True)
+    yield partial(tool_findings.examine_native, _MONITOR, needed=True)
     yield kernel_findings.examine_confinement
     yield partial(tool_findings.examine_disks, directories)
 

@@ -25,7 +25,7 @@ const PROTOCOL: u32 = 1;
 
 /// Samples this host's CPU, disks, memory, pressure and the given processes; ends with its parent or its reader.
 #[derive(Parser)]
-#[command(name = "diskproof-sampler", version)]
+#[command(name = "diskproof-monitor", version)]
 struct Options {
     /// Milliseconds between samples
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(10..=60_000))]
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         // The reader has what it wanted.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("diskproof-sampler: {error}");
+            eprintln!("diskproof-monitor: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,0 +1,154 @@
+//! Residency of real files, on the file system of the build's folder.
+
+use diskproof_pagecache as cache;
+use proptest::prelude::*;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        Self(folder.join(format!("{name}-{}", std::process::id())))
+    }
+
+    /// A file of so many pages, written and dropped.
+    fn cold(&self, pages: u64) -> File {
+        let mut file = self.open();
+        file.write_all(&vec![7; usize::try_from(pages * cache::page_size()).unwrap()]).unwrap();
+        file.sync_all().unwrap();
+        cache::drop_pages(&file, 0..u64::MAX).unwrap();
+        // Small reads must load what they ask for, nothing ahead.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        file
+    }
+
+    fn open(&self) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).open(&self.0).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+fn load(file: &File, page: u64) {
+    file.read_exact_at(&mut [0], page * cache::page_size()).unwrap();
+}
+
+#[test]
+fn pages_that_were_read_are_counted_and_found() {
+    let scratch = Scratch::new("read");
+    let file = scratch.cold(64);
+    assert_eq!(cache::count_pages(&file, 0..u64::MAX).unwrap().cached, 0);
+    assert_eq!(cache::find_last_page(&file, 0..64).unwrap(), None);
+    for page in [3, 4, 40] {
+        load(&file, page);
+    }
+    let counts = cache::count_pages(&file, 0..u64::MAX).unwrap();
+    assert_eq!((counts.cached, counts.dirty), (3, Some(0)));
+    let size = cache::page_size();
+    assert_eq!(cache::count_pages(&file, 4 * size..40 * size).unwrap().cached, 1);
+    assert_eq!(cache::find_last_page(&file, 0..64).unwrap(), Some(40));
+    assert_eq!(cache::find_last_page(&file, 0..40).unwrap(), Some(4));
+    let runs = cache::read_runs(&file, 100).unwrap();
+    assert_eq!(runs.iter().cloned().collect::<Vec<_>>(), [3..5, 40..41]);
+}
+
+#[test]
+fn a_write_is_dirty_until_it_is_written_and_stays_whole_when_dropped() {
+    let scratch = Scratch::new("dirty");
+    let file = scratch.cold(8);
+    file.write_all_at(&[9; 5000], 100).unwrap();
+    assert_eq!(cache::count_pages(&file, 0..u64::MAX).unwrap().dirty, Some(2));
+    cache::start_writeback(&file, 0..u64::MAX).unwrap();
+    cache::wait_writeback(&file, 0..u64::MAX).unwrap();
+    let counts = cache::count_pages(&file, 0..u64::MAX).unwrap();
+    assert_eq!((counts.dirty, counts.writeback), (Some(0), Some(0)));
+    cache::drop_pages(&file, 0..u64::MAX).unwrap();
+    assert_eq!(cache::count_pages(&file, 0..u64::MAX).unwrap().cached, 0);
+    let mut back = [0; 5000];
+    file.read_exact_at(&mut back, 100).unwrap();
+    assert_eq!(back, [9; 5000]);
+}
+
+#[test]
+fn what_is_to_stay_stays() {
+    let scratch = Scratch::new("keep");
+    let file = scratch.cold(32);
+    for page in 0..32 {
+        load(&file, page);
+    }
+    let mut keep = cache::Runs::default();
+    keep.push(4..8);
+    keep.push(31..32);
+    cache::drop_pages_except(&file, 0..32, &keep).unwrap();
+    assert_eq!(cache::read_runs(&file, 100).unwrap(), keep);
+}
+
+#[test]
+fn a_sparse_file_of_terabytes_costs_what_is_cached_of_it() {
+    let scratch = Scratch::new("sparse");
+    let file = scratch.open();
+    file.set_len(8 << 40).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    let last = (8 << 40) / cache::page_size() - 1;
+    load(&file, last);
+    load(&file, 1 << 20);
+    let runs = cache::read_runs(&file, 100).unwrap();
+    assert_eq!(runs.iter().cloned().collect::<Vec<_>>(), [1 << 20..(1 << 20) + 1, last..last + 1]);
+    cache::drop_pages(&file, 0..u64::MAX).unwrap();
+}
+
+#[test]
+fn too_many_runs_are_coarsened_and_cover_what_is_cached() {
+    let scratch = Scratch::new("coarse");
+    let file = scratch.cold(64);
+    for page in (0..64).step_by(2) {
+        load(&file, page);
+    }
+    let runs = cache::read_runs(&file, 5).unwrap();
+    assert!(runs.len() <= 5);
+    assert!((0..64).step_by(2).all(|page| runs.pages_in(&(page..page + 1)) == 1));
+}
+
+#[test]
+fn a_pipe_has_no_pages_to_drop() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let counts = cache::count_pages(&reader, 0..u64::MAX).unwrap();
+    assert_eq!((counts.cached, counts.dirty), (0, Some(0)));
+    assert!(cache::read_runs(&reader, 10).unwrap().is_empty());
+    assert_eq!(cache::drop_pages(&reader, 0..u64::MAX), Err(cache::Error::NoPages));
+}
+
+proptest! {
+    #[test]
+    fn gaps_and_runs_share_out_every_range(
+        lengths in prop::collection::vec(1_u64..9, 0..20),
+        start in 0_u64..90,
+        length in 0_u64..90,
+    ) {
+        let mut runs = cache::Runs::default();
+        let mut page = 0;
+        for two in lengths.chunks_exact(2) {
+            page += two[0];
+            runs.push(page..page + two[1]);
+            page += two[1];
+        }
+        let asked = start..start + length;
+        let gaps = runs.gaps(&asked);
+        let free: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+        prop_assert_eq!(free + runs.pages_in(&asked), length);
+        prop_assert!(gaps.iter().all(|gap| runs.pages_in(gap) == 0 && !gap.is_empty()));
+        let before = runs.clone();
+        runs.coarsen();
+        prop_assert!(before.iter().all(|run| runs.pages_in(run) == run.end - run.start));
+        prop_assert!(runs.len() <= before.len().div_ceil(2).max(1));
+    }
+}

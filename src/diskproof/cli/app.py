@@ -1,0 +1,99 @@
+"""All verbs, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import types
+from collections.abc import Sequence
+
+import typer
+
+from diskproof import __version__
+from diskproof.cli import (
+    analysis_verbs,
+    crash_verbs,
+    guest_verbs,
+    host_verbs,
+    import_verbs,
+    result_verbs,
+    study_verbs,
+    tool_verbs,
+)
+from diskproof.errors import DiskproofError, Exit, UsageError
+
+app = typer.Typer(
+    name="diskproof",
+    help="Which virtual-disk settings are fast on this host, with evidence.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for verbs in (
+    host_verbs,
+    study_verbs,
+    crash_verbs,
+    result_verbs,
+    analysis_verbs,
+    import_verbs,
+    guest_verbs,
+    tool_verbs,
+):
+    verbs.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"diskproof {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", "-V", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Which virtual-disk settings are fast on this host, with evidence."""
+
+
+def run_verb(arguments: Sequence[str]) -> int:
+    """Run one verb; errors become three lines on stderr and an exit code."""
+    # A closed terminal and a service manager's stop deserve the same clean end as Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        result = app(args=list(arguments), standalone_mode=False)
+        return result if isinstance(result, int) else Exit.OK
+    except typer.Exit as stop:
+        return stop.exit_code
+    except DiskproofError as error:
+        _print_error(error)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        print("diskproof: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        sys.stderr.close()
+        return Exit.OK
+    except typer.TyperException as error:  # a wrong option, argument or command
+        return _refuse(error)
+
+
+def _refuse(error: typer.TyperException) -> int:
+    """Say what is wrong with the command line; without a command the help has been shown."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "diskproof")
+    if message := error.format_message().replace("Value error, ", ""):
+        _print_error(UsageError(message, hint=f"`{command} --help` tells more"))
+    return Exit.USAGE
+
+
+def _interrupt(signum: int, frame: types.FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _print_error(error: DiskproofError) -> None:
+    print(f"diskproof: {error.what}", file=sys.stderr)
+    for line in (error.why, error.hint):
+        if line:
+            print(f"  {line}", file=sys.stderr)

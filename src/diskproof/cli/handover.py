@@ -1,0 +1,47 @@
+"""Verbs that are native programs: they take our place, at the cost of a bare interpreter.
+
+Only the standard library's cheapest parts are imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # typing itself would cost milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+MONITOR = "diskproof-monitor"
+PROGRAMS = {
+    ("sync", "drop"): "diskproof-sync-drop",
+    ("sync", "trace"): "diskproof-sync-trace",
+    ("nocache",): "diskproof-nocache",
+    ("monitor",): MONITOR,
+}
+
+
+def hand_over(arguments: Sequence[str]) -> None:
+    """Become the native program that a command line names; returns when it names none.
+
+    It also returns when the program is not installed: the verb then says so.
+    """
+    for words in (1, 2):
+        program, rest = PROGRAMS.get(tuple(arguments[:words])), arguments[words:]
+        if program is None:
+            continue
+        path = f"{sys.prefix}/libexec/diskproof/{program}"
+        if os.access(path, os.X_OK):
+            become(path, rest)
+
+
+def become(path: str, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process: exit code, signals and terminal are the program's own."""
+    # The core of `signal`, whose enumerations alone would double the start-up.
+    import _signal as signal  # type: ignore[import-not-found]
+
+    # Python ignores these two, and what is ignored stays so in the program and its command.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    os.execv(path, [path, *arguments])

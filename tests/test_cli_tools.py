@@ -1,0 +1,113 @@
+"""Verbs that hand over to native programs: who takes our place, with what, and what it inherits.
+
+A shell stands where the native program would be: it too is a program that was installed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diskproof.cli.handover import PROGRAMS
+from diskproof.cli.tool_verbs import find_options
+
+CHILD = """
+import sys
+sys.prefix = sys.argv[1]
+from diskproof.cli.handover import hand_over
+hand_over(sys.argv[2:])
+print("came back", "typer" in sys.modules, "pathlib" in sys.modules)
+"""
+
+
+def handed_over(prefix: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What a command line does in an installation where every native program is a shell."""
+    folder = prefix / "libexec" / "diskproof"
+    folder.mkdir(parents=True, exist_ok=True)
+    for program in PROGRAMS.values():
+        if not (folder / program).exists():
+            (folder / program).symlink_to("/bin/sh")
+    argv = [sys.executable, "-c", CHILD, str(prefix), *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("verb", PROGRAMS, ids=" ".join)
+def test_arguments_arrive_unchanged_and_the_exit_code_is_the_programs(
+    tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    script = 'printf "<%s>" "$0" "$@"; exit 7'
+    odd = ["--", "--help", "", "a b", "--json", "*", "é", "-"]
+    done = handed_over(tmp_path, *verb, "-c", script, *odd)
+    assert done.stdout == "".join(f"<{each}>" for each in odd)
+    assert done.returncode == 7
+
+
+def test_a_signal_ends_the_command_as_it_would_without_us(tmp_path: Path) -> None:
+    done = handed_over(tmp_path, "nocache", "-c", "kill -TERM $$")
+    assert done.returncode == -signal.SIGTERM
+
+
+def test_no_signal_stays_ignored(tmp_path: Path) -> None:
+    """Python ignores SIGPIPE: a command that inherits that never ends when its reader is gone."""
+    done = handed_over(tmp_path, "sync", "drop", "-c", "grep SigIgn /proc/$$/status")
+    ignored = int(done.stdout.split()[1], 16)
+    before = int(
+        subprocess.run(
+            ["grep", "SigIgn", "/proc/self/status"], capture_output=True, text=True, check=True
+        ).stdout.split()[1],
+        16,
+    )
+    assert ignored & ~before == 0
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        assert not ignored & (1 << (number - 1))
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["sync"], ["sync", "--help"], ["sync", "drip"], ["run", "nocache"]]
+)
+def test_all_else_comes_back_without_heavy_imports(tmp_path: Path, arguments: list[str]) -> None:
+    assert handed_over(tmp_path, *arguments).stdout == "came back False False\n"
+
+
+def test_options_are_read_from_a_help_text() -> None:
+    text = """Usage: diskproof-x [OPTIONS] -- COMMAND
+
+Options:
+  -a, --after <N>    Drop from the Nth on, see --only
+      --only <PATH>  Only below PATH
+  -q                 Say nothing
+  -h, --help         Print help
+Examples:
+  diskproof x --wrong
+"""
+    assert find_options(text) == ["-a", "--after", "--only", "-q", "-h", "--help"]
+
+
+def complete(words: str) -> list[str]:
+    """What bash would be offered for the last word."""
+    environment = os.environ | {
+        "_DISKPROOF_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    done = subprocess.run(
+        [Path(sys.executable).with_name("diskproof")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=environment,
+    )
+    return done.stdout.split()
+
+
+def test_verbs_are_completed() -> None:
+    assert complete("diskproof syn") == ["sync"]
+    assert complete("diskproof sync ") == ["drop", "trace"]
+    assert complete("diskproof noc") == ["nocache"]
+    assert complete("diskproof mon") == ["monitor"]

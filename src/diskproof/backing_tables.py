@@ -35,6 +35,11 @@ def read_backings(tables: Tables, mistakes: Mistakes) -> dict[str, tuple[Backing
     return {name: made[name] for name in tables if name in made}
 
 
+def chain(spec: BackingSpec) -> tuple[BackingSpec, ...]:
+    """A backing and those it is made on, the lowest last."""
+    return (spec, *(chain(spec.on) if spec.on else ()))
+
+
 def _make(
     name: str,
     tables: Tables,

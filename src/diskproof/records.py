@@ -92,6 +92,11 @@ class BackingSpec:
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
 
+    @property
+    def destroys(self) -> bool:
+        """Whether it writes on something that the study has not made."""
+        return self.kind == "device"
+
 
 @dataclass(frozen=True)
 class BackingFacts:

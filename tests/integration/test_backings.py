@@ -152,7 +152,10 @@ def test_a_device_in_use_or_with_content_is_refused(tmp_path: Path) -> None:
         mounted.mkdir()
         run(["mount", str(device), str(mounted)], timeout=30)
         try:
-            with pytest.raises(HostError, match="cannot be used") as caught, start_place(on(device)):
+            with (
+                pytest.raises(HostError, match="cannot be used") as caught,
+                start_place(on(device)),
+            ):
                 pass
             assert "mounted" in caught.value.why
         finally:

@@ -56,6 +56,9 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Make failed runs again.")
     ] = False,
+    destroy_data: Annotated[
+        bool, typer.Option("--destroy-data", help="Write on the devices that the study names.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -68,6 +71,7 @@ def run(
 
     seconds = parse_budget(budget)
     study = load_study(study_file)
+    require_consent(study, destroy_data)
     with open_store(store, create=True) as opened:
         require_quiet_store(opened)
         record, _, _, facts = _plan_here(study)
@@ -93,6 +97,22 @@ def parse_budget(budget: str | None) -> float | None:
         return None if budget is None else parse_seconds(budget)
     except ValueError as error:
         raise UsageError(f"--budget: {error}") from None
+
+
+def require_consent(study: Study, destroy_data: bool) -> None:
+    """Raises UsageError where a study names devices and nobody has said that they may be written.
+
+    What is mounted, in use or not empty is refused with or without that word.
+    """
+    from diskproof.backing_tables import chain
+
+    named = [spec.option("path") for top in study.backings for spec in chain(top) if spec.destroys]
+    if named and not destroy_data:
+        raise UsageError(
+            f"the study writes on {', '.join(named)}",
+            "all that is there would be lost",
+            "when that can go: diskproof run --destroy-data",
+        )
 
 
 def require_quiet_store(store: Store) -> None:
@@ -166,12 +186,14 @@ def _start_lab(study: Study, facts: HostFacts, store: Store) -> Iterator[LabExec
 
 def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
     """What all runs share, after what dead runs left behind is gone and the host is stored."""
+    from diskproof.backing_tables import chain
     from diskproof.cli.terminal import note
     from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
     from diskproof.janitor import sweep
 
-    for swept in sweep(Path(backing.path) for backing in facts.backings.values()):
+    folders = (chain(backing)[-1].option("path") for backing in study.backings)
+    for swept in sweep(map(Path, filter(None, folders))):
         note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
     host = host_record(facts.accel, facts.accel_reason)
     store.add_host(host)

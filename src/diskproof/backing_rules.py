@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diskproof.units import parse_bytes
-
-
-@dataclass(frozen=True)
-class Option:
-    """One key. ``default`` None: it must be given. ``pattern`` bounds its text, ``size`` says that
-    it is a number of bytes, kept as a plain number."""
-
-    default: str | None = ""
-    pattern: str = r"[^\x00-\x1f]{0,4096}"
-    size: bool = False
-    help: str = ""
-
-    def parse(self, text: str) -> str:
-        """The value in canonical spelling. Raises ValueError."""
-        if self.size:
-            return str(parse_bytes(text))
-        if not re.fullmatch(self.pattern, text):
-            raise ValueError(f"{text!r} is not {self.help or 'a value of this key'}")
-        return text
+from diskproof.option_rules import Option
 
 
 @dataclass(frozen=True)

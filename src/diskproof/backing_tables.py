@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from diskproof.backing_rules import KINDS, Option
+from diskproof.backing_rules import KINDS
+from diskproof.option_rules import Option
 from diskproof.records import BackingSpec
 from diskproof.toml_lines import Mistakes, unknown
 
@@ -85,7 +86,7 @@ def _values(
         elif option.default is None:
             mistakes.add(("backings", name), f"backings.{name}: {key} is missing")
         else:
-            yield key, (option.parse(option.default) if option.default else "",)
+            yield key, (option.default_text,)
 
 
 def _parse(option: Option, where: tuple[str, str], text: str, mistakes: Mistakes) -> str:

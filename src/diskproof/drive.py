@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from diskproof.records import Cell, Check
 
@@ -44,12 +44,35 @@ class Execution:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
+class Monitor(Protocol):
+    """QEMU's control socket (``qmp.Qmp``)."""
+
+    def execute(
+        self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 10.0
+    ) -> Any: ...
+
+    def wait_event(self, names: Sequence[str], timeout: float) -> Mapping[str, Any] | None: ...
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What stands behind a guest's disk, for workloads that watch or steer it from the host."""
+
+    monitor: Monitor
+    image: DiskImage
+
+
 class Drive(Protocol):
     """A disk in service: what a workload sees."""
 
     size: int
     pids: Sequence[int]
     """Processes whose cost is the disk's (QEMU, the storage daemon), for the sampler."""
+
+    @property
+    def machine(self) -> Machine | None:
+        """The virtual machine that the disk belongs to, if it belongs to one."""
+        ...
 
     def fio_target(self) -> FioTarget: ...
 

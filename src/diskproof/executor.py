@@ -290,7 +290,7 @@ class BoundedDrive:
     """A drive whose commands end with the run's deadline."""
 
     def __init__(self, drive: Drive, deadline: Deadline) -> None:
-        self.size, self.pids = drive.size, drive.pids
+        self.size, self.pids, self.machine = drive.size, drive.pids, drive.machine
         self.drive, self.deadline = drive, deadline
 
     def fio_target(self) -> FioTarget:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Iterator, Mapping
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -35,6 +36,21 @@ class Qmp:
         """
         what = f"QEMU did not carry out {command}"
         return _drive(self._loop, self._client.execute(command, arguments), timeout, what)
+
+    def wait_event(self, names: Sequence[str], timeout: float) -> Mapping[str, Any] | None:
+        """The next event with one of those names, None when none comes within ``timeout`` seconds.
+
+        Events that came since the connection was made count, each once; others are let go.
+        """
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            with suppress(_Silence):
+                event = _drive(
+                    self._loop, _or_silence(self._client.events.get(), left), left + 5, ""
+                )
+                if event["event"] in names:
+                    return dict(event)
+        return None
 
     def close(self) -> None:
         """Hang up; says nothing when QEMU was first."""
@@ -70,6 +86,17 @@ def start_qmp(sock: socket.socket, timeout: float) -> Iterator[Qmp]:
         yield qmp
     finally:
         qmp.close()
+
+
+class _Silence(Exception):
+    """No event came; unlike a TimeoutError it is no fault."""
+
+
+async def _or_silence(step: Coroutine[Any, Any, T], timeout: float) -> T:
+    try:
+        return await asyncio.wait_for(step, timeout)
+    except TimeoutError:
+        raise _Silence from None
 
 
 def _drive(

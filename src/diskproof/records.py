@@ -102,7 +102,8 @@ class BackingSpec:
 class BackingFacts:
     """What was probed of one backing. ``free_bytes`` is what an ordinary user may use.
 
-    ``device``: disks are not files there, one at a time is a whole block device.
+    ``device``: disks are not files there, one at a time is a whole block device. ``own``: the study
+    makes it, so it may be filled up.
     """
 
     path: str
@@ -111,6 +112,7 @@ class BackingFacts:
     o_direct_reason: str
     free_bytes: int
     device: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
 from diskproof.fio_job_file import find_job_mistakes
 from diskproof.presets import PRESET_BY_NAME
+from diskproof.programs import PROGRAM_BY_NAME, Program
 from diskproof.race_rules import RaceRules
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
 from diskproof.toml_lines import Location, Mistakes, unknown
@@ -237,8 +238,14 @@ def _workloads(table: StudyTable, folder: Path, mistakes: Mistakes) -> Iterator[
             continue
         wanted = options.preset or name
         preset = PRESET_BY_NAME.get(wanted)
+        if program := PROGRAM_BY_NAME.get(wanted):
+            yield _program_workload(name, options, program, table.protocol, mistakes)
+            continue
+        for key in options.model_extra or {}:
+            mistakes.add((*location, key), unknown("key", key, type(options).model_fields))
         if preset is None:
-            mistakes.add(location, unknown("workload", wanted, PRESET_BY_NAME), wanted)
+            known = [*PRESET_BY_NAME, *PROGRAM_BY_NAME]
+            mistakes.add(location, unknown("workload", wanted, known), wanted)
             continue
         shaped = {
             field: str(getattr(preset, field) if (own := getattr(options, field)) is None else own)
@@ -247,6 +254,35 @@ def _workloads(table: StudyTable, folder: Path, mistakes: Mistakes) -> Iterator[
         ramp = 0.0 if preset.cold else table.protocol.ramp
         shaped |= _common_options(options, table.protocol, preset.fill, ramp)
         yield WorkloadSpec(name, "fio", tuple(sorted(shaped.items())))
+
+
+def _program_workload(
+    name: str,
+    options: WorkloadTable,
+    program: Program,
+    protocol: ProtocolTable,
+    mistakes: Mistakes,
+) -> WorkloadSpec:
+    """A program with its own keys; those that shape a fio load mean nothing to it."""
+    location = ("workloads", name)
+    given = {key: str(value) for key, value in (options.model_extra or {}).items()}
+    for field in PRESET_FIELDS:
+        if (value := getattr(options, field)) is not None:
+            given[field] = str(value)
+    shaped = {key: option.default_text for key, option in program.options.items()}
+    for key, text in given.items():
+        if key not in program.options:
+            mistakes.add((*location, key), unknown(f"key of {program.name}", key, program.options))
+            continue
+        try:
+            shaped[key] = program.options[key].parse(text)
+        except ValueError as error:
+            mistakes.add((*location, key), f"{key}: {error}", text)
+    for key, option in program.options.items():
+        if option.default is None and key not in given:
+            mistakes.add(location, f"workloads.{name}: {key} is missing")
+    shaped |= {**program.fixed, **_common_options(options, protocol, program.fill, 0.0)}
+    return WorkloadSpec(name, program.kind, tuple(sorted(shaped.items())))
 
 
 def _job_workload(
@@ -259,6 +295,8 @@ def _job_workload(
             mistakes.add((*location, field), f"{field}: this goes into the fio job file")
     shaped = _common_options(options, protocol, True, protocol.ramp)
     shaped["primary"] = options.primary or "iops"
+    for key in options.model_extra or {}:
+        mistakes.add((*location, key), unknown("key", key, type(options).model_fields))
     shaped["job"] = _job_text(folder / (options.job or ""), (*location, "job"), mistakes)
     return WorkloadSpec(name, "fio-job", tuple(sorted(shaped.items())))
 

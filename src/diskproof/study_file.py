@@ -101,7 +101,11 @@ class _Table(BaseModel):
 
 
 class WorkloadTable(_Table):
-    """``[workloads.NAME]``: a preset with changes, or a fio job file. None: as the preset says."""
+    """``[workloads.NAME]``: a preset with changes, or a fio job file. None: as the preset says.
+    A program takes other keys: ``programs`` has them."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    __pydantic_extra__: dict[str, OptionText] = Field(init=False)
 
     preset: str | None = None
     job: str | None = None
@@ -124,7 +128,7 @@ class BackingTable(_Table):
     """``[backings.NAME]``. The other keys depend on the kind: ``backing_rules`` has them."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-    __pydantic_extra__: dict[str, OptionTexts]
+    __pydantic_extra__: dict[str, OptionTexts] = Field(init=False)
 
     kind: str = "directory"
     on: Name | None = None

@@ -67,4 +67,5 @@ def probe_backing(spec: BackingSpec) -> BackingFacts:
             o_direct_reason=reason,
             free_bytes=place.free_bytes(),
             device=place.device is not None,
+            own=spec.kind not in ("directory", "device"),
         )

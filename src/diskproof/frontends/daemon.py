@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.drive import Drive, Execution, FioTarget, RunContext
+from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import run_here
 from diskproof.frontends.effective import (
@@ -42,6 +42,7 @@ class DaemonDrive:
     qmp: Qmp
     size: int
     pids: Sequence[int]
+    machine: Machine | None = None
 
     def fio_target(self) -> FioTarget:
         # Relative to the scratch folder that execute works in: the path of a run's folder may be

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diskproof.drive import Drive, Execution, FioTarget, RunContext
+from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import MAX_COLLECTED, scratch_names
 from diskproof.frontends.effective import (
@@ -50,6 +50,10 @@ class GuestDrive:
     size: int
     pids: Sequence[int]
     _executions: int = field(default=0, init=False)
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(self.guest.qmp, self.context.image)
 
     def fio_target(self) -> FioTarget:
         return FioTarget({"ioengine": "libaio", "filename": self.disk.device, "direct": "1"})

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.drive import Drive, Execution, FioTarget, RunContext
+from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import run_here
 from diskproof.records import Artefact, Check
@@ -26,6 +26,7 @@ class HostDrive:
     run_dir: Path
     direct_obstacle: str
     pids: Sequence[int] = ()
+    machine: Machine | None = None
 
     def fio_target(self) -> FioTarget:
         return FioTarget(

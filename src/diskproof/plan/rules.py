@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from diskproof.records import HostFacts
+from diskproof.programs import PROGRAM_BY_KIND
+from diskproof.records import HostFacts, WorkloadSpec
 
 DIRECT = frozenset({"none", "directsync"})
 
@@ -73,6 +74,35 @@ def _accel_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     if levels.get("accel") == "kvm" and facts.accel != "kvm":
         return f"accel=kvm does not work here: {facts.accel_reason}"
     return None
+
+
+def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
+    """What a workload needs that is not one fio job."""
+    program = PROGRAM_BY_KIND.get(workload.kind)
+    if program is None:
+        return ()
+    needs = {"frontend": program.frontends, **program.levels}
+    rules = [_needs(workload.name, factor, levels) for factor, levels in needs.items()]
+    if program.own_backing:
+        rules.append(Rule(("backing",), lambda levels, facts: _own(workload.name, levels, facts)))
+    return tuple(rules)
+
+
+def _needs(workload: str, factor: str, wanted: tuple[str, ...]) -> Rule:
+    def find(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+        level = levels.get(factor)
+        if level is None or level in wanted:
+            return None
+        return f"{workload} works with {factor}={' or '.join(wanted)} only, not with {level}"
+
+    return Rule((factor,), find)
+
+
+def _own(workload: str, levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    name = levels["backing"]
+    if facts.backings[name].own:
+        return None
+    return f"{workload} fills its backing up, and {name} is not one that the study makes"
 
 
 def _offered(factor: str, usable: Callable[[HostFacts], frozenset[str]]) -> Rule:

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, FACTORS, Factor
-from diskproof.plan.rules import RULES, Rule
+from diskproof.plan.rules import RULES, Rule, program_rules
 from diskproof.records import Dropped, HostFacts
 from diskproof.study import Filter, Study
 
@@ -43,12 +43,16 @@ def select(study: Study, facts: HostFacts) -> Selection:
     for axes in groups:
         order = sorted(range(len(axes)), key=list(axes).__getitem__)
         named = _naming(axes, order)
-        find_obstacle = _obstacles(axes, facts)
-        screens = [(w.name, _Screen(study, axes, w.name, facts)) for w in study.workloads]
+        find_obstacle = _obstacles(axes, facts, RULES)
+        screens = [
+            (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, program_rules(w)))
+            for w in study.workloads
+        ]
         for values in itertools.product(*axes.values()):
             obstacle = find_obstacle(values)
-            for workload, screen in screens:
-                if reason := screen.refuse(values, matched) or obstacle:
+            for workload, screen, find_misfit in screens:
+                reason = screen.refuse(values, matched) or obstacle or find_misfit(values)
+                if reason:
                     drops.add(reason, values, named)
                 else:
                     kept.append((named(values), workload))
@@ -147,9 +151,9 @@ def _ready(
     return each, conditions
 
 
-def _obstacles(axes: Axes, facts: HostFacts) -> Callable[[Values], str]:
+def _obstacles(axes: Axes, facts: HostFacts, rules: tuple[Rule, ...]) -> Callable[[Values], str]:
     """The rules as look-ups: each is asked once for each combination of the factors it reads."""
-    tables = [table for rule in RULES if (table := _table(rule, axes, facts))]
+    tables = [table for rule in rules if (table := _table(rule, axes, facts))]
 
     def find_obstacle(values: Values) -> str:
         for pick, reasons in tables:

@@ -190,7 +190,7 @@ def device_args(cell: Cell) -> list[str]:
     }
     if where.reports_errors:
         # By default QEMU stops the guest when the disk below is full, and nobody would notice.
-        disk |= {"werror": "report", "rerror": "report"}
+        disk |= {"werror": cell.workload.option("werror", "report"), "rerror": "report"}
     devices = [dict(where.controller), disk] if where.controller else [disk]
     for device in devices:
         if has_iothread(cell) and device["driver"] == where.iothread_on:

@@ -57,7 +57,9 @@ def make_crash_run(
     **levels: str,
 ) -> CrashRun:
     named = levels or {"frontend": "daemon", "format": "raw", "cache": "unsafe"}
-    cell = Cell(tuple(sorted(named.items())), crash_workload(CrashRules(), writer))
+    cell = Cell(
+        tuple(sorted(named.items())), crash_workload(CrashRules(), writer, named["frontend"])
+    )
     return CrashRun(
         f"crash-{number}",
         study_id,
@@ -84,13 +86,25 @@ def make_real_run(
     **levels: str,
 ) -> CrashRun:
     """One real crash run; afterwards no process, folder or mount of it is left."""
-    images = folder / "images"
-    rules = replace(rules, durable=durable)
+    found = execute_real(folder, writer, FAULTS, replace(rules, durable=durable), **levels)
+    assert_nothing_of(folder)
+    return found
+
+
+def execute_real(
+    folder: Path, writer: str, faults: tuple[Fault, ...], rules: CrashRules, **levels: str
+) -> CrashRun:
+    """One real crash run, of which several may be under way."""
     named = {"backing": "here", "frontend": "daemon", **levels}
-    cell = Cell(tuple(sorted(named.items())), crash_workload(rules, writer))
-    backing = BackingSpec("here", "directory", (("path", str(images)),))
-    lab = CrashLab(LabSetup("s", "h", {"here": backing}, "tcg", 120.0))
-    found = lab.execute(cell, faults_of(cell.level("frontend"), FAULTS), lambda searching: None)
+    workload = crash_workload(rules, writer, named["frontend"])
+    cell = Cell(tuple(sorted(named.items())), workload)
+    backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
+    lab = CrashLab(LabSetup("s", "h", {"here": backing}, "tcg", 240.0))
+    return lab.execute(cell, faults_of(cell.level("frontend"), faults), lambda searching: None)
+
+
+def assert_nothing_of(folder: Path) -> None:
+    """No process, folder or mount of a run in ``folder`` is left."""
+    images = folder / "images"
     assert_nothing_left(images)
     assert str(images) not in Path("/proc/self/mountinfo").read_text()
-    return found

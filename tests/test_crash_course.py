@@ -15,7 +15,7 @@ from diskproof.records import Cell, CrashRun, Fault, HostRecord, StudyRecord, Ve
 from diskproof.store import Store, open_store
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())
-SPEC = crash_workload(CrashRules(explore_seconds=3.0, seconds=1.0), "ledger")
+SPEC = crash_workload(CrashRules(explore_seconds=3.0, seconds=1.0), "ledger", "daemon")
 CELLS = tuple(
     Cell((("cache", cache), ("frontend", frontend)), SPEC)
     for frontend in ("daemon", "host")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.crash.flush_audit import FlushCounts
-from diskproof.crash.writers import load_writer, rows, sqlite
+from diskproof.crash.writers import load_writer, postgres_guest, rows, sqlite
 from diskproof.crash.writers.command import ACKNOWLEDGED, PYTHON, USAGE, main
 from diskproof.crash.writers.guest_state import ledger_promises, sqlite_promises
 from diskproof.crash.writers.ledger import disk_args, ledger_args
@@ -117,7 +117,7 @@ def test_every_writer_has_its_check() -> None:
     for name, frontends in WRITERS.items():
         for frontend in frontends:
             levels = (("format", "qcow2"), ("frontend", frontend))
-            cell = Cell(levels, crash_workload(CrashRules(), name))
+            cell = Cell(levels, crash_workload(CrashRules(), name, frontend))
             asked = load_writer(name).check(cell)
             kinds[name, frontend] = asked["kind"]
             assert asked.get("target") in (None, "disk.qcow2")
@@ -148,8 +148,21 @@ def test_a_check_that_cannot_start_loses_nothing() -> None:
     assert done.returncode == 3 and "no_such_check" in done.error_text
 
 
+def test_postgres_in_a_guest_promises_after_each_commit() -> None:
+    lines = postgres_guest.render_script(2).splitlines()
+    assert lines[0].startswith("CREATE TABLE promise ")
+    assert [line.split(" VALUES ")[0] for line in lines[1:]] == [
+        *("INSERT INTO promise", r"\echo postgres 1", "INSERT INTO promise", r"\echo postgres 2")
+    ]
+    script = postgres_guest.render_script(10**6)
+    assert script.count("INSERT") == postgres_guest.MAX_ROWS
+    argv = ["sh", "-c", postgres_guest._WRITE, "sh", "10"]
+    request = exec_request(1, argv, seconds=1, env={}, cwd="/", stdin=script.encode(), acks=True)
+    assert render_request(request)
+
+
 def test_ledger_arguments_fit_the_disk() -> None:
-    spec = crash_workload(CrashRules(records=100, seconds=2.5, depth=3, seed=7), "ledger")
+    spec = crash_workload(CrashRules(records=100, seconds=2.5, depth=3, seed=7), "ledger", "host")
     args = " ".join(ledger_args(spec))
     assert args == (
         "--records 100 --seconds 2.5 --depth 3 --flush-every 4 --durable flush --slots 50"

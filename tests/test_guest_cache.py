@@ -115,6 +115,25 @@ def test_no_guest_names_the_command(empty_cache: Path, monkeypatch: pytest.Monke
     with pytest.raises(HostError, match="not built") as caught:
         build.require_guest()
     assert caught.value.hint == "diskproof guest build"
+    with pytest.raises(HostError, match="the guest with postgres is not built") as caught:
+        build.require_guest("postgres")
+    assert caught.value.hint == "diskproof guest build --with postgres"
+
+
+def test_a_guest_with_more_is_another_and_leaves_the_ordinary_one_as_it_was(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (build.AGENT, *build.PROGRAMS):
+        (empty_cache.parent / name).write_bytes(b"a program")
+    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
+    monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
+    assert packages.packages_of("") == packages.PACKAGES
+    assert packages.packages_of("postgres") == (*packages.PACKAGES, "postgresql")
+    sought: list[Path] = []
+    monkeypatch.setattr(os, "access", lambda path, mode: sought.append(path) or False)
+    for extra in ("", *packages.EXTRA_PACKAGES):
+        assert build.find_guest(extra) is None
+    assert len({path.parent for path in sought}) == 1 + len(packages.EXTRA_PACKAGES)
 
 
 @pytest.mark.parametrize(

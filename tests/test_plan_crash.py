@@ -38,6 +38,21 @@ def test_a_writer_that_a_frontend_cannot_carry_is_dropped_with_the_reason() -> N
     assert dropped[-1].reason == "the writer ledger-fs needs frontend=guest, not daemon"
 
 
+def test_postgres_in_a_guest_needs_a_larger_disk_than_on_the_host() -> None:
+    text = '[factors]\nfrontend = ["host", "guest"]\n[crash]\nwriters = ["postgres", "sqlite"]\n'
+    cells, dropped = make_crash_plan(parse_study(text), FACTS)
+    assert [(c.level("frontend"), c.workload.name) for c in cells] == [
+        ("host", "postgres"),
+        ("host", "sqlite"),
+        ("guest", "sqlite"),
+    ]
+    assert dropped[-1].reason == (
+        "the writer postgres on ext4 in a guest needs [crash] size = 96 MiB or more"
+    )
+    cells, _ = make_crash_plan(parse_study(f'{text}size = "96MiB"\nmount = "barrier=0"\n'), FACTS)
+    assert [c.workload.option("mount") for c in cells] == ["", "", "barrier=0", "barrier=0"]
+
+
 def test_nothing_left_says_why() -> None:
     with pytest.raises(StudyError, match="leaves nothing to crash") as caught:
         cells_of('[crash]\nwriters = "ledger-fs"\n')

@@ -26,7 +26,7 @@ def make_cell(
     writer: str, frontend: str, rules: CrashRules = RULES, size: int = 0, **levels: str
 ) -> Cell:
     """A crash cell; ``filesystem`` and ``mount`` among the levels become options of the writer."""
-    spec = crash_workload(rules, writer)
+    spec = crash_workload(rules, writer, frontend)
     own = {name: levels.pop(name) for name in ("filesystem", "mount") if name in levels}
     if size:
         own["size"] = str(size)

@@ -24,12 +24,21 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "ledger": FRONTENDS,
     "ledger-fs": ("guest",),
     "sqlite": ("host", "guest"),
-    "postgres": ("host",),
+    "postgres": ("host", "guest"),
 }
 """The writers by name with the frontends they work in."""
 
+ON_FILE_SYSTEM = ("ledger-fs", "sqlite", "postgres")
+"""Writers that write on a file system when they are in a guest."""
+
 FILE_SYSTEM_BYTES = {"ext4": 16 << 20, "xfs": 300 << 20, "btrfs": 110 << 20}
-"""File systems that ``ledger-fs`` writes on, with the smallest disk that each can be made on."""
+"""Those file systems, with the smallest disk that each can be made on."""
+
+WRITER_BYTES = {"postgres": 80 << 20}
+"""What a writer needs beyond that: an empty cluster has 31 MiB."""
+
+GUEST_EXTRAS = {"postgres": "postgres"}
+"""Writers whose guest has further packages, and their name in ``guest.packages``."""
 
 FAULT_WORDS: dict[Fault, str] = {
     "power": "the host loses power",
@@ -46,7 +55,7 @@ class CrashRules:
     A writer ends after ``records`` records or ``seconds``, whatever comes first. ``states`` and
     ``explore_seconds`` bound the search for each fault; ``sector`` is what a disk writes in one
     piece, in bytes. ``seed`` 0 takes the study's. ``filesystem`` and ``mount`` (its mount options)
-    are those of ``ledger-fs``.
+    are those of writers on a file system in a guest.
     """
 
     writers: tuple[str, ...] = ("ledger",)
@@ -70,7 +79,14 @@ def faults_of(frontend: str, wanted: tuple[Fault, ...]) -> tuple[Fault, ...]:
     return tuple(fault for fault in wanted if frontend != "host" or fault != "guest-kill")
 
 
-def crash_workload(rules: CrashRules, writer: str) -> WorkloadSpec:
+def least_disk(rules: CrashRules, writer: str, frontend: str) -> int:
+    """Bytes of the smallest disk that a writer can do its work on; 0 for any."""
+    if frontend != "guest" or writer not in ON_FILE_SYSTEM:
+        return 0
+    return FILE_SYSTEM_BYTES[rules.filesystem] + WRITER_BYTES.get(writer, 0)
+
+
+def crash_workload(rules: CrashRules, writer: str, frontend: str) -> WorkloadSpec:
     """The writer as a workload: all that shapes its recording and the search for losses."""
     options = {
         "records": str(rules.records),
@@ -84,6 +100,6 @@ def crash_workload(rules: CrashRules, writer: str) -> WorkloadSpec:
         "sector": str(rules.sector),
         "seed": str(rules.seed),
     }
-    if writer == "ledger-fs":
+    if frontend == "guest" and writer in ON_FILE_SYSTEM:
         options |= {"filesystem": rules.filesystem, "mount": rules.mount}
     return WorkloadSpec(writer, KIND, tuple(sorted(options.items())))

@@ -102,6 +102,7 @@ class RunContext:
 
     ``run_dir`` is private to the run and holds logs and sockets. ``accel`` is the accelerator to
     use (the cell's, or the host's probed one for ``auto``). ``deadline_seconds`` bounds start-up.
+    ``guest_extra`` names further packages that a guest is to have.
     """
 
     cell: Cell
@@ -109,3 +110,4 @@ class RunContext:
     run_dir: Path
     accel: str
     deadline_seconds: float = 120.0
+    guest_extra: str = ""

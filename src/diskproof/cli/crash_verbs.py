@@ -135,8 +135,9 @@ def _crash_study(
 
 def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
     """The study as stored, its crash cells on this host, and what their runs share."""
-    from diskproof.cli.study_verbs import make_setup, probe_host
+    from diskproof.cli.study_verbs import ensure_guest, make_setup, probe_host
     from diskproof.cli.terminal import note
+    from diskproof.crash_rules import GUEST_EXTRAS
     from diskproof.plan import make_crash_plan
     from diskproof.records import StudyRecord
 
@@ -144,6 +145,9 @@ def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], La
     cells, dropped = make_crash_plan(study, facts)
     for each in dropped:
         note(f"left out, {each.count} of the cells: {each.reason}")
+    guests = [cell for cell in cells if cell.level("frontend") == "guest"]
+    for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
+        ensure_guest(extra)
     record = StudyRecord(
         id=study.id,
         name=study.name,

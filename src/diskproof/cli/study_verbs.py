@@ -159,18 +159,21 @@ def probe_host(study: Study) -> HostFacts:
 
     wants_guest = "guest" in dict(study.factors).get("frontend", ())
     if wants_guest:
-        _ensure_guest()
+        ensure_guest()
     return probe_facts(study.backings, guest=wants_guest, progress=note)
 
 
-def _ensure_guest() -> None:
-    """Build the guest where it is missing; a host that cannot build it drops its cells."""
+def ensure_guest(extra: str = "") -> None:
+    """Build the guest where it is missing; a host that cannot build it drops its cells.
+
+    ``extra`` names further packages that it is to have.
+    """
     from diskproof.cli.terminal import note
     from diskproof.guest.build import build_guest, find_guest
 
-    if find_guest() is None:
+    if find_guest(extra) is None:
         try:
-            build_guest(note)
+            build_guest(note, extra)
         except HostError as error:
             note(f"the guest cannot be built: {error}")
 

@@ -67,7 +67,7 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
 
 def program_cell(program: Program, rules: CrashRules = RULES) -> Cell:
     """The crash cell of a program: the bare host, with the commands in its options."""
-    options = dict(crash_workload(rules, NAME).options)
+    options = dict(crash_workload(rules, NAME, "host").options)
     named = {
         "writer": shlex.join(program.writer),
         "check": shlex.join(program.check),

@@ -24,6 +24,7 @@ from diskproof.crash.log import (
 )
 from diskproof.crash.recording import RECORDER_LOG, Recording, start_recording
 from diskproof.crash.writers import WriterContext, load_writer
+from diskproof.crash_rules import GUEST_EXTRAS
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.executor import BoundedDrive, Deadline, RunNotes
@@ -122,6 +123,7 @@ def _record(
             run_dir=room,
             accel=accel if level == "auto" else level,
             deadline_seconds=min(START_SECONDS, deadline.left()),
+            guest_extra=GUEST_EXTRAS.get(cell.workload.name, ""),
         )
         try:
             _write(cell, context, recording, deadline, notes)

@@ -116,7 +116,7 @@ class GuestFrontend:
     def start(self, context: RunContext) -> Iterator[Drive]:
         image = context.image
         starting = start_guest(
-            require_guest(),
+            require_guest(context.guest_extra),
             guest_machine(context),
             run_dir=context.run_dir,
             disk_folder=image.path.parent,

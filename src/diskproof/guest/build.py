@@ -45,12 +45,15 @@ class GuestFiles:
     root_modules: Mapping[str, tuple[str, ...]]
 
 
-def find_guest() -> GuestFiles | None:
-    """The guest for these programs, suite and recipe if it was built."""
+def find_guest(extra: str = "") -> GuestFiles | None:
+    """The guest for these programs, suite and recipe if it was built.
+
+    ``extra`` names further packages in its root (``packages.EXTRA_PACKAGES``).
+    """
     programs, suite = [find_native(name) for name in (AGENT, *PROGRAMS)], packages.find_suite()
     if None in programs or suite is None:
         return None
-    folder = cache.cache_folder() / _base_id(suite)
+    folder = cache.cache_folder() / _base_id(suite, extra)
     programs_id = _programs_id()
     initrd = folder / f"initrd-{programs_id}.cpio"
     if not os.access(initrd, os.R_OK):  # not there, or another user's
@@ -66,44 +69,44 @@ def find_guest() -> GuestFiles | None:
     )
 
 
-def require_guest() -> GuestFiles:
+def require_guest(extra: str = "") -> GuestFiles:
     """The built guest, or HostError with the command that builds it."""
     _require_programs()
-    found = find_guest()
+    found = find_guest(extra)
     if found is None:
         raise HostError(
-            "the guest is not built",
+            f"the guest with {extra} is not built" if extra else "the guest is not built",
             f"it is not in {cache.cache_folder()}",
-            "diskproof guest build",
+            f"diskproof guest build --with {extra}" if extra else "diskproof guest build",
         )
     return found
 
 
-def build_guest(progress: Callable[[str], None] = lambda _: None) -> GuestFiles:
+def build_guest(progress: Callable[[str], None] = lambda _: None, extra: str = "") -> GuestFiles:
     """Build what is missing of the guest; ``progress`` gets a line for each step.
 
     Raises HostError when the host lacks a tool, space or packages.
     """
     _require_programs()
     suite = packages.require_suite()
-    found = find_guest()
+    found = find_guest(extra)
     if found is not None:
         return found
     with cache.build_lock(cache.cache_folder(), progress):
-        if (found := find_guest()) is not None:
+        if (found := find_guest(extra)) is not None:
             return found  # another builder was first
         cache.remove_unfinished(cache.cache_folder())
-        base = cache.cache_folder() / _base_id(suite)
+        base = cache.cache_folder() / _base_id(suite, extra)
         if not base.is_dir():
-            _build_base(base, suite, progress)
+            _build_base(base, suite, extra, progress)
         progress("initramfs: agent, our programs and the modules for every bus")
         programs = {path.name: path.read_bytes() for path in _require_programs()}
         content = render_initrd(programs.pop(AGENT), base / "modules", programs)
         cache.write_file(base / f"initrd-{_programs_id()}.cpio", content)
-    return require_guest()
+    return require_guest(extra)
 
 
-def _build_base(base: Path, suite: str, progress: Callable[[str], None]) -> None:
+def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], None]) -> None:
     require_tool("mmdebstrap", "mmdebstrap")
     require_tool("mksquashfs", "squashfs-tools")
     cache.require_space(base.parent, SPACE_NEEDED)
@@ -112,7 +115,7 @@ def _build_base(base: Path, suite: str, progress: Callable[[str], None]) -> None
         tree = scratch / "root"
         scratch.mkdir()
         progress(f"packages: fetching and unpacking Debian {suite} packages (about a minute)")
-        packages.extract_packages(suite, tree)
+        packages.extract_packages(suite, extra, tree)
         progress("kernel: unpacking, sorting its modules")
         found = modules.find_modules(tree)
         image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
@@ -122,7 +125,7 @@ def _build_base(base: Path, suite: str, progress: Callable[[str], None]) -> None
         facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
         (folder / "guest.json").write_text(json.dumps(facts, indent=1))
         progress("root: packing the tools")
-        root.prepare_root(tree)
+        root.prepare_root(tree, extra)
         root.pack_root(tree, folder / "root.squashfs")
         shutil.rmtree(scratch)
 
@@ -166,17 +169,16 @@ def render_initrd(
     return cpio.render_cpio(entries)
 
 
-def _base_id(suite: str) -> str:
-    return content_id(
-        [
-            RECIPE,
-            suite,
-            packages.PACKAGES,
-            _IN_INITRAMFS,
-            modules.FILESYSTEMS,
-            root.COMPRESSION,
-        ]
-    )
+def _base_id(suite: str, extra: str) -> str:
+    inputs: list[object] = [
+        RECIPE,
+        suite,
+        packages.packages_of(extra),
+        _IN_INITRAMFS,
+        modules.FILESYSTEMS,
+        root.COMPRESSION,
+    ]
+    return content_id(inputs + ([root.EXTRA_UNUSED.get(extra, ())] if extra else []))
 
 
 def _require_programs() -> list[Path]:

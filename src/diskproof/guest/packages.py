@@ -23,6 +23,8 @@ PACKAGES = (
     "util-linux",
     "xfsprogs",
 )
+EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {"postgres": ("postgresql",)}
+"""By name, what some guests have beyond these: a root of its own, built when a study asks."""
 FETCH_SECONDS = 900.0
 
 
@@ -44,6 +46,11 @@ def require_suite() -> str:
             "use a Debian host, or a container of one",
         )
     return suite
+
+
+def packages_of(extra: str) -> tuple[str, ...]:
+    """The guest's packages, with those of EXTRA_PACKAGES that ``extra`` names, if any."""
+    return PACKAGES + EXTRA_PACKAGES[extra] if extra else PACKAGES
 
 
 def find_sources(suite: str) -> list[str]:
@@ -73,7 +80,7 @@ def find_sources(suite: str) -> list[str]:
     return sorted(wanted)
 
 
-def extract_packages(suite: str, target: Path) -> None:
+def extract_packages(suite: str, extra: str, target: Path) -> None:
     """Unpack the guest's packages below ``target``; no maintainer script runs.
 
     That needs no privilege, so root and an ordinary user take the same way. Raises HostError when
@@ -84,7 +91,7 @@ def extract_packages(suite: str, target: Path) -> None:
         "--mode=chrootless",
         "--variant=extract",
         "--format=directory",
-        f"--include={','.join(PACKAGES)}",
+        f"--include={','.join(packages_of(extra))}",
         *_fetch_options(target.parent / "apt.conf"),
         suite,
         str(target),

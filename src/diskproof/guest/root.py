@@ -27,7 +27,11 @@ UNUSED = (
     "usr/share/perl*",
     "var",
 )
-# Nothing in the guest runs as anybody but root; programs still look names up.
+# PostgreSQL loads its compiler of queries (JIT) only for large ones, and ours are not.
+EXTRA_UNUSED: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("usr/lib/*/libLLVM*", "usr/lib/*/libz3.so*", "usr/lib/llvm*"),
+}
+# Programs look names up; root and nobody are who they run as.
 ACCOUNTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n",
     "etc/group": "root:x:0:\ndisk:x:6:\nnogroup:x:65534:\n",
@@ -52,11 +56,19 @@ def place_modules(
     return placed
 
 
-def prepare_root(root: Path) -> None:
+def unused_of(extra: str) -> tuple[str, ...]:
+    """What of the packages no guest of this kind needs, as patterns."""
+    return UNUSED + EXTRA_UNUSED.get(extra, ())
+
+
+def prepare_root(root: Path, extra: str) -> None:
     """Turn unpacked packages into a root: what their maintainer scripts would have done."""
-    for pattern in UNUSED:
+    for pattern in unused_of(extra):
         for path in root.glob(pattern):
-            shutil.rmtree(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
     for name in ("bin", "sbin", "lib", "lib64"):
         if not (root / name).exists() and (root / "usr" / name).exists():
             (root / name).symlink_to(f"usr/{name}")

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from diskproof.crash_rules import WRITERS, crash_workload
+from diskproof.crash_rules import WRITERS, CrashRules, crash_workload, least_disk
 from diskproof.errors import StudyError
 from diskproof.plan.select import Levels, select
 from diskproof.plan.sizes import FREE_MARGIN, require_space
 from diskproof.records import Cell, Dropped, HostFacts
 from diskproof.study import Filter, Study
+from diskproof.units import render_bytes
 
 COPIES = 3
 """A run has the disk, its state before the writer, and the log, which may hold all of it."""
@@ -24,7 +25,7 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
     """
     rules = study.crash
     rules = rules if rules.seed else replace(rules, seed=study.seed)
-    specs = {name: crash_workload(rules, name) for name in rules.writers}
+    specs = {name: crash_workload(rules, name, "") for name in rules.writers}
     narrowed = replace(
         study,
         workloads=tuple(specs.values()),
@@ -32,18 +33,20 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
         exclude=keep_filters(study.exclude, specs),
     )
     selection = select(narrowed, facts)
-    kept = [(levels, name) for levels, name in selection.kept if not _obstacle(levels, name)]
+    kept = [each for each in selection.kept if not _obstacle(rules, *each)]
     if not kept:
         why = dict.fromkeys(each.reason for each in selection.dropped)
-        why |= dict.fromkeys(_obstacle(*each) for each in selection.kept)
+        why |= dict.fromkeys(_obstacle(rules, *each) for each in selection.kept)
         raise StudyError(
             f"study {study.name!r} leaves nothing to crash",
             "; ".join(list(filter(None, why))[:6]),
             "change the factors, the filters or the [crash] writers",
         )
-    cells = tuple(Cell(levels, specs[name]) for levels, name in kept)
+    cells = tuple(
+        Cell(levels, crash_workload(rules, name, dict(levels)["frontend"])) for levels, name in kept
+    )
     require_space(COPIES * rules.size + FREE_MARGIN, cells, facts)
-    return cells, (*selection.dropped, *_dropped(selection.kept))
+    return cells, (*selection.dropped, *_dropped(rules, selection.kept))
 
 
 def keep_conditions(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filter, ...]:
@@ -66,15 +69,19 @@ def keep_filters(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filte
     )
 
 
-def _obstacle(levels: Levels, writer: str) -> str:
+def _obstacle(rules: CrashRules, levels: Levels, writer: str) -> str:
     frontend = dict(levels)["frontend"]
-    if frontend in WRITERS[writer]:
+    if frontend not in WRITERS[writer]:
+        return f"the writer {writer} needs frontend={' or '.join(WRITERS[writer])}, not {frontend}"
+    least = least_disk(rules, writer, frontend)
+    if rules.size >= least:
         return ""
-    return f"the writer {writer} needs frontend={' or '.join(WRITERS[writer])}, not {frontend}"
+    where = f"on {rules.filesystem} in a guest"
+    return f"the writer {writer} {where} needs [crash] size = {render_bytes(least)} or more"
 
 
-def _dropped(kept: Iterable[tuple[Levels, str]]) -> list[Dropped]:
-    found = [(reason, levels) for levels, name in kept if (reason := _obstacle(levels, name))]
+def _dropped(rules: CrashRules, kept: Iterable[tuple[Levels, str]]) -> list[Dropped]:
+    found = [(why, levels) for levels, name in kept if (why := _obstacle(rules, levels, name))]
     counts = Counter(reason for reason, _ in found)
     examples = dict(reversed(found))
     return [Dropped(reason, count, examples[reason]) for reason, count in counts.most_common()]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from diskproof.crash.writers import WriterContext
 from diskproof.crash.writers.programs import require_written
-from diskproof.drive import Drive
+from diskproof.drive import DiskImage, Drive
 from diskproof.errors import RunFailure
 from diskproof.executor import BoundedDrive
 from diskproof.frontends.guest import GuestDrive
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import PROGRAM_FOLDER
 from diskproof.guest.jobs import ArrivedAck
+from diskproof.qemu.disk import guest_disk_args
+from diskproof.qemu.machine import GuestMachine
+from diskproof.records import Cell, WorkloadSpec
 
 LEDGER = f"{PROGRAM_FOLDER}/diskproof-ledger"
 MOUNT_POINT = "/mnt"
@@ -71,10 +75,23 @@ def mount(guest: Guest, device: str, kind: str, options: str = "") -> None:
     require_done(guest, ["mount", "-t", kind, *extra, device, MOUNT_POINT])
 
 
-def require_done(guest: Guest, argv: Sequence[str]) -> bytes:
-    """What a program of the guest printed. Raises RunFailure ``guest`` unless it ended well."""
-    done = guest.channel.exec(argv, timeout=_SETUP_SECONDS)
+def require_done(
+    guest: Guest, argv: Sequence[str], seconds: float = _SETUP_SECONDS, stdin: bytes = b""
+) -> bytes:
+    """What a program of the guest printed. Raises RunFailure ``guest`` unless it ended well,
+    ``timeout`` when it did not end in its time."""
+    done = guest.channel.exec(argv, timeout=seconds, stdin=stdin)
+    if done.exit.timed_out:
+        raise RunFailure("timeout", f"{argv[0]} did not end in the guest within its time")
     if done.exit.code != 0:
         why = done.stderr.decode("utf-8", "replace").strip()[:500]
         raise RunFailure("guest", f"{argv[0]} failed in the guest", why)
     return done.stdout
+
+
+def state_machine(filename: str, form: str, accel: str) -> GuestMachine:
+    """A guest with the image as its disk; nothing it writes is worth a flush."""
+    levels = (("bus", "virtio-blk"), ("cache", "unsafe"), ("format", form))
+    cell = Cell(levels, WorkloadSpec("check", "crash"))
+    disk = tuple(guest_disk_args(cell, DiskImage(Path(filename), form, 0)))
+    return GuestMachine(accel=accel, bus="virtio-blk", disk_args=disk)

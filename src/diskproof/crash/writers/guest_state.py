@@ -16,19 +16,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.crash.writers import rows, sqlite
+from diskproof.crash.writers import postgres, postgres_guest, rows, sqlite
 from diskproof.crash.writers.command import USAGE, fail, read_acks, tell
-from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount
+from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount, state_machine
 from diskproof.crash.writers.rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
-from diskproof.drive import DiskImage
+from diskproof.crash_rules import GUEST_EXTRAS
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
 from diskproof.proc import CONFINED_UID, run
-from diskproof.qemu.disk import guest_disk_args
-from diskproof.qemu.machine import GuestMachine
-from diskproof.records import Cell, WorkloadSpec
 
 FSCK: Mapping[str, tuple[str, ...]] = {
     "ext4": ("e2fsck", "-f", "-n"),
@@ -54,8 +51,9 @@ def check_state(
         tempfile.TemporaryDirectory(prefix="diskproof-check-") as room,
     ):
         machine = state_machine(copy.name, form, accel)
-        booting = start_guest(require_guest(), machine, run_dir=Path(room), disk_folder=copy.parent)
-        with booting as guest:
+        files = require_guest(GUEST_EXTRAS.get(writer, ""))
+        folder = copy.parent
+        with start_guest(files, machine, run_dir=Path(room), disk_folder=folder) as guest:
             found = _look(guest, file_system, writer, promises)
             guest.power_off()
             return found
@@ -72,14 +70,6 @@ def copied_image(image: Path) -> Iterator[Path]:
             Path(room).chmod(0o711)
             os.chown(copy, CONFINED_UID, CONFINED_UID)
         yield copy
-
-
-def state_machine(filename: str, form: str, accel: str) -> GuestMachine:
-    """A guest with the image as its disk; nothing it writes is worth a flush."""
-    levels = (("bus", "virtio-blk"), ("cache", "unsafe"), ("format", form))
-    cell = Cell(levels, WorkloadSpec("check", "crash"))
-    disk = tuple(guest_disk_args(cell, DiskImage(Path(filename), form, 0)))
-    return GuestMachine(accel=accel, bus="virtio-blk", disk_args=disk)
 
 
 def _look(guest: Guest, file_system: str, writer: str, promises: Sequence[str]) -> Found:
@@ -121,8 +111,16 @@ def _look_ledger(guest: Guest, promises: Sequence[str]) -> Found:
 
 
 def sqlite_promises(acks: Sequence[str]) -> list[str]:
-    promised = rows.read_promised(acks, sqlite.NAME)
-    return [rows.promise_line(sqlite.NAME, promised)] if promised else []
+    return _last_promise(acks, sqlite.NAME)
+
+
+def postgres_promises(acks: Sequence[str]) -> list[str]:
+    return _last_promise(acks, postgres.NAME)
+
+
+def _last_promise(acks: Sequence[str], writer: str) -> list[str]:
+    promised = rows.read_promised(acks, writer)
+    return [rows.promise_line(writer, promised)] if promised else []
 
 
 def _look_sqlite(guest: Guest, promises: Sequence[str]) -> Found:
@@ -146,10 +144,12 @@ def _look_sqlite(guest: Guest, promises: Sequence[str]) -> Found:
 _PROMISES: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
     "ledger-fs": ledger_promises,
     "sqlite": sqlite_promises,
+    "postgres": postgres_promises,
 }
 _LOOKS: Mapping[str, Callable[[Guest, Sequence[str]], Found]] = {
     "ledger-fs": _look_ledger,
     "sqlite": _look_sqlite,
+    "postgres": postgres_guest.look,
 }
 
 

@@ -38,15 +38,15 @@ class LedgerFsWriter:
 
     def check(self, cell: Cell) -> dict[str, object]:
         """Mounted in a fresh guest, which recovers the journal, read there, and fsck."""
-        return guest_check(cell, "ledger-fs", cell.workload.option("filesystem", _DEFAULT))
+        return guest_check(cell, "ledger-fs")
 
 
 WRITER = LedgerFsWriter()
 
 
-def guest_check(cell: Cell, writer: str, file_system: str) -> dict[str, object]:
+def guest_check(cell: Cell, writer: str) -> dict[str, object]:
     """The check of a state's image in a guest, as a command."""
-    form = image_format(cell)
+    form, file_system = image_format(cell), cell.workload.option("filesystem", _DEFAULT)
     argv = [
         *(*PYTHON, "diskproof.crash.writers.guest_state", writer),
         *(f"disk.{form}", "--format", form, "--filesystem", file_system),

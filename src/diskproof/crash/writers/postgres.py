@@ -1,9 +1,9 @@
-"""PostgreSQL commits, one row each, on the host's recorded folder.
+"""PostgreSQL commits, one row each: on the host's recorded folder, or in a guest.
 
-The cluster is made before the recording begins and is small (1 MiB of WAL a segment); the server
-runs unprivileged, on a Unix socket in a folder in /tmp. A commit is promised when the server has
-answered it; ``durable = write`` takes ``fsync=off``. A state is checked by a server that recovers
-a copy of it, and by reading all rows; page checksums are on.
+On the host: the cluster is made before the recording begins and is small (1 MiB of WAL a
+segment); the server runs unprivileged, on a Unix socket in a folder in /tmp. A commit is promised
+when the server has answered it; ``durable = write`` takes ``fsync=off``. A state is checked by a
+server that recovers a copy of it, and by reading all rows; page checksums are on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USER = "diskproof"
 START_SECONDS = 60.0
 _PROGRAMS = Path("/usr/lib/postgresql")
 # Small, so that states are; none of them changes what a commit means.
-_SETTINGS = {
+SETTINGS = {
     "listen_addresses": "",
     "shared_buffers": "4MB",
     "max_connections": "5",
@@ -40,7 +40,12 @@ _SETTINGS = {
     "wal_init_zero": "off",
     "autovacuum": "off",
     "max_wal_senders": "0",
+    "jit": "off",
 }
+INITDB_OPTIONS = (
+    *("-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--data-checksums"),
+    *("--wal-segsize=1", "--no-instructions"),
+)
 
 
 class PostgresDatabase:
@@ -104,9 +109,8 @@ def make_cluster(folder: Path) -> None:
         uid = str(CONFINED_UID)
         os.chown(folder, CONFINED_UID, CONFINED_UID)
         prefix = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
-    options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--data-checksums"]
-    argv = [*prefix, str(require_programs() / "initdb"), *options, "--wal-segsize=1"]
-    run([*argv, "--no-instructions", "-D", str(folder)], timeout=START_SECONDS, cwd=Path("/"))
+    argv = [*prefix, str(require_programs() / "initdb"), *INITDB_OPTIONS, "-D", str(folder)]
+    run(argv, timeout=START_SECONDS, cwd=Path("/"))
 
 
 @contextmanager
@@ -124,7 +128,7 @@ def start_server(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Pr
         if os.geteuid() == 0:
             os.chown(room, CONFINED_UID, CONFINED_UID)
         argv = [str(programs / "postgres"), "-D", str(folder), "-k", name]
-        for setting, value in {**_SETTINGS, **settings}.items():
+        for setting, value in {**SETTINGS, **settings}.items():
             argv += ["-c", f"{setting}={value}"]
         log = room / "log"
         starting = start_process(argv, name="postgres", log=log, cwd=room, confined=True)
@@ -151,18 +155,25 @@ def _wait_until_ready(process: Process, url: str) -> None:
 
 
 class PostgresWriter:
-    """The writer ``postgres``; on the host only: see docs/crash-writers.md."""
+    """The writer ``postgres``."""
 
     def prepare(self, cell: Cell, folder: Path) -> None:
         """An empty cluster; initdb syncs it. Raises HostError without PostgreSQL."""
-        if cell.level("frontend") == "host":
+        if cell.level("frontend") == "guest":
+            from diskproof.crash.writers.postgres_guest import prepare_disk
+
+            prepare_disk(cell, folder)
+        else:
             make_cluster(folder / FOLDER)
 
     def write(self, context: WriterContext) -> None:
-        """Raises RunFailure ``workload`` or ``space``; HostError without PostgreSQL."""
+        """Raises RunFailure ``workload``, ``space`` or ``guest``; HostError without PostgreSQL."""
         spec, folder = context.cell.workload, context.recording.folder
-        if context.cell.level("frontend") != "host":
-            raise RunFailure("workload", f"the writer {NAME} works on the host only")
+        if context.cell.level("frontend") == "guest":
+            from diskproof.crash.writers.postgres_guest import write_rows
+
+            write_rows(context)
+            return
         argv = [*command.PYTHON, __name__, "write", str(folder / FOLDER)]
         limits = ["--records", spec.option("records"), "--seconds", spec.option("seconds")]
         unsafe = ["--set", "fsync=off"] if spec.option("durable") == "write" else []
@@ -174,6 +185,10 @@ class PostgresWriter:
         require_written(NAME, done.returncode, done.stderr)
 
     def check(self, cell: Cell) -> dict[str, object]:
+        if cell.level("frontend") == "guest":
+            from diskproof.crash.writers.ledger_fs import guest_check
+
+            return guest_check(cell, NAME)
         argv = [*command.PYTHON, __name__, "check", FOLDER]
         return {"kind": "command", "argv": argv, "timeout_seconds": 120.0}
 

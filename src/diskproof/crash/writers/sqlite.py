@@ -1,4 +1,4 @@
-"""SQLite commits, one row each: on the host's recorded folder, or in a guest on ext4.
+"""SQLite commits, one row each: on the host's recorded folder, or in a guest.
 
 Journal mode WAL with ``synchronous=FULL``: each commit is synced before it returns, as SQLite's
 pages on PRAGMA synchronous and on WAL say. ``durable = write`` takes ``synchronous=OFF``.
@@ -108,7 +108,7 @@ class SqliteWriter:
         if cell.level("frontend") == "guest":
             from diskproof.crash.writers.ledger_fs import guest_check
 
-            return guest_check(cell, NAME, "ext4")
+            return guest_check(cell, NAME)
         argv = [*command.PYTHON, __name__, "check", FOLDER]
         return {"kind": "command", "argv": argv, "timeout_seconds": 60.0}
 

@@ -1,4 +1,4 @@
-"""SQLite commits in a guest: its own program on a new ext4, fed with statements."""
+"""SQLite commits in a guest: its own program on a new file system, fed with statements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def write_rows(context: WriterContext) -> None:
     """Raises RunFailure ``guest``, ``workload`` or ``space``."""
     spec = context.cell.workload
     drive = require_guest_drive(context.drive, spec.name)
-    make_file_system(drive.guest, drive.disk.device, "ext4", spec.option("mount"))
+    kind = spec.option("filesystem", "ext4")
+    make_file_system(drive.guest, drive.disk.device, kind, spec.option("mount"))
     script = render_script(int(spec.option("records")), spec.option("durable"))
     argv = ["sh", "-c", _SCRIPT, "sh", spec.option("seconds")]
     write_in_guest(drive, argv, context, stdin=script.encode())

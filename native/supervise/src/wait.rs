@@ -1,0 +1,87 @@
+//! The command's process and its end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{recv, RecvFlags};
+use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions, WaitStatus};
+
+/// A started command. Dropped, it goes on running.
+pub struct Child {
+    pid: Pid,
+    /// Closed by a successful exec; else it brings the reason.
+    socket: OwnedFd,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// As a shell shows it: 128 + signal; 126 or 127 when it could not be executed.
+    pub code: u8,
+    /// Why it could not be executed.
+    pub exec_error: Option<io::Error>,
+}
+
+impl Child {
+    pub(crate) fn new(pid: Pid, socket: OwnedFd) -> Child {
+        Child { pid, socket }
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Wait for its end.
+    ///
+    /// # Errors
+    /// When it was waited for already.
+    pub fn wait(&self) -> io::Result<Ended> {
+        let status = rustix::io::retry_on_intr(|| waitpid(Some(self.pid), WaitOptions::empty()))?;
+        status.map(|(_, status)| self.ended(status)).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Its end, if it has ended.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn try_wait(&self) -> io::Result<Option<Ended>> {
+        let status = rustix::io::retry_on_intr(|| waitpid(Some(self.pid), WaitOptions::NOHANG))?;
+        Ok(status.map(|(_, status)| self.ended(status)))
+    }
+
+    /// What a status from a wait of your own means.
+    pub fn ended(&self, status: WaitStatus) -> Ended {
+        let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));
+        Ended {
+            code: u8::try_from(code.unwrap_or(255)).unwrap_or(255),
+            exec_error: self.exec_error(),
+        }
+    }
+
+    /// Pass a signal on. One that has just ended is no error.
+    ///
+    /// # Errors
+    /// When we may not: a set-user-ID program.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        match kill_process(self.pid, signal) {
+            Err(rustix::io::Errno::SRCH) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn exec_error(&self) -> Option<io::Error> {
+        let mut word = [0; size_of::<i32>()];
+        let (_, got) = recv(&self.socket, &mut word, RecvFlags::DONTWAIT).ok()?;
+        (got == word.len()).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(word)))
+    }
+
+    /// It has told that it gives up, or is gone: it ends by itself.
+    pub(crate) fn reap_failed(&self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = self.wait();
+    }
+}

@@ -58,7 +58,8 @@ def make_crash_run(
 ) -> CrashRun:
     named = levels or {"frontend": "daemon", "format": "raw", "cache": "unsafe"}
     cell = Cell(
-        tuple(sorted(named.items())), crash_workload(CrashRules(), writer, named["frontend"])
+        tuple(sorted(named.items())),
+        crash_workload(CrashRules(), writer, named.get("frontend", "host")),
     )
     return CrashRun(
         f"crash-{number}",

@@ -15,6 +15,10 @@ pub struct Choices {
     pub nets: Vec<String>,
     /// `--pid 7`, for the module `process`
     pub pids: Vec<i32>,
+    /// `--qmp`: ask virtual machines for their guests' flushes
+    pub qmp: bool,
+    /// `--module COMMAND`
+    pub programs: Vec<String>,
     /// `--full`: each of them rather than the total
     pub full: bool,
     /// Seconds between samples

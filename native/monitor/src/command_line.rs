@@ -81,6 +81,8 @@ fn choices(matches: &ArgMatches) -> Choices {
         interrupts: list("interrupts").collect(),
         nets: list("nets").collect(),
         pids: matches.get_many::<i32>("pid").into_iter().flatten().copied().collect(),
+        qmp: matches.get_flag("qmp"),
+        programs: list("module").collect(),
         full: matches.get_flag("full"),
         delay: matches.get_one::<f64>("delay").copied().unwrap_or(1.0),
     }
@@ -96,7 +98,8 @@ fn chosen_kinds(matches: &ArgMatches) -> Vec<&'static Kind> {
         }
     }
     typed.sort_by_key(|(index, _)| *index);
-    if typed.is_empty() {
+    let programs = matches.contains_id("module");
+    if typed.is_empty() && !programs {
         typed.push((0, DEFAULT));
     }
     let mut kinds: Vec<&'static Kind> = Vec::new();
@@ -104,6 +107,9 @@ fn chosen_kinds(matches: &ArgMatches) -> Vec<&'static Kind> {
         if !kinds.iter().any(|known| known.name == kind.name) {
             kinds.push(kind);
         }
+    }
+    if programs {
+        kinds.push(&modules::PROGRAM);
     }
     kinds
 }
@@ -199,6 +205,14 @@ fn list_args() -> Vec<Arg> {
             .value_name("PID")
             .help("A process for --process; may be given again")
             .value_parser(value_parser!(i32).range(1..))
+            .action(ArgAction::Append)
+            .help_heading("Which"),
+        switch("qmp", "Ask QEMUs whose QMP socket is free for their guests' flushes, for --vm")
+            .help_heading("Which"),
+        Arg::new("module")
+            .long("module")
+            .value_name("COMMAND")
+            .help("Columns of a program of yours that writes JSON lines; may be given again")
             .action(ArgAction::Append)
             .help_heading("Which"),
         switch("full", "Each CPU, disk, network device and interrupt, not their total")

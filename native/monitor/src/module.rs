@@ -9,7 +9,6 @@ use crate::files::Files;
 
 /// What a number counts, and with it how it is written in a terminal. Values have the unit they are named with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)]
 pub enum Unit {
     Percent,
     /// 1024-based in a terminal, as all that is bytes.

@@ -8,8 +8,10 @@ mod net;
 mod own;
 mod pressure;
 mod process;
+mod program;
 mod simple;
 mod system;
+mod vm;
 
 use crate::module::Kind;
 
@@ -62,7 +64,11 @@ pub const KINDS: &[Kind] = &[
     simple!("socket", None, "sockets", "sockets in use: all, TCP, UDP, raw", system::SOCKET),
     kind("process", None, "CPU, memory, I/O of the processes given with --pid", process::open),
     kind("self", None, "CPU and memory of the monitor itself", own::open),
+    kind("vm", None, "virtual machines (QEMU): vCPU, waits, I/O, guest flushes beside host fdatasyncs, memory", vm::open),
 ];
+
+/// `--module`: not a switch, hence not in the table.
+pub const PROGRAM: Kind = kind("module", None, "a program's own columns", program::open);
 
 pub fn find(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)

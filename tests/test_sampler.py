@@ -81,7 +81,16 @@ def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
 
 
 def test_arguments() -> None:
-    assert sampler_args(Path("/s"), [7, 8], 0.25) == [
-        *("/s", "--interval-ms", "250", "--pid", "7", "--pid", "8")
-    ]
-    assert sampler_args(Path("/s"), [], 0)[2] == "10"
+    arguments = sampler_args(Path("/s"), [7, 8], 0.25)
+    assert arguments[:4] == ["/s", "--json", "--quiet", "--with-parent"]
+    assert {"--cpu", "--flush", "--psi", "--self"} < set(arguments)
+    assert arguments[-6:] == ["--process", "--pid", "7", "--pid", "8", "0.25"]
+
+
+def test_without_processes_they_are_not_asked_for() -> None:
+    assert "--process" not in sampler_args(Path("/s"), [], 1)
+
+
+def test_the_monitor_takes_ten_milliseconds_to_a_minute() -> None:
+    assert sampler_args(Path("/s"), [], 0)[-1] == "0.01"
+    assert sampler_args(Path("/s"), [], 900)[-1] == "60"

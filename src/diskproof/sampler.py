@@ -1,4 +1,4 @@
-"""Host samples around a run: the native sampler's stream as time series.
+"""Host samples around a run: the stream of our monitor as time series.
 
 The sampler writes JSON lines into memory that both sides share, so that it costs the disk under
 test nothing; they are read when it has ended.
@@ -25,6 +25,7 @@ PROGRAM = "diskproof-monitor"
 PROTOCOL = 1
 MAX_STREAM = 64 << 20  # bytes; a day at two samples a second
 MAX_COLUMNS = 256
+MODULES = ("cpu", "disk", "io", "flush", "disk-util", "mem", "dirty", "psi", "sys", "self")
 
 
 @dataclass
@@ -67,11 +68,12 @@ def start_sampler(
 
 def sampler_args(program: Path, pids: Sequence[int], interval: float) -> list[str]:
     """The sampler's command line; it takes 10 ms to a minute."""
-    milliseconds = min(60_000, max(10, round(interval * 1000)))
     return [
-        str(program),
-        *("--interval-ms", str(milliseconds)),
+        *(str(program), "--json", "--quiet", "--with-parent"),
+        *(f"--{module}" for module in MODULES),
+        *(("--process",) if pids else ()),
         *(part for pid in pids for part in ("--pid", str(pid))),
+        f"{min(60.0, max(0.01, interval)):g}",
     ]
 
 

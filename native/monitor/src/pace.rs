@@ -1,4 +1,4 @@
-//! Ticks at equal distances, and an early end when nobody reads any more.
+//! When the next sample is due: on a grid of equal distances, or as a recording has it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,32 +7,47 @@ use std::time::{Duration, Instant};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::signals::{Notice, Signals};
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    Due,
+    Noticed(Notice),
+    /// Nobody reads the standard output any more.
+    ReaderGone,
+}
+
 pub struct Pace {
     interval: Duration,
     next: Instant,
 }
 
 impl Pace {
-    pub fn new(interval_ms: u64) -> Self {
-        let interval = Duration::from_millis(interval_ms);
+    pub fn new(interval: Duration) -> Self {
         Pace { interval, next: Instant::now() + interval }
     }
 
-    /// Wait for the next tick (true) or until the reader of `output` is gone (false).
-    pub fn wait_for_tick(&mut self, output: &impl AsFd) -> io::Result<bool> {
+    /// Wait for the next tick, a signal, or the end of who reads `output`.
+    pub fn wait(&mut self, output: &impl AsFd, signals: &Signals) -> io::Result<Tick> {
         loop {
+            if let Some(notice) = signals.next() {
+                return Ok(Tick::Noticed(notice));
+            }
             let left = self.next.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(io::Error::other)?;
-            // No event is asked for: what comes is only that the other end of a pipe or socket was closed.
-            match poll(&mut [PollFd::new(output, PollFlags::empty())], Some(&left)) {
+            // No event of the output is asked for: what comes is only that the other end was closed.
+            let mut ends =
+                [PollFd::new(output, PollFlags::empty()), PollFd::new(&signals.fd, PollFlags::IN)];
+            match poll(&mut ends, Some(&left)) {
                 Ok(0) => break,
-                Ok(_) => return Ok(false),
-                Err(Errno::INTR) => {}
+                Ok(_) if !ends[0].revents().is_empty() => return Ok(Tick::ReaderGone),
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         self.next = next_tick(self.next, Instant::now(), self.interval);
-        Ok(true)
+        Ok(Tick::Due)
     }
 }
 
@@ -56,11 +71,12 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_gone_ends_the_wait() {
+        let signals = Signals::catch().unwrap();
         let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut pace = Pace::new(10);
-        assert!(pace.wait_for_tick(&writer).unwrap());
+        let mut pace = Pace::new(Duration::from_millis(10));
+        assert_eq!(pace.wait(&writer, &signals).unwrap(), Tick::Due);
         drop(reader);
-        let mut pace = Pace::new(60_000);
-        assert!(!pace.wait_for_tick(&writer).unwrap());
+        let mut pace = Pace::new(Duration::from_secs(60));
+        assert_eq!(pace.wait(&writer, &signals).unwrap(), Tick::ReaderGone);
     }
 }

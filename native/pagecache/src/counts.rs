@@ -9,6 +9,9 @@ use std::os::fd::{AsFd, AsRawFd};
 /// The same on all architectures but Alpha.
 const CACHESTAT: libc::c_long = 451;
 
+/// `f_type` of overlayfs, from linux/magic.h.
+const OVERLAY: u64 = 0x794c_7630;
+
 /// Pages counted by mincore in one step: bounds the memory of its answer.
 const STEP_PAGES: u64 = 1 << 18;
 
@@ -60,9 +63,15 @@ pub(crate) fn cachestat(file: &impl AsFd, bytes: &Range<u64>) -> Result<Cachesta
     let result =
         unsafe { libc::syscall(CACHESTAT, file.as_fd().as_raw_fd(), &range, &mut answer, 0) };
     match result {
+        0 if answer.cached + answer.evicted == 0 && is_overlay(file)? => Err(Error::NoCachestat),
         0 => Ok(answer),
         _ => Err(last_errno().into()),
     }
+}
+
+/// cachestat asks overlayfs's own inode, whose pages are in the file below: it sees none of them.
+fn is_overlay(file: &impl AsFd) -> Result<bool, Error> {
+    Ok(u64::try_from(rustix::fs::fstatfs(file)?.f_type) == Ok(OVERLAY))
 }
 
 pub(crate) fn last_errno() -> Errno {
@@ -71,7 +80,7 @@ pub(crate) fn last_errno() -> Errno {
 
 /// Counts the pages of a range of bytes of an open file (`0..u64::MAX`: all of it).
 ///
-/// Falls back to mincore when the kernel has no cachestat; then the file must be open for reading.
+/// Falls back to mincore when the kernel has no cachestat, and on overlayfs; then the file must be open for reading.
 pub fn count_pages(file: impl AsFd, bytes: Range<u64>) -> Result<Counts, Error> {
     match cachestat(&file, &bytes) {
         Ok(answer) => Ok(Counts {

@@ -15,8 +15,9 @@ pub fn drop_pages(file: impl AsFd, bytes: Range<u64>) -> Result<(), Error> {
     if bytes.is_empty() {
         return Ok(());
     }
-    let length =
-        if bytes.end == u64::MAX { None } else { NonZeroU64::new(bytes.end - bytes.start) };
+    // Offsets are signed for the kernel: what is beyond them is the end of the file.
+    let whole = bytes.end > i64::MAX as u64;
+    let length = if whole { None } else { NonZeroU64::new(bytes.end - bytes.start) };
     Ok(fadvise(file, bytes.start, length, Advice::DontNeed)?)
 }
 

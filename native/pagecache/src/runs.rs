@@ -107,7 +107,7 @@ pub fn read_runs(file: impl AsFd, limit: usize) -> Result<Runs, Error> {
     let size = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
     let mut reader = Reader { file: &file, runs: Runs::default(), limit: limit.max(1) };
     let pages = pages_of(&(0..size));
-    match cachestat(&file, &(0..0)).and_then(|_| reader.look(pages.clone())) {
+    match reader.look(pages.clone()) {
         Err(Error::NoCachestat) => reader.look_by_mincore(pages)?,
         done => done?,
     }

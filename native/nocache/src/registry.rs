@@ -1,0 +1,173 @@
+//! Files that were opened, each once, on their way to who keeps them in order.
+
+use crate::asked::{find_in, open_found, Asked, Found};
+use crate::watched::{Key, Watched};
+use rustix::fs::{access, statfs, Access, FileType};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::mpsc::{channel, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// `f_type` of file systems whose files are nothing but cached pages, from linux/magic.h:
+/// tmpfs, ramfs, hugetlbfs; and of those whose files have none: proc, sysfs, cgroup, cgroup2.
+const NO_DISK: [u64; 7] =
+    [0x0102_1994, 0x8584_58f6, 0x958_458f6, 0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270];
+
+/// A file that was to be made and is not there after this long was not made.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+const DEFAULT_AHEAD: u64 = 128 << 10;
+
+/// Shared by who hears of files and who keeps them in order.
+#[derive(Default)]
+pub struct Registry {
+    known: Mutex<HashSet<Key>>,
+    inbox: Mutex<Vec<Watched>>,
+    closing: Mutex<Option<Closing>>,
+}
+
+/// A file system that is about to be unmounted: our descriptors on it would keep it busy.
+pub struct Closing {
+    pub device: u64,
+    pub done: Sender<()>,
+}
+
+impl Registry {
+    pub fn take_new(&self) -> Vec<Watched> {
+        std::mem::take(&mut *lock(&self.inbox))
+    }
+
+    pub fn take_closing(&self) -> Option<Closing> {
+        lock(&self.closing).take()
+    }
+
+    pub fn forget(&self, key: Key) {
+        lock(&self.known).remove(&key);
+    }
+
+    fn is_new(&self, key: Key) -> bool {
+        lock(&self.known).insert(key)
+    }
+
+    fn add(&self, watched: Watched) {
+        lock(&self.inbox).push(watched);
+    }
+}
+
+/// A thread that panicked leaves sets and lists that are whole.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The side that hears of files.
+pub struct Register<'a> {
+    shared: &'a Registry,
+    devices: HashMap<u64, Option<u64>>,
+    not_yet: Vec<NotYet>,
+    /// Files that we may not look at.
+    pub unseen: u64,
+}
+
+struct NotYet {
+    folder: OwnedFd,
+    name: Vec<u8>,
+    thread: u32,
+    until: Instant,
+}
+
+impl<'a> Register<'a> {
+    pub fn new(shared: &'a Registry) -> Self {
+        Self { shared, devices: HashMap::new(), not_yet: Vec::new(), unseen: 0 }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.not_yet.is_empty()
+    }
+
+    /// To be called before the caller goes on: what is cached now is not its doing.
+    pub fn add(&mut self, asked: &Asked) {
+        match asked.find() {
+            Ok(Found::There(found)) => {
+                self.add_found(&found, asked.thread, asked.truncates(), false)
+            }
+            Ok(Found::NotYet(folder, name)) => {
+                let until = Instant::now() + PATIENCE;
+                self.not_yet.push(NotYet { folder, name, thread: asked.thread, until });
+            }
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+            }
+            Err(_) => self.unseen += 1,
+        }
+    }
+
+    /// Looks up what was made since; to be called before names may change.
+    pub fn add_made(&mut self) {
+        for made in std::mem::take(&mut self.not_yet) {
+            match find_in(&made.folder, &made.name) {
+                Ok(found) => self.add_found(&found, made.thread, false, true),
+                Err(_) if Instant::now() < made.until => self.not_yet.push(made),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Files that the command inherits, such as a redirected standard input.
+    pub fn add_inherited(&mut self) {
+        for number in 0..3 {
+            // SAFETY: only looked at; a closed number gives EBADF.
+            let inherited = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+            self.add_found(&inherited, std::process::id(), false, false);
+        }
+    }
+
+    /// Returns when no file on the file system at `asked` is watched any more.
+    pub fn close_all(&mut self, asked: &Asked) {
+        let Ok(Found::There(found)) = asked.find() else { return };
+        let Ok(facts) = rustix::fs::fstat(&found) else { return };
+        let (done, closed) = channel();
+        *lock(&self.shared.closing) = Some(Closing { device: facts.st_dev, done });
+        let _ = closed.recv_timeout(PATIENCE);
+    }
+
+    fn add_found(&mut self, found: &impl AsFd, thread: u32, truncates: bool, fresh: bool) {
+        let Ok(facts) = rustix::fs::fstat(found) else { return };
+        let key = match FileType::from_raw_mode(facts.st_mode) {
+            FileType::RegularFile => (facts.st_dev, facts.st_ino),
+            FileType::BlockDevice => (u64::MAX, facts.st_rdev),
+            _ => return,
+        };
+        let Some(ahead) = self.find_ahead(found, facts.st_dev) else { return };
+        if !self.shared.is_new(key) {
+            return;
+        }
+        let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());
+        let fresh = fresh || truncates && access(&path, Access::WRITE_OK).is_ok();
+        match open_found(found).map(|file| Watched::new(file, key, fresh, ahead)) {
+            Ok(Ok(mut watched)) => {
+                watched.opener = thread;
+                self.shared.add(watched);
+            }
+            _ => {
+                self.unseen += 1;
+                self.shared.forget(key);
+            }
+        }
+    }
+
+    /// Bytes that the kernel reads ahead on a device; None for files without a disk.
+    fn find_ahead(&mut self, found: &impl AsFd, device: u64) -> Option<u64> {
+        *self.devices.entry(device).or_insert_with(|| {
+            let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());
+            let kind = statfs(path).ok()?.f_type;
+            (!NO_DISK.contains(&u64::try_from(kind).unwrap_or(0))).then(|| read_ahead(device))
+        })
+    }
+}
+
+fn read_ahead(device: u64) -> u64 {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let text = std::fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    let kib: Option<u64> = text.ok().and_then(|text| text.trim().parse().ok());
+    kib.map_or(DEFAULT_AHEAD, |kib| kib << 10)
+}

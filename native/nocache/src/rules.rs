@@ -1,0 +1,43 @@
+//! Which system calls stop for us: those after which a file can be read, and those that take its name away.
+
+use diskproof_supervise::calls::{CREAT, OPEN, OPENAT, OPENAT2};
+use diskproof_supervise::{build_filter, Action, Call, Condition, Rule, Test};
+
+const fn call(name: &'static str, x86_64: u32, i386: u32) -> Call {
+    Call { name, x86_64, i386: Some(i386), x32: Some(x86_64) }
+}
+
+pub const EXECVE: Call = Call { name: "execve", x86_64: 59, i386: Some(11), x32: Some(520) };
+pub const EXECVEAT: Call = Call { name: "execveat", x86_64: 322, i386: Some(358), x32: Some(545) };
+const RENAME: Call = call("rename", 82, 38);
+const RENAMEAT: Call = call("renameat", 264, 302);
+const RENAMEAT2: Call = call("renameat2", 316, 353);
+const LINK: Call = call("link", 86, 9);
+const LINKAT: Call = call("linkat", 265, 303);
+pub const UMOUNT2: Call = call("umount2", 166, 52);
+
+#[allow(clippy::cast_sign_loss)]
+const SEQUENTIAL: u32 = libc::POSIX_FADV_SEQUENTIAL as u32;
+const FADVISE64: Call = Call { name: "fadvise64", x86_64: 221, i386: None, x32: Some(221) };
+
+/// A file that was just made is looked up by its name before it gets another.
+const RENAMES: [Call; 5] = [RENAME, RENAMEAT, RENAMEAT2, LINK, LINKAT];
+
+/// Directories, and descriptors that cannot read, bring in no pages of files.
+#[allow(clippy::cast_sign_loss)] // the kernel's flags are bits
+const NOT_FILES: u32 = (libc::O_DIRECTORY | libc::O_PATH) as u32;
+
+pub fn filter() -> Vec<diskproof_supervise::filter::Instruction> {
+    let mut rules: Vec<Rule> = [(OPEN, 1), (OPENAT, 2)]
+        .into_iter()
+        .map(|(call, flags)| {
+            Rule::when(call, Condition::low(flags, Test::NoBits(NOT_FILES)), Action::Notify)
+        })
+        .collect();
+    // It doubles what the kernel reads ahead: as if it was done.
+    let sequential = Condition::low(3, Test::Equals(SEQUENTIAL));
+    rules.push(Rule::when(FADVISE64, sequential, Action::Errno(0)));
+    let always = [CREAT, OPENAT2, EXECVE, EXECVEAT, UMOUNT2].into_iter().chain(RENAMES);
+    rules.extend(always.map(|call| Rule::always(call, Action::Notify)));
+    build_filter(&rules)
+}

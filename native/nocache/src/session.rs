@@ -1,0 +1,161 @@
+//! The command's life: every file it opens is heard of, kept in order, and put in order at the end.
+
+use crate::asked::Asked;
+use crate::finish::{drop_clean, find_dirty, make_report, write_and_drop, Report};
+use crate::keeper::{write_behind, Keeper, Shared, Totals, FILES};
+use crate::registry::{Register, Registry};
+use crate::rules::{filter, UMOUNT2};
+use diskproof_supervise::{start, Answer, Child, Command, Ended, Listener, Notification};
+use diskproof_supervise::{Received, Signals, StartError};
+use rustix::process::Signal;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// How often a file that is about to be made is looked for.
+const SOON: Duration = Duration::from_millis(1);
+
+pub struct Session {
+    child: Child,
+    listener: Listener,
+    signals: Signals,
+    registry: Registry,
+    files: Vec<Shared>,
+    totals: Totals,
+    unseen: u64,
+}
+
+impl Session {
+    pub fn start(words: &[OsString]) -> Result<Self, StartError> {
+        let signals = Signals::block().map_err(|error| StartError::System("signalfd", error))?;
+        let mut command = Command::new(words)?;
+        command.set_variable(crate::INSIDE, "1");
+        command.unblock(&signals);
+        let registry = Registry::default();
+        Register::new(&registry).add_inherited();
+        let (child, listener) = start(&command, &filter())?;
+        allow_descriptors();
+        let (files, totals) = (Vec::new(), Totals::default());
+        Ok(Self { child, listener, signals, registry, files, totals, unseen: 0 })
+    }
+
+    /// Until the command has ended.
+    pub fn run(&mut self) -> io::Result<Ended> {
+        let mut ended = None;
+        self.attend(|session| {
+            ended = session.child_ended()?;
+            Ok(ended.is_some())
+        })?;
+        ended.map_or_else(|| self.child.wait(), Ok)
+    }
+
+    /// Until all that the command left behind has ended too.
+    pub fn run_to_the_last(&mut self) -> io::Result<()> {
+        self.attend(|_| Ok(false))
+    }
+
+    /// True when the command left processes behind.
+    pub fn has_others(&self) -> bool {
+        !matches!(self.listener.receive(None, Some(Duration::ZERO)), Ok(Received::Nobody))
+    }
+
+    /// Answers calls while another thread keeps the files in order and a third one writes.
+    fn attend(&mut self, is_over: impl FnMut(&Self) -> io::Result<bool>) -> io::Result<()> {
+        let stop = AtomicBool::new(false);
+        let (sender, receiver) = channel();
+        let files = std::mem::take(&mut self.files);
+        let mut keeper = Keeper::new(&self.registry, sender, files);
+        keeper.totals = self.totals;
+        let mut register = Register::new(&self.registry);
+        let (result, keeper) = std::thread::scope(|scope| {
+            scope.spawn(move || write_behind(&receiver));
+            let keeping = scope.spawn(|| keeper.run(&stop).into_kept());
+            let result = self.answer_all(&mut register, is_over);
+            register.add_made();
+            stop.store(true, Ordering::Relaxed);
+            keeping.thread().unpark();
+            (result, keeping.join())
+        });
+        self.unseen += register.unseen;
+        (self.files, self.totals) =
+            keeper.map_err(|_| io::Error::other("the thread that keeps files in order failed"))?;
+        result
+    }
+
+    fn answer_all(
+        &self,
+        register: &mut Register,
+        mut is_over: impl FnMut(&Self) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        loop {
+            let soon = register.is_waiting().then_some(SOON);
+            match self.listener.receive(Some(self.signals.as_fd()), soon)? {
+                Received::Call(call) => {
+                    note(register, &call);
+                    self.listener.answer(call.id, Answer::Continue);
+                }
+                Received::Timeout => register.add_made(),
+                Received::Nobody => return Ok(()),
+                Received::Woken if is_over(self)? => return Ok(()),
+                Received::Woken => {}
+            }
+        }
+    }
+
+    /// Passes signals on; the command's end, if that was the signal.
+    fn child_ended(&self) -> io::Result<Option<Ended>> {
+        while let Some(arrived) = self.signals.read() {
+            if arrived.signal == Signal::CHILD {
+                if let Some(ended) = self.child.try_wait()? {
+                    return Ok(Some(ended));
+                }
+            } else if !arrived.from_terminal {
+                let _ = self.child.signal(arrived.signal);
+            }
+            if arrived.signal == Signal::TSTP {
+                let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn drop_clean(&self) {
+        drop_clean(&self.files);
+    }
+
+    pub fn has_dirty(&self) -> bool {
+        !find_dirty(&self.files).is_empty()
+    }
+
+    pub fn write_and_drop(&self) {
+        write_and_drop(&find_dirty(&self.files));
+    }
+
+    pub fn report(&self) -> Report {
+        make_report(&self.files, &self.totals, self.unseen)
+    }
+}
+
+fn note(register: &mut Register, call: &Notification) {
+    register.add_made();
+    match Asked::read(call) {
+        Ok(Some(asked)) if call.is(&UMOUNT2) => register.close_all(&asked),
+        Ok(Some(asked)) => register.add(&asked),
+        Ok(None) => {}
+        Err(_) => register.unseen += 1,
+    }
+}
+
+/// Each watched file holds one descriptor of ours; the command keeps the limit it had.
+fn allow_descriptors() {
+    use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = 2 * FILES as u64;
+    let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+    if limit.current < current {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum });
+    }
+}

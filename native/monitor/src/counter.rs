@@ -36,5 +36,11 @@ pub fn ratio(part: f64, whole: f64) -> f64 {
 
 /// Percent of `whole`, at most 100: the kernel's clocks are coarser than ours, and 100.4 would only confuse.
 pub fn percent(part: f64, whole: f64) -> f64 {
-    ratio(part * 100.0, whole).min(100.0)
+    let share = ratio(part * 100.0, whole);
+    // Not `min`: it would make 100 of what is not known.
+    if share > 100.0 {
+        100.0
+    } else {
+        share
+    }
 }

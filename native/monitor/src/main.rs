@@ -26,7 +26,7 @@ mod signals;
 mod watch;
 
 use std::env;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -36,7 +36,7 @@ use rustix::process::{set_parent_process_death_signal, Signal};
 use crate::command_line::Wish;
 use crate::files::Files;
 use crate::module::{Module, Refusal, Setup};
-use crate::output::{csv::Csv, json::Json, terminal::Terminal, Output};
+use crate::output::{csv::Csv, json::Json, say, terminal::Terminal, Output};
 use crate::own_cost::OwnMemory;
 use crate::watch::{Clock, End, Watch, WriteError};
 
@@ -61,7 +61,8 @@ fn watch(wish: &Wish) -> Result<u8, (u8, Refusal)> {
         let _ = set_parent_process_death_signal(Some(Signal::TERM));
     }
     if wish.list {
-        print!("{}", list(wish));
+        // Who reads only the first lines has what they wanted.
+        let _ = io::stdout().write_all(list(wish).as_bytes());
         return Ok(DONE);
     }
     let clock = open_clock(wish)?;
@@ -72,7 +73,7 @@ fn watch(wish: &Wish) -> Result<u8, (u8, Refusal)> {
     let mut watch = Watch::new(files, modules, outputs, wish.choices.delay, clock);
     let end = watch.run(wish.count);
     let code = code_of(end, wish, watch.shown)?;
-    if !wish.quiet {
+    if !wish.quiet && wish.replay.is_none() {
         tell_own_cost(watch.shown, started.elapsed().as_secs_f64());
     }
     Ok(code)
@@ -180,9 +181,9 @@ fn list_columns(module: &dyn Module) -> String {
 fn tell_own_cost(shown: u64, lasted: f64) {
     let cpu = 100.0 * own_cost::cpu_seconds() / lasted;
     let memory = OwnMemory::open().resident() / (1 << 20) as f64;
-    eprintln!(
-        "diskproof-monitor: {shown} samples in {lasted:.1} s; it took {cpu:.2} % of one CPU and {memory:.1} MiB itself"
-    );
+    say(&format!(
+        "{shown} samples in {lasted:.1} s; it took {cpu:.2} % of one CPU and {memory:.1} MiB itself"
+    ));
 }
 
 fn cannot(verb: &str, path: &Path, why: &str, hint: &str) -> Refusal {
@@ -193,11 +194,11 @@ fn cannot(verb: &str, path: &Path, why: &str, hint: &str) -> Refusal {
     }
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Refusal {
+fn cannot_write(path: &Path, error: &io::Error) -> Refusal {
     cannot("write to", path, &error.to_string(), "name a file in a folder that you may write to")
 }
 
 fn complain(refusal: &Refusal) {
     let Refusal { what, why, hint } = refusal;
-    eprintln!("diskproof-monitor: {what}\n  {why}\n  {hint}");
+    say(&format!("{what}\n  {why}\n  {hint}"));
 }

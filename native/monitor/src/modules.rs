@@ -13,6 +13,9 @@ mod simple;
 mod system;
 mod vm;
 
+#[cfg(test)]
+mod replays;
+
 use crate::module::Kind;
 
 /// A module of single numbers, see `simple`.

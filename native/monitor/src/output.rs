@@ -8,7 +8,7 @@ mod local_time;
 pub mod terminal;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::module::{Column, Group, Moment, RowTable};
@@ -74,6 +74,11 @@ enum To {
     File(File, PathBuf),
 }
 
+/// What cannot be told to the standard error is not told.
+pub fn say(text: &str) {
+    let _ = io::stderr().write_all(format!("diskproof-monitor: {text}\n").as_bytes());
+}
+
 impl Sink {
     /// `-` is the standard output. An existing file is written anew, as dstat does.
     pub fn open(path: &Path) -> io::Result<Sink> {
@@ -100,9 +105,18 @@ impl Sink {
                 let mut stdout = stdout.lock();
                 stdout.write_all(bytes).and_then(|()| stdout.flush())
             }
-            To::File(file, _) => file.write_all(bytes),
+            To::File(file, _) => write_or_take_back(file, bytes),
         };
         self.line.clear();
         done
     }
+}
+
+/// A full disk leaves whole lines: what was written of the last one is cut off again.
+fn write_or_take_back(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    let before = file.stream_position();
+    file.write_all(bytes).inspect_err(|_| {
+        // A pipe or device has no length; the error that counts is the first.
+        let _ = before.and_then(|length| file.set_len(length));
+    })
 }

@@ -158,8 +158,12 @@ impl Watch {
         self.last = monotonic;
         self.files.read_all();
         self.row.clear();
+        let mut width = 0;
         for module in &mut self.modules {
             module.sample(&self.files, now, &mut self.row);
+            width += module.groups().iter().map(|group| group.columns.len()).sum::<usize>();
+            // One that gives too few or too many does not shift the others.
+            self.row.resize(width, f64::NAN);
         }
         now
     }

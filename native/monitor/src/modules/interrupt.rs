@@ -51,16 +51,29 @@ pub fn open(setup: &mut Setup<'_>) -> Result<Box<dyn Module>, Refusal> {
     let keys = match (setup.choices.interrupts.as_slice(), setup.choices.full) {
         ([], false) => busiest(text, BUSIEST),
         ([], true) => busiest(text, MOST),
-        (asked, _) => asked.iter().map(|name| find(text, name)).collect::<Result<_, _>>()?,
+        (asked, _) => without_doubles(asked.iter().map(|name| find(text, name)))?,
     };
     let columns = keys.iter().map(|key| {
         let name = scan::name(key);
         Column::new(format!("interrupts.{name}"), name, Unit::PerSecond)
     });
-    let mut columns: Vec<Column> = columns.collect();
-    columns.dedup_by(|a, b| a.name == b.name);
-    let shown = columns.iter().map(|column| (column.label.clone().into_bytes(), None)).collect();
+    let columns = columns.collect();
+    let shown = keys.into_iter().map(|key| (key, None)).collect();
     Ok(Box::new(Interrupts { file, shown, stat, groups: vec![Group::new("interrupts", columns)] }))
+}
+
+/// Two names may find one line.
+fn without_doubles(
+    found: impl Iterator<Item = Result<Vec<u8>, Refusal>>,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for key in found {
+        let key = key?;
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    Ok(keys)
 }
 
 /// In the order of the file.

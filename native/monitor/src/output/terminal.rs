@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::termios::tcgetwinsize;
 
 use super::cell::{self, Shade};
-use super::{local_time, Output, Sample, Sheet, Sink};
+use super::{local_time, say, Output, Sample, Sheet, Sink};
 use crate::command_line::Look;
 use crate::module::{Column, Group};
 
@@ -193,10 +193,8 @@ impl Output for Terminal {
         if fitting < sheet.groups.len() {
             let titles: Vec<&str> =
                 sheet.groups[fitting..].iter().map(|group| group.title.as_str()).collect();
-            eprintln!(
-                "diskproof-monitor: not shown, the terminal is too narrow: {}; --csv has all",
-                titles.join(", ")
-            );
+            let titles = titles.join(", ");
+            say(&format!("not shown, the terminal is too narrow: {titles}; --csv has all"));
         }
         Ok(())
     }

@@ -19,8 +19,10 @@ pub struct Report {
     pub files: u64,
     /// Files that we may not look at: what they brought in is unknown.
     pub unseen_files: u64,
+    /// Read from disks and made dirty by the command and the children it waited for, as the kernel accounts it.
     pub brought_in_bytes: u64,
-    pub dropped_bytes: u64,
+    /// By the watcher; readers with the library drop the most part themselves.
+    pub dropped_by_watcher_bytes: u64,
     pub left_bytes: u64,
     pub peak_file_bytes: u64,
     pub peak_all_bytes: u64,
@@ -88,13 +90,24 @@ pub fn make_report(files: &[Shared], totals: &Totals, unseen: u64) -> Report {
     Report {
         files: totals.files,
         unseen_files: unseen,
-        brought_in_bytes: (dropped + left_pages) * size,
-        dropped_bytes: dropped * size,
+        brought_in_bytes: count_blocks() * 512,
+        dropped_by_watcher_bytes: dropped * size,
         left_bytes: left_pages * size,
         peak_file_bytes: totals.peak_file.max(peak) * size,
         peak_all_bytes: totals.peak_all.max(peak) * size,
         left,
     }
+}
+
+/// Blocks of 512 bytes.
+fn count_blocks() -> u64 {
+    // SAFETY: all-zero is a valid rusage, and the kernel fills it.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used);
+        used
+    };
+    u64::try_from(used.ru_inblock + used.ru_oublock).unwrap_or(0)
 }
 
 impl std::fmt::Display for Report {
@@ -104,11 +117,10 @@ impl std::fmt::Display for Report {
         let mib = |bytes: u64| bytes as f64 / MIB;
         write!(
             out,
-            "{} files brought {:.1} MiB into the page cache, {:.1} MiB left it, {:.1} MiB are still there; \
+            "{} files, {:.1} MiB brought in, {:.1} MiB of them still in the page cache; \
              at most {:.1} MiB of one file",
             self.files,
             mib(self.brought_in_bytes),
-            mib(self.dropped_bytes),
             mib(self.left_bytes),
             mib(self.peak_file_bytes),
         )?;

@@ -1,6 +1,7 @@
 //! Run a command that leaves the page cache as it was.
 
 mod asked;
+mod cgroup;
 mod finish;
 mod keeper;
 mod options;
@@ -11,9 +12,9 @@ mod session;
 mod watched;
 
 use clap::Parser;
-use diskproof_supervise::{Ended, StartError};
+use diskproof_supervise::{start_plain, Command, Ended, Signals, StartError};
 use finish::Report;
-use options::Options;
+use options::{Options, Strategy};
 use session::Session;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -27,10 +28,38 @@ fn main() -> ExitCode {
     if std::env::var_os(INSIDE).is_some() {
         return become_command(&options.command);
     }
-    match watch(&options) {
+    let done = match options.strategy {
+        Strategy::Files => watch(&options).map_err(|error| error.to_string()),
+        Strategy::Cgroup => confine(&options),
+    };
+    match done {
         Ok(code) => ExitCode::from(code),
-        Err(error) => complain(&error),
+        Err(why) => complain(options.strategy, &why),
     }
+}
+
+fn confine(options: &Options) -> Result<u8, String> {
+    let say = |error: StartError| error.to_string();
+    let signals = Signals::block().map_err(|error| error.to_string())?;
+    let mut command = Command::new(&options.command).map_err(say)?;
+    command.set_variable(INSIDE, "1");
+    command.unblock(&signals);
+    let group = cgroup::Group::make(options.memory)?;
+    let child = group.start_inside(|| start_plain(&command));
+    let ended = match child {
+        Ok(Ok(child)) => session::wait(&child, &signals).map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(error) => Err(error),
+    };
+    let report = group.finish();
+    let ended = ended?;
+    tell_exec_error(&options.command, &ended);
+    if options.json {
+        tell_json(&report);
+    } else if options.verbose {
+        eprintln!("diskproof-nocache: {report:?}");
+    }
+    Ok(ended.code)
 }
 
 fn watch(options: &Options) -> Result<u8, StartError> {
@@ -90,17 +119,28 @@ fn tell_exec(words: &[OsString], error: &std::io::Error) {
 
 fn tell(options: &Options, report: &Report) {
     if options.json {
-        match serde_json::to_string(report) {
-            Ok(line) => eprintln!("{line}"),
-            Err(error) => eprintln!("diskproof-nocache: no report: {error}"),
-        }
+        tell_json(report);
     } else if options.verbose {
         eprintln!("diskproof-nocache: {report}");
     }
 }
 
-fn complain(error: &StartError) -> ExitCode {
-    eprintln!("diskproof-nocache: the command was not run: {error}");
-    eprintln!("what to do: nocache --strategy cgroup, or run it outside of the sandbox or of the other supervisor");
+fn tell_json(report: &impl serde::Serialize) {
+    match serde_json::to_string(report) {
+        Ok(line) => eprintln!("{line}"),
+        Err(error) => eprintln!("diskproof-nocache: no report: {error}"),
+    }
+}
+
+fn complain(strategy: Strategy, why: &str) -> ExitCode {
+    eprintln!("diskproof-nocache: the command was not run: {why}");
+    eprintln!(
+        "what to do: {}",
+        match strategy {
+            Strategy::Files =>
+                "--strategy cgroup as root, or run it outside of the sandbox or other supervisor",
+            Strategy::Cgroup => "--strategy files, or run it as root or in a delegated cgroup",
+        }
+    );
     ExitCode::from(3)
 }

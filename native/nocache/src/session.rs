@@ -11,12 +11,16 @@ use rustix::process::Signal;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// How often a file that is about to be made is looked for.
 const SOON: Duration = Duration::from_millis(1);
+
+const PRELOAD: &str = "LD_PRELOAD";
+const LIBRARY: &str = "libdiskproof_nocache.so";
 
 pub struct Session {
     child: Child,
@@ -33,6 +37,9 @@ impl Session {
         let signals = Signals::block().map_err(|error| StartError::System("signalfd", error))?;
         let mut command = Command::new(words)?;
         command.set_variable(crate::INSIDE, "1");
+        if let Some(libraries) = find_preload() {
+            command.set_variable(PRELOAD, libraries);
+        }
         command.unblock(&signals);
         let registry = Registry::default();
         Register::new(&registry).add_inherited();
@@ -107,19 +114,7 @@ impl Session {
 
     /// Passes signals on; the command's end, if that was the signal.
     fn child_ended(&self) -> io::Result<Option<Ended>> {
-        while let Some(arrived) = self.signals.read() {
-            if arrived.signal == Signal::CHILD {
-                if let Some(ended) = self.child.try_wait()? {
-                    return Ok(Some(ended));
-                }
-            } else if !arrived.from_terminal {
-                let _ = self.child.signal(arrived.signal);
-            }
-            if arrived.signal == Signal::TSTP {
-                let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
-            }
-        }
-        Ok(None)
+        child_ended(&self.child, &self.signals)
     }
 
     pub fn drop_clean(&self) {
@@ -137,6 +132,48 @@ impl Session {
     pub fn report(&self) -> Report {
         make_report(&self.files, &self.totals, self.unseen)
     }
+}
+
+fn child_ended(child: &Child, signals: &Signals) -> io::Result<Option<Ended>> {
+    while let Some(arrived) = signals.read() {
+        if arrived.signal == Signal::CHILD {
+            if let Some(ended) = child.try_wait()? {
+                return Ok(Some(ended));
+            }
+        } else if !arrived.from_terminal {
+            let _ = child.signal(arrived.signal);
+        }
+        if arrived.signal == Signal::TSTP {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        }
+    }
+    Ok(None)
+}
+
+/// The end of a command without a listener; signals are passed on.
+pub fn wait(child: &Child, signals: &Signals) -> io::Result<Ended> {
+    use rustix::event::{poll, PollFd, PollFlags};
+    loop {
+        if let Some(ended) = child_ended(child, signals)? {
+            return Ok(ended);
+        }
+        rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(signals, PollFlags::IN)], None))?;
+    }
+}
+
+/// Our library before those of the user's. Without it all is done from outside, with a little more in the cache.
+fn find_preload() -> Option<OsString> {
+    let library = std::env::current_exe().ok()?.with_file_name(LIBRARY);
+    let unusable = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':'; // they part names
+    if library.as_os_str().as_bytes().iter().any(unusable) || !library.is_file() {
+        return None;
+    }
+    let mut libraries = library.into_os_string();
+    if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+        libraries.push(":");
+        libraries.push(others);
+    }
+    Some(libraries)
 }
 
 fn note(register: &mut Register, call: &Notification) {

@@ -2,7 +2,7 @@
 
 use crate::child::ask;
 use crate::errno::{Answer, ERRNO_CHECKS};
-use crate::judge::{judge_control, judge_dropped, Outcome, Seen, Verdict};
+use crate::judge::{judge_control, judge_dropped, judge_way, Outcome, Seen, Verdict};
 use crate::probe::PROBE;
 use crate::proof::Proof;
 use crate::report::{ErrnoRow, Report, WayRow};
@@ -128,7 +128,7 @@ fn require_proof(setup: &Setup) -> Result<Proof, CheckError> {
     let folder = || setup.folder.to_path_buf();
     let nothing = |why: String| CheckError::NothingToProve(folder(), why);
     let mut proof = None;
-    let plain = collect(setup, &[], &CONTROL, |seen| judge_dropped(seen).0 == Outcome::Stopped);
+    let plain = collect(setup, &[], &CONTROL, 0, |seen| judge_dropped(seen).0 == Outcome::Stopped);
     for seen in &plain {
         let sighting = seen.as_ref().map_err(|why| CheckError::Probe(why.clone()))?;
         if let Some(refused) = &sighting.refused {
@@ -140,7 +140,7 @@ fn require_proof(setup: &Setup) -> Result<Proof, CheckError> {
     if judge_dropped(&plain).0 != Outcome::Stopped {
         return Err(nothing("What is written there does not wait in memory.".to_owned()));
     }
-    match find_way("fsync").map(|way| control(setup, way)) {
+    match find_way("fsync").map(|way| control(setup, way, 0)) {
         Some((Outcome::Reached, _)) => (),
         verdict => {
             let why = verdict.and_then(|verdict| verdict.1).unwrap_or_default();
@@ -151,19 +151,24 @@ fn require_proof(setup: &Setup) -> Result<Proof, CheckError> {
 }
 
 fn check_way(setup: &Setup, way: &'static Way) -> WayRow {
-    let (outcome, detail) = match control(setup, way) {
-        (Outcome::Reached, _) => {
-            let enough = |seen: &[Seen]| judge_dropped(seen).0 == Outcome::Stopped;
-            judge_dropped(&collect(setup, setup.prefix, way, enough))
-        }
-        other => other,
-    };
+    let attempts = (0..way.attempts.len()).map(|number| check_attempt(setup, way, number));
+    let (outcome, detail) = judge_way(attempts.collect());
     WayRow { way, promised: (setup.promised)(way), outcome, detail }
 }
 
-fn control(setup: &Setup, way: &Way) -> Verdict {
+fn check_attempt(setup: &Setup, way: &Way, number: usize) -> Verdict {
+    match control(setup, way, number) {
+        (Outcome::Reached, _) => {
+            let enough = |seen: &[Seen]| judge_dropped(seen).0 == Outcome::Stopped;
+            judge_dropped(&collect(setup, setup.prefix, way, number, enough))
+        }
+        other => other,
+    }
+}
+
+fn control(setup: &Setup, way: &Way, number: usize) -> Verdict {
     let enough = |seen: &[Seen]| judge_control(seen).0 != Outcome::CannotTell;
-    judge_control(&collect(setup, &[], way, enough))
+    judge_control(&collect(setup, &[], way, number, enough))
 }
 
 /// Tries until there are enough, at most `TRIES` times.
@@ -171,10 +176,11 @@ fn collect(
     setup: &Setup,
     prefix: &[OsString],
     way: &Way,
+    number: usize,
     enough: impl Fn(&[Seen]) -> bool,
 ) -> Vec<Seen> {
     let mut seen = Vec::new();
-    let mut argv = setup.probes.argv(prefix, way.linkage, &["way", way.id]);
+    let mut argv = setup.probes.argv(prefix, way.linkage, &["way", way.id, &number.to_string()]);
     argv.push(setup.folder.into());
     while seen.len() < TRIES && !enough(&seen) {
         seen.push(ask(&argv));

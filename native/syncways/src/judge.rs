@@ -81,6 +81,19 @@ pub fn judge_dropped(tries: &[Seen]) -> Verdict {
     }
 }
 
+/// A way is as good as the worst of its attempts; those that are not supported do not count,
+/// unless all are.
+pub fn judge_way(attempts: Vec<Verdict>) -> Verdict {
+    let badness = |outcome| match outcome {
+        Outcome::NotSupported => 0,
+        Outcome::Stopped => 1,
+        Outcome::CannotTell => 2,
+        Outcome::Reached => 3,
+    };
+    let worst = attempts.into_iter().rev().max_by_key(|(outcome, _)| badness(*outcome));
+    worst.unwrap_or((Outcome::CannotTell, None))
+}
+
 fn render_refused(refused: &Refused) -> String {
     let reason = std::io::Error::from_raw_os_error(refused.errno);
     format!("refused: {}: {reason}", refused.call)
@@ -122,6 +135,19 @@ mod tests {
         assert_eq!(judge_dropped(&[seen(Some(0), 0)]).0, Outcome::CannotTell);
         assert_eq!(judge_dropped(&[Err("died".into())]).0, Outcome::CannotTell);
         assert_eq!(judge_dropped(&[]).0, Outcome::CannotTell);
+    }
+
+    #[test]
+    fn a_way_is_as_good_as_its_worst_attempt() {
+        use Outcome::{CannotTell, NotSupported, Reached, Stopped};
+        let judged = |outcomes: &[Outcome]| {
+            judge_way(outcomes.iter().map(|&outcome| (outcome, None)).collect()).0
+        };
+        assert_eq!(judged(&[Stopped, Reached, CannotTell]), Reached);
+        assert_eq!(judged(&[Stopped, CannotTell]), CannotTell);
+        assert_eq!(judged(&[NotSupported, Stopped]), Stopped);
+        assert_eq!(judged(&[NotSupported, NotSupported]), NotSupported);
+        assert_eq!(judged(&[]), CannotTell);
     }
 
     proptest! {

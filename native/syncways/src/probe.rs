@@ -38,14 +38,16 @@ impl From<Failure> for Refused {
     }
 }
 
-/// Runs `way ID FOLDER` or `errno`; for the `main` of the two programs only.
+/// Runs `way ID ATTEMPT FOLDER` or `errno`; for the `main` of the two programs only.
 #[must_use]
 pub fn run_probe(arguments: &[OsString]) -> ExitCode {
     let words: Vec<_> = arguments.iter().map(|word| word.to_str()).collect();
     let line = match (words.as_slice(), arguments) {
-        ([Some("way"), Some(id), _], [_, _, folder]) => try_way(id, Path::new(folder)),
+        ([Some("way"), Some(id), Some(attempt), _], [.., folder]) => {
+            try_way(id, attempt, Path::new(folder))
+        }
         ([Some("errno")], _) => ask_all(),
-        _ => Err("probe: way ID FOLDER, or errno".to_owned()),
+        _ => Err("probe: way ID ATTEMPT FOLDER, or errno".to_owned()),
     };
     match line {
         Ok(line) if writeln!(std::io::stdout(), "{line}").is_ok() => ExitCode::SUCCESS,
@@ -57,11 +59,14 @@ pub fn run_probe(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn try_way(id: &str, folder: &Path) -> Result<String, String> {
+fn try_way(id: &str, attempt: &str, folder: &Path) -> Result<String, String> {
     let control = (id == CONTROL.id).then_some(&CONTROL);
-    let way = find_way(id).or(control).ok_or_else(|| format!("probe: no way is called {id}"))?;
+    let way = find_way(id).or(control);
+    let attempts = way.zip(attempt.parse::<usize>().ok());
+    let attempt = attempts.and_then(|(way, number)| way.attempts.get(number));
+    let attempt = attempt.ok_or_else(|| format!("probe: no such way: {id}"))?;
     let mut sighting = Sighting::default();
-    if let Err(failure) = see(way.attempt, folder, &mut sighting) {
+    if let Err(failure) = see(*attempt, folder, &mut sighting) {
         sighting.refused = Some(failure.into());
     }
     serde_json::to_string(&sighting).map_err(|error| error.to_string())

@@ -64,3 +64,39 @@ fn count_unallocated(file: BorrowedFd<'_>) -> Result<u64, Failure> {
     let late = found.filter(|extent| extent.flags & EXTENT_DELALLOC != 0);
     Ok(late.map(|extent| extent.length.div_ceil(diskproof_pagecache::page_size())).sum())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{Scratch, LENGTH};
+    use rustix::fs::{fsync, statfs};
+    use std::os::fd::BorrowedFd;
+    use std::path::Path;
+
+    /// ext4, XFS, Btrfs, and an overlay on one of them.
+    const ALLOCATE_LATE: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x794c_7630];
+
+    /// What older kernels must do with is the same there as what cachestat says.
+    #[test]
+    fn extents_tell_what_cachestat_tells() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let kind = statfs(folder).unwrap().f_type;
+        if !ALLOCATE_LATE.contains(&(kind as i64)) {
+            eprintln!("not tested: file system {kind:#x} has no late allocation");
+            return;
+        }
+        let mut late = 0;
+        for _ in 0..5 {
+            let mut scratch = Scratch::name(folder).unwrap();
+            scratch.create_dirty().unwrap();
+            // SAFETY: open as long as the scratch file is.
+            let file = unsafe { BorrowedFd::borrow_raw(scratch.fd().unwrap()) };
+            late = late.max(count_unallocated(file).unwrap());
+            fsync(file).unwrap();
+            assert_eq!(count_unallocated(file), Ok(0));
+            assert_eq!(count_unsynced(file).unwrap().1, 0);
+        }
+        let pages = (LENGTH as u64).div_ceil(diskproof_pagecache::page_size());
+        assert_eq!(late, pages, "all pages wait, unless somebody else synced each time");
+    }
+}

@@ -20,46 +20,68 @@ pub struct Way {
     pub id: &'static str,
     pub how: &'static str,
     pub linkage: Linkage,
-    pub(crate) attempt: Try,
+    /// Each must be stopped for the way to be stopped: functions and requests that do the same.
+    pub(crate) attempts: &'static [Try],
 }
 
-const fn dynamic(id: &'static str, how: &'static str, attempt: Try) -> Way {
-    Way { id, how, linkage: Linkage::Dynamic, attempt }
+const fn dynamic(id: &'static str, how: &'static str, attempts: &'static [Try]) -> Way {
+    Way { id, how, linkage: Linkage::Dynamic, attempts }
 }
 
-const fn fixed(id: &'static str, how: &'static str, attempt: Try) -> Way {
-    Way { id, how, linkage: Linkage::Static, attempt }
+const fn fixed(id: &'static str, how: &'static str, attempts: &'static [Try]) -> Way {
+    Way { id, how, linkage: Linkage::Static, attempts }
 }
 
 pub const WAYS: [Way; 23] = [
-    dynamic("fsync", "fsync(2)", plain::fsync),
-    dynamic("fdatasync", "fdatasync(2)", plain::fdatasync),
-    dynamic("sync", "sync(2)", plain::sync),
-    dynamic("syncfs", "syncfs(2)", plain::syncfs),
-    dynamic("msync", "msync(2) with MS_SYNC", plain::msync),
-    dynamic("sync_file_range", "sync_file_range(2) that waits", plain::sync_file_range),
-    dynamic("open-sync", "open(2) with O_SYNC, then write", opens::open_sync),
-    dynamic("open-dsync", "open(2) with O_DSYNC, then write", opens::open_dsync),
-    dynamic("openat-sync", "openat(2) with O_SYNC, then write", opens::openat_sync),
-    dynamic("openat2-dsync", "openat2(2) with O_DSYNC, then write", opens::openat2_dsync),
-    dynamic("pwritev2-dsync", "pwritev2(2) with RWF_DSYNC", writes::dsync),
-    dynamic("pwritev2-sync", "pwritev2(2) with RWF_SYNC", writes::sync),
-    dynamic("syscall-fsync", "syscall(SYS_fsync)", plain::syscall_fsync),
-    dynamic("aio_fsync", "aio_fsync(3), POSIX AIO", aio::posix_fsync),
-    dynamic("io_submit-fsync", "io_submit(2), IOCB_CMD_FSYNC", aio::submit_fsync),
-    dynamic("io_submit-dsync", "io_submit(2), write with RWF_DSYNC", aio::submit_dsync),
-    dynamic("io_uring-fsync", "io_uring, IORING_OP_FSYNC", uring::fsync),
-    dynamic("io_uring-dsync", "io_uring, write with RWF_DSYNC", uring::dsync),
-    dynamic("io_uring-range", "io_uring, IORING_OP_SYNC_FILE_RANGE", uring::sync_file_range),
-    dynamic("io_uring-openat", "io_uring, openat with O_DSYNC, then write", uring::openat_dsync),
-    dynamic("chattr-sync", "chattr +S, then write", inode::chattr_sync),
-    fixed("static-fsync", "fsync(2) in a static program", plain::fsync),
-    fixed("instruction-fsync", "fsync without a C library, as Go does", plain::instruction_fsync),
+    dynamic("fsync", "fsync(2)", &[plain::fsync]),
+    dynamic("fdatasync", "fdatasync(2)", &[plain::fdatasync]),
+    dynamic("sync", "sync(2)", &[plain::sync]),
+    dynamic("syncfs", "syncfs(2)", &[plain::syncfs]),
+    dynamic("msync", "msync(2) with MS_SYNC", &[plain::msync]),
+    dynamic("sync_file_range", "sync_file_range(2) that waits", &[plain::sync_file_range]),
+    dynamic(
+        "open-sync",
+        "open(2) with O_SYNC, then write",
+        &[opens::open_sync, opens::open64_sync],
+    ),
+    dynamic(
+        "open-dsync",
+        "open(2) with O_DSYNC, then write",
+        &[opens::open_dsync, opens::open64_dsync],
+    ),
+    dynamic(
+        "openat-sync",
+        "openat(2) with O_SYNC, then write",
+        &[opens::openat_sync, opens::openat64_sync],
+    ),
+    dynamic("openat2-dsync", "openat2(2) with O_DSYNC, then write", &[opens::openat2_dsync]),
+    dynamic("pwritev2-dsync", "pwritev2(2) with RWF_DSYNC", &[writes::dsync, writes::dsync64]),
+    dynamic("pwritev2-sync", "pwritev2(2) with RWF_SYNC", &[writes::sync, writes::sync64]),
+    dynamic("syscall-fsync", "syscall(SYS_fsync)", &[plain::syscall_fsync]),
+    dynamic("aio_fsync", "aio_fsync(3), POSIX AIO", &[aio::posix_fsync]),
+    dynamic("io_submit-fsync", "io_submit(2), IOCB_CMD_FSYNC", &[aio::submit_fsync]),
+    dynamic("io_submit-fdsync", "io_submit(2), IOCB_CMD_FDSYNC", &[aio::submit_fdsync]),
+    dynamic("io_submit-dsync", "io_submit(2), write with RWF_DSYNC", &[aio::submit_dsync]),
+    dynamic("io_uring-fsync", "io_uring, IORING_OP_FSYNC", &[uring::fsync]),
+    dynamic(
+        "io_uring-dsync",
+        "io_uring, RWF_DSYNC, or O_DSYNC opens",
+        &[uring::dsync, uring::openat_dsync],
+    ),
+    dynamic("io_uring-range", "io_uring, IORING_OP_SYNC_FILE_RANGE", &[uring::sync_file_range]),
+    dynamic("chattr-sync", "chattr +S, then write", &[inode::set_flags, inode::set_attributes]),
+    fixed("static-fsync", "fsync(2) in a static program", &[plain::fsync]),
+    fixed(
+        "instruction-fsync",
+        "fsync without a C library, as Go does",
+        &[plain::instruction_fsync],
+    ),
 ];
 
 /// Writes and forces nothing: what it wrote must not be on the disk, or nothing else is proved.
-pub(crate) const CONTROL: Way = dynamic("none", "write only", plain::none);
+pub(crate) const CONTROL: Way = dynamic("none", "write only", &[plain::none]);
 
+/// Of the table; the control is not in it.
 #[must_use]
 pub fn find_way(id: &str) -> Option<&'static Way> {
     WAYS.iter().find(|way| way.id == id)

@@ -30,6 +30,7 @@ pub fn posix_fsync(scratch: &mut Scratch) -> Result<(), Failure> {
 
 const IOCB_CMD_PWRITE: u16 = 1;
 const IOCB_CMD_FSYNC: u16 = 2;
+const IOCB_CMD_FDSYNC: u16 = 3;
 
 /// The kernel's `struct iocb` on a little-endian machine.
 #[repr(C)]
@@ -59,9 +60,17 @@ struct IoEvent {
 }
 
 pub fn submit_fsync(scratch: &mut Scratch) -> Result<(), Failure> {
+    submit_sync(scratch, IOCB_CMD_FSYNC)
+}
+
+pub fn submit_fdsync(scratch: &mut Scratch) -> Result<(), Failure> {
+    submit_sync(scratch, IOCB_CMD_FDSYNC)
+}
+
+fn submit_sync(scratch: &mut Scratch, opcode: u16) -> Result<(), Failure> {
     scratch.create_dirty()?;
     let fd = scratch.fd()? as u32;
-    match submit(&Iocb { opcode: IOCB_CMD_FSYNC, fd, ..Iocb::default() })? {
+    match submit(&Iocb { opcode, fd, ..Iocb::default() })? {
         0 => Ok(()),
         error => Err(Failure { call: "io_submit", errno: -error as c_int }),
     }

@@ -66,7 +66,7 @@ def load_args(load: Load, file: Path, seconds: float) -> list[str]:
         *("fio", "--name=load", f"--filename={file}", f"--size={SIZE}", "--rw=randwrite"),
         *("--bs=4k", f"--ioengine={load.engine}", f"--iodepth={load.depth}", "--norandommap"),
         *(f"--direct={int(load.direct)}", f"--fdatasync={load.flush}", "--time_based"),
-        *(f"--runtime={seconds}s", f"--sync={'dsync' if load.dsync else 'none'}"),
+        *(f"--runtime={round(seconds * 1000)}ms", f"--sync={'dsync' if load.dsync else 'none'}"),
         "--output-format=json",
     ]
 

@@ -2,89 +2,155 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 
 use diskproof_wire::crash_log::{Flags, Operation};
-use fuser::WriteFlags;
+use fuser::{ReplyData, ReplyEmpty, ReplyWrite, WriteFlags};
 use rustix::fs::{FallocateFlags, SeekFrom};
-use rustix::io::{pwritev2, Errno, ReadWriteFlags};
+use rustix::io::{preadv2, pwrite, Errno, ReadWriteFlags};
 
+use crate::answers::{answer, code};
 use crate::buffer::with_buffer;
+use crate::durable::{commit, Durable};
 use crate::handles::{Handle, OpenFile};
-use crate::log::Asked;
+use crate::log::{Asked, Log};
+use crate::ranges::Guard;
 use crate::recorder::Recorder;
 
+/// What one call to the backing takes: larger ones leave larger folios in its page cache, and every later small write into such
+/// a folio looks at all its blocks.
+const PIECE: usize = 64 << 10;
+
 impl Recorder {
+    /// `how` is the kernel's flags of the request and those of the open file.
     pub fn do_write(
         &self,
         handle: &Handle,
         offset: u64,
         data: &[u8],
-        from: WriteFlags,
-        open_flags: i32,
-    ) -> Result<u32, Errno> {
+        how: (WriteFlags, i32),
+        reply: ReplyWrite,
+    ) {
         let file = match handle {
             Handle::File(file) => file,
-            Handle::Acknowledgements(lines) => return self.acks.take(lines, data),
-            Handle::Directory(_) => return Err(Errno::ISDIR),
+            Handle::Acknowledgements(lines) => {
+                let taken = self.acks.take(lines, data);
+                return answer!(reply, taken, count => reply.written(count));
+            }
+            Handle::Directory(_) => return reply.error(code(Errno::ISDIR)),
         };
+        let flags = write_flags(how.0, how.1);
+        match self.write_backing(file, offset, data, how.0, flags) {
+            Err(error) => reply.error(code(error)),
+            Ok(written) if flags.contains(Flags::DSYNC) => {
+                let (file, data) = (file.clone(), written.data.to_vec());
+                let Written { asked, range, .. } = written;
+                self.make_durable(Durable { file, asked, flags, offset, data, range, reply });
+            }
+            Ok(written) => {
+                let end = offset + written.data.len() as u64;
+                let logged = written.log(&self.log, flags, offset);
+                answer!(reply, logged, count => reply.written(count));
+                begin_writeback(file, offset..end);
+            }
+        }
+    }
+
+    /// Writes into the backing's page cache. A failure is logged, success is not yet.
+    fn write_backing<'a>(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: &'a [u8],
+        from: WriteFlags,
+        flags: Flags,
+    ) -> Result<Written<'a>, Errno> {
         let asked = Asked::now(file.inode.id);
         self.log.require_open()?;
-        let flags = write_flags(from, open_flags);
         if from.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             self.drop_privileges(&file.inode)?;
         }
         let end = offset.checked_add(data.len() as u64).ok_or(Errno::FBIG)?;
-        let _range = file.inode.ranges.lock(offset..end);
-        let written = write_backing(file, offset, data, flags);
-        let count = written.unwrap_or(0);
-        let done = Operation::Write { flags, offset, data: Cow::Borrowed(&data[..count]) };
-        self.log.append_result(asked, &done, errno(&written))?;
-        written.map(|count| count as u32)
+        let range = file.inode.ranges.lock(offset..end);
+        match write_pieces(file, offset, data, flags) {
+            Ok(count) => Ok(Written { asked, range, data: &data[..count] }),
+            Err(error) => {
+                let failed = Operation::Write { flags, offset, data: Cow::Borrowed(&[]) };
+                self.log.append_result(asked, &failed, error.raw_os_error() as u16)?;
+                Err(error)
+            }
+        }
     }
 
-    pub fn do_read<T>(
+    fn make_durable(&self, write: Durable) {
+        let inode = write.file.inode.clone();
+        if inode.durable.join(write) {
+            let (log, crew) = (self.log.clone(), self.crew.clone());
+            self.crew.run(move || commit(inode, log, &crew));
+        }
+    }
+
+    /// What is in memory is answered at once, what must come from the disk by who may wait.
+    pub fn do_read(
         &self,
         handle: &Handle,
         offset: u64,
         size: u32,
         open_flags: i32,
-        answer: impl FnOnce(Result<&[u8], Errno>) -> T,
-    ) -> T {
-        let size = size as usize;
+        reply: ReplyData,
+    ) {
         let file = match handle {
             Handle::File(file) => file,
-            Handle::Acknowledgements(_) => return answer(Ok(&[])),
-            Handle::Directory(_) => return answer(Err(Errno::ISDIR)),
+            Handle::Acknowledgements(_) => return reply.data(&[]),
+            Handle::Directory(_) => return reply.error(code(Errno::ISDIR)),
         };
-        let direct = open_flags & libc::O_DIRECT != 0;
-        with_buffer(size, |buffer| {
-            let checked = if direct { file.check_direct(offset, size) } else { Ok(()) };
-            match checked.and_then(|()| read_full(&file.backing, buffer, offset)) {
-                Ok(count) => answer(Ok(&buffer[..count])),
-                Err(error) => answer(Err(error)),
+        let size = size as usize;
+        if open_flags & libc::O_DIRECT != 0 {
+            if let Err(error) = file.check_direct(offset, size) {
+                return reply.error(code(error));
             }
-        })
+        }
+        let cached = |reply: ReplyData| {
+            with_buffer(size, |buffer| {
+                match read_full(&file.backing, buffer, offset, ReadWriteFlags::NOWAIT) {
+                    Ok(count) => {
+                        reply.data(&buffer[..count]);
+                        None
+                    }
+                    Err(_) => Some(reply),
+                }
+            })
+        };
+        let Some(reply) = cached(reply) else { return };
+        let file = file.clone();
+        self.crew.run(move || {
+            with_buffer(size, |buffer| {
+                let read = read_full(&file.backing, buffer, offset, ReadWriteFlags::empty());
+                answer!(reply, read, count => reply.data(&buffer[..count]))
+            })
+        });
     }
 
     /// fsync or fdatasync of a file or directory.
-    pub fn do_fsync(&self, handle: &Handle, data_only: bool) -> Result<(), Errno> {
-        let (inode, descriptor, kind) = match handle {
-            Handle::File(file) => (&file.inode, file.backing.as_fd(), Flags::NONE),
-            Handle::Directory(open) => (&open.inode, open.folder.as_fd(), Flags::DIRECTORY),
-            Handle::Acknowledgements(_) => return Ok(()),
+    pub fn do_fsync(&self, handle: Arc<Handle>, data_only: bool, reply: ReplyEmpty) {
+        let (id, kind) = match &*handle {
+            Handle::File(file) => (file.inode.id, Flags::NONE),
+            Handle::Directory(open) => (open.inode.id, Flags::DIRECTORY),
+            Handle::Acknowledgements(_) => return reply.ok(),
         };
-        let asked = Asked::now(inode.id);
-        self.log.require_open()?;
         let flags = if data_only { kind.with(Flags::DATA_ONLY) } else { kind };
-        let synced = if data_only {
-            rustix::fs::fdatasync(descriptor)
-        } else {
-            rustix::fs::fsync(descriptor)
-        };
-        self.log.append_result(asked, &Operation::Fsync { flags }, errno(&synced))?;
-        synced
+        let (asked, log) = (Asked::now(id), self.log.clone());
+        self.crew.run(move || {
+            let synced = log.require_open().and_then(|()| {
+                let synced = sync_handle(&handle, data_only);
+                log.append_result(asked, &Operation::Fsync { flags }, errno(&synced))?;
+                synced
+            });
+            answer!(reply, synced, () => reply.ok())
+        });
     }
 
     pub fn do_fallocate(
@@ -137,35 +203,92 @@ fn write_flags(from: WriteFlags, open_flags: i32) -> Flags {
     flags
 }
 
-fn write_backing(file: &OpenFile, offset: u64, data: &[u8], flags: Flags) -> Result<usize, Errno> {
+/// What is in the backing's page cache and not yet in the log.
+struct Written<'a> {
+    asked: Asked,
+    range: Guard,
+    data: &'a [u8],
+}
+
+impl Written<'_> {
+    fn log(self, log: &Log, flags: Flags, offset: u64) -> Result<u32, Errno> {
+        let done = Operation::Write { flags, offset, data: Cow::Borrowed(self.data) };
+        log.append(self.asked, &done)?;
+        drop(self.range);
+        Ok(self.data.len() as u32)
+    }
+}
+
+/// Less than all of it only if the rest failed.
+fn write_pieces(file: &OpenFile, offset: u64, data: &[u8], flags: Flags) -> Result<usize, Errno> {
     if flags.contains(Flags::DIRECT) {
         file.check_direct(offset, data.len())?;
     }
-    let how = if flags.contains(Flags::SYNC) {
-        ReadWriteFlags::SYNC
-    } else if flags.contains(Flags::DSYNC) {
-        ReadWriteFlags::DSYNC
+    let mut done = 0;
+    while done < data.len() {
+        let piece = &data[done..data.len().min(done + PIECE)];
+        match pwrite(&file.backing, piece, offset + done as u64) {
+            Ok(count) if count > 0 => done += count,
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// Errors come back from the flush that asks for these bytes.
+fn begin_writeback(file: &OpenFile, written: Range<u64>) {
+    if let Some(range) = file.inode.writeback.written(written) {
+        let (start, length) = (range.start as i64, (range.end - range.start) as i64);
+        let descriptor = file.backing.as_raw_fd();
+        // SAFETY: the descriptor is open as long as `file` is, and no memory is passed.
+        unsafe { libc::sync_file_range(descriptor, start, length, libc::SYNC_FILE_RANGE_WRITE) };
+    }
+}
+
+fn sync_handle(handle: &Handle, data_only: bool) -> Result<(), Errno> {
+    match handle {
+        Handle::File(file) => {
+            let synced = sync(&file.backing, data_only);
+            file.inode.writeback.flushed();
+            synced
+        }
+        Handle::Directory(open) => sync(&open.folder, data_only),
+        Handle::Acknowledgements(_) => Ok(()),
+    }
+}
+
+pub fn sync(file: impl AsFd, data_only: bool) -> Result<(), Errno> {
+    if data_only {
+        rustix::fs::fdatasync(file)
     } else {
-        ReadWriteFlags::empty()
-    };
-    pwritev2(&file.backing, &[std::io::IoSlice::new(data)], offset, how)
+        rustix::fs::fsync(file)
+    }
 }
 
 /// Reads until the buffer is full or the file ends: the kernel takes a short answer for the end.
-fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+fn read_full(
+    file: &File,
+    buffer: &mut [u8],
+    offset: u64,
+    how: ReadWriteFlags,
+) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+        let rest = &mut [IoSliceMut::new(&mut buffer[filled..])];
+        match preadv2(file, rest, offset + filled as u64, how) {
             Ok(0) => break,
             Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(filled)
 }
 
 /// For the log: 0 for what worked.
-fn errno<T>(result: &Result<T, Errno>) -> u16 {
+pub fn errno<T>(result: &Result<T, Errno>) -> u16 {
     result.as_ref().err().map_or(0, |error| error.raw_os_error() as u16)
 }

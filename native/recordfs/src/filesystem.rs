@@ -207,13 +207,7 @@ impl Filesystem for Recorder {
     ) {
         match self.handles.require(fh.0) {
             Err(error) => reply.error(code(error)),
-            Ok(handle) => self.do_read(
-                &handle,
-                offset,
-                size,
-                flags.0,
-                |read| answer!(reply, read, bytes => reply.data(bytes)),
-            ),
+            Ok(handle) => self.do_read(&handle, offset, size, flags.0, reply),
         }
     }
 
@@ -230,8 +224,7 @@ impl Filesystem for Recorder {
         reply: ReplyWrite,
     ) {
         let handle = self.handles.require(fh.0);
-        let done = handle.and_then(|handle| self.do_write(&handle, offset, data, from, flags.0));
-        answer!(reply, done, count => reply.written(count))
+        answer!(reply, handle, handle => self.do_write(&handle, offset, data, (from, flags.0), reply))
     }
 
     /// Closing a descriptor flushes nothing; with this answer the kernel does not ask again.
@@ -272,8 +265,7 @@ impl Filesystem for Recorder {
         reply: ReplyEmpty,
     ) {
         let handle = self.handles.require(fh.0);
-        let done = handle.and_then(|handle| self.do_fsync(&handle, data_only));
-        answer!(reply, done, () => reply.ok())
+        answer!(reply, handle, handle => self.do_fsync(handle, data_only, reply))
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

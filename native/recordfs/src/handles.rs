@@ -17,7 +17,7 @@ use crate::inodes::Inode;
 
 /// What a handle stands for.
 pub enum Handle {
-    File(OpenFile),
+    File(Arc<OpenFile>),
     Directory(OpenDirectory),
     Acknowledgements(Mutex<LineSplitter>),
 }

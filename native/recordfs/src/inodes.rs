@@ -13,16 +13,25 @@ use diskproof_wire::crash_log::ROOT;
 use rustix::fs::{fstat, openat, statat, AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::durable::Group;
 use crate::ranges::Ranges;
+use crate::writeback::Writeback;
 
 /// A file that the kernel knows.
 pub struct Inode {
     pub id: u64,
-    pub ranges: Ranges,
+    pub ranges: Arc<Ranges>,
+    pub durable: Group,
+    pub writeback: Writeback,
     place: OwnedFd,
 }
 
 impl Inode {
+    fn new(id: u64, place: OwnedFd) -> Inode {
+        let (durable, writeback) = (Group::default(), Writeback::default());
+        Inode { id, ranges: Arc::default(), durable, writeback, place }
+    }
+
     /// A descriptor that only says where the file is (O_PATH).
     pub fn place(&self) -> BorrowedFd<'_> {
         self.place.as_fd()
@@ -62,7 +71,7 @@ impl Inodes {
         let inodes = Inodes::default();
         let id = inodes.name(&fstat(&root)?);
         assert_eq!(id, ROOT);
-        let root = Inode { id, place: root, ranges: Ranges::default() };
+        let root = Inode::new(id, root);
         inodes.table.lock().unwrap().known.insert(id, (Arc::new(root), 1));
         Ok(inodes)
     }
@@ -109,7 +118,7 @@ impl Inodes {
             complain!("{name:?} appeared in the backing without passing through the mount");
             return Err(Errno::IO);
         };
-        let fresh = || (Arc::new(Inode { id, place, ranges: Ranges::default() }), 0);
+        let fresh = || (Arc::new(Inode::new(id, place)), 0);
         let (inode, references) = table.known.entry(id).or_insert_with(fresh);
         *references += 1;
         Ok((inode.clone(), stat))

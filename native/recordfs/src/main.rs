@@ -16,8 +16,10 @@ mod background;
 mod base;
 mod buffer;
 mod clock;
+mod crew;
 mod data;
 mod directories;
+mod durable;
 mod filesystem;
 mod handles;
 mod inodes;
@@ -28,6 +30,7 @@ mod opening;
 mod ranges;
 mod recorder;
 mod signals;
+mod writeback;
 
 use std::fs::File;
 use std::io;
@@ -43,6 +46,7 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::process::{geteuid, set_parent_process_death_signal, Signal};
 
 use crate::background::Starter;
+use crate::crew::Crew;
 use crate::inodes::Inodes;
 use crate::log::Log;
 use crate::mounting::Guardian;
@@ -65,13 +69,16 @@ struct Options {
     /// Stay in the foreground; without it the command returns when the mount is there
     #[arg(long)]
     foreground: bool,
-    /// Requests carried out at once
+    /// Requests that wait for the disk at once
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Let the kernel cache files opened without O_DIRECT, as kernels before 6.6 do in any case
     #[arg(long)]
     page_cache: bool,
 }
+
+/// Threads that take requests from the kernel: one may wait for the disk, the other goes on.
+const READERS: usize = 2;
 
 /// Why the recording ended.
 enum Ended {
@@ -122,8 +129,9 @@ fn serve(
     start_acks(options.acks.as_deref(), log)?;
     let (tell, told) = channel();
     signals::wait_in_thread(tell.clone())?;
-    let recorder = Recorder::new(log.clone(), inodes, !options.page_cache, tell);
-    let session = Session::new(recorder, mountpoint, &session_config(options))?;
+    let crew = Crew::start(READERS, options.threads.into())?;
+    let recorder = Recorder::new(log.clone(), inodes, crew, !options.page_cache, tell);
+    let session = Session::new(recorder, mountpoint, &session_config())?;
     guardian.watch(mountpoint)?;
     // Dropped, it would unmount by path, even when its own mount is gone and another is there. The recorder tells of its end.
     std::mem::forget(session.spawn()?);
@@ -140,13 +148,13 @@ fn wait_for_end(told: &Receiver<Ended>, mountpoint: &Path) -> io::Result<&'stati
     }
 }
 
-fn session_config(options: &Options) -> Config {
+fn session_config() -> Config {
     let mut config = Config::default();
     config.mount_options =
         vec![MountOption::FSName(mounting::SOURCE.into()), MountOption::DefaultPermissions];
     // Root records for others too; fusermount lets nobody else do that unless its configuration says so.
     config.acl = if geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads.into());
+    config.n_threads = Some(READERS);
     config.clone_fd = true;
     config
 }

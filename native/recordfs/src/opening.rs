@@ -1,6 +1,7 @@
 //! How the mount and its files are opened, towards the kernel and in the log.
 
 use std::io;
+use std::sync::Arc;
 
 use diskproof_wire::crash_log::{Operation, MAX_DATA};
 use fuser::{FopenFlags, InitFlags, KernelConfig};
@@ -42,7 +43,7 @@ impl Recorder {
 
     pub fn log_open(&self, file: OpenFile, flags: i32) -> Result<u64, Errno> {
         let asked = Asked::now(file.inode.id);
-        let handle = self.handles.add(Handle::File(file));
+        let handle = self.handles.add(Handle::File(Arc::new(file)));
         let opened = Operation::Open { handle, flags: flags as u32 };
         // Reading goes on when the log has ended.
         if flags & libc::O_ACCMODE != libc::O_RDONLY {

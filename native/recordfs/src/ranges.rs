@@ -1,7 +1,7 @@
 //! Locks on parts of a file: what overlaps goes to the backing one after the other, and into the log in that order.
 
 use std::ops::Range;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 #[derive(Default)]
 pub struct Ranges {
@@ -17,14 +17,14 @@ struct State {
 }
 
 /// The range is free again when this is dropped.
-pub struct Guard<'a> {
-    ranges: &'a Ranges,
+pub struct Guard {
+    ranges: Arc<Ranges>,
     range: Range<u64>,
 }
 
 impl Ranges {
     /// Waits until nothing that overlaps is locked.
-    pub fn lock(&self, range: Range<u64>) -> Guard<'_> {
+    pub fn lock(self: &Arc<Self>, range: Range<u64>) -> Guard {
         let overlaps = |state: &State| {
             state.busy.iter().any(|other| other.start < range.end && range.start < other.end)
         };
@@ -36,15 +36,15 @@ impl Ranges {
         }
         state.busy.push(range.clone());
         drop(state);
-        Guard { ranges: self, range }
+        Guard { ranges: self.clone(), range }
     }
 
-    pub fn lock_all(&self) -> Guard<'_> {
+    pub fn lock_all(self: &Arc<Self>) -> Guard {
         self.lock(0..u64::MAX)
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for Guard {
     fn drop(&mut self) {
         let mut state = self.ranges.state.lock().unwrap();
         if let Some(at) = state.busy.iter().position(|range| *range == self.range) {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_does_not_overlap_is_locked_at_once() {
-        let ranges = Ranges::default();
+        let ranges = Arc::new(Ranges::default());
         let _first = ranges.lock(0..4096);
         let _second = ranges.lock(4096..8192);
         drop(ranges.lock(8192..8192 + 1));
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_overlaps_is_never_held_twice() {
-        let (ranges, inside) = (Ranges::default(), AtomicUsize::new(0));
+        let (ranges, inside) = (Arc::new(Ranges::default()), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let (ranges, inside) = (&ranges, &inside);

@@ -8,6 +8,7 @@ use fuser::{FileAttr, FileType, INodeNo};
 use rustix::fs::Stat;
 
 use crate::acks::AckFile;
+use crate::crew::Crew;
 use crate::handles::Handles;
 use crate::inodes::Inodes;
 use crate::log::Log;
@@ -20,6 +21,7 @@ pub struct Recorder {
     pub log: Arc<Log>,
     pub inodes: Inodes,
     pub handles: Handles,
+    pub crew: Arc<Crew>,
     /// Held for writing while names change, so that the log has them in their order.
     pub names: RwLock<()>,
     pub acks: AckFile,
@@ -32,12 +34,19 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(log: Arc<Log>, inodes: Inodes, direct: bool, ended: Sender<Ended>) -> Recorder {
+    pub fn new(
+        log: Arc<Log>,
+        inodes: Inodes,
+        crew: Crew,
+        direct: bool,
+        ended: Sender<Ended>,
+    ) -> Recorder {
         Recorder {
             acks: AckFile::new(log.clone()),
             log,
             inodes,
             handles: Handles::default(),
+            crew: Arc::new(crew),
             names: RwLock::new(()),
             direct,
             ended,

@@ -93,10 +93,13 @@ def wait_until_unmounted(path: Path) -> None:
 
 
 @contextmanager
-def start_recording(places: Places, *options: str, fds: Sequence[int] = ()) -> Iterator[Recording]:
-    """Record for the length of a ``with`` block."""
+def start_recording(
+    places: Places, *options: str, fds: Sequence[int] = (), program: Sequence[str] = ()
+) -> Iterator[Recording]:
+    """Record for the length of a ``with`` block; ``program`` is another way to start recordfs."""
     shutil.copytree(places.backing, places.base, symlinks=True)
-    argv = [str(require_native("diskproof-recordfs")), str(places.backing), str(places.mount)]
+    argv = [*(program or [str(require_native("diskproof-recordfs"))])]
+    argv += [str(places.backing), str(places.mount)]
     argv += ["--log", str(places.log), "--foreground", *options]
     read, write = os.pipe()
     try:

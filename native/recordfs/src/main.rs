@@ -131,7 +131,8 @@ fn serve(
     signals::wait_in_thread(tell.clone())?;
     let crew = Crew::start(READERS, options.threads.into())?;
     let recorder = Recorder::new(log.clone(), inodes, crew, !options.page_cache, tell);
-    let session = Session::new(recorder, mountpoint, &session_config())?;
+    let session =
+        Session::new(recorder, mountpoint, &session_config()).map_err(mounting::explain)?;
     guardian.watch(mountpoint)?;
     // Dropped, it would unmount by path, even when its own mount is gone and another is there. The recorder tells of its end.
     std::mem::forget(session.spawn()?);

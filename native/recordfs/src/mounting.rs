@@ -10,9 +10,31 @@ use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
 use rustix::io::Errno;
 use rustix::mount::{unmount, UnmountFlags};
 use rustix::pipe::{pipe_with, PipeFlags};
+use rustix::process::geteuid;
 
 /// The source in the mount table; the janitor knows our mounts by it.
 pub const SOURCE: &str = "diskproof-recordfs";
+
+const DEVICE: &str = "/dev/fuse";
+const FUSERMOUNT: &str = "fusermount3";
+
+/// EACCES and ENOENT without a word of what is missing, made a sentence.
+pub fn explain(error: io::Error) -> io::Error {
+    if let Err(why) = File::options().read(true).write(true).open(DEVICE) {
+        let hint = "the kernel needs its module fuse, and every user of FUSE read and write \
+                    permission there";
+        return io::Error::new(why.kind(), format!("{DEVICE}: {why}; {hint}"));
+    }
+    if error.kind() == io::ErrorKind::NotFound && !geteuid().is_root() {
+        return lacks_fusermount(error);
+    }
+    io::Error::new(error.kind(), format!("cannot mount: {}", error.to_string().trim_end()))
+}
+
+fn lacks_fusermount(error: io::Error) -> io::Error {
+    let why = "only root can mount without it: install it (Debian: fuse3) or record as root";
+    io::Error::new(error.kind(), format!("{FUSERMOUNT}: {error}; {why}"))
+}
 
 /// Unmounts; detaches what is still in use. Not being mounted any more is fine.
 pub fn take_away(mountpoint: &Path) -> io::Result<()> {
@@ -34,9 +56,9 @@ fn detach(mountpoint: &Path) -> io::Result<()> {
 
 /// Without root the set-user-id program of FUSE does it.
 fn fusermount(mountpoint: &Path) -> io::Result<()> {
-    let mut command = Command::new("fusermount3");
+    let mut command = Command::new(FUSERMOUNT);
     command.args(["-u", "-z", "--"]).arg(mountpoint).stdout(Stdio::null());
-    if command.status()?.success() {
+    if command.status().map_err(lacks_fusermount)?.success() {
         Ok(())
     } else {
         Err(io::Error::other("fusermount3 could not unmount"))

@@ -96,12 +96,14 @@ SUMMARY = {
     "lost": 9,
     "age_ns": 2_000_000_000,
     "state": "power:512:20:nothing",
+    "order": [2, 20, 1],
     "minimal": "power:512:20:without=10",
     "missing": [10],
     "cuts": 8,
     "acknowledgements": 3,
     "states": {
         "built": 30,
+        "distinct": 20,
         "checked": 20,
         "losing": 4,
         "planned": 25,
@@ -131,7 +133,7 @@ def test_a_search_is_known_line_by_line() -> None:
     found = take(found, {**small, "checks": 3, "is_minimal": True}, SUMMARY)
     assert found.worst is not None and found.smallest is not None
     assert (found.worst.lost, found.worst.age_seconds) == (9, 2.0)
-    assert found.worst.state == "power:512:20:nothing"
+    assert (found.worst.state, found.worst.order) == ("power:512:20:nothing", (2, 20, 1))
     assert (found.smallest.lost, found.smallest.missing) == (1, (10,))
     assert (found.states_checked, found.states_total, found.estimated) == (20, 20, False)
     verdict = judge(found)

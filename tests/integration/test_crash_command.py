@@ -73,9 +73,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def crash(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
     """Exit code and JSON of one call."""
+    code, answer, _ = crash_with_notes(capsys, *arguments)
+    return code, answer
+
+
+def crash_with_notes(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
+    """Those, and what was said beside."""
     capsys.readouterr()
     code = run_command_line(["crash", *arguments, "--json"])
-    return code, json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    return code, json.loads(said.out), " ".join(said.err.split())
 
 
 def test_a_study_is_judged_once_and_stands_beside_its_speeds(
@@ -135,7 +142,9 @@ def test_anybodys_program(
 ) -> None:
     commands = (f"python3 {here}/writer.py {how}", f"python3 {here}/check.py")
     options = ("--writer", commands[0], "--check", commands[1], "--budget", "9s")
-    found, rows = crash(capsys, *options, "data")
+    found, rows, warned = crash_with_notes(
+        capsys, *options, "--sector", "4096", "--seed", "9", "data"
+    )
     by_fault = {row["fault"]: row["verdict"] for row in rows}
     assert set(by_fault) == {"power", "qemu-kill", "lying-device"}
     assert found == code and by_fault["qemu-kill"] == "keeps"
@@ -145,8 +154,12 @@ def test_anybodys_program(
     else:
         assert by_fault["power"] in ("loses", "corrupts")
     assert list(Path("data").iterdir()) == [], "the program works on a copy"
+    assert ("no flush of it reached the disk" in warned) == (how == "bare")
+    assert ("sync(2) or syncfs(2)" in warned) == (how == "bare")
     with open_store("diskproof.sqlite") as store:
         assert [study.origin for study in store.studies()] == ["program"]
+        (cell,) = {row.cell for row in store.verdicts(store.studies()[0].id)}
+    assert (cell.workload.option("sector"), cell.workload.option("seed")) == ("4096", "9")
 
 
 @pytest.mark.parametrize(
@@ -159,6 +172,9 @@ def test_anybodys_program(
         (["--writer", "false", "--check", "true", "data"], 1, "ended with status 1"),
         (["--writer", "/no/such/program", "--check", "true", "data"], 1, "not installed"),
         (["--writer", "true", "--check", "true", "data"], 1, "promised nothing"),
+        (["--writer", "true", "--check", "true", "data", "--sector", "513"], 2, "no sector"),
+        (["s.toml", "--seed", "3"], 2, "--sector and --seed go with --writer"),
+        (["s.toml", "--cluster", "host:8786"], 2, "no address of a cluster"),
         (["no-such-study.toml"], 2, "cannot read the study"),
         (["reproduce", "no-such-run"], 2, "no crash run"),
         (["s.toml", "--budget", "soon"], 2, "--budget"),

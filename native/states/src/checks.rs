@@ -42,13 +42,27 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Acknowledged writes that are not there.
     pub lost: u64,
+    /// When the oldest of them was acknowledged, on the log's clock; None: nobody knows.
+    pub since_ns: Option<u64>,
 }
 
 impl Finding {
-    pub const KEEPS: Finding = Finding { verdict: Verdict::Keeps, lost: 0 };
+    pub const KEEPS: Finding = Finding { verdict: Verdict::Keeps, lost: 0, since_ns: None };
 
-    pub fn loses(lost: u64) -> Finding {
-        Finding { verdict: if lost > 0 { Verdict::Loses } else { Verdict::Keeps }, lost }
+    pub fn loses(lost: u64, since_ns: Option<u64>) -> Finding {
+        if lost == 0 {
+            return Finding::KEEPS;
+        }
+        Finding { verdict: Verdict::Loses, lost, since_ns }
+    }
+
+    pub fn corrupts(lost: u64, since_ns: Option<u64>) -> Finding {
+        Finding { verdict: Verdict::Corrupts, lost, since_ns }
+    }
+
+    /// How old the oldest lost write is at a crash at that moment.
+    pub fn age_ns(&self, moment_ns: u64) -> Option<u64> {
+        self.since_ns.map(|since| moment_ns.saturating_sub(since))
     }
 
     /// Larger is worse.

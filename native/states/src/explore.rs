@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::checks::{make_check, Check, Detail, Finding, Ground, Verdict};
 use crate::choice::{Choice, StateId};
 use crate::content::Store;
-use crate::cut::{collect, Cut, State};
+use crate::cut::{collect, Cut};
 use crate::failure::{During, Failure, Result};
 use crate::fault::{Durability, Fault};
 use crate::image::Image;
@@ -27,21 +27,40 @@ const BARREN_ROUNDS: u64 = 16;
 /// Pass, cut, number of the state: what one thread would do first is less.
 pub type Order = (u64, u64, u64);
 
-type Rank = ((Verdict, u64), Reverse<Order>);
+/// How bad, how old the oldest loss, and of equals what one thread would have found first.
+type Rank = ((Verdict, u64), u64, Reverse<Order>);
 
 /// A state that lost something.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub id: StateId,
     pub finding: Finding,
+    /// None of a state that loses as much as one before: all that is new of it is its age.
     pub detail: Detail,
+    pub moment_ns: u64,
     pub order: Order,
+}
+
+impl Found {
+    pub fn age_ns(&self) -> Option<u64> {
+        self.finding.age_ns(self.moment_ns)
+    }
+
+    fn rank(&self) -> Rank {
+        rank(self.finding, self.moment_ns, self.order)
+    }
+}
+
+fn rank(finding: Finding, moment_ns: u64, order: Order) -> Rank {
+    (finding.severity(), finding.age_ns(moment_ns).unwrap_or(0), Reverse(order))
 }
 
 #[derive(Default)]
 pub struct Counters {
     pub built: AtomicU64,
     /// States that hold something else than those before, or that were promised more.
+    pub distinct: AtomicU64,
+    /// Of those, the ones of our shard.
     pub checked: AtomicU64,
     pub losing: AtomicU64,
 }
@@ -72,7 +91,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub fn worst(&self) -> Option<&Found> {
-        self.found.iter().max_by_key(|found| (found.finding.severity(), Reverse(found.order)))
+        self.found.iter().max_by_key(|found| found.rank())
     }
 }
 
@@ -134,7 +153,7 @@ impl<'s> Exploration<'s> {
         let mut barren = 0;
         for number in 0.. {
             let pass = Pass::at(number);
-            let before = self.counters.checked.load(Ordering::Relaxed);
+            let before = self.counters.distinct.load(Ordering::Relaxed);
             let mut left = cuts.of(pass);
             while !left.is_empty() && !self.is_over() && self.budget_left() > 0 {
                 let (jobs, done) = self.jobs(pass, number, left);
@@ -146,7 +165,7 @@ impl<'s> Exploration<'s> {
             }
             outcome.passes = number + 1;
             outcome.planned_done |= pass == Pass::Single;
-            let nothing_new = self.counters.checked.load(Ordering::Relaxed) == before;
+            let nothing_new = self.counters.distinct.load(Ordering::Relaxed) == before;
             barren = if nothing_new { barren + 1 } else { 0 };
             let lossy = self.request.stop_at_loss && !outcome.found.is_empty();
             if lossy || (outcome.planned_done && barren >= BARREN_ROUNDS) {
@@ -187,8 +206,7 @@ impl<'s> Exploration<'s> {
                 }
             }
         });
-        outcome.found[first..]
-            .sort_by_key(|found| (found.finding.severity(), Reverse(found.order)));
+        outcome.found[first..].sort_by_key(Found::rank);
         failure.map_or(Ok(()), Err)
     }
 
@@ -229,15 +247,20 @@ impl<'s> Exploration<'s> {
         &self.seen[(key % SHARDS as u64) as usize]
     }
 
-    /// Only what is worse than all that is known is looked at closer; of equals, what one thread would have found first.
-    fn is_worse(&self, finding: Finding, order: Order) -> bool {
+    /// Only what is worse than all that is known is told; true when it loses more, and is to be looked at closer.
+    fn is_worse(&self, rank: Rank) -> Option<bool> {
         let mut worst = self.worst.lock().unwrap();
-        let rank = (finding.severity(), Reverse(order));
-        let worse = worst.is_none_or(|worst| worst < rank);
-        if worse {
-            *worst = Some(rank);
+        let before = *worst;
+        if before.is_some_and(|before| before >= rank) {
+            return None;
         }
-        worse
+        *worst = Some(rank);
+        Some(before.is_none_or(|before| before.0 < rank.0))
+    }
+
+    /// Another shard's states are known by their content only.
+    fn is_ours(&self, key: u64) -> bool {
+        self.request.shard.is_none_or(|shard| shard.has(key))
     }
 }
 
@@ -333,17 +356,23 @@ fn look(
     let finding = match exploration.find_known(key) {
         Some(finding) => finding,
         None => {
-            let finding = check.check(&state)?;
+            let ours = exploration.is_ours(key);
+            let finding = if ours { check.check(&state)? } else { Finding::KEEPS };
             if exploration.remember(key, finding) {
-                counters.checked.fetch_add(1, Ordering::Relaxed);
                 let loses = u64::from(finding.verdict != Verdict::Keeps);
+                counters.distinct.fetch_add(1, Ordering::Relaxed);
+                counters.checked.fetch_add(u64::from(ours), Ordering::Relaxed);
                 counters.losing.fetch_add(loses, Ordering::Relaxed);
             }
             finding
         }
     };
-    if finding.verdict != Verdict::Keeps && exploration.is_worse(finding, order) {
-        let found = found(exploration, check, &state, choice, finding, order)?;
+    if finding.verdict == Verdict::Keeps {
+        return Ok(());
+    }
+    if let Some(more) = exploration.is_worse(rank(finding, cut.moment_ns, order)) {
+        let detail = if more { check.detail(&state)? } else { Detail::default() };
+        let found = found(exploration, cut, choice, (finding, detail), order);
         let _ = tell.send(Message::Found(Box::new(found)));
     }
     Ok(())
@@ -351,17 +380,16 @@ fn look(
 
 fn found(
     exploration: &Exploration<'_>,
-    check: &mut dyn Check,
-    state: &State<'_, '_, '_>,
+    cut: &Cut<'_, '_>,
     choice: Choice,
-    finding: Finding,
+    (finding, detail): (Finding, Detail),
     order: Order,
-) -> Result<Found> {
+) -> Found {
     let id = StateId {
         fault: exploration.fault(),
         sector: exploration.store.trace.sector,
-        cut: state.cut.sequence,
+        cut: cut.sequence,
         choice,
     };
-    Ok(Found { id, finding, detail: check.detail(state)?, order })
+    Found { id, finding, detail, moment_ns: cut.moment_ns, order }
 }

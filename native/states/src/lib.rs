@@ -17,6 +17,7 @@ pub mod random;
 pub mod report;
 pub mod request;
 pub mod run;
+pub mod shard;
 pub mod show;
 pub mod snapshot;
 pub mod trace;

@@ -1,4 +1,4 @@
-//! `diskproof-states explore [REQUEST]`: a request as JSON (a file or standard input), findings as JSON lines.
+//! `diskproof-states explore [--shard K/N] [REQUEST]`: a request as JSON (a file or standard input), findings as JSON lines.
 //! `diskproof-states show LOG BASE STATE --to DIR`: makes one state.
 
 use std::io::Read;
@@ -10,6 +10,7 @@ use diskproof_states::choice::StateId;
 use diskproof_states::failure::{During, Failure, Result};
 use diskproof_states::report::{say, Line};
 use diskproof_states::request::{Request, MAX_REQUEST};
+use diskproof_states::shard::Shard;
 
 #[derive(Parser)]
 #[command(about = "The states a crash could have left, built from a crash log and checked")]
@@ -24,6 +25,9 @@ enum Verb {
     Explore {
         /// A file; standard input without it.
         request: Option<PathBuf>,
+        /// Check this part of the states only, the others elsewhere: 2/5 is the second of five.
+        #[arg(long, value_name = "K/N")]
+        shard: Option<Shard>,
     },
     /// Make one state in a new directory.
     Show {
@@ -47,7 +51,7 @@ fn raise_open_files() {
 fn main() -> ExitCode {
     raise_open_files();
     let done = match Arguments::parse().verb {
-        Verb::Explore { request } => explore(request),
+        Verb::Explore { request, shard } => explore(request, shard),
         Verb::Show { log, base, state, to } => {
             diskproof_states::show::show(&log, &base, &state, &to)
         }
@@ -62,8 +66,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn explore(request: Option<PathBuf>) -> Result<()> {
+fn explore(request: Option<PathBuf>, shard: Option<Shard>) -> Result<()> {
     let request = Request::parse(&read_request(request)?)?;
+    let request = if shard.is_some() { request.with_shard(shard)? } else { request };
     say(&Line::Summary(diskproof_states::run::explore(&request)?));
     Ok(())
 }

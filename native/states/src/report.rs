@@ -7,9 +7,10 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::checks::{Detail, Verdict};
-use crate::explore::{Exploration, Found, Outcome};
+use crate::explore::{Exploration, Found, Order, Outcome};
 use crate::fault::Fault;
 use crate::minimise::Minimal;
+use crate::shard::Shard;
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -56,10 +57,14 @@ pub struct Summary {
     pub fault: Fault,
     pub sector: u64,
     pub seed: u64,
-    /// Of the state that lost most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// Of the state that lost most; of equals, of the one whose loss is oldest.
     pub lost: u64,
     pub age_ns: Option<u64>,
     pub state: Option<String>,
+    /// Of that state; among equals of several shards the lowest is what one exploration would name.
+    pub order: Option<Order>,
     pub minimal: Option<String>,
     pub missing: Vec<u64>,
     pub cuts: u64,
@@ -75,6 +80,8 @@ pub struct Summary {
 pub struct States {
     pub built: u64,
     /// Distinct in content and promise.
+    pub distinct: u64,
+    /// Of those, the ones of this shard.
     pub checked: u64,
     pub losing: u64,
     /// Of the passes that are not random; an upper bound when they were not finished.
@@ -164,15 +171,18 @@ pub fn summary(
         fault: exploration.fault(),
         sector: trace.sector,
         seed: exploration.request.seed,
+        shard: exploration.request.shard,
         lost: worst.map_or(0, |worst| worst.finding.lost),
-        age_ns: worst.and_then(|worst| worst.detail.age_ns),
+        age_ns: worst.and_then(Found::age_ns),
         state: worst.map(|worst| worst.id.to_string()),
+        order: worst.map(|worst| worst.order),
         minimal: minimal.map(|minimal| minimal.id.to_string()),
         missing: minimal.map_or_else(Vec::new, |minimal| minimal.missing.clone()),
         cuts,
         acknowledgements,
         states: States {
             built: counters.built.load(Ordering::Relaxed),
+            distinct: counters.distinct.load(Ordering::Relaxed),
             checked,
             losing: counters.losing.load(Ordering::Relaxed),
             planned,

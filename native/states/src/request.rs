@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
 use crate::fault::Fault;
+use crate::shard::Shard;
 
 /// Bytes of a request.
 pub const MAX_REQUEST: u64 = 1 << 20;
@@ -32,6 +33,8 @@ pub struct Request {
     /// The first loss ends the exploration (after it is minimised).
     #[serde(default)]
     pub stop_at_loss: bool,
+    /// Which of the states are checked here; None: all.
+    pub shard: Option<Shard>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -105,12 +108,21 @@ impl Request {
         Ok(request)
     }
 
+    pub fn with_shard(self, shard: Option<Shard>) -> Result<Request> {
+        let request = Request { shard, ..self };
+        request.check().map_err(|why| Failure::new("reading the request", why))?;
+        Ok(request)
+    }
+
     /// What the types cannot say.
     fn check(&self) -> std::result::Result<(), String> {
         let Budget { states, seconds, minimise } = self.budget;
         check_range("budget.states", states as f64, 1.0, MAX_STATES as f64)?;
         check_range("budget.seconds", seconds, 0.001, MAX_SECONDS)?;
         check_range("budget.minimise", minimise as f64, 0.0, MAX_STATES as f64)?;
+        if self.shard.is_some() && self.stop_at_loss {
+            return Err("stop_at_loss: one shard cannot stop the others".into());
+        }
         let threads = self.threads.unwrap_or(1) as f64;
         check_range("threads", threads, 1.0, MAX_THREADS as f64)?;
         if let CheckRequest::Command { argv, timeout_seconds } = &self.check {

@@ -139,6 +139,64 @@ fn the_same_seed_explores_the_same_with_any_number_of_threads() {
 }
 
 /// Writes a new file and moves it over `disk`, flushing what it is told to.
+#[test]
+fn shards_check_together_what_one_exploration_checks() {
+    for (flushes, fault) in [(true, "power"), (false, "power"), (true, "lying-device")] {
+        let whole = explored(&mut ledger(60, flushes), fault, 2, 9);
+        let mut recording = ledger(60, flushes);
+        let request = request(&mut recording, fault, 2, 9);
+        for of in [2, 5] {
+            let parts: Vec<Summary> = (1..=of)
+                .map(|number| format!("{number}/{of}").parse().unwrap())
+                .map(|shard| request.clone().with_shard(Some(shard)).unwrap())
+                .map(|request| explore(&request).unwrap())
+                .collect();
+            for part in &parts {
+                assert_eq!(part.states.built, whole.states.built);
+                assert_eq!(part.states.distinct, whole.states.checked);
+                assert_eq!(part.states.random_rounds, whole.states.random_rounds);
+                assert!(part.states.checked < whole.states.checked);
+            }
+            let sum = |of: fn(&Summary) -> u64| parts.iter().map(of).sum::<u64>();
+            assert_eq!(sum(|part| part.states.checked), whole.states.checked);
+            assert_eq!(sum(|part| part.states.losing), whole.states.losing);
+            let worst = parts
+                .iter()
+                .max_by_key(|part| (part.lost, part.age_ns, std::cmp::Reverse(part.order)))
+                .unwrap();
+            assert_eq!(
+                (worst.verdict, worst.lost, worst.age_ns, &worst.state, worst.order),
+                (whole.verdict, whole.lost, whole.age_ns, &whole.state, whole.order)
+            );
+            assert_eq!((&worst.minimal, &worst.missing), (&whole.minimal, &whole.missing));
+        }
+    }
+}
+
+#[test]
+fn of_states_that_lose_as_much_the_one_with_the_oldest_loss_is_told() {
+    for threads in [1, 3] {
+        let mut recording = ledger(8, false);
+        let offset = LEDGER.position(LEDGER.slots - 1);
+        for _ in 0..6 {
+            write(&mut recording, DISK, offset, &[7; SLOT]);
+        }
+        let request = request(&mut recording, "power", threads, 1);
+        let summary = explore(&request).unwrap();
+        let store = Store::open(&request.log, &request.base, None).unwrap();
+        let (moment, last) = (|sequence| store.trace.event(sequence).end_ns, store.trace.last());
+        let (first, _) = store
+            .trace
+            .acknowledgements(last)
+            .find(|(_, line)| Acknowledgement::parse(line).is_some_and(|said| said.sequence == 4))
+            .unwrap();
+        assert_eq!(summary.lost, 8);
+        assert_eq!(summary.age_ns, Some(moment(last) - moment(first)), "{:?}", summary.state);
+        let named: StateId = summary.state.unwrap().parse().unwrap();
+        assert_eq!(named.cut, last);
+    }
+}
+
 fn replace(flush_file: bool, flush_directory: bool) -> Recording {
     let mut recording = Recording::new(b"old");
     recording.add(9, Operation::Create(entry(ROOT, 0o100644, 0, b"new")));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,17 +16,14 @@ from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from diskproof.crash.course import Outcome
+    from diskproof.crash.explore import Explorer
     from diskproof.executor import LabSetup
     from diskproof.records import Cell, StudyRecord, Verdict
     from diskproof.store import Store, VerdictRow
     from diskproof.study import Study
-
-
-PROGRAM_SECONDS = 60.0
-"""How long a program is tested without ``--budget``: half writing, half looking for losses."""
 
 
 class FaultChoice(StrEnum):
@@ -74,6 +72,17 @@ def crash_study(
             "2 corrupts.",
         ),
     ] = None,
+    sector: Annotated[
+        int | None,
+        typer.Option(metavar="BYTES", help="With --writer: what a disk writes whole, 512 or 4096."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="With --writer: of the random states.", min=0)
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Search on a Dask cluster, e.g. tcp://HOST:8786."),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
@@ -92,14 +101,39 @@ def crash_study(
     diskproof crash --writer './app --data .' --check './app --verify .' data
     """
     if writer is None and check is None:
-        return _crash_study(target, store, budget, retry, quiet, as_json)
+        if sector is not None or seed is not None:
+            raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
+        return _crash_study(target, store, budget, retry, quiet, as_json, cluster)
     if writer is None or check is None:
         raise UsageError("--writer and --check go together", "one writes, the other judges")
-    return _crash_program(target, writer, check, store, budget, quiet, as_json)
+    from diskproof.cli.crash_program import crash_program, program_rules
+
+    commands, rules = (writer, check), program_rules(sector, seed)
+    return crash_program(target, commands, rules, store, budget, quiet, as_json, cluster)
+
+
+@contextmanager
+def start_explorer(cluster: str | None) -> Iterator[Explorer]:
+    """Who looks for losses: this host, or a cluster."""
+    if cluster is None:
+        from diskproof.crash.explore import explore
+
+        yield explore
+        return
+    from diskproof.crash.fleet import start_fleet
+
+    with start_fleet(cluster) as explorer:
+        yield explorer
 
 
 def _crash_study(
-    file: Path, store: str, budget: str | None, retry: bool, quiet: bool, as_json: bool
+    file: Path,
+    store: str,
+    budget: str | None,
+    retry: bool,
+    quiet: bool,
+    as_json: bool,
+    cluster: str | None,
 ) -> int:
     from diskproof.cli.crash_live import start_watching
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
@@ -112,10 +146,10 @@ def _crash_study(
     seconds = parse_budget(budget)
     study = load_study(file)
     require_fuse()
-    with open_store(store, create=True) as opened:
+    with start_explorer(cluster) as explorer, open_store(store, create=True) as opened:
         require_quiet_store(opened)
         record, cells, setup = _plan(study, opened)
-        lab = CrashLab(setup)
+        lab = CrashLab(setup, explorer)
         with start_watching(cells, quiet) as watcher:
             outcome = run_crash_study(
                 record,
@@ -129,8 +163,8 @@ def _crash_study(
             )
         wanted = {cell.id for cell in cells}
         rows = [row for row in opened.verdicts(record.id) if row.cell.id in wanted]
-    _print_verdicts(rows, as_json)
-    return _conclude(outcome, rows, _resume_command(file, store, budget))
+    print_verdicts(rows, as_json)
+    return conclude(outcome, rows, _resume_command(file, store, budget, cluster))
 
 
 def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
@@ -161,7 +195,7 @@ def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], La
     return record, cells, make_setup(study, facts, store)
 
 
-def _print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
+def print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
     from diskproof.cli.terminal import console, print_json
     from diskproof.report.durability import crash_cells_json
     from diskproof.report.tables import render_verdicts
@@ -172,7 +206,7 @@ def _print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
         console().print(render_verdicts(rows))
 
 
-def _conclude(outcome: Outcome, rows: Sequence[VerdictRow], resume: str) -> int:
+def conclude(outcome: Outcome, rows: Sequence[VerdictRow], resume: str) -> int:
     from diskproof.cli.terminal import note
 
     if outcome.reason == "interrupted":
@@ -193,69 +227,12 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
     return Exit.FELL_SHORT if unsaid or loses_promises(verdicts) else Exit.OK
 
 
-def _resume_command(file: Path, store: str, budget: str | None) -> str:
+def _resume_command(file: Path, store: str, budget: str | None, cluster: str | None) -> str:
     words = ["diskproof", "crash", str(file)]
+    words += ["--cluster", cluster] if cluster else []
     words += ["--store", store] if store != DEFAULT_STORE else []
     words += ["--budget", budget] if budget else []
     return shlex.join(words)
-
-
-def _crash_program(
-    folder: Path,
-    writer: str,
-    check: str,
-    store: str,
-    budget: str | None,
-    quiet: bool,
-    as_json: bool,
-) -> int:
-    """A program of the user's own, on a copy of its folder."""
-    from diskproof.cli.crash_live import start_watching
-    from diskproof.cli.study_verbs import parse_budget
-    from diskproof.crash.course import run_crash_study
-    from diskproof.crash.lab import CrashLab
-    from diskproof.crash.program import make_program, program_cell
-    from diskproof.crash.recording import require_fuse
-    from diskproof.crash_rules import FAULTS
-    from diskproof.store import open_store
-
-    seconds = parse_budget(budget) or PROGRAM_SECONDS
-    # Half of the time is for the writer, the rest for the three faults that the host knows.
-    program = make_program(writer, check, folder, seconds / 2, seconds / 6)
-    require_fuse()
-    cell = program_cell(program)
-    with open_store(store, create=True) as opened:
-        record, setup = _program_study(cell, folder, opened)
-        with start_watching([cell], quiet) as watcher:
-            outcome = run_crash_study(
-                record, [cell], FAULTS, CrashLab(setup), opened, on_event=watcher
-            )
-        rows = [row for row in opened.verdicts(record.id) if row.cell.id == cell.id]
-    _print_verdicts(rows, as_json)
-    again = shlex.join(["diskproof", "crash", "--writer", writer, "--check", check, str(folder)])
-    return _conclude(outcome, rows, again)
-
-
-def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
-    """A study of its own for each call: a program may have changed since the last one."""
-    from diskproof.backing_tables import FOLDER
-    from diskproof.cli.terminal import note
-    from diskproof.executor import LabSetup
-    from diskproof.host.facts import host_record
-    from diskproof.janitor import sweep
-    from diskproof.records import StudyRecord, content_id
-
-    for swept in sweep([Path(FOLDER.option("path"))]):
-        note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
-    host = host_record("", "no guest is started")
-    store.add_host(host)
-    now = time.time()
-    study_id = content_id([cell.id, now])
-    name = f"crash-{folder.resolve().name}"[:64]
-    seed = int(cell.workload.option("seed"))
-    record = StudyRecord(study_id, name, "program", "", seed, 1, (), created=now)
-    backings = {FOLDER.name: FOLDER}
-    return record, LabSetup(study_id, host.id, backings, "", 24 * 3600.0)
 
 
 @crash.command()

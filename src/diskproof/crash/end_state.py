@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 from diskproof.crash.log import ACKNOWLEDGE, Frame, read_frames
@@ -104,7 +105,7 @@ def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
         return None
     if done.returncode == 1:
         lost, sequences = _read_lost(done.stdout)
-        age = (moment - _promised_at(frames, sequences)) / 1e9
+        age = (moment - promised_at(frames, lost, sequences)) / 1e9
         return Loss(cut, (), lost, age, lost_sequences=sequences)
     text = (done.error_text or done.text.strip())[-500:]
     if done.returncode == 2:
@@ -112,14 +113,24 @@ def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
     raise RunFailure("tool", f"the check ended with status {done.returncode}", text)
 
 
-def _promised_at(frames: Sequence[Frame], lost: Sequence[int]) -> int:
-    """When the oldest lost record was acknowledged, ns. Unless the check names records it may
-    have been the first one of all."""
-    for frame in frames if lost else ():
-        last = frame.payload.rpartition(b" ")[2]
-        if last.isdigit() and len(frame.payload.split(b" ")) == 3 and int(last) >= min(lost):
-            return frame.end
-    return frames[0].end if frames else 0
+def promised_at(frames: Sequence[Frame], lost: int, sequences: Sequence[int]) -> int:
+    """When the oldest of ``lost`` promises was acknowledged, ns; 0 when none was.
+
+    ``sequences`` are the numbers of lost records of a ledger. Where a check only counts, those
+    promised last are lost: that is the least it can be.
+    """
+    totals = list(accumulate((frame.payload for frame in frames), _promised_by, initial=0))[1:]
+    kept = min(sequences) - 1 if sequences else totals[-1] - lost if totals else 0
+    later = (frame.end for frame, total in zip(frames, totals, strict=True) if total > max(0, kept))
+    return next(later, 0)
+
+
+def _promised_by(before: int, line: bytes) -> int:
+    """What is promised after one more line: a ledger's tells how much, others one promise more."""
+    words = line.split()
+    if len(words) in (3, 6) and words[0] == b"ledger" and words[2].isdigit():
+        return max(before, int(words[2]))
+    return before + 1
 
 
 def _read_lost(stdout: bytes) -> tuple[int, tuple[int, ...]]:

@@ -6,11 +6,11 @@ import json
 import os
 import selectors
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from diskproof.crash.verdict import Explored, Loss
 from diskproof.errors import RunFailure
@@ -33,8 +33,22 @@ _MINIMISE = {"ledger": 2000, "image": 100, "command": 40}
 
 
 @dataclass(frozen=True)
+class Shard:
+    """Part ``number`` (from 1) of a search that is cut into ``of``."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True)
 class Search:
-    """One search: log and base as ``docs/crash-model.md`` has them, the writer's check, limits."""
+    """One search: log and base as ``docs/crash-model.md`` has them, the writer's check, limits.
+
+    With a ``shard`` it is one part of the search. ``threads`` None: one for each core.
+    """
 
     log: Path
     base: Path
@@ -45,11 +59,15 @@ class Search:
     seed: int
     states: int
     seconds: float
+    shard: Shard | None = None
+    threads: int | None = None
 
 
 def search_request(search: Search) -> dict[str, object]:
     """The explorer's request."""
     return {
+        **({"shard": str(search.shard)} if search.shard else {}),
+        **({"threads": search.threads} if search.threads else {}),
         "log": str(search.log),
         "base": str(search.base),
         "fault": NATIVE_FAULTS[search.fault],
@@ -62,6 +80,14 @@ def search_request(search: Search) -> dict[str, object]:
             "minimise": _MINIMISE.get(str(search.check.get("kind")), 0),
         },
     }
+
+
+class Explorer(Protocol):
+    """Who looks for losses: this host (``explore``), or many (``fleet``)."""
+
+    def __call__(
+        self, search: Search, room: Path, on_progress: Callable[[Explored], None]
+    ) -> Explored: ...
 
 
 def explore(search: Search, room: Path, on_progress: Callable[[Explored], None]) -> Explored:
@@ -147,7 +173,7 @@ def _take_progress(found: Explored, content: Mapping[str, Any]) -> Explored:
 
 def _take_loss(found: Explored, content: Mapping[str, Any]) -> Explored:
     loss = read_loss(content)
-    worse = found.worst is None or _severity(loss) > _severity(found.worst)
+    worse = found.worst is None or loss.severity > found.worst.severity
     return replace(found, worst=loss) if worse else found
 
 
@@ -182,6 +208,7 @@ def _final_worst(worst: Loss | None, content: Mapping[str, Any]) -> Loss | None:
         corrupt=content["verdict"] == "corrupts",
         state=str(content["state"]),
         cut=read_cut(str(content["state"])),
+        order=read_order(content["order"]),
     )
 
 
@@ -222,5 +249,7 @@ def read_cut(state: str) -> int:
     return int(parts[2])
 
 
-def _severity(loss: Loss) -> tuple[bool, int, float]:
-    return loss.corrupt, loss.lost, loss.age_seconds
+def read_order(content: Sequence[int]) -> tuple[int, int, int]:
+    """Raises ValueError."""
+    pass_, cut, number = (int(part) for part in content)
+    return pass_, cut, number

@@ -7,14 +7,15 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from diskproof.crash import program
 from diskproof.crash.course import Searching
 from diskproof.crash.end_state import check_end_state
-from diskproof.crash.explore import Search, explore
+from diskproof.crash.explore import Explorer, Search, explore
 from diskproof.crash.log import read_frames
-from diskproof.crash.record import Recorded, is_promise, start_recorded
+from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
 from diskproof.crash.writers import load_writer
@@ -33,8 +34,8 @@ OnSearch = Callable[[Searching], None]
 class CrashLab:
     """The real executor of crash cells."""
 
-    def __init__(self, setup: LabSetup) -> None:
-        self.setup = setup
+    def __init__(self, setup: LabSetup, explorer: Explorer = explore) -> None:
+        self.setup, self.explorer = setup, explorer
 
     def execute(self, cell: Cell, faults: Sequence[Fault], on_search: OnSearch) -> CrashRun:
         """One crash run; what goes wrong is its result. Raises only for Ctrl-C and defects."""
@@ -48,7 +49,8 @@ class CrashLab:
             with self._start(cell, deadline, notes) as recorded:
                 counts = dict(recorded.summary.counts)
                 check = find_check(cell)
-                verdicts = judge_all(recorded, cell, check, faults, run_id, notes, on_search)
+                search = partial(search_fault, recorded, cell, check, self.explorer)
+                verdicts = judge_all(recorded, cell, search, faults, run_id, notes, on_search)
                 notes.keep(keep_evidence(recorded))
         except (DiskproofError, OSError) as error:
             failure = notes.keep_failure(error)
@@ -88,7 +90,7 @@ def find_check(cell: Cell) -> Mapping[str, object]:
 def judge_all(
     recorded: Recorded,
     cell: Cell,
-    check: Mapping[str, object],
+    search: Callable[[Fault, Callable[[Explored], None]], Explored],
     faults: Sequence[Fault],
     run_id: str,
     notes: RunNotes,
@@ -105,7 +107,7 @@ def judge_all(
             on_search(Searching(cell, fault, found.states_checked, found.seconds, text))
 
         with notes.phase(f"explore_{fault}"):
-            found = with_age(search_fault(recorded, cell, check, fault, tell), recorded)
+            found = search(fault, tell)
         verdicts.append(_finish(judge(found), recorded, run_id))
     return tuple(verdicts)
 
@@ -114,6 +116,7 @@ def search_fault(
     recorded: Recorded,
     cell: Cell,
     check: Mapping[str, object],
+    explorer: Explorer,
     fault: Fault,
     tell: Callable[[Explored], None],
 ) -> Explored:
@@ -137,21 +140,7 @@ def search_fault(
         states=int(spec.option("states")),
         seconds=seconds,
     )
-    return explore(search, recorded.room, tell)
-
-
-def with_age(found: Explored, recorded: Recorded) -> Explored:
-    """The search with the age of its worst loss, where a check only counts what is lost: those
-    acknowledged last, which is the least that it can be."""
-    worst = found.worst
-    if worst is None or worst.age_seconds or not worst.lost:
-        return found
-    frames = [frame for frame in read_frames(recorded.killed) if frame.sequence <= worst.cut]
-    promised = [frame.end for frame in frames if is_promise(frame)]
-    if not promised:
-        return found
-    age = (frames[-1].end - promised[-min(worst.lost, len(promised))]) / 1e9
-    return replace(found, worst=replace(worst, age_seconds=age))
+    return explorer(search, recorded.room, tell)
 
 
 def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:

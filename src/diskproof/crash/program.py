@@ -6,7 +6,7 @@ import os
 import selectors
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,11 @@ from diskproof.records import BackingSpec, Cell, WorkloadSpec
 
 NAME = "program"
 RULES = CrashRules(seed=1)
+NO_FLUSH = (
+    "the program was promised things and no flush of it reached the disk: no fsync, fdatasync or "
+    "durable write. If it relies on sync(2) or syncfs(2): those do not reach the file system that "
+    "records it (FUSE), and count for nothing here"
+)
 MAX_WORDS = 1000
 CHECK_SECONDS = 60.0
 _MAX_LINE = 1 << 16
@@ -78,6 +83,12 @@ def program_cell(program: Program, rules: CrashRules = RULES) -> Cell:
     }
     spec = WorkloadSpec(NAME, KIND, tuple(sorted(named.items())))
     return Cell((("backing", "directory"), ("frontend", "host")), spec)
+
+
+def sent_no_flush(counts: Mapping[str, int]) -> bool:
+    """Whether a recorded program took nothing of what it promised to the disk."""
+    flushes = counts.get("flushes", 0) + counts.get("sync_writes", 0)
+    return counts.get("acknowledgements", 0) > 0 and flushes == 0
 
 
 def program_check(cell: Cell) -> dict[str, object]:

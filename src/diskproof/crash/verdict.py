@@ -16,7 +16,8 @@ class Loss:
 
     ``lost`` acknowledged writes are not in it, the oldest acknowledged ``age_seconds`` before the
     cut. ``corrupt``: it cannot be used at all; ``text`` says how. ``state`` is the explorer's name
-    of it, ``lost_sequences`` are the writer's own numbers of what is lost.
+    of it, ``lost_sequences`` are the writer's own numbers of what is lost. ``order`` is where the
+    search comes to it: pass, cut, number of the state.
     """
 
     cut: int
@@ -27,6 +28,12 @@ class Loss:
     text: str = ""
     state: str = ""
     lost_sequences: tuple[int, ...] = ()
+    order: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def severity(self) -> tuple[bool, int, float]:
+        """Larger is worse: corrupt, how much is lost, how old it is."""
+        return self.corrupt, self.lost, self.age_seconds
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,14 @@ impl Promises {
         before.checked_sub(1).map_or(0, |last| self.steps[last].2)
     }
 
+    /// When a sequence number that has been acknowledged first was.
+    pub fn since(&self, sequence: u64) -> u64 {
+        self.steps[self.steps.partition_point(|step| step.2 < sequence)].1
+    }
+
     pub fn detail(&self, report: Report, moment_ns: u64) -> Detail {
-        let oldest = report.lost_sequences.first().map(|&(sequence, _)| {
-            let step = self.steps.partition_point(|step| step.2 < sequence);
-            moment_ns.saturating_sub(self.steps[step].1)
-        });
+        let oldest = report.lost_sequences.first();
+        let oldest = oldest.map(|&(sequence, _)| moment_ns.saturating_sub(self.since(sequence)));
         Detail { age_ns: oldest, ledger: Some(report), ..Detail::default() }
     }
 }

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use diskproof_wire::ledger::Acknowledgement;
+
 use super::child::{run, Ended};
-use super::{Check, Detail, Finding, Ground, Verdict};
+use super::{Check, Detail, Finding, Ground};
 use crate::cut::{Cut, State};
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
@@ -23,6 +25,9 @@ pub struct CommandCheck<'s> {
     limit: Duration,
     acknowledged: PathBuf,
     count: u64,
+    /// After each line: how much has been promised, and when.
+    promised: Vec<(u64, u64)>,
+    last: Finding,
     said: String,
 }
 
@@ -34,8 +39,17 @@ impl<'s> CommandCheck<'s> {
             limit: Duration::from_secs_f64(seconds),
             acknowledged: ground.new_path("acknowledged"),
             count: 0,
+            promised: Vec::new(),
+            last: Finding::KEEPS,
             said: String::new(),
         }
+    }
+
+    /// When the oldest lost promise was made, at the latest: a count names none, so those that were made last are lost.
+    fn since(&self, lost: u64) -> Option<u64> {
+        let kept = self.promised.last()?.0.saturating_sub(lost);
+        let first = self.promised.partition_point(|&(promised, _)| promised <= kept);
+        self.promised.get(first).map(|&(_, moment)| moment)
     }
 
     fn judge(&mut self, ended: Ended) -> Result<Finding> {
@@ -47,10 +61,24 @@ impl<'s> CommandCheck<'s> {
         self.said = [ended.stdout.trim_end(), ended.stderr.trim_end()].join("\n").trim().to_owned();
         match status.code() {
             Some(0) => Ok(Finding::KEEPS),
-            Some(1) => Ok(Finding::loses(count(&ended.stdout).max(1))),
-            Some(2) => Ok(Finding { verdict: Verdict::Corrupts, lost: count(&ended.stdout) }),
+            Some(1) => {
+                let lost = count(&ended.stdout).max(1);
+                Ok(Finding::loses(lost, self.since(lost)))
+            }
+            Some(2) => {
+                let lost = count(&ended.stdout);
+                Ok(Finding::corrupts(lost, self.since(lost)))
+            }
             _ => Err(Failure::new(named(), format!("{status}: {}", self.said))),
         }
+    }
+}
+
+/// What is promised after one more line: a ledger's tells how much, any other line is one promise more.
+fn promised_by(line: &[u8], before: u64) -> u64 {
+    match Acknowledgement::parse(line) {
+        Some(said) => before.max(said.sequence),
+        None => before + 1,
     }
 }
 
@@ -63,10 +91,14 @@ impl Check for CommandCheck<'_> {
     fn begin(&mut self, cut: &Cut<'_, '_>, _changed: Option<&Touched>) -> Result<()> {
         let mut lines = Vec::new();
         self.count = 0;
-        for (_, line) in cut.image.store.trace.acknowledgements(cut.sequence) {
+        self.promised.clear();
+        let trace = &cut.image.store.trace;
+        for (record, line) in trace.acknowledgements(cut.sequence) {
             lines.extend_from_slice(line);
             lines.push(b'\n');
             self.count += 1;
+            let before = self.promised.last().map_or(0, |last| last.0);
+            self.promised.push((promised_by(line, before), trace.event(record).end_ns));
         }
         let written = File::create(&self.acknowledged).and_then(|mut file| file.write_all(&lines));
         written.during("writing down what was acknowledged")
@@ -85,10 +117,12 @@ impl Check for CommandCheck<'_> {
             .env(ACKNOWLEDGED, &self.acknowledged)
             .env(STATE, &shown.path);
         let ended = run(&mut command, self.limit).during(format!("starting {}", self.argv[0]))?;
-        self.judge(ended)
+        self.last = self.judge(ended)?;
+        Ok(self.last)
     }
 
-    fn detail(&mut self, _state: &State<'_, '_, '_>) -> Result<Detail> {
-        Ok(Detail { output: Some(self.said.clone()), ..Detail::default() })
+    fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail> {
+        let age_ns = self.last.age_ns(state.cut.moment_ns);
+        Ok(Detail { age_ns, output: Some(self.said.clone()), ..Detail::default() })
     }
 }

@@ -9,7 +9,7 @@ use diskproof_wire::ledger::{check_slot, ReadAt, Report, Slot, SLOT};
 use super::acknowledged::Promises;
 use super::daemon::{Daemon, Unusable};
 use super::nbd::Drive;
-use super::{Check, Detail, Finding, Ground, Verdict};
+use super::{Check, Detail, Finding, Ground};
 use crate::cut::{Cut, State};
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
@@ -60,7 +60,7 @@ impl<'s> FormatLedger<'s> {
 
     fn refuse(&mut self, why: String) -> Finding {
         self.refused = Some(why);
-        Finding { verdict: Verdict::Corrupts, lost: 0 }
+        Finding::corrupts(0, None)
     }
 }
 
@@ -122,7 +122,9 @@ impl Check for FormatLedger<'_> {
             match self.daemon.with_image(&image, self.format, |drive| judge.read(drive)) {
                 Ok(report) => {
                     self.report = report;
-                    return Ok(Finding::loses(self.report.lost));
+                    let oldest = self.report.lost_sequences.first();
+                    let since = oldest.map(|&(sequence, _)| self.judge.promises.since(sequence));
+                    return Ok(Finding::loses(self.report.lost, since));
                 }
                 Err(Unusable::Refused(why)) => return Ok(self.refuse(why)),
                 Err(Unusable::Broken(error)) if !self.daemon.has_ended() => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::child::{run, Ended};
-use super::{Check, Detail, Finding, Ground, Verdict};
+use super::{Check, Detail, Finding, Ground};
 use crate::cut::{Cut, State};
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
@@ -40,13 +40,12 @@ impl<'s> ImageCheck<'s> {
         let Some(status) = ended.status else { return Err(Failure::new(WHAT, "it took too long")) };
         self.said = [ended.stdout.trim_end(), ended.stderr.trim_end()].join("\n").trim().to_owned();
         let report: Option<Report> = serde_json::from_str(&ended.stdout).ok();
-        let corrupt = Finding { verdict: Verdict::Corrupts, lost: 0 };
         match (status.code(), report) {
             (Some(0 | 3), Some(report)) if report.corruptions + report.check_errors == 0 => {
                 Ok(Finding::KEEPS)
             }
             // What cannot be opened, and what is found to be corrupt.
-            (Some(0..=3), _) => Ok(corrupt),
+            (Some(0..=3), _) => Ok(Finding::corrupts(0, None)),
             _ => Err(Failure::new(WHAT, format!("{status}: {}", self.said))),
         }
     }

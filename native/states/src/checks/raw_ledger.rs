@@ -1,6 +1,6 @@
 //! A ledger on a raw image, judged in process: only the slots that differ from what is durable are looked at.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
 
@@ -31,7 +31,15 @@ enum Content {
 #[derive(Clone, Copy)]
 struct Durable {
     content: Content,
-    lost: bool,
+    /// The promised sequence that is lost with it.
+    lost: Option<u64>,
+}
+
+/// What a state loses.
+struct Losses {
+    count: u64,
+    /// The lowest sequence.
+    oldest: Option<u64>,
 }
 
 pub struct RawLedger {
@@ -41,7 +49,8 @@ pub struct RawLedger {
     /// Of each slot: the first sequence that lies in it.
     first: Vec<u64>,
     durable: Vec<Durable>,
-    durable_lost: u64,
+    /// Promised sequences that are not durable, in a state with nothing else.
+    durable_lost: BTreeSet<u64>,
     acknowledged: u64,
     /// What writes hold that cover a slot wholly: by record and place in its data.
     known: HashMap<(u64, u64), Content>,
@@ -56,13 +65,13 @@ impl RawLedger {
         if geometry.slots > MAX_SLOTS {
             return Err(Failure::new(WHAT, format!("{} slots are too many", geometry.slots)));
         }
-        let none = Durable { content: Content::Zeros, lost: false };
+        let none = Durable { content: Content::Zeros, lost: None };
         Ok(RawLedger {
             file,
             sector: trace.sector,
             first: (0..geometry.slots).map(|slot| geometry.first_sequence(slot)).collect(),
             durable: vec![none; geometry.slots as usize],
-            durable_lost: 0,
+            durable_lost: BTreeSet::new(),
             acknowledged: 0,
             known: HashMap::new(),
             promises,
@@ -131,19 +140,26 @@ impl RawLedger {
         Some(first + rounds * slots)
     }
 
-    fn is_lost(&self, state: &State<'_, '_, '_>, slot: u64, content: Content) -> io::Result<bool> {
-        let Some(expected) = self.expected(slot) else { return Ok(false) };
-        match content {
-            Content::Zeros => Ok(true),
-            Content::Whole(sequence) => Ok(sequence < expected),
+    /// The promised sequence that is not in a slot.
+    fn find_lost(
+        &self,
+        state: &State<'_, '_, '_>,
+        slot: u64,
+        content: Content,
+    ) -> io::Result<Option<u64>> {
+        let Some(expected) = self.expected(slot) else { return Ok(None) };
+        let is_lost = match content {
+            Content::Zeros => true,
+            Content::Whole(sequence) => sequence < expected,
             Content::Other => {
                 let geometry = &self.promises.geometry;
                 let mut bytes = [0; SLOT];
                 state.read(self.file, geometry.position(slot), &mut bytes)?;
                 let found = check_slot(geometry, slot, self.acknowledged, &bytes);
-                Ok(matches!(found, Slot::Lost { .. }))
+                matches!(found, Slot::Lost { .. })
             }
-        }
+        };
+        Ok(is_lost.then_some(expected))
     }
 
     /// Only slots whose content or whose promise has changed since the last cut are looked at.
@@ -169,16 +185,19 @@ impl RawLedger {
         for slot in slots {
             self.take_durable(&nothing, slot)?;
             let durable = self.durable[slot as usize];
-            let lost = self.is_lost(&nothing, slot, durable.content)?;
-            self.durable_lost -= u64::from(durable.lost);
-            self.durable_lost += u64::from(lost);
+            let lost = self.find_lost(&nothing, slot, durable.content)?;
+            if let Some(before) = durable.lost {
+                self.durable_lost.remove(&before);
+            }
+            self.durable_lost.extend(lost);
             self.durable[slot as usize].lost = lost;
         }
         Ok(())
     }
 
-    fn count_lost(&mut self, state: &State<'_, '_, '_>) -> io::Result<u64> {
-        let mut lost = self.durable_lost;
+    fn count_lost(&mut self, state: &State<'_, '_, '_>) -> io::Result<Losses> {
+        // Lost here and not in the durable state, and the other way round.
+        let (mut more, mut less) = (Vec::new(), Vec::new());
         let size = state.size(self.file);
         let mut next = 0;
         for (piece, pick) in state.cut.pieces.iter().zip(&state.picks) {
@@ -203,11 +222,18 @@ impl RawLedger {
                     _ => None,
                 };
                 let content = self.content(state, slot, source.as_ref())?;
-                lost += u64::from(self.is_lost(state, slot, content)?);
-                lost -= u64::from(self.durable[slot as usize].lost);
+                let lost = self.find_lost(state, slot, content)?;
+                let durable = self.durable[slot as usize].lost;
+                if lost != durable {
+                    more.extend(lost);
+                    less.extend(durable);
+                }
             }
         }
-        Ok(lost)
+        let count = (self.durable_lost.len() + more.len() - less.len()) as u64;
+        less.sort_unstable();
+        let durable = self.durable_lost.iter().find(|lost| less.binary_search(lost).is_err());
+        Ok(Losses { count, oldest: durable.into_iter().chain(&more).min().copied() })
     }
 }
 
@@ -222,7 +248,9 @@ impl Check for RawLedger {
     }
 
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
-        self.count_lost(state).map(Finding::loses).during(WHAT)
+        let losses = self.count_lost(state).during(WHAT)?;
+        let since = losses.oldest.map(|sequence| self.promises.since(sequence));
+        Ok(Finding::loses(losses.count, since))
     }
 
     fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail> {

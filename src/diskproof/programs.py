@@ -28,7 +28,44 @@ class Program:
     own_backing: bool = False
 
 
+_FILES = ("host", "guest")
+"""Where a disk has a name that any program can open."""
+_DD = {"bs": Option("1M", size=True), "direct": one_of("off", "on")}
+_IOZONE = {
+    "tests": Option("0,1,2,8", r"[0128](,[0128])*", help="numbers of iozone's tests: 0,1,2,8"),
+    "min_file": Option("64K", size=True),
+    "max_file": Option("4M", size=True),
+    "min_record": Option("4K", size=True),
+    "max_record": Option("16M", size=True),
+    "threads": Option("1", r"[1-9][0-9]?", help="1 to 99 threads"),
+    "direct": one_of("off", "on"),
+}
+
 PROGRAMS = (
+    Program(
+        "dd-write",
+        "dd",
+        "dd from /dev/zero over the whole disk, through the page cache, fsync in the time",
+        _DD,
+        {"rw": "write"},
+        frontends=_FILES,
+    ),
+    Program(
+        "dd-read",
+        "dd",
+        "dd of the whole disk to /dev/null, through the page cache",
+        _DD,
+        {"rw": "read"},
+        frontends=_FILES,
+        fill=True,
+    ),
+    Program(
+        "iozone",
+        "iozone",
+        "record size by file size: write, rewrite, read, reread, random, mixed; flush in the time",
+        _IOZONE,
+        frontends=_FILES,
+    ),
     Program(
         "out-of-space",
         "out_of_space",

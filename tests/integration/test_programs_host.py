@@ -1,0 +1,48 @@
+"""dd's and iozone's manners on the bare backing. Requires fio, dd, qemu-img, the monitor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diskproof.records import RunRecord, WorkloadSpec
+from diskproof.study import parse_study
+from running import execute
+
+
+def make(name: str, size: str = "32MiB", **keys: str) -> WorkloadSpec:
+    lines = "".join(f'{key} = "{value}"\n' for key, value in keys.items())
+    return parse_study(f'[workloads.{name}]\n{lines}[protocol]\nsize = "{size}"\n').workloads[0]
+
+
+def metrics(record: RunRecord) -> dict[str, float]:
+    assert record.failure is None
+    return {metric.name: metric.value for metric in record.metrics}
+
+
+@pytest.mark.parametrize("name", ["dd-write", "dd-read"])
+def test_dd(tmp_path: Path, name: str) -> None:
+    record = execute(tmp_path / "images", make(name), frontend="host")
+    told = metrics(record)
+    assert told["bandwidth"] == pytest.approx(32 / told["seconds"])
+    (rule,) = [check for check in record.checks if check.name == "2 x RAM"]
+    assert "32 MiB" in rule.effective and "the page cache can hold it" in rule.effective
+
+
+def test_iozone(tmp_path: Path) -> None:
+    keys = {"min_file": "64K", "max_file": "256K", "max_record": "16K", "threads": "2"}
+    told = metrics(execute(tmp_path / "images", make("iozone", **keys), frontend="host"))
+    figures = {name for name in told if "/" in name}
+    assert len(figures) == 3 * 3 * 7
+    assert {"write 4K/64K", "mixed 16K/256K"} <= figures
+    assert all(told[name] > 0 for name in figures)
+    smallest = min(told[name] for name in figures)
+    assert smallest < told["mean_bandwidth"] < max(told[name] for name in figures)
+
+
+def test_files_that_do_not_fit_are_a_clear_failure(tmp_path: Path) -> None:
+    spec = make("iozone", size="16MiB", max_file="16M")
+    record = execute(tmp_path / "images", spec, frontend="host")
+    assert record.failure is not None and record.failure.kind == "workload"
+    assert "iozone's files need" in record.failure.what and "max_file" in record.failure.hint

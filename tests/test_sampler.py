@@ -82,7 +82,7 @@ def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
 
 def test_arguments() -> None:
     arguments = sampler_args(Path("/s"), [7, 8], 0.25)
-    assert arguments[:4] == ["/s", "--json", "--quiet", "--with-parent"]
+    assert arguments[:3] == ["/s", "--json", "--quiet"]
     assert {"--cpu", "--flush", "--psi", "--self"} < set(arguments)
     assert arguments[-6:] == ["--process", "--pid", "7", "--pid", "8", "0.25"]
 

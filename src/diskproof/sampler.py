@@ -69,7 +69,7 @@ def start_sampler(
 def sampler_args(program: Path, pids: Sequence[int], interval: float) -> list[str]:
     """The sampler's command line; it takes 10 ms to a minute."""
     return [
-        *(str(program), "--json", "--quiet", "--with-parent"),
+        *(str(program), "--json", "--quiet"),
         *(f"--{module}" for module in MODULES),
         *(("--process",) if pids else ()),
         *(part for pid in pids for part in ("--pid", str(pid))),

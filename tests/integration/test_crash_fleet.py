@@ -5,10 +5,11 @@ Requires root, /dev/fuse, qemu-storage-daemon, and Dask (in the packages for dev
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from diskproof import proc
+from diskproof.cli import run_command_line
 from diskproof.crash import fleet
 from diskproof.crash.explore import Search, explore
 from diskproof.crash.fleet import pack_evidence, start_fleet, unpack_evidence
@@ -24,10 +26,9 @@ from diskproof.crash.verdict import Explored, judge
 from diskproof.crash_rules import CrashRules
 from diskproof.errors import HostError, UsageError
 from recording import needs_fuse
-from running import find_offspring
 from written import make_cell, start_written
 
-RULES = CrashRules(records=24, seconds=20.0, states=1000, explore_seconds=60.0, seed=5)
+RULES = CrashRules(records=24, seconds=20.0, states=600, explore_seconds=60.0, seed=5)
 CLUSTER = """
 import signal, sys
 from distributed import LocalCluster
@@ -50,7 +51,17 @@ def start_cluster(room: Path) -> Iterator[tuple[str, psutil.Process]]:
             address = lines.readline().strip()
             assert address.startswith("tcp://127.0.0.1:"), process.read_log().decode()
             yield address, psutil.Process(process.pid)
-    assert find_offspring() == []
+    assert psutil.wait_procs(find_group(process.pid), timeout=60)[1] == []
+
+
+def find_group(group: int) -> list[psutil.Process]:
+    """Who is left of a process group, and not only waits to be buried."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +107,38 @@ def test_two_workers_find_what_one_process_finds(form: str, address: str, tmp_pa
     assert together == replace(alone, seconds=together.seconds, worst=told)
     assert replace(judge(together), seconds=0.0) == replace(judge(alone), seconds=0.0)
     assert judge(together).verdict == judge(lying).verdict != "keeps"
+
+
+@needs_fuse
+def test_a_program_is_judged_on_a_cluster_from_the_command_line(
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    Path("write").write_text("#!/bin/sh\nfor n in 1 2 3; do echo $n >> file; echo $n; done\n")
+    Path("check").write_text(
+        '#!/bin/sh\ngone=$(diff "$DISKPROOF_ACKNOWLEDGED" file | grep -c "^<")\n'
+        "[ $gone = 0 ] || { echo $gone; exit 1; }\n"
+    )
+    for name in ("write", "check"):
+        Path(name).chmod(0o755)
+    commands = [
+        "--writer",
+        "./write",
+        "--check",
+        "./check",
+        "--budget",
+        "12s",
+        "--cluster",
+        address,
+    ]
+    assert run_command_line(["crash", *commands, "--json", "data"]) == 1
+    rows = {row["fault"]: row for row in json.loads(capsys.readouterr().out)}
+    assert [rows[fault]["verdict"] for fault in ("power", "qemu-kill")] == ["loses", "keeps"]
+    assert rows["power"]["lost"] == 3 and rows["power"]["states_checked"] > 3
 
 
 @needs_fuse

@@ -35,7 +35,6 @@ pub struct Wish {
     pub look: Look,
     pub list: bool,
     pub quiet: bool,
-    pub with_parent: bool,
     pub replay: Option<PathBuf>,
 }
 
@@ -68,7 +67,6 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Wish {
         },
         list: matches.get_flag("list"),
         quiet: matches.get_flag("quiet"),
-        with_parent: matches.get_flag("with-parent"),
         replay: path("replay"),
     }
 }
@@ -248,7 +246,6 @@ fn output_args() -> Vec<Arg> {
         file("json", "JSON lines into FILE beside the display; without FILE in its place"),
         file("output", "As --csv FILE").conflicts_with("csv"),
         switch("list", "The modules and their columns, and end").help_heading("Output"),
-        switch("with-parent", "End when the parent process does").help_heading("Output"),
         file("replay", "Samples from a folder of recorded moments").hide(true),
         Arg::new("version")
             .long("version")

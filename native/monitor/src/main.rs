@@ -31,8 +31,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use rustix::process::{set_parent_process_death_signal, Signal};
-
 use crate::command_line::Wish;
 use crate::files::Files;
 use crate::module::{Module, Refusal, Setup};
@@ -56,10 +54,6 @@ fn main() -> ExitCode {
 
 /// The exit code, or with one what went wrong.
 fn watch(wish: &Wish) -> Result<u8, (u8, Refusal)> {
-    if wish.with_parent {
-        // Only an unknown signal could be refused.
-        let _ = set_parent_process_death_signal(Some(Signal::TERM));
-    }
     if wish.list {
         // Who reads only the first lines has what they wanted.
         let _ = io::stdout().write_all(list(wish).as_bytes());

@@ -94,6 +94,13 @@ pub struct Listener {
     fd: OwnedFd,
 }
 
+/// Readable while a call waits; hung up when all callers have ended.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Listener {
     pub(crate) fn new(fd: OwnedFd) -> Result<Listener, StartError> {
         let mut sizes = [0_u16; 3];
@@ -147,8 +154,11 @@ impl Listener {
         }
     }
 
-    /// None when the caller has gone, or another thread was faster.
-    fn take(&self) -> io::Result<Option<Notification>> {
+    /// The call that waits; blocks when there is none. None when the caller has gone or a signal came.
+    ///
+    /// # Errors
+    /// ENOTCONN when all callers have ended.
+    pub fn take(&self) -> io::Result<Option<Notification>> {
         let mut notification = Notification::default();
         // SAFETY: the size was compared with the kernel's when the listener was made.
         let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), RECEIVE, &raw mut notification) };

@@ -97,15 +97,15 @@ def render_page(views: Sequence[StudyView]) -> str:
         for view in views
     ]
     drawing.draw()
-    bundle, script = _bundle(), _resource("page.js")
+    bundle, script = vega_bundle(), read_resource("page.js")
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
             studies=studies,
             policy=content_policy((bundle, script)),
-            style=_resource("page.css"),
-            vega=_packed_bundle(),
+            style=read_resource("page.css"),
+            vega=packed_bundle(),
             specs=pack(json.dumps({figure.id: figure.spec for figure in drawing.figures})),
             raw=script_json([row for view in views for row in raw_rows(view)]),
             script=script,
@@ -297,7 +297,7 @@ def _series_title(series: Series) -> str:
 
 
 @cache
-def _bundle() -> str:
+def vega_bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
     import vl_convert
 
@@ -305,17 +305,18 @@ def _bundle() -> str:
 
 
 @cache
-def _packed_bundle() -> str:
-    return pack(_bundle())
+def packed_bundle() -> str:
+    return pack(vega_bundle())
 
 
 @cache
-def _resource(name: str) -> str:
+def read_resource(name: str) -> str:
+    """A file of ``templates/`` as text."""
     return files("diskproof.report").joinpath("templates", name).read_text("utf-8")
 
 
-@cache
-def _environment() -> Environment:
+def make_environment() -> Environment:
+    """Jinja as every page needs it: all that is foreign is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -326,13 +327,19 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Only what this module made itself skips the escaping: scripts, style, JSON and pictures.
+    # Only what we made ourselves skips the escaping: scripts, style, JSON and pictures.
     environment.filters["ours"] = Markup
+    environment.filters["printable"] = printable
+    return environment
+
+
+@cache
+def _environment() -> Environment:
+    environment = make_environment()
     environment.filters["figure"] = render_figure
     environment.filters["latency"] = render_short_latency
     environment.filters["half_width"] = render_half_width
     environment.filters["letters"] = group_name
-    environment.filters["printable"] = printable
     environment.filters["durability"] = short_text
     environment.filters["verdict"] = verdict_text
     environment.filters["states"] = states_text

@@ -11,6 +11,7 @@ use self::lines::{parse_header, parse_sample};
 use self::process::Program;
 use crate::files::Files;
 use crate::module::{Column, Group, Module, Moment, Refusal, Setup, Unit};
+use crate::output::say;
 
 /// From its start to its header.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -99,7 +100,7 @@ impl Watched {
         let age = now.monotonic - self.heard;
         let over = self.program.take_end();
         if let Some(why) = &over {
-            eprintln!("diskproof-monitor: module {}: {why}", self.name);
+            say(&format!("module {}: {why}", self.name));
         }
         if over.is_some() || age > STALE_SECONDS.max(STALE_SAMPLES * now.span) {
             self.values.fill(f64::NAN);

@@ -12,7 +12,7 @@ mod rates;
 
 use std::path::PathBuf;
 
-use self::counters::Watched;
+use self::counters::{Watched, LONGEST_TEXT};
 use self::find::{Finder, Found};
 use self::guest_flushes::{Asked, Asker};
 use self::host_syncs::{HostSyncs, Tracepoints};
@@ -76,7 +76,7 @@ pub fn open(setup: &mut Setup<'_>) -> Result<Box<dyn Module>, Refusal> {
         asker: if live && setup.choices.qmp { Asker::start() } else { None },
         guests: Vec::new(),
         rows: Vec::new(),
-        buffer: Vec::new(),
+        buffer: vec![0; LONGEST_TEXT],
     }))
 }
 
@@ -141,12 +141,7 @@ impl Guests {
 
 impl Guest {
     /// The row; None when the QEMU has ended.
-    fn read(
-        &mut self,
-        asker: Option<&Asker>,
-        now: Moment,
-        buffer: &mut Vec<u8>,
-    ) -> Option<Vec<f64>> {
+    fn read(&mut self, asker: Option<&Asker>, now: Moment, buffer: &mut [u8]) -> Option<Vec<f64>> {
         let reading = Reading {
             at: now.monotonic,
             counters: self.watched.read(buffer)?,

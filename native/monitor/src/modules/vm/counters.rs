@@ -6,11 +6,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{open, Mode, OFlags};
-
-use crate::files::read_whole;
+use rustix::io::pread;
 
 /// Beyond it, further threads count as the emulator's.
 const MOST_VCPUS: usize = 1024;
+
+/// `/proc/PID/status` has about 1.5 KiB.
+pub const LONGEST_TEXT: usize = 8192;
 
 /// Counters since the process started, and states; NaN is "not told".
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +83,7 @@ impl Watched {
     }
 
     /// None when the process has ended; a zombie has.
-    pub fn read(&mut self, buffer: &mut Vec<u8>) -> Option<Counters> {
+    pub fn read(&mut self, buffer: &mut [u8]) -> Option<Counters> {
         let stat = parse_stat(&text_of(Some(&self.stat), buffer)?)?;
         self.threads.look_again(&self.folder, stat.threads);
         let [rss, swap] = numbers(self.status.as_ref(), ["VmRSS:", "VmSwap:"], buffer);
@@ -133,7 +135,7 @@ impl Threads {
     }
 
     /// Running and waiting of the vCPUs; of the whole process when its threads have no names.
-    fn vcpu_seconds(&self, process: f64, buffer: &mut Vec<u8>) -> (f64, f64) {
+    fn vcpu_seconds(&self, process: f64, buffer: &mut [u8]) -> (f64, f64) {
         if self.named {
             sum_schedstat(&self.vcpus, buffer)
         } else {
@@ -154,9 +156,10 @@ fn open_file(path: &Path) -> Option<OwnedFd> {
     open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
-/// A process may give itself a name that is no UTF-8.
-fn text_of<'a>(file: Option<&OwnedFd>, buffer: &'a mut Vec<u8>) -> Option<Cow<'a, str>> {
-    let length = read_whole(file?, buffer).ok()?;
+/// One read: none of these files is longer than the buffer, and the kernel makes each in one go. A process may give
+/// itself a name that is no UTF-8.
+fn text_of<'a>(file: Option<&OwnedFd>, buffer: &'a mut [u8]) -> Option<Cow<'a, str>> {
+    let length = pread(file?, &mut *buffer, 0).ok()?;
     Some(String::from_utf8_lossy(&buffer[..length]))
 }
 
@@ -179,7 +182,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 fn numbers<const N: usize>(
     file: Option<&OwnedFd>,
     words: [&str; N],
-    buffer: &mut Vec<u8>,
+    buffer: &mut [u8],
 ) -> [f64; N] {
     let text = text_of(file, buffer).unwrap_or_default();
     words.map(|word| find_number(&text, word).unwrap_or(f64::NAN))
@@ -193,7 +196,7 @@ fn find_number(text: &str, word: &str) -> Option<f64> {
 
 /// Seconds on a core and seconds in wait for one, over threads that live; `/proc/PID/task/TID/schedstat` has
 /// nanoseconds of both.
-fn sum_schedstat(threads: &[OwnedFd], buffer: &mut Vec<u8>) -> (f64, f64) {
+fn sum_schedstat(threads: &[OwnedFd], buffer: &mut [u8]) -> (f64, f64) {
     let mut sum = (0.0, 0.0);
     for thread in threads {
         let numbers = text_of(Some(thread), buffer)
@@ -238,12 +241,12 @@ mod tests {
 
     #[test]
     fn our_own_process_is_read_and_one_that_ended_is_not() {
-        let own = Watched::open("/proc/self".into()).unwrap().read(&mut Vec::new()).unwrap();
+        let own = Watched::open("/proc/self".into()).unwrap().read(&mut [0; LONGEST_TEXT]).unwrap();
         assert!(own.rss > 0.0 && own.read >= 0.0 && own.waited.is_nan());
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let folder = PathBuf::from(format!("/proc/{}", child.id()));
         let mut watched = Watched::open(folder).unwrap();
-        let mut buffer = Vec::new();
+        let mut buffer = [0; LONGEST_TEXT];
         assert!(watched.read(&mut buffer).is_some() && !watched.has_named_threads());
         child.kill().unwrap();
         child.wait().unwrap();

@@ -3,14 +3,19 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::qmp::{ask, GuestFlushes, Silence};
+use rustix::time::ClockId;
+
+use super::qmp::{ask, GuestFlushes, Silence, SocketLists};
+use crate::own_cost::seconds;
 
 /// A management tool that wants the socket meanwhile waits for less than a millisecond, at most so often.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(900);
+/// Many guests are asked less often: at most a thousandth of a core goes there.
+const PAUSE_PER_COST: u32 = 1000;
 /// Who did not answer is left alone for longer each time.
 const FIRST_RESPITE: Duration = Duration::from_secs(5);
 const LONGEST_RESPITE: Duration = Duration::from_secs(300);
@@ -33,12 +38,19 @@ pub struct Asked {
     pub sockets: Vec<PathBuf>,
 }
 
-type Answers = Arc<Mutex<HashMap<ProcessKey, Answer>>>;
+#[derive(Default)]
+struct Told {
+    answers: HashMap<ProcessKey, Answer>,
+    /// Processor time of the last round.
+    cost: Duration,
+}
+
+type Shared = Arc<Mutex<Told>>;
 
 /// The thread that asks; it ends with this.
 pub struct Asker {
     rounds: SyncSender<Vec<Asked>>,
-    answers: Answers,
+    told: Shared,
     last: Option<Instant>,
 }
 
@@ -46,17 +58,18 @@ impl Asker {
     /// None when no thread can be started.
     pub fn start() -> Option<Self> {
         let (rounds, asked) = sync_channel(1);
-        let answers = Answers::default();
-        let shared = Arc::clone(&answers);
+        let told = Shared::default();
+        let shared = Arc::clone(&told);
         let run = move || ask_rounds(&asked, &shared);
         thread::Builder::new().name("qmp".into()).stack_size(STACK).spawn(run).ok()?;
-        Some(Asker { rounds, answers, last: None })
+        Some(Asker { rounds, told, last: None })
     }
 
     /// Have these asked, unless they just were or the round before still goes on.
     pub fn ask(&mut self, guests: impl FnOnce() -> Vec<Asked>) {
         let now = Instant::now();
-        if self.last.is_none_or(|last| now - last >= SHORTEST_PAUSE)
+        let pause = SHORTEST_PAUSE.max(lock(&self.told).cost * PAUSE_PER_COST);
+        if self.last.is_none_or(|last| now - last >= pause)
             && self.rounds.try_send(guests()).is_ok()
         {
             self.last = Some(now);
@@ -65,7 +78,7 @@ impl Asker {
 
     /// The newest answer.
     pub fn find(&self, key: ProcessKey) -> Option<Answer> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
+        lock(&self.told).answers.get(&key).copied()
     }
 }
 
@@ -75,27 +88,36 @@ struct Respite {
     next: Duration,
 }
 
-fn ask_rounds(rounds: &Receiver<Vec<Asked>>, answers: &Answers) {
+fn lock(told: &Shared) -> MutexGuard<'_, Told> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ask_rounds(rounds: &Receiver<Vec<Asked>>, told: &Shared) {
     let mut respites: HashMap<ProcessKey, Respite> = HashMap::new();
     while let Ok(guests) = rounds.recv() {
+        let began = seconds(ClockId::ThreadCPUTime);
         let lives = |key: &ProcessKey| guests.iter().any(|guest| guest.key == *key);
         respites.retain(|key, _| lives(key));
-        answers.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| lives(key));
-        for guest in &guests {
-            if respites.get(&guest.key).is_some_and(|respite| Instant::now() < respite.until) {
-                continue;
+        lock(told).answers.retain(|key, _| lives(key));
+        ask_each(&guests, &mut respites, told);
+        let cost = seconds(ClockId::ThreadCPUTime) - began;
+        lock(told).cost = Duration::try_from_secs_f64(cost).unwrap_or_default();
+    }
+}
+
+fn ask_each(guests: &[Asked], respites: &mut HashMap<ProcessKey, Respite>, told: &Shared) {
+    let mut lists = SocketLists::default();
+    for guest in guests {
+        if respites.get(&guest.key).is_some_and(|respite| Instant::now() < respite.until) {
+            continue;
+        }
+        match ask_first(guest, &mut lists) {
+            Ok(flushes) => {
+                respites.remove(&guest.key);
+                let answer = Answer { flushes, at: Instant::now() };
+                lock(told).answers.insert(guest.key, answer);
             }
-            match ask_first(guest) {
-                Ok(flushes) => {
-                    respites.remove(&guest.key);
-                    let answer = Answer { flushes, at: Instant::now() };
-                    answers
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(guest.key, answer);
-                }
-                Err(silence) => leave_alone(&mut respites, guest.key, silence),
-            }
+            Err(silence) => leave_alone(respites, guest.key, silence),
         }
     }
 }
@@ -110,10 +132,10 @@ fn leave_alone(respites: &mut HashMap<ProcessKey, Respite>, key: ProcessKey, sil
     respites.insert(key, Respite { until: Instant::now() + pause, next });
 }
 
-fn ask_first(guest: &Asked) -> Result<GuestFlushes, Silence> {
+fn ask_first(guest: &Asked, lists: &mut SocketLists) -> Result<GuestFlushes, Silence> {
     let mut last = Err(Silence::NotOurs);
     for socket in &guest.sockets {
-        last = ask(guest.key.0, socket);
+        last = ask(guest.key.0, socket, lists);
         if last.is_ok() {
             break;
         }

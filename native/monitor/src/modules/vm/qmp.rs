@@ -4,6 +4,8 @@
 //! that nobody uses, hang up after each answer, and do not wait long. A stranger's socket is not spoken to: who listens
 //! must be the QEMU itself, and must greet as one.
 
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -43,11 +45,28 @@ pub enum Silence {
     NoAnswer,
 }
 
+/// The kernel's lists of sockets at one moment, one for each network namespace.
+#[derive(Default)]
+pub struct SocketLists(HashMap<PathBuf, Vec<u8>>);
+
+impl SocketLists {
+    fn of_process(&mut self, process: &Path) -> Result<&[u8], Silence> {
+        let namespace = fs::read_link(process.join("ns/net")).map_err(|_| Silence::NotOurs)?;
+        match self.0.entry(namespace) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let list = fs::read(process.join("net/unix")).map_err(|_| Silence::NotOurs)?;
+                Ok(new.insert(list))
+            }
+        }
+    }
+}
+
 /// Ask the QEMU with this number of process on its socket `path` (as its arguments name it).
-pub fn ask(pid: i32, path: &Path) -> Result<GuestFlushes, Silence> {
+pub fn ask(pid: i32, path: &Path, lists: &mut SocketLists) -> Result<GuestFlushes, Silence> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    let sockets = fs::read(process.join("net/unix")).map_err(|_| Silence::NotOurs)?;
-    if is_in_use(&sockets, path.as_os_str().as_encoded_bytes()) {
+    let sockets = lists.of_process(&process)?;
+    if is_in_use(sockets, path.as_os_str().as_encoded_bytes()) {
         return Err(Silence::InUse);
     }
     let folder = if path.is_absolute() { "root" } else { "cwd" };

@@ -3,8 +3,8 @@
 use super::counters::Counters;
 use super::guest_flushes::Answer;
 
-/// Seconds: an answer older than this, and than two samples, says nothing of now.
-const STALE: f64 = 3.0;
+/// Seconds: an answer older than this, and than two samples, says nothing of now. Many guests are asked less often.
+const STALE: f64 = 10.0;
 
 /// Everything that is known of a guest at one moment.
 #[derive(Clone, Copy, Debug)]

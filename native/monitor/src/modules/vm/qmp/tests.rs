@@ -29,7 +29,7 @@ fn asked(name: &str, pid: i32, said: &'static [&'static [u8]]) -> Result<GuestFl
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest); // until the client hangs up
     });
-    let answer = ask(pid, &path);
+    let answer = ask(pid, &path, &mut SocketLists::default());
     drop(UnixStream::connect(&path)); // a server that nobody came to ends as well
     server.join().unwrap();
     fs::remove_dir_all(&folder).unwrap();
@@ -59,7 +59,10 @@ fn a_server_that_is_no_qemu_is_left() {
 fn a_socket_of_another_process_is_not_spoken_to() {
     let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
     assert_eq!(asked("foreign", parent, &[GREETING, ANSWER]), Err(Silence::NotOurs));
-    assert_eq!(ask(own_pid(), Path::new("/no/such/socket")), Err(Silence::NotOurs));
+    assert_eq!(
+        ask(own_pid(), Path::new("/no/such/socket"), &mut SocketLists::default()),
+        Err(Silence::NotOurs)
+    );
 }
 
 #[test]
@@ -68,7 +71,7 @@ fn a_socket_in_use_is_left_alone() {
     let listener = UnixListener::bind(&path).unwrap();
     let client = UnixStream::connect(&path).unwrap();
     let accepted = listener.accept().unwrap();
-    assert_eq!(ask(own_pid(), &path), Err(Silence::InUse));
+    assert_eq!(ask(own_pid(), &path, &mut SocketLists::default()), Err(Silence::InUse));
     drop((client, accepted));
     fs::remove_file(&path).unwrap();
     listener.set_nonblocking(true).unwrap();

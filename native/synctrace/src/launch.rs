@@ -1,0 +1,274 @@
+//! Chooses the mechanism, starts the command or finds the process, and follows it to its end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::Sender;
+
+use diskproof_supervise::{start_plain, Arrived, Child, Command, Signals};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{pidfd_open, Pid, PidfdFlags, Signal};
+
+use crate::clock;
+use crate::message::Message;
+use crate::notify::{self, Answering};
+use crate::options::{Mechanism, Options};
+use crate::perf::{Reading, Tracepoints, Watched};
+use crate::places;
+use crate::ptrace::Tracing;
+use crate::session::Session;
+use crate::trouble::{Trouble, HOST, USAGE};
+
+const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A running trace.
+pub struct Trace {
+    pub mechanism: Mechanism,
+    pub pid: i32,
+    signals: Signals,
+    subject: Subject,
+    running: Option<Running>,
+    written: Vec<(i32, u64)>,
+}
+
+/// Whose end is the end of the trace.
+enum Subject {
+    Command(Child),
+    Process(OwnedFd),
+}
+
+enum Running {
+    Tracepoints(Reading),
+    Notify(Answering),
+    Ptrace(Tracing),
+}
+
+impl Trace {
+    pub fn start(options: &Options, out: Sender<Message>) -> Result<Trace, Trouble> {
+        let signals = Signals::block().map_err(Trouble::system("signals cannot be read"))?;
+        match options.pid {
+            Some(pid) => attach(options, pid, signals, out),
+            None => launch(options, signals, out),
+        }
+    }
+
+    /// Follow to the end; the exit code of the command, or 0.
+    pub fn run(&mut self, session: &mut Session) -> Result<u8, Trouble> {
+        for (pid, written) in self.written.drain(..) {
+            session.tally.start_at(pid, written);
+        }
+        let code = loop {
+            if let Some(code) = self.wait(session)? {
+                break code;
+            }
+            session.draw();
+        };
+        session.ended = clock::now();
+        if let Some(running) = self.running.take() {
+            running.finish();
+        }
+        session.drain();
+        if matches!(self.subject, Subject::Command(_)) {
+            session.exit_code = Some(code);
+        }
+        Ok(code)
+    }
+
+    /// A tenth of a second, less when something happens; the code when all has ended.
+    fn wait(&self, session: &mut Session) -> Result<Option<u8>, Trouble> {
+        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
+        if let Subject::Process(pidfd) = &self.subject {
+            fds.push(PollFd::new(pidfd, PollFlags::IN));
+        }
+        let _ = poll(&mut fds, Some(&PERIOD));
+        let gone = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        session.drain();
+        match &self.subject {
+            Subject::Command(child) => self.wait_command(child),
+            Subject::Process(_) => {
+                let asked = std::iter::from_fn(|| self.signals.read()).any(ends_watching);
+                Ok((gone || asked).then_some(0))
+            }
+        }
+    }
+
+    fn wait_command(&self, child: &Child) -> Result<Option<u8>, Trouble> {
+        while let Some(arrived) = self.signals.read() {
+            if arrived.signal != Signal::CHILD && !arrived.from_terminal {
+                // A set-user-ID program may have left our reach; then there is nothing to pass on.
+                let _ = child.signal(arrived.signal);
+            }
+        }
+        let ended =
+            child.try_wait().map_err(Trouble::system("the command cannot be waited for"))?;
+        match ended {
+            None => Ok(None),
+            Some(ended) => match ended.exec_error {
+                Some(error) => Err(not_executed(ended.code, &error)),
+                None => Ok(Some(ended.code)),
+            },
+        }
+    }
+}
+
+impl Running {
+    /// Returns when everything that happened is told.
+    fn finish(self) {
+        match self {
+            Running::Tracepoints(reading) => reading.finish(),
+            Running::Notify(answering) => answering.finish(),
+            Running::Ptrace(tracing) => tracing.finish(),
+        }
+    }
+}
+
+fn ends_watching(arrived: Arrived) -> bool {
+    let signals = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+    signals.contains(&arrived.signal)
+}
+
+fn not_executed(code: u8, error: &io::Error) -> Trouble {
+    let hint =
+        if code == 127 { "look for a typing error, or give its path" } else { "chmod +x it" };
+    Trouble::new(code, "the command cannot be run", error, hint)
+}
+
+/// The best mechanism that works here, or the one that was asked for.
+fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<Trace, Trouble> {
+    let mut command = Command::new(&options.command)?;
+    command.unblock(&signals);
+    let points = match options.by {
+        Some(Mechanism::Notify) => None,
+        Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Children, options)?),
+        Some(Mechanism::Ptrace) => {
+            let what = "ptrace watches running processes";
+            let why = "for commands there is nothing that notify does not do better";
+            return Err(Trouble::new(USAGE, what, why, "--by notify, or -p PID"));
+        }
+        None => open_tracepoints(Watched::Children, options).ok(),
+    };
+    let (mechanism, child, running) = match points {
+        Some(points) => {
+            let child = start_plain(&command)?;
+            let roots = vec![number_of(&child)];
+            let reading = points.start(roots, out).map_err(Trouble::system("no thread"))?;
+            (Mechanism::Tracepoints, child, Running::Tracepoints(reading))
+        }
+        None => {
+            refuse_writes(options)?;
+            let (child, answering) = notify::launch(&command, out)?;
+            (Mechanism::Notify, child, Running::Notify(answering))
+        }
+    };
+    Ok(Trace {
+        mechanism,
+        pid: number_of(&child),
+        signals,
+        subject: Subject::Command(child),
+        running: Some(running),
+        written: Vec::new(),
+    })
+}
+
+fn number_of(child: &Child) -> i32 {
+    child.pid().as_raw_nonzero().get()
+}
+
+fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Trouble> {
+    Tracepoints::open(watched, options.writes).map_err(|error| no_tracepoints(&error))
+}
+
+fn refuse_writes(options: &Options) -> Result<(), Trouble> {
+    if !options.writes {
+        return Ok(());
+    }
+    let why = "notify does not see writes, and tracepoints need root or CAP_PERFMON";
+    Err(Trouble::new(HOST, "--writes is not possible here", why, "leave --writes out"))
+}
+
+fn attach(
+    options: &Options,
+    pid: i32,
+    signals: Signals,
+    out: Sender<Message>,
+) -> Result<Trace, Trouble> {
+    let pidfd = require_process(pid)?;
+    let points = match options.by {
+        Some(Mechanism::Notify) => {
+            let why = "a filter is set before a program starts";
+            let what = "notify watches commands, not running processes";
+            return Err(Trouble::new(USAGE, what, why, "--by ptrace or --by tracepoints"));
+        }
+        Some(Mechanism::Ptrace) => None,
+        Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Process, options)?),
+        None => open_tracepoints(Watched::Process, options).ok(),
+    };
+    let family = places::find_family(pid);
+    let written = family.iter().filter_map(|pid| Some((*pid, places::find_written(*pid)?)));
+    let written = written.collect();
+    let (mechanism, running) = match points {
+        Some(points) => {
+            let reading = points.start(family, out).map_err(Trouble::system("no thread"))?;
+            (Mechanism::Tracepoints, Running::Tracepoints(reading))
+        }
+        None => {
+            let tracing = Tracing::start(family, options.writes, out);
+            let tracing = tracing.map_err(|error| not_followed(pid, &error))?;
+            (Mechanism::Ptrace, Running::Ptrace(tracing))
+        }
+    };
+    Ok(Trace {
+        mechanism,
+        pid,
+        signals,
+        subject: Subject::Process(pidfd),
+        running: Some(running),
+        written,
+    })
+}
+
+fn not_followed(pid: i32, error: &io::Error) -> Trouble {
+    let tracer = places::find_status(pid, "TracerPid").unwrap_or(0);
+    let what = format!("process {pid} cannot be watched");
+    match error.raw_os_error() {
+        Some(libc::EPERM) if tracer > 0 => {
+            let why = format!("process {tracer} traces it already");
+            Trouble::new(HOST, what, why, "end that debugger or strace")
+        }
+        Some(libc::EPERM) => {
+            let why = "it belongs to somebody else, or this system restricts ptrace";
+            Trouble::new(HOST, what, why, "as root, or see kernel.yama.ptrace_scope")
+        }
+        Some(libc::ESRCH) => {
+            let why = "it ended just now";
+            Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
+        }
+        _ => Trouble::new(HOST, what, error, "as root"),
+    }
+}
+
+fn require_process(pid: i32) -> Result<OwnedFd, Trouble> {
+    let gone = |why: &str| {
+        let what = format!("process {pid} cannot be watched");
+        Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
+    };
+    let number = Pid::from_raw(pid).ok_or_else(|| gone("not the number of a process"))?;
+    if places::find_status(pid, "Tgid").is_some_and(|process| process != pid) {
+        return Err(gone("this is the number of a thread"));
+    }
+    pidfd_open(number, PidfdFlags::empty()).map_err(|error| match error {
+        rustix::io::Errno::SRCH => gone("there is no such process"),
+        error => gone(&error.to_string()),
+    })
+}
+
+fn no_tracepoints(error: &io::Error) -> Trouble {
+    let why = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => "that needs root or CAP_PERFMON".to_owned(),
+        Some(libc::ENODEV | libc::ENOENT | libc::ENOSYS) => {
+            "the kernel has none for system calls (CONFIG_FTRACE_SYSCALLS)".to_owned()
+        }
+        Some(libc::EMFILE) => "too few descriptors (ulimit -n) for all CPUs".to_owned(),
+        _ => error.to_string(),
+    };
+    Trouble::new(HOST, "tracepoints cannot be read", why, "--by notify, or --by ptrace with -p")
+}

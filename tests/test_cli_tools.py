@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.cli.handover import PROGRAMS
+from diskproof.cli.handover import PROGRAMS, is_ours
+from diskproof.cli.monitor_page_verb import PageWish, parse_page_options
 from diskproof.cli.tool_verbs import find_options
+from diskproof.errors import UsageError
 
 CHILD = """
 import sys
@@ -41,7 +43,7 @@ def test_arguments_arrive_unchanged_and_the_exit_code_is_the_programs(
     tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
     script = 'printf "<%s>" "$0" "$@"; exit 7'
-    odd = ["--", "--help", "", "a b", "--json", "*", "é", "-"]
+    odd = ["--", "--version", "", "a b", "--json", "*", "é", "-"]
     done = handed_over(tmp_path, *verb, "-c", script, *odd)
     assert done.stdout == "".join(f"<{each}>" for each in odd)
     assert done.returncode == 7
@@ -72,6 +74,22 @@ def test_no_signal_stays_ignored(tmp_path: Path) -> None:
 )
 def test_all_else_comes_back_without_heavy_imports(tmp_path: Path, arguments: list[str]) -> None:
     assert handed_over(tmp_path, *arguments).stdout == "came back False False\n"
+
+
+def test_a_page_of_the_monitor_is_our_own_job(tmp_path: Path) -> None:
+    for ours in (["--html", "x"], ["-c", "--from=rec.jsonl"], ["--parquet=x", "1", "5"], ["-h"]):
+        assert is_ours(ours)
+        assert "came back" in handed_over(tmp_path, "monitor", *ours).stdout
+    assert not is_ours(["-c", "--json", "html", "1"])
+    assert handed_over(tmp_path, "monitor", "-c", "exit 3").returncode == 3
+
+
+def test_our_options_are_taken_out_of_a_command_line() -> None:
+    wish = parse_page_options(["-c", "--html", "a.html", "-D", "sda", "--from=r.jsonl", "1"])
+    assert wish == PageWish(Path("a.html"), None, Path("r.jsonl"), ("-c", "-D", "sda", "1"))
+    for wrong in (["--html"], ["--html="], ["--html", "a", "--html=b"]):
+        with pytest.raises(UsageError, match="names one file"):
+            parse_page_options(wrong)
 
 
 def test_options_are_read_from_a_help_text() -> None:
@@ -111,3 +129,8 @@ def test_verbs_are_completed() -> None:
     assert complete("diskproof sync ") == ["drop", "trace"]
     assert complete("diskproof noc") == ["nocache"]
     assert complete("diskproof mon") == ["monitor"]
+
+
+def test_options_of_the_native_program_are_completed() -> None:
+    assert {"--html", "--csv", "--json"} <= set(complete("diskproof monitor --"))
+    assert complete("diskproof monitor -c --csv f --js") == ["--json"]

@@ -138,6 +138,22 @@ def run(
     return done
 
 
+def run_in_terminal(argv: Sequence[str]) -> int:
+    """Run a program where we are: our terminal, our group, our Ctrl-C; gives its exit status.
+
+    What interrupts us while it runs only asks it to end: what it leaves is still to be used.
+    Raises HostError when it is not installed.
+    """
+    program = require_tool(argv[0])
+    with subprocess.Popen([*lifeline_args(), program, *argv[1:]]) as child:
+        while True:
+            try:
+                status = child.wait()
+                return status if status >= 0 else 128 - status
+            except KeyboardInterrupt:
+                child.terminate()
+
+
 def _pump(
     child: subprocess.Popen[bytes],
     stdin: bytes,

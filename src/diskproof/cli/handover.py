@@ -21,6 +21,9 @@ PROGRAMS = {
     ("monitor",): MONITOR,
 }
 
+PAGE_OPTIONS = ("--html", "--parquet", "--from")
+"""Options of ``monitor`` that make something of a recording: our own job, as is to explain them."""
+
 
 def hand_over(arguments: Sequence[str]) -> None:
     """Become the native program that a command line names; returns when it names none.
@@ -29,11 +32,17 @@ def hand_over(arguments: Sequence[str]) -> None:
     """
     for words in (1, 2):
         program, rest = PROGRAMS.get(tuple(arguments[:words])), arguments[words:]
-        if program is None:
+        if program is None or (program == MONITOR and is_ours(rest)):
             continue
         path = f"{sys.prefix}/libexec/diskproof/{program}"
         if os.access(path, os.X_OK):
             become(path, rest)
+
+
+def is_ours(arguments: Sequence[str]) -> bool:
+    """Whether a command line of ``monitor`` has an option of ours, or asks for help."""
+    ours = (*PAGE_OPTIONS, "--help", "-h")
+    return any(argument.partition("=")[0] in ours for argument in arguments)
 
 
 def become(path: str, arguments: Sequence[str]) -> NoReturn:

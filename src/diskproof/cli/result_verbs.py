@@ -174,12 +174,12 @@ def report(
     if not views:
         raise UsageError(_nothing_yet(store), hint="`diskproof run` a study first")
     page = render_page(views).encode()
-    _write_whole(output, page)
+    write_whole(output, page)
     note(f"{output}: {render_bytes(len(page))}")
     return Exit.OK
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """All of it or nothing: an older file stays as it was when the disk is full."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:

@@ -14,8 +14,9 @@ import typer
 from typer.core import TyperCommand
 
 from diskproof import native, proc
-from diskproof.cli.handover import MONITOR, PROGRAMS, become
-from diskproof.errors import DiskproofError
+from diskproof.cli.handover import MONITOR, PAGE_OPTIONS, PROGRAMS, become, is_ours
+from diskproof.cli.monitor_page_verb import PAGE_HELP, make_pages
+from diskproof.errors import DiskproofError, Exit
 
 HELP_SECONDS = 5.0
 
@@ -49,9 +50,16 @@ def nocache(context: typer.Context) -> None:
     _become("diskproof-nocache", context)
 
 
-def monitor(context: typer.Context) -> None:
+def monitor(context: typer.Context) -> int:
     """Watch the host: processors, memory, disks and their flushes, virtual machines."""
-    _become(MONITOR, context)
+    if not is_ours(context.args):
+        _become(MONITOR, context)
+    if {"--help", "-h"} & set(context.args):
+        path = str(native.require_native(MONITOR))
+        print(proc.run([path, "--help"], timeout=HELP_SECONDS).text.rstrip())
+        print(PAGE_HELP)
+        return Exit.OK
+    return make_pages(context.args)
 
 
 def _become(program: str, context: typer.Context) -> None:
@@ -81,6 +89,7 @@ class _HandedOver(TyperCommand):
         words = tuple(ctx.command_path.split())
         program = PROGRAMS.get(words[-2:]) or PROGRAMS[words[-1:]]
         options = find_options(read_help(program))
+        options += PAGE_OPTIONS if program == MONITOR else ()
         return [_Offer(option) for option in options if option.startswith(incomplete)]
 
 

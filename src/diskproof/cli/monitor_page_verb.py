@@ -1,0 +1,108 @@
+"""``monitor --html`` and ``--parquet``: what becomes of a recording, watched now or read back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof import native, proc
+from diskproof.cli.handover import MONITOR, PAGE_OPTIONS
+from diskproof.errors import Exit, HostError, UsageError
+
+PAGE_HELP = """
+Pages and tables of what was seen (by `diskproof monitor` only):
+      --html <FILE>     One page with pictures; it needs no network
+      --parquet <FILE>  A table for other tools, in the shape of the CSV
+      --from <FILE>     Of a recording made with --json or --csv, instead of watching now
+  diskproof monitor -cdm --psi --html night.html 10
+  diskproof monitor --html out.html --from rec.jsonl"""
+
+
+@dataclass(frozen=True)
+class PageWish:
+    """Our part of the command line, and the native program's."""
+
+    html: Path | None
+    parquet: Path | None
+    source: Path | None
+    rest: tuple[str, ...]
+
+
+def parse_page_options(arguments: Sequence[str]) -> PageWish:
+    """Raises UsageError for an option without its file, or one that comes twice."""
+    found: dict[str, Path] = {}
+    rest: list[str] = []
+    left = iter(arguments)
+    for argument in left:
+        name, joined, value = argument.partition("=")
+        if name not in PAGE_OPTIONS:
+            rest.append(argument)
+            continue
+        value = value if joined else next(left, "")
+        if not value or name in found:
+            raise UsageError(f"{name} names one file", hint="`diskproof monitor --help` tells more")
+        found[name] = Path(value)
+    html, parquet, source = (found.get(name) for name in PAGE_OPTIONS)
+    return PageWish(html, parquet, source, tuple(rest))
+
+
+def make_pages(arguments: Sequence[str]) -> int:
+    """Watch, or read a recording; then write what is asked for."""
+    wish = parse_page_options(arguments)
+    for target in filter(None, (wish.html, wish.parquet)):
+        _require_folder(target)
+    if wish.source is not None:
+        return _make_from_recording(wish, wish.source)
+    if any(each.partition("=")[0] in ("--json", "--list") for each in wish.rest):
+        raise UsageError(
+            "--json and --list do not go with --html and --parquet",
+            hint="record with `--json FILE` first, then `--html OUT --from FILE`",
+        )
+    with tempfile.TemporaryDirectory(prefix="diskproof-monitor-") as folder:
+        recording = Path(folder) / "recording.jsonl"
+        program = str(native.require_native(MONITOR))
+        status = proc.run_in_terminal([program, *wish.rest, "--json", str(recording)])
+        if recording.is_file() and recording.stat().st_size:
+            _write(wish, recording, "this host")
+    return status
+
+
+def _make_from_recording(wish: PageWish, source: Path) -> int:
+    if wish.rest:
+        raise UsageError(f"{wish.rest[0]} has no meaning with --from", "nothing is watched then")
+    if wish.html is None and wish.parquet is None:
+        raise UsageError("--from without --html or --parquet", hint="say what to make of it")
+    _write(wish, source, source.name)
+    return Exit.OK
+
+
+def _require_folder(target: Path) -> None:
+    """Known before a night is watched, not after it."""
+    folder = target.absolute().parent
+    if target.is_dir() or not os.access(folder, os.W_OK):
+        why = "it is a folder" if target.is_dir() else f"{folder} is no folder one may write to"
+        raise HostError(f"cannot write {target}", why, "name another file")
+
+
+def _write(wish: PageWish, source: Path, title: str) -> None:
+    from diskproof.cli.result_verbs import write_whole
+    from diskproof.cli.terminal import note
+    from diskproof.report.recording import read_recording
+    from diskproof.units import render_bytes
+
+    recording = read_recording(source)
+    if wish.html is not None:
+        from diskproof.report.monitor_page import render_monitor_page
+
+        page = render_monitor_page(recording, f"What the monitor saw: {title}").encode()
+        write_whole(wish.html, page)
+        note(f"{wish.html}: {render_bytes(len(page))}")
+    if wish.parquet is not None:
+        from diskproof.report.monitor_table import render_parquet
+
+        table = render_parquet(recording)
+        write_whole(wish.parquet, table)
+        note(f"{wish.parquet}: {render_bytes(len(table))}")

@@ -1,0 +1,182 @@
+"""The monitor's virtual machines on real guests: what the guest asked for beside what the host did.
+
+Requires the built guest (``diskproof guest build``), qemu-system-x86_64 and, for the host's syncs,
+root and tracepoints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskproof.guest.boot import Guest, start_guest
+from diskproof.guest.build import GuestFiles
+from diskproof.native import require_native
+from diskproof.proc import start_process
+from diskproof.qemu.disk import guest_disk_args
+from diskproof.qemu.machine import GuestMachine
+from diskproof.records import Cell, WorkloadSpec
+
+SIZE = 16 << 20
+DEADLINE = 120.0
+SYNCS = 1000
+JOB = "--name=j --rw=randwrite --bs=4k --size=8m --direct=1 --fdatasync=1 --thread --ioengine=psync"
+
+Row = dict[str, float | None]
+
+
+@dataclass
+class Watching:
+    """A monitor whose JSON lines are read as they come."""
+
+    lines: int
+    pending: bytes = b""
+    columns: tuple[str, ...] = ()
+
+    def next_rows(self) -> tuple[float, dict[str, Row]]:
+        """Time and virtual machines of the next sample."""
+        message = self._next()
+        if message["type"] == "header":
+            self.columns = tuple(each["name"] for each in message["rows"]["columns"])
+            message = self._next()
+        rows = {
+            name: dict(zip(self.columns, values, strict=True)) for name, *values in message["rows"]
+        }
+        return message["time"], rows
+
+    def _next(self) -> dict[str, Any]:
+        deadline = time.monotonic() + DEADLINE
+        while b"\n" not in self.pending:
+            ready, _, _ = select.select([self.lines], [], [], deadline - time.monotonic())
+            chunk = os.read(self.lines, 1 << 16) if ready else b""
+            assert chunk, "the monitor says nothing"
+            self.pending += chunk
+        line, _, self.pending = self.pending.partition(b"\n")
+        return dict(json.loads(line))
+
+    def read_until(self, name: str, wanted: Callable[[Row], bool]) -> list[tuple[float, Row]]:
+        """The samples of one machine up to the first that is as wanted."""
+        seen: list[tuple[float, Row]] = []
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            at, rows = self.next_rows()
+            if name in rows:
+                seen.append((at, rows[name]))
+                if wanted(rows[name]):
+                    return seen
+        raise AssertionError(f"never as wanted: {seen[-3:]}")
+
+
+@contextmanager
+def start_monitor(folder: Path, *arguments: str) -> Iterator[Watching]:
+    reader, writer = os.pipe()
+    argv = [str(require_native("diskproof-monitor")), "--vm", *arguments, "--json", "-", "-q", "1"]
+    try:
+        with os.fdopen(writer, "wb") as sink:
+            started = start_process(argv, name="monitor", log=folder / "monitor.log", stdout=sink)
+            with started:
+                sink.close()
+                yield Watching(reader)
+    finally:
+        os.close(reader)
+
+
+@contextmanager
+def start_named_guest(
+    files: GuestFiles, folder: Path, name: str, cache: str, *more: str
+) -> Iterator[Guest]:
+    """A guest with named threads, a disk and a QMP socket as a management tool would have it."""
+    images = folder / name
+    images.mkdir(mode=0o777)
+    images.chmod(0o777)
+    image = images / "disk.img"
+    with image.open("wb") as stream:
+        stream.truncate(SIZE)
+    image.chmod(0o666)
+    levels = {"frontend": "guest", "format": "raw", "bus": "virtio-blk", "cache": cache}
+    cell = Cell(tuple(sorted(levels.items())), WorkloadSpec("none", "fio"))
+    args = (
+        *guest_disk_args(cell, "disk.img"),
+        *("-name", f"guest={name},process=renamed,debug-threads=on"),
+        *("-qmp", "unix:monitor.sock,server=on,wait=off"),
+        *more,
+    )
+    machine = GuestMachine("tcg", memory_bytes=256 << 20, bus="virtio-blk", disk_args=args)
+    try:
+        with start_guest(files, machine, run_dir=folder, disk_folder=images) as guest:
+            yield guest
+    finally:
+        shutil.rmtree(images)
+
+
+def write_and_sync(guest: Guest) -> int:
+    """fio in the guest; gives how many syncs it counted."""
+    assert guest.started.disk is not None
+    argv = ["fio", f"--filename={guest.started.disk.device}", *JOB.split()]
+    argv += [f"--number_ios={SYNCS}", "--output-format=json"]
+    done = guest.channel.exec(argv, timeout=DEADLINE)
+    assert done.exit.code == 0, done.stderr
+    text = done.stdout
+    (job,) = json.loads(text[text.index(b"{\n") :])["jobs"]
+    return int(job["sync"]["lat_ns"]["N"])
+
+
+def asked_flushes(guest: Guest) -> int:
+    """What QEMU itself has counted on all disks."""
+    stats: Any = guest.qmp.execute("query-blockstats")
+    return sum(each["stats"]["flush_operations"] for each in stats)
+
+
+def total(samples: list[tuple[float, Row]], column: str) -> float:
+    """A rate summed up over time."""
+    spans = zip(samples, samples[1:], strict=False)
+    return sum((b - a) * (row[column] or 0.0) for (a, _), (b, row) in spans)
+
+
+def quiet(column: str) -> Callable[[Row], bool]:
+    return lambda row: row[column] == 0.0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="counting another's system calls needs root")
+def test_what_guests_flush_and_what_the_host_makes_of_it(
+    guest_files: GuestFiles, run_dir: Path, tmp_path: Path
+) -> None:
+    """With cache=unsafe a guest flushes, and the host does nothing about it."""
+    with (
+        start_named_guest(guest_files, run_dir, "kept", "writeback") as kept,
+        start_named_guest(guest_files, run_dir, "unsafe", "unsafe") as unsafe,
+        start_monitor(tmp_path, "--qmp") as watching,
+    ):
+        for name, guest in (("kept", kept), ("unsafe", unsafe)):
+            before = asked_flushes(guest)
+            idle = watching.read_until(name, quiet("vm.guest_flush"))
+            done = write_and_sync(guest)
+            busy = watching.read_until(name, lambda row: (row["vm.guest_flush"] or 0) > 0)
+            after = watching.read_until(name, quiet("vm.guest_flush"))
+            told = asked_flushes(guest) - before
+            assert done >= SYNCS - 1 and abs(told - done) <= 0.02 * done
+            samples = [idle[-1], *busy, *after]
+            assert total(samples, "vm.guest_flush") == pytest.approx(told, rel=0.15)
+            synced = total(samples, "vm.host_fdatasync")
+            assert synced == (0.0 if name == "unsafe" else pytest.approx(told, rel=0.15))
+            check_row(samples, guest.process.pid)
+
+
+def check_row(samples: list[tuple[float, Row]], pid: int) -> None:
+    assert max(row["vm.vcpu"] or 0.0 for _, row in samples) > 10
+    assert max(row["vm.guest_flush_await"] or 0.0 for _, row in samples) > 0
+    last = samples[-1][1]
+    assert last["vm.pid"] == pid
+    assert 50 < (last["vm.rss"] or 0.0) < 600
+    for column in ("vm.wait", "vm.emulator", "vm.read", "vm.write", "vm.swap", "vm.ksm"):
+        assert last[column] is not None, column

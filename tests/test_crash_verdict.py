@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diskproof.crash.end_state import promised_at
 from diskproof.crash.explore import Search, search_request, take_line
 from diskproof.crash.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
@@ -71,6 +72,42 @@ def test_the_worse_of_two_is_one_of_them_and_the_same_either_way(a: Explored, b:
     assert chosen in (one, other)
     assert worse(other, one).verdict == chosen.verdict
     assert worse(one, undecided(one.fault, "?")).verdict in (one.verdict, "undecided")
+
+
+# -- how old a loss is --------------------------------------------------------------------------
+
+
+def promises(*lines: str) -> list[Frame]:
+    """Acknowledgements, a second apart from 1 s on."""
+    return [
+        Frame(ACKNOWLEDGE, 0, 0, n, n * 10**9, n * 10**9, 0, line.encode(), 0)
+        for n, line in enumerate(lines, 1)
+    ]
+
+
+LEDGER = ("ledger ab 0 0 32 00", "ledger ab 4", "ledger ab 8", "ledger ab 8", "ledger ab 12")
+
+
+@pytest.mark.parametrize(
+    ("lines", "lost", "sequences", "second"),
+    [
+        (("a", "b", "c"), 1, (), 3),
+        (("a", "b", "c"), 3, (), 1),
+        (("a", "b", "c"), 9, (), 1),
+        (LEDGER, 1, (), 5),
+        (LEDGER, 4, (), 5),
+        (LEDGER, 5, (), 3),
+        (LEDGER, 12, (), 2),
+        (LEDGER, 2, (3, 12), 2),
+        (LEDGER, 1, (5,), 3),
+        (LEDGER[:1], 1, (), 0),
+        ((), 1, (), 0),
+    ],
+)
+def test_of_promises_that_are_counted_the_last_are_lost(
+    lines: tuple[str, ...], lost: int, sequences: tuple[int, ...], second: int
+) -> None:
+    assert promised_at(promises(*lines), lost, sequences) == second * 10**9
 
 
 # -- the explorer's lines -------------------------------------------------------------------

@@ -138,6 +138,7 @@ def test_a_program_is_judged_on_a_cluster_from_the_command_line(
     assert run_command_line(["crash", *commands, "--json", "data"]) == 1
     rows = {row["fault"]: row for row in json.loads(capsys.readouterr().out)}
     assert [rows[fault]["verdict"] for fault in ("power", "qemu-kill")] == ["loses", "keeps"]
+    assert rows["power"]["age_seconds"] > 0
     assert rows["power"]["lost"] == 3 and rows["power"]["states_checked"] > 3
 
 

@@ -10,26 +10,28 @@ import json
 import os
 import select
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from diskproof.drive import DiskImage
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import GuestFiles
 from diskproof.native import require_native
-from diskproof.proc import start_process
+from diskproof.proc import Process, start_process
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec
 
 SIZE = 16 << 20
 DEADLINE = 120.0
-SYNCS = 1000
+SYNCS = 500
 JOB = "--name=j --rw=randwrite --bs=4k --size=8m --direct=1 --fdatasync=1 --thread --ioengine=psync"
 
 Row = dict[str, float | None]
@@ -80,7 +82,15 @@ class Watching:
 @contextmanager
 def start_monitor(folder: Path, *arguments: str) -> Iterator[Watching]:
     reader, writer = os.pipe()
-    argv = [str(require_native("diskproof-monitor")), "--vm", *arguments, "--json", "-", "-q", "1"]
+    argv = [
+        str(require_native("diskproof-monitor")),
+        "--vm",
+        *arguments,
+        "--json",
+        "-",
+        "-q",
+        "0.5",
+    ]
     try:
         with os.fdopen(writer, "wb") as sink:
             started = start_process(argv, name="monitor", log=folder / "monitor.log", stdout=sink)
@@ -106,7 +116,7 @@ def start_named_guest(
     levels = {"frontend": "guest", "format": "raw", "bus": "virtio-blk", "cache": cache}
     cell = Cell(tuple(sorted(levels.items())), WorkloadSpec("none", "fio"))
     args = (
-        *guest_disk_args(cell, "disk.img"),
+        *guest_disk_args(cell, DiskImage(image, "raw", SIZE)),
         *("-name", f"guest={name},process=renamed,debug-threads=on"),
         *("-qmp", "unix:monitor.sock,server=on,wait=off"),
         *more,
@@ -170,6 +180,59 @@ def test_what_guests_flush_and_what_the_host_makes_of_it(
             synced = total(samples, "vm.host_fdatasync")
             assert synced == (0.0 if name == "unsafe" else pytest.approx(told, rel=0.15))
             check_row(samples, guest.process.pid)
+        check_other_client(run_dir / "kept" / "monitor.sock", watching)
+
+
+def check_other_client(path: Path, watching: Watching) -> None:
+    """The monitor neither holds the socket nor comes near it while another uses it."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(DEADLINE)
+        client.connect(str(path))
+        stream = client.makefile("rwb")
+        assert "QMP" in json.loads(stream.readline())
+        stream.write(b'{"execute":"qmp_capabilities"}\n')
+        stream.flush()
+        assert json.loads(stream.readline()) == {"return": {}}
+        watching.read_until("kept", lambda row: row["vm.guest_flush"] is None)
+        stream.write(b'{"execute":"query-status"}\n')
+        stream.flush()
+        assert json.loads(stream.readline())["return"]["running"]
+    assert connected(path) == 0
+
+
+def connected(path: Path) -> int:
+    """How many ends of this socket somebody holds, as far as this network namespace shows."""
+    lines = Path("/proc/net/unix").read_text().splitlines()
+    return sum(line.endswith(f" {path}") and line.split()[5] == "03" for line in lines)
+
+
+BARE = ("-machine", "pc,accel=tcg", "-m", "32", "-nodefaults", "-display", "none", "-S")
+
+
+@contextmanager
+def start_bare(folder: Path, name: str, *arguments: str) -> Iterator[Process]:
+    """A QEMU whose guest has not started."""
+    argv = ["qemu-system-x86_64", *BARE, *arguments]
+    with start_process(argv, name=name, log=folder / f"{name}.log") as process:
+        yield process
+
+
+def test_machines_come_and_go(tmp_path: Path) -> None:
+    uuid = "12345678-0000-4000-8000-123456789abc"
+    with start_monitor(tmp_path) as watching, ExitStack() as stack:
+        plain = stack.enter_context(start_bare(tmp_path, "plain", "-name", "plain"))
+        named = ("-name", "debug-threads=on", "-uuid", uuid)
+        other = stack.enter_context(start_bare(tmp_path, "other", *named))
+        row = watching.read_until("plain", lambda row: row["vm.vcpu"] is not None)[-1][1]
+        assert row["vm.pid"] == plain.pid
+        assert row["vm.wait"] is None and row["vm.emulator"] is None, "threads have no names"
+        assert row["vm.guest_flush"] is None, "it was not asked"
+        row = watching.read_until(uuid, lambda row: row["vm.emulator"] is not None)[-1][1]
+        assert row["vm.pid"] == other.pid and row["vm.wait"] is not None
+        plain.kill()
+        while "plain" in (rows := watching.next_rows()[1]):
+            pass
+        assert uuid in rows
 
 
 def check_row(samples: list[tuple[float, Row]], pid: int) -> None:

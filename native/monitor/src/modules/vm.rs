@@ -146,7 +146,8 @@ impl Guest {
             at: now.monotonic,
             counters: self.watched.read(buffer)?,
             host_syncs: self.syncs.as_ref().map_or(f64::NAN, HostSyncs::read),
-            answer: asker.and_then(|asker| asker.find((self.found.pid, self.found.started))),
+            answer: asker
+                .and_then(|asker| asker.find((self.found.pid, self.found.started), now.span)),
         };
         let before = self.last.replace(reading);
         self.rates.update(before.as_ref(), &reading, self.watched.has_named_threads());

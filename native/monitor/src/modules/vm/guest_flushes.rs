@@ -68,17 +68,22 @@ impl Asker {
     /// Have these asked, unless they just were or the round before still goes on.
     pub fn ask(&mut self, guests: impl FnOnce() -> Vec<Asked>) {
         let now = Instant::now();
-        let pause = SHORTEST_PAUSE.max(lock(&self.told).cost * PAUSE_PER_COST);
-        if self.last.is_none_or(|last| now - last >= pause)
+        if self.last.is_none_or(|last| now - last >= self.pause())
             && self.rounds.try_send(guests()).is_ok()
         {
             self.last = Some(now);
         }
     }
 
-    /// The newest answer.
-    pub fn find(&self, key: ProcessKey) -> Option<Answer> {
-        lock(&self.told).answers.get(&key).copied()
+    fn pause(&self) -> Duration {
+        SHORTEST_PAUSE.max(lock(&self.told).cost * PAUSE_PER_COST)
+    }
+
+    /// The newest answer, unless it is so old that newer ones must have failed; samples are `span` seconds apart.
+    pub fn find(&self, key: ProcessKey, span: f64) -> Option<Answer> {
+        let limit = 2.0 * (self.pause().as_secs_f64() + span.max(0.0)) + 0.5;
+        let answer = lock(&self.told).answers.get(&key).copied();
+        answer.filter(|answer| answer.at.elapsed().as_secs_f64() < limit)
     }
 }
 

@@ -3,9 +3,6 @@
 use super::counters::Counters;
 use super::guest_flushes::Answer;
 
-/// Seconds: an answer older than this, and than two samples, says nothing of now. Many guests are asked less often.
-const STALE: f64 = 10.0;
-
 /// Everything that is known of a guest at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
@@ -53,10 +50,9 @@ impl Default for Rates {
 impl Rates {
     /// `told_apart`: whether vCPU threads are known from the others.
     pub fn update(&mut self, before: Option<&Reading>, after: &Reading, told_apart: bool) {
-        let span = before.map_or(0.0, |before| after.at - before.at);
-        self.update_guest_flushes(after, span);
+        self.update_guest_flushes(after);
         let Some(before) = before else { return };
-        let (a, b) = (&before.counters, &after.counters);
+        let (a, b, span) = (&before.counters, &after.counters, after.at - before.at);
         let rate = |before: f64, after: f64| (after - before).max(0.0) / span;
         let percent = |before, after| keep_nan(before, after, rate(before, after) * 100.0);
         self.vcpu = percent(a.vcpu, b.vcpu);
@@ -72,9 +68,8 @@ impl Rates {
     }
 
     /// Answers come at their own pace: a rate stays until the next one.
-    fn update_guest_flushes(&mut self, after: &Reading, span: f64) {
-        let fresh = |answer: &Answer| answer.at.elapsed().as_secs_f64() < STALE + 2.0 * span;
-        let Some(answer) = after.answer.filter(fresh) else {
+    fn update_guest_flushes(&mut self, after: &Reading) {
+        let Some(answer) = after.answer else {
             (self.guest_flush, self.guest_flush_await) = (f64::NAN, f64::NAN);
             return;
         };

@@ -265,7 +265,8 @@ def test_a_cgroup_as_the_strategy(folder: Path, readers: dict[str, Path]) -> Non
     report = json.loads(done.error_text)
     assert report["removed"] is True
     assert report["peak_bytes"] <= 17 << 20
-    assert cached(file, victim) == [0, 2048]
+    assert cached(file) == [0]
+    assert cached(victim)[0] >= 2000, "whatever else runs here may cost the victim a few pages"
 
 
 def test_the_report_tells_what_was_done(folder: Path) -> None:

@@ -2,14 +2,14 @@
 
 use crate::position::Positions;
 use crate::registry::{Closing, Registry};
-use crate::watched::{Key, Watched};
+use crate::watched::{Key, Watched, LARGE};
+use diskproof_pagecache::page_size;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Pages of one file that may stay while it is read (2 MiB of 4 KiB pages), and that may stay dirty (4 MiB).
-const READ_PAGES: u64 = 512;
+/// Pages of one file that may stay dirty (4 MiB of 4 KiB pages).
 const DIRTY_PAGES: u64 = 1024;
 
 /// Of all files together (64 MiB): beyond it even those that seem to be in use are put in order.
@@ -79,8 +79,9 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Looks at the files that changed lately and at some of the others. True while there are any of the first kind.
+    /// Looks at the large files that changed lately and at some of the others. True while there are any of the first kind.
     fn round(&mut self) -> bool {
+        self.registry.add_made();
         self.take_new();
         if let Some(closing) = self.registry.take_closing() {
             self.close_all(&closing);
@@ -93,7 +94,7 @@ impl<'a> Keeper<'a> {
             let place = (self.next_quiet + step) % count;
             let file = self.files[place].clone();
             let Some(mut watched) = try_lock(&file) else { continue };
-            let hot = watched.changed.elapsed() < HOT;
+            let hot = watched.is_large && watched.changed.elapsed() < HOT;
             if !hot {
                 quiet += 1;
             }
@@ -134,14 +135,15 @@ impl<'a> Keeper<'a> {
         if watched.is_settled() {
             return watched.drop_all().ok();
         }
-        if excess.pages > READ_PAGES {
+        let limit = LARGE / page_size();
+        if excess.pages > limit {
             let position = self.positions.find(watched.key, watched.opener);
             // One that rests says nothing: pread(2), a mapping, another process.
             let moves = position.filter(|&bytes| bytes != watched.position);
             if let Some(position) = moves {
                 watched.position = position;
                 watched.drop_behind(moves).ok()?;
-            } else if watched.excess.pages > READ_PAGES + 2 * watched.ahead_pages() {
+            } else if watched.excess.pages > limit + 2 * watched.ahead_pages() {
                 watched.drop_behind(None).ok()?;
             }
         }

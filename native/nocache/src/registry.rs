@@ -5,8 +5,9 @@ use crate::watched::{Key, Watched};
 use rustix::fs::{access, statfs, Access, FileType};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// `f_type` of file systems whose files are nothing but cached pages, from linux/magic.h:
@@ -19,18 +20,46 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 const DEFAULT_AHEAD: u64 = 128 << 10;
 
-/// Shared by who hears of files and who keeps them in order.
+/// Shared by the thread that hears of files and the one that keeps them in order.
 #[derive(Default)]
 pub struct Registry {
     known: Mutex<HashSet<Key>>,
     inbox: Mutex<Vec<Watched>>,
+    /// Files about to be made.
+    not_yet: Mutex<Vec<NotYet>>,
+    looking: Mutex<()>,
+    devices: Mutex<HashMap<u64, Option<u64>>>,
     closing: Mutex<Option<Closing>>,
+    unseen: AtomicU64,
+}
+
+struct NotYet {
+    folder: OwnedFd,
+    name: Vec<u8>,
+    thread: u32,
+    until: Instant,
 }
 
 /// A file system that is about to be unmounted: our descriptors on it would keep it busy.
 pub struct Closing {
     pub device: u64,
     pub done: Sender<()>,
+}
+
+/// What a file's cached pages are when we first see it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Those of others.
+    Theirs,
+    /// About to be thrown away with the content.
+    Truncated,
+    /// The command's own: it just made the file.
+    Made,
+}
+
+/// A thread that panicked leaves sets and lists that are whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Registry {
@@ -46,91 +75,62 @@ impl Registry {
         lock(&self.known).remove(&key);
     }
 
-    fn is_new(&self, key: Key) -> bool {
-        lock(&self.known).insert(key)
+    /// Number of files that we may not look at.
+    pub fn unseen(&self) -> u64 {
+        self.unseen.load(Ordering::Relaxed)
     }
 
-    fn add(&self, watched: Watched) {
-        lock(&self.inbox).push(watched);
-    }
-}
-
-/// A thread that panicked leaves sets and lists that are whole.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The side that hears of files.
-pub struct Register<'a> {
-    shared: &'a Registry,
-    devices: HashMap<u64, Option<u64>>,
-    not_yet: Vec<NotYet>,
-    /// Files that we may not look at.
-    pub unseen: u64,
-}
-
-struct NotYet {
-    folder: OwnedFd,
-    name: Vec<u8>,
-    thread: u32,
-    until: Instant,
-}
-
-impl<'a> Register<'a> {
-    pub fn new(shared: &'a Registry) -> Self {
-        Self { shared, devices: HashMap::new(), not_yet: Vec::new(), unseen: 0 }
-    }
-
-    pub fn is_waiting(&self) -> bool {
-        !self.not_yet.is_empty()
+    pub fn add_unseen(&self) {
+        self.unseen.fetch_add(1, Ordering::Relaxed);
     }
 
     /// To be called before the caller goes on: what is cached now is not its doing.
-    pub fn add(&mut self, asked: &Asked) {
+    pub fn add(&self, asked: &Asked) {
+        use rustix::io::Errno;
+        let before = if asked.truncates() { Before::Truncated } else { Before::Theirs };
         match asked.find() {
-            Ok(Found::There(found)) => {
-                self.add_found(&found, asked.thread, asked.truncates(), false)
-            }
+            Ok(Found::There(found)) => self.add_found(&found, asked.thread, before),
             Ok(Found::NotYet(folder, name)) => {
                 let until = Instant::now() + PATIENCE;
-                self.not_yet.push(NotYet { folder, name, thread: asked.thread, until });
+                lock(&self.not_yet).push(NotYet { folder, name, thread: asked.thread, until });
             }
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-            }
-            Err(_) => self.unseen += 1,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(_) => self.add_unseen(),
         }
     }
 
-    /// Looks up what was made since; to be called before names may change.
-    pub fn add_made(&mut self) {
-        for made in std::mem::take(&mut self.not_yet) {
+    /// Looks up what was made since; to be called often, and before names may change.
+    pub fn add_made(&self) {
+        let _looking = lock(&self.looking); // who waits here goes on when all were looked up
+        let not_yet = std::mem::take(&mut *lock(&self.not_yet));
+        for made in not_yet {
             match find_in(&made.folder, &made.name) {
-                Ok(found) => self.add_found(&found, made.thread, false, true),
-                Err(_) if Instant::now() < made.until => self.not_yet.push(made),
+                Ok(found) => self.add_found(&found, made.thread, Before::Made),
+                Err(_) if Instant::now() < made.until => lock(&self.not_yet).push(made),
                 Err(_) => {}
             }
         }
     }
 
     /// Files that the command inherits, such as a redirected standard input.
-    pub fn add_inherited(&mut self) {
+    pub fn add_inherited(&self) {
         for number in 0..3 {
             // SAFETY: only looked at; a closed number gives EBADF.
             let inherited = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
-            self.add_found(&inherited, std::process::id(), false, false);
+            self.add_found(&inherited, std::process::id(), Before::Theirs);
         }
     }
 
     /// Returns when no file on the file system at `asked` is watched any more.
-    pub fn close_all(&mut self, asked: &Asked) {
+    pub fn close_all(&self, asked: &Asked) {
         let Ok(Found::There(found)) = asked.find() else { return };
         let Ok(facts) = rustix::fs::fstat(&found) else { return };
         let (done, closed) = channel();
-        *lock(&self.shared.closing) = Some(Closing { device: facts.st_dev, done });
+        *lock(&self.closing) = Some(Closing { device: facts.st_dev, done });
         let _ = closed.recv_timeout(PATIENCE);
     }
 
-    fn add_found(&mut self, found: &impl AsFd, thread: u32, truncates: bool, fresh: bool) {
+    fn add_found(&self, found: &impl AsFd, thread: u32, before: Before) {
         let Ok(facts) = rustix::fs::fstat(found) else { return };
         let key = match FileType::from_raw_mode(facts.st_mode) {
             FileType::RegularFile => (facts.st_dev, facts.st_ino),
@@ -138,26 +138,30 @@ impl<'a> Register<'a> {
             _ => return,
         };
         let Some(ahead) = self.find_ahead(found, facts.st_dev) else { return };
-        if !self.shared.is_new(key) {
+        if before != Before::Made && !lock(&self.known).contains(&key) {
+            self.add_made(); // perhaps under this very name
+        }
+        if !lock(&self.known).insert(key) {
             return;
         }
         let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());
-        let fresh = fresh || truncates && access(&path, Access::WRITE_OK).is_ok();
+        let fresh = match before {
+            Before::Theirs => false,
+            Before::Truncated => access(&path, Access::WRITE_OK).is_ok(),
+            Before::Made => true,
+        };
         match open_found(found).map(|file| Watched::new(file, key, fresh, ahead)) {
-            Ok(Ok(mut watched)) => {
-                watched.opener = thread;
-                self.shared.add(watched);
-            }
+            Ok(Ok(watched)) => lock(&self.inbox).push(watched.opened_by(thread)),
             _ => {
-                self.unseen += 1;
-                self.shared.forget(key);
+                self.add_unseen();
+                self.forget(key);
             }
         }
     }
 
     /// Bytes that the kernel reads ahead on a device; None for files without a disk.
-    fn find_ahead(&mut self, found: &impl AsFd, device: u64) -> Option<u64> {
-        *self.devices.entry(device).or_insert_with(|| {
+    fn find_ahead(&self, found: &impl AsFd, device: u64) -> Option<u64> {
+        *lock(&self.devices).entry(device).or_insert_with(|| {
             let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());
             let kind = statfs(path).ok()?.f_type;
             (!NO_DISK.contains(&u64::try_from(kind).unwrap_or(0))).then(|| read_ahead(device))

@@ -1,7 +1,7 @@
 //! Which system calls stop for us: those after which a file can be read, and those that take its name away.
 
 use diskproof_supervise::calls::{CREAT, OPEN, OPENAT, OPENAT2};
-use diskproof_supervise::{build_filter, Action, Call, Condition, Rule, Test};
+use diskproof_supervise::{build_filter, Action, Call, Condition, Notification, Rule, Test};
 
 const fn call(name: &'static str, x86_64: u32, i386: u32) -> Call {
     Call { name, x86_64, i386: Some(i386), x32: Some(x86_64) }
@@ -40,4 +40,9 @@ pub fn filter() -> Vec<diskproof_supervise::filter::Instruction> {
     let always = [CREAT, OPENAT2, EXECVE, EXECVEAT, UMOUNT2].into_iter().chain(RENAMES);
     rules.extend(always.map(|call| Rule::always(call, Action::Notify)));
     build_filter(&rules)
+}
+
+/// Whether a name is about to go or to be given.
+pub fn renames(call: &Notification) -> bool {
+    RENAMES.iter().any(|rename| call.is(rename))
 }

@@ -3,8 +3,8 @@
 use crate::asked::Asked;
 use crate::finish::{drop_clean, find_dirty, make_report, write_and_drop, Report};
 use crate::keeper::{write_behind, Keeper, Shared, Totals, FILES};
-use crate::registry::{Register, Registry};
-use crate::rules::{filter, UMOUNT2};
+use crate::registry::Registry;
+use crate::rules::{filter, renames, UMOUNT2};
 use diskproof_supervise::{start, Answer, Child, Command, Ended, Listener, Notification};
 use diskproof_supervise::{Received, Signals, StartError};
 use rustix::process::Signal;
@@ -16,9 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// How often a file that is about to be made is looked for.
-const SOON: Duration = Duration::from_millis(1);
-
 const PRELOAD: &str = "LD_PRELOAD";
 const LIBRARY: &str = "libdiskproof_nocache.so";
 
@@ -29,7 +26,6 @@ pub struct Session {
     registry: Registry,
     files: Vec<Shared>,
     totals: Totals,
-    unseen: u64,
 }
 
 impl Session {
@@ -42,11 +38,11 @@ impl Session {
         }
         command.unblock(&signals);
         let registry = Registry::default();
-        Register::new(&registry).add_inherited();
+        registry.add_inherited();
         let (child, listener) = start(&command, &filter())?;
         allow_descriptors();
         let (files, totals) = (Vec::new(), Totals::default());
-        Ok(Self { child, listener, signals, registry, files, totals, unseen: 0 })
+        Ok(Self { child, listener, signals, registry, files, totals })
     }
 
     /// Until the command has ended.
@@ -76,38 +72,30 @@ impl Session {
         let files = std::mem::take(&mut self.files);
         let mut keeper = Keeper::new(&self.registry, sender, files);
         keeper.totals = self.totals;
-        let mut register = Register::new(&self.registry);
         let (result, keeper) = std::thread::scope(|scope| {
             scope.spawn(move || write_behind(&receiver));
             let keeping = scope.spawn(|| keeper.run(&stop).into_kept());
-            let result = self.answer_all(&mut register, is_over);
-            register.add_made();
+            let result = self.answer_all(is_over);
+            self.registry.add_made();
             stop.store(true, Ordering::Relaxed);
             keeping.thread().unpark();
             (result, keeping.join())
         });
-        self.unseen += register.unseen;
         (self.files, self.totals) =
             keeper.map_err(|_| io::Error::other("the thread that keeps files in order failed"))?;
         result
     }
 
-    fn answer_all(
-        &self,
-        register: &mut Register,
-        mut is_over: impl FnMut(&Self) -> io::Result<bool>,
-    ) -> io::Result<()> {
+    fn answer_all(&self, mut is_over: impl FnMut(&Self) -> io::Result<bool>) -> io::Result<()> {
         loop {
-            let soon = register.is_waiting().then_some(SOON);
-            match self.listener.receive(Some(self.signals.as_fd()), soon)? {
+            match self.listener.receive(Some(self.signals.as_fd()), None)? {
                 Received::Call(call) => {
-                    note(register, &call);
+                    note(&self.registry, &call);
                     self.listener.answer(call.id, Answer::Continue);
                 }
-                Received::Timeout => register.add_made(),
                 Received::Nobody => return Ok(()),
                 Received::Woken if is_over(self)? => return Ok(()),
-                Received::Woken => {}
+                Received::Woken | Received::Timeout => {}
             }
         }
     }
@@ -130,7 +118,7 @@ impl Session {
     }
 
     pub fn report(&self) -> Report {
-        make_report(&self.files, &self.totals, self.unseen)
+        make_report(&self.files, &self.totals, self.registry.unseen())
     }
 }
 
@@ -176,13 +164,16 @@ fn find_preload() -> Option<OsString> {
     Some(libraries)
 }
 
-fn note(register: &mut Register, call: &Notification) {
-    register.add_made();
+fn note(registry: &Registry, call: &Notification) {
+    if renames(call) {
+        registry.add_made();
+        return;
+    }
     match Asked::read(call) {
-        Ok(Some(asked)) if call.is(&UMOUNT2) => register.close_all(&asked),
-        Ok(Some(asked)) => register.add(&asked),
+        Ok(Some(asked)) if call.is(&UMOUNT2) => registry.close_all(&asked),
+        Ok(Some(asked)) => registry.add(&asked),
         Ok(None) => {}
-        Err(_) => register.unseen += 1,
+        Err(_) => registry.add_unseen(),
     }
 }
 

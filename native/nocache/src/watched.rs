@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// A file that did not change for so long is put in order, as if it was closed.
 pub const SETTLED: Duration = Duration::from_secs(2);
 
+/// Bytes of one file that may be in the cache while it is read.
+pub const LARGE: u64 = 2 << 20;
+
 /// Runs that are remembered of one file: 16 bytes each. Finer patterns are rounded up.
 const RUNS: usize = 4096;
 
@@ -38,6 +41,8 @@ pub struct Watched {
     /// Thread that opened it first, and how far its reading was when we looked last.
     pub opener: u32,
     pub position: u64,
+    /// Too many of its pages could be in the cache at once.
+    pub is_large: bool,
     pub excess: Excess,
     pub peak: u64,
     pub dropped: u64,
@@ -52,6 +57,7 @@ pub struct Watched {
 impl Watched {
     /// `fresh`: whatever was cached is gone with the old content.
     pub fn new(file: File, key: Key, fresh: bool, ahead: u64) -> Result<Self, cache::Error> {
+        let is_large = key.0 == u64::MAX || file.metadata().map_or(true, |now| now.size() > LARGE);
         let prior = if fresh { cache::Runs::default() } else { cache::read_runs(&file, RUNS)? };
         let now = Instant::now();
         Ok(Self {
@@ -62,6 +68,7 @@ impl Watched {
             ahead: ahead.min(MAX_AHEAD_BYTES) / cache::page_size(),
             opener: 0,
             position: 0,
+            is_large,
             excess: Excess::default(),
             peak: 0,
             dropped: 0,
@@ -70,6 +77,10 @@ impl Watched {
             not_before: now,
             backoff: Duration::ZERO,
         })
+    }
+
+    pub fn opened_by(self, opener: u32) -> Self {
+        Self { opener, ..self }
     }
 
     /// True once nobody can open it any more: its pages go with it.
@@ -88,6 +99,7 @@ impl Watched {
             self.changed = Instant::now();
         }
         self.excess = now;
+        self.is_large |= now.pages * cache::page_size() > LARGE;
         self.peak = self.peak.max(now.pages);
         Ok(now)
     }

@@ -1,8 +1,219 @@
+//! The sync family as a library to preload: every call answers as the kernel would, and nothing reaches the disk.
+//!
+//! Made of system calls: no allocation, no lock, no constructor, no symbol version; safe in signal handlers and after
+//! fork. Works under glibc and musl. `docs/sync-drop.md` says what it covers.
 #![no_std]
+
+mod drops;
+mod libc;
+#[allow(dead_code, reason = "some of it is between the processes of the tool")]
+mod page;
+mod raw;
+mod state;
+mod target;
+
+use core::ffi::{c_char, c_int, c_long, c_uint};
+
+use libc::{answer, cancellation_point, find_close, find_open};
+use page::Kind;
 
 #[panic_handler]
 fn abort(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {
         core::hint::spin_loop();
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fsync(fd: c_int) -> c_int {
+    cancellation_point();
+    answer(drops::sync_descriptor(raw::FSYNC, Kind::Fsync, fd)) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdatasync(fd: c_int) -> c_int {
+    cancellation_point();
+    answer(drops::sync_descriptor(raw::FDATASYNC, Kind::Fdatasync, fd)) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn syncfs(fd: c_int) -> c_int {
+    answer(drops::sync_descriptor(raw::SYNCFS, Kind::Syncfs, fd)) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sync() {
+    drops::sync_all();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn msync(start: c_long, length: c_long, flags: c_int) -> c_int {
+    cancellation_point();
+    answer(drops::sync_memory(start, length, flags)) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sync_file_range(fd: c_int, offset: i64, length: i64, flags: c_uint) -> c_int {
+    cancellation_point();
+    answer(drops::sync_range(fd, offset, length, flags)) as c_int
+}
+
+const AT_FDCWD: c_int = -100;
+const O_CREATE_AND_TRUNCATE: c_int = 0o1 | 0o100 | 0o1000;
+
+/// # Safety
+/// As open(2). The mode is variadic in C, which makes no difference in registers.
+unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    let flags = drops::open_flags(flags);
+    let fd = match find_open() {
+        Some(open) if folder == AT_FDCWD => open(path, flags, mode),
+        _ => {
+            cancellation_point();
+            let words = [folder.into(), path as i64, flags.into(), mode.into(), 0, 0];
+            // SAFETY: the caller's.
+            answer(unsafe { raw::call(raw::OPENAT, words) }) as c_int
+        }
+    };
+    if fd >= 0 {
+        state::forget(fd);
+    }
+    fd
+}
+
+macro_rules! opens {
+    ($($open:ident $open_at:ident $creat:ident $checked:ident $checked_at:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+            // SAFETY: as open(2).
+            unsafe { open_at(AT_FDCWD, path, flags, mode) }
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $open_at(fd: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+            // SAFETY: as openat(2).
+            unsafe { open_at(fd, path, flags, mode) }
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $creat(path: *const c_char, mode: c_uint) -> c_int {
+            // SAFETY: as creat(2).
+            unsafe { open_at(AT_FDCWD, path, O_CREATE_AND_TRUNCATE, mode) }
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $checked(path: *const c_char, flags: c_int) -> c_int {
+            // SAFETY: as open(2) without a mode.
+            unsafe { open_at(AT_FDCWD, path, flags, 0) }
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $checked_at(fd: c_int, path: *const c_char, flags: c_int) -> c_int {
+            // SAFETY: as openat(2) without a mode.
+            unsafe { open_at(fd, path, flags, 0) }
+        }
+    )*};
+}
+
+opens! {
+    open openat creat __open_2 __openat_2;
+    open64 openat64 creat64 __open64_2 __openat64_2;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn openat2(
+    fd: c_int,
+    path: *const c_char,
+    how: *const [u64; 3],
+    size: usize,
+) -> c_int {
+    cancellation_point();
+    // SAFETY: as openat2(2).
+    let fd = answer(unsafe { drops::open_how(fd, path, how, size) }) as c_int;
+    if fd >= 0 {
+        state::forget(fd);
+    }
+    fd
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn close(fd: c_int) -> c_int {
+    if fd >= 0 {
+        state::forget(fd);
+    }
+    match find_close() {
+        Some(close) => close(fd),
+        None => {
+            cancellation_point();
+            // SAFETY: no pointers.
+            answer(unsafe { raw::call(raw::CLOSE, [fd.into(), 0, 0, 0, 0, 0]) }) as c_int
+        }
+    }
+}
+
+macro_rules! vector_writes {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(fd: c_int, parts: c_long, count: c_int, offset: i64, flags: c_int) -> isize {
+            cancellation_point();
+            let flags = drops::write_flags(flags);
+            let words = [fd.into(), parts, count.into(), offset, 0, flags.into()];
+            // SAFETY: as pwritev2(2).
+            answer(unsafe { raw::call(raw::PWRITEV2, words) }) as isize
+        }
+    )*};
+}
+
+vector_writes! { pwritev2 pwritev64v2 }
+
+/// libaio's function: its errors are its value, and errno is left alone.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn io_submit(
+    context: c_long,
+    count: c_long,
+    requests: *const *mut drops::Request,
+) -> c_int {
+    // SAFETY: as io_submit(3).
+    unsafe { drops::submit(context, count, requests) as c_int }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(fd: c_int, request: u64, argument: c_long) -> c_int {
+    // SAFETY: as ioctl(2).
+    answer(unsafe { drops::control(fd, request, argument) }) as c_int
+}
+
+/// The C library's door to every system call.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    let fd = a as c_int;
+    // SAFETY: as the call of that number.
+    let value = unsafe {
+        match number {
+            raw::FSYNC => drops::sync_descriptor(number, Kind::Fsync, fd),
+            raw::FDATASYNC => drops::sync_descriptor(number, Kind::Fdatasync, fd),
+            raw::SYNCFS => drops::sync_descriptor(number, Kind::Syncfs, fd),
+            raw::SYNC => {
+                drops::sync_all();
+                0
+            }
+            raw::MSYNC => drops::sync_memory(a, b, c as c_int),
+            raw::SYNC_FILE_RANGE => drops::sync_range(fd, b, c, d as c_uint),
+            raw::OPEN => raw::call(number, [a, drops::open_flags(b as c_int).into(), c, 0, 0, 0]),
+            raw::OPENAT => raw::call(number, [a, b, drops::open_flags(c as c_int).into(), d, 0, 0]),
+            raw::OPENAT2 => {
+                drops::open_how(fd, b as *const c_char, c as *const [u64; 3], d as usize)
+            }
+            raw::PWRITEV2 => {
+                raw::call(number, [a, b, c, d, e, drops::write_flags(f as c_int).into()])
+            }
+            raw::IO_SUBMIT => drops::submit(a, b, c as *const *mut drops::Request),
+            raw::IOCTL => drops::control(fd, b as u64, c),
+            _ => raw::call(number, [a, b, c, d, e, f]),
+        }
+    };
+    answer(value)
 }

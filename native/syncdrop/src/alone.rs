@@ -1,0 +1,53 @@
+//! Without a filter: the command with the library, and nobody between.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use diskproof_supervise::{start_plain, Child, Command, Signals};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::Signal;
+
+use crate::environment::{find_library, preload, LIBRARY};
+use crate::filtered::stop_ourselves;
+use crate::options::Options;
+use crate::page::VARIABLE;
+use crate::shared::Shared;
+use crate::words::Word;
+use crate::Refusal;
+
+pub fn run(options: &Options, shared: &Shared, signals: &Signals) -> Result<Word, Refusal> {
+    let library = find_library().ok_or_else(|| {
+        Refusal::host(format!(
+            "{LIBRARY} is not beside this program, in a path without ':', ' ' and '$'\nmake setup"
+        ))
+    })?;
+    let mut command = Command::new(&options.command)?;
+    command
+        .set_variable("LD_PRELOAD", preload(library.as_os_str(), std::env::var_os("LD_PRELOAD")));
+    // While we live; nothing has to be removed after us.
+    let page = format!("/proc/{}/fd/{}", std::process::id(), shared.fd.as_raw_fd());
+    command.set_variable(VARIABLE, OsString::from(page));
+    command.unblock(signals);
+    command.end_with_us();
+    Ok(wait(&start_plain(&command)?, signals)?)
+}
+
+fn wait(child: &Child, signals: &Signals) -> io::Result<Word> {
+    loop {
+        if let Some(ended) = child.try_wait()? {
+            let errno = ended.exec_error.and_then(|error| error.raw_os_error()).unwrap_or(0);
+            return Ok(Word { code: ended.code.into(), errno, running: 0 });
+        }
+        let fd = signals.as_fd();
+        let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
+        while let Some(arrived) = signals.read() {
+            if arrived.signal != Signal::CHILD && !arrived.from_terminal {
+                child.signal(arrived.signal)?;
+            }
+            if arrived.signal == Signal::TSTP {
+                stop_ourselves();
+            }
+        }
+    }
+}

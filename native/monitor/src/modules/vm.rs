@@ -144,7 +144,7 @@ impl Guest {
     fn read(&mut self, asker: Option<&Asker>, now: Moment, buffer: &mut [u8]) -> Option<Vec<f64>> {
         let reading = Reading {
             at: now.monotonic,
-            counters: self.watched.read(buffer)?,
+            counters: self.watched.read(now.monotonic, buffer)?,
             host_syncs: self.syncs.as_ref().map_or(f64::NAN, HostSyncs::read),
             answer: asker
                 .and_then(|asker| asker.find((self.found.pid, self.found.started), now.span)),

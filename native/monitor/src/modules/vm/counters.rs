@@ -14,6 +14,9 @@ const MOST_VCPUS: usize = 1024;
 /// `/proc/PID/status` has about 1.5 KiB.
 pub const LONGEST_TEXT: usize = 8192;
 
+/// How often swap and shared pages are read anew at most.
+const SLOW_SECONDS: f64 = 4.5;
+
 /// Counters since the process started, and states; NaN is "not told".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counters {
@@ -38,12 +41,21 @@ pub struct Counters {
 pub struct Watched {
     folder: PathBuf,
     stat: OwnedFd,
+    statm: OwnedFd,
     status: Option<OwnedFd>,
     io: Option<OwnedFd>,
     ksm: Option<OwnedFd>,
     threads: Threads,
+    slow: Slow,
     ticks_per_second: f64,
     page: f64,
+}
+
+/// States that change slowly and are dear to read, in bytes.
+struct Slow {
+    next: f64,
+    swap: f64,
+    merged: f64,
 }
 
 #[derive(Default)]
@@ -62,14 +74,34 @@ impl Watched {
     pub fn open(folder: PathBuf) -> Option<Self> {
         Some(Watched {
             stat: open_file(&folder.join("stat"))?,
+            statm: open_file(&folder.join("statm"))?,
             status: open_file(&folder.join("status")),
             io: open_file(&folder.join("io")),
             ksm: open_file(&folder.join("ksm_stat")),
             folder,
             threads: Threads::default(),
+            slow: Slow { next: 0.0, swap: f64::NAN, merged: f64::NAN },
             ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
             page: rustix::param::page_size() as f64,
         })
+    }
+
+    /// The second number of `/proc/PID/statm`, in bytes; `status` has it too, at five times the cost.
+    fn resident(&self, buffer: &mut [u8]) -> f64 {
+        let text = text_of(Some(&self.statm), buffer).unwrap_or_default();
+        let pages =
+            text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        pages.map_or(f64::NAN, |pages| pages as f64 * self.page)
+    }
+
+    fn refresh_slow(&mut self, now: f64, buffer: &mut [u8]) {
+        if now < self.slow.next {
+            return;
+        }
+        let [swap] = numbers(self.status.as_ref(), ["VmSwap:"], buffer);
+        let [merged] = numbers(self.ksm.as_ref(), ["ksm_merging_pages"], buffer);
+        let next = now + SLOW_SECONDS;
+        self.slow = Slow { next, swap: swap * 1024.0, merged: merged * self.page };
     }
 
     /// Ids of the threads that are there now.
@@ -82,13 +114,12 @@ impl Watched {
         self.threads.named
     }
 
-    /// None when the process has ended; a zombie has.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Option<Counters> {
+    /// None when the process has ended; a zombie has. `now` is CLOCK_MONOTONIC, seconds.
+    pub fn read(&mut self, now: f64, buffer: &mut [u8]) -> Option<Counters> {
         let stat = parse_stat(&text_of(Some(&self.stat), buffer)?)?;
         self.threads.look_again(&self.folder, stat.threads);
-        let [rss, swap] = numbers(self.status.as_ref(), ["VmRSS:", "VmSwap:"], buffer);
         let [read, written] = numbers(self.io.as_ref(), ["read_bytes:", "write_bytes:"], buffer);
-        let [merged] = numbers(self.ksm.as_ref(), ["ksm_merging_pages"], buffer);
+        self.refresh_slow(now, buffer);
         let cpu = stat.ticks / self.ticks_per_second;
         let (vcpu, waited) = self.threads.vcpu_seconds(cpu, buffer);
         Some(Counters {
@@ -98,9 +129,9 @@ impl Watched {
             iothread: sum_schedstat(&self.threads.iothreads, buffer).0,
             read,
             written,
-            rss: rss * 1024.0,
-            swap: swap * 1024.0,
-            merged: merged * self.page,
+            rss: self.resident(buffer),
+            swap: self.slow.swap,
+            merged: self.slow.merged,
         })
     }
 }
@@ -241,15 +272,16 @@ mod tests {
 
     #[test]
     fn our_own_process_is_read_and_one_that_ended_is_not() {
-        let own = Watched::open("/proc/self".into()).unwrap().read(&mut [0; LONGEST_TEXT]).unwrap();
+        let own =
+            Watched::open("/proc/self".into()).unwrap().read(1.0, &mut [0; LONGEST_TEXT]).unwrap();
         assert!(own.rss > 0.0 && own.read >= 0.0 && own.waited.is_nan());
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let folder = PathBuf::from(format!("/proc/{}", child.id()));
         let mut watched = Watched::open(folder).unwrap();
         let mut buffer = [0; LONGEST_TEXT];
-        assert!(watched.read(&mut buffer).is_some() && !watched.has_named_threads());
+        assert!(watched.read(1.0, &mut buffer).is_some() && !watched.has_named_threads());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(watched.read(&mut buffer), None);
+        assert_eq!(watched.read(1.0, &mut buffer), None);
     }
 }

@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,12 +62,12 @@ class Server:
 
 
 @contextmanager
-def make_cluster() -> Iterator[Path]:
+def make_cluster(parent: Path | None = None) -> Iterator[Path]:
     """A folder with an empty database cluster, removed at the end."""
     programs = find_programs()
     if programs is None:
         pytest.skip("needs PostgreSQL (apt-get install postgresql)")
-    folder = Path(tempfile.mkdtemp(prefix="diskproof-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="diskproof-pg-", dir=parent))
     try:
         prefix = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
@@ -83,11 +83,14 @@ def make_cluster() -> Iterator[Path]:
 
 
 @contextmanager
-def start_server(folder: Path, *settings: str) -> Iterator[Server]:
-    """Serve a cluster for the length of a ``with`` block; ``settings`` are like ``fsync=off``."""
+def start_server(folder: Path, *settings: str, prefix: Sequence[str] = ()) -> Iterator[Server]:
+    """Serve a cluster for the length of a ``with`` block; ``settings`` are like ``fsync=off``.
+
+    ``prefix`` is what starts the server instead of us, such as a program that drops its syncs.
+    """
     programs = find_programs()
     assert programs is not None
-    argv = [str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder)]
+    argv = [*prefix, str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder)]
     for setting in ("listen_addresses=", "unix_socket_permissions=0700", *settings):
         argv += ["-c", setting]
     log = folder / "log"

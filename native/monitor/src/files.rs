@@ -10,6 +10,9 @@ use rustix::io::{pread, Errno};
 /// No file of /proc that is read here is longer; what is past it is not looked at.
 const MAX_TEXT: usize = 16 << 20;
 const FIRST_TEXT: usize = 4096;
+/// The kernel cuts such a file between records when a page is full. Records are far shorter than half a page, so what
+/// is shorter than the other half was not cut, and need not be asked for its end.
+const SURELY_WHOLE: usize = 2048;
 
 /// One shared file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +112,9 @@ pub fn read_whole(file: &OwnedFd, buffer: &mut Vec<u8>) -> Result<usize, Errno> 
     loop {
         match pread(file, &mut buffer[length..], length as u64) {
             Ok(0) => return Ok(length),
+            Ok(read) if length == 0 && read < SURELY_WHOLE && read < buffer.len() => {
+                return Ok(read)
+            }
             Ok(read) => length += read,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),

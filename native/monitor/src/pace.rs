@@ -31,9 +31,6 @@ impl Pace {
     /// Wait for the next tick, a signal, or the end of who reads `output`.
     pub fn wait(&mut self, output: &impl AsFd, signals: &Signals) -> io::Result<Tick> {
         loop {
-            if let Some(notice) = signals.next() {
-                return Ok(Tick::Noticed(notice));
-            }
             let left = self.next.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(io::Error::other)?;
             // No event of the output is asked for: what comes is only that the other end was closed.
@@ -42,7 +39,12 @@ impl Pace {
             match poll(&mut ends, Some(&left)) {
                 Ok(0) => break,
                 Ok(_) if !ends[0].revents().is_empty() => return Ok(Tick::ReaderGone),
-                Ok(_) | Err(Errno::INTR) => {}
+                Ok(_) => {
+                    if let Some(notice) = signals.next() {
+                        return Ok(Tick::Noticed(notice));
+                    }
+                }
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

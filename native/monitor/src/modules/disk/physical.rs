@@ -32,8 +32,8 @@ impl Physical {
                 // In sysfs a slash of a name (cciss/c0d0) is an exclamation mark.
                 let folder = block.join(scan::name(name).replace('/', "!"));
                 let hidden =
-                    fs::read(folder.join("hidden")).is_ok_and(|text| text.starts_with(b"1"));
-                folder.join("device").exists() && !hidden
+                    || fs::read(folder.join("hidden")).is_ok_and(|text| text.starts_with(b"1"));
+                folder.join("device").exists() && !hidden()
             }
             Physical::Names(names) => names.iter().any(|known| known == name),
         }

@@ -138,7 +138,7 @@ fn require_proof(setup: &Setup) -> Result<Proof, CheckError> {
         proof = sighting.proof.or(proof);
     }
     if judge_dropped(&plain).0 != Outcome::Stopped {
-        return Err(nothing("What is written there does not wait in memory.".to_owned()));
+        return Err(nothing("What is written there does not wait for a disk.".to_owned()));
     }
     match find_way("fsync").map(|way| control(setup, way, 0)) {
         Some((Outcome::Reached, _)) => (),

@@ -77,7 +77,7 @@ fn run(options: &Options) -> ExitCode {
         Ok(()) => ExitCode::from(report.exit_code()),
         Err(error) => {
             eprintln!("diskproof-sync-ways: the result cannot be written: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(3)
         }
     }
 }

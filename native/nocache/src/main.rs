@@ -71,7 +71,7 @@ fn watch(options: &Options) -> Result<u8, StartError> {
         session.write_and_drop();
         tell(options, &session.report());
     }
-    if session.has_dirty() || session.has_others() {
+    if session.has_left() || session.has_others() {
         finish_in_background(session);
     }
     Ok(ended.code)
@@ -79,11 +79,16 @@ fn watch(options: &Options) -> Result<u8, StartError> {
 
 /// The caller of this program does not wait for the disk, nor for what the command left running.
 fn finish_in_background(mut session: Session) {
+    let Ok((detached, attached)) = rustix::pipe::pipe() else { return };
     // SAFETY: all our threads have ended; the child goes on as this one would.
     if unsafe { libc::fork() } != 0 {
+        drop(attached);
+        // Who kills our group when we end must not meet the child in it.
+        let _ = rustix::io::retry_on_intr(|| rustix::io::read(&detached, &mut [0; 1]));
         return;
     }
     let _ = rustix::process::setsid();
+    drop((detached, attached));
     let null = rustix::fs::OFlags::RDWR;
     if let Ok(null) = rustix::fs::open("/dev/null", null, rustix::fs::Mode::empty()) {
         let _ = rustix::stdio::dup2_stdin(&null);
@@ -93,7 +98,6 @@ fn finish_in_background(mut session: Session) {
     session.write_and_drop();
     if session.has_others() {
         let _ = session.run_to_the_last();
-        session.drop_clean();
         session.write_and_drop();
     }
     std::process::exit(0);

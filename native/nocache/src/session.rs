@@ -1,7 +1,7 @@
 //! The command's life: every file it opens is heard of, kept in order, and put in order at the end.
 
 use crate::asked::Asked;
-use crate::finish::{drop_clean, find_dirty, make_report, write_and_drop, Report};
+use crate::finish::{drop_clean, find_left, make_report, write_and_drop, Report};
 use crate::keeper::{write_behind, Keeper, Shared, Totals, FILES};
 use crate::registry::Registry;
 use crate::rules::{filter, renames, UMOUNT2};
@@ -109,12 +109,12 @@ impl Session {
         drop_clean(&self.files);
     }
 
-    pub fn has_dirty(&self) -> bool {
-        !find_dirty(&self.files).is_empty()
+    pub fn has_left(&self) -> bool {
+        !find_left(&self.files).is_empty()
     }
 
     pub fn write_and_drop(&self) {
-        write_and_drop(&find_dirty(&self.files));
+        write_and_drop(&find_left(&self.files));
     }
 
     pub fn report(&self) -> Report {

@@ -1,10 +1,10 @@
 //! Each call of the family as the kernel would answer it, less the sync. Answers are the kernel's: negative for errors.
 
-use core::ffi::c_char;
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::page::{Kind, LOOKED_THROUGH};
 use crate::raw;
-use crate::state::{count, is_ours, page, set_examined, was_examined};
+use crate::state::{count, is_ours, is_ours_to_read, page, set_examined, was_examined};
 use crate::target::{examine, is_syncable, Verdict};
 
 /// fsync, fdatasync, syncfs.
@@ -64,49 +64,59 @@ pub fn sync_range(fd: i32, offset: i64, length: i64, flags: u32) -> i64 {
     value
 }
 
-/// The flags to open with.
-pub fn open_flags(flags: i32) -> i32 {
-    const O_PATH: i32 = 0o10_000_000;
-    if flags & raw::OPEN_FLAGS == 0 || flags & O_PATH != 0 {
-        return flags;
-    }
-    let page = page();
-    if !is_ours(page) {
-        return flags;
-    }
-    count(page, Kind::Open);
-    flags & !raw::OPEN_FLAGS
+const O_PATH: i32 = 0o10_000_000;
+
+/// Flags without their sync, and whether they had one that is ours to drop.
+fn relieve_flags(flags: i32, bits: i32, other_use: i32) -> (i32, bool) {
+    let drops = flags & bits != 0 && flags & other_use == 0 && is_ours(page());
+    (if drops { flags & !bits } else { flags }, drops)
 }
 
-pub fn write_flags(flags: i32) -> i32 {
-    if flags & raw::PWRITE_FLAGS == 0 {
-        return flags;
+/// The call with the flags to open with, counted when it succeeds.
+#[inline(always)]
+pub fn open_with(flags: i32, open: impl FnOnce(i32) -> i64) -> i64 {
+    let (flags, drops) = relieve_flags(flags, raw::OPEN_FLAGS, O_PATH);
+    let value = open(flags);
+    if drops && value >= 0 {
+        count(page(), Kind::Open);
     }
-    let page = page();
-    if !is_ours(page) {
-        return flags;
-    }
-    count(page, Kind::Write);
-    flags & !raw::PWRITE_FLAGS
+    value
 }
 
-/// `struct open_how`; only its flags are changed, in a copy.
+pub fn write_with(flags: i32, write: impl FnOnce(i32) -> i64) -> i64 {
+    let (flags, drops) = relieve_flags(flags, raw::PWRITE_FLAGS, 0);
+    let value = write(flags);
+    if drops && value >= 0 {
+        count(page(), Kind::Write);
+    }
+    value
+}
+
+/// `struct open_how`, whose flags are changed in a copy.
 ///
 /// # Safety
 /// As openat2(2).
-pub unsafe fn open_how(fd: i32, path: *const c_char, how: *const [u64; 3], size: usize) -> i64 {
-    let place = |how: *const [u64; 3]| [fd.into(), path as i64, how as i64, size as i64, 0, 0];
-    if how.is_null() || size != size_of::<[u64; 3]>() {
-        // SAFETY: the caller's.
-        return unsafe { raw::call(raw::OPENAT2, place(how)) };
+pub unsafe fn open_how(fd: i32, path: i64, how: i64, size: i64) -> i64 {
+    const SIZE: usize = 24;
+    let mut copy = [0; SIZE];
+    let (mut place, mut drops) = (how, false);
+    if size == SIZE as i64 && raw::read_own(how as u64, &mut copy) {
+        let (flags, rest) = copy.split_at_mut(4);
+        let asked = i32::from_le_bytes([flags[0], flags[1], flags[2], flags[3]]);
+        if asked & raw::OPEN_FLAGS != 0 && asked & O_PATH == 0 && rest[..4] == [0; 4] {
+            drops = is_ours_to_read(page());
+            if drops {
+                flags.copy_from_slice(&(asked & !raw::OPEN_FLAGS).to_le_bytes());
+                place = copy.as_ptr() as i64;
+            }
+        }
     }
-    // SAFETY: the caller's structure, of that size.
-    let mut copy = unsafe { how.read_unaligned() };
-    if let Ok(flags) = i32::try_from(copy[0]) {
-        copy[0] = open_flags(flags) as u64;
+    // SAFETY: the caller's, or our copy.
+    let value = unsafe { raw::call(raw::OPENAT2, [fd.into(), path, place, size, 0, 0]) };
+    if drops && value >= 0 {
+        count(page(), Kind::Open);
     }
-    // SAFETY: as above.
-    unsafe { raw::call(raw::OPENAT2, place(&raw const copy)) }
+    value
 }
 
 /// Requests of one io_submit that are looked at; more than that go in several calls, as the kernel may do itself.
@@ -136,35 +146,49 @@ pub struct Request {
 
 /// # Safety
 /// As io_submit(2).
-pub unsafe fn submit(context: i64, count_asked: i64, requests: *const *mut Request) -> i64 {
-    let some = count_asked.clamp(0, BATCH as i64);
+pub unsafe fn submit(context: i64, asked: i64, list: i64) -> i64 {
+    let some = asked.clamp(0, BATCH as i64);
+    let mut pointers = [0_u64; BATCH];
+    let known = read_requests(list, &mut pointers[..some as usize]);
     let mut before = [(0_u32, 0_u16); BATCH];
-    let mut kinds = 0;
+    let mut syncs = 0;
     let page = page();
-    // SAFETY: the caller's array and requests; changed back below, before anyone else can look.
-    unsafe {
-        for (place, before) in before[..some as usize].iter_mut().enumerate() {
-            let request = *requests.add(place);
-            *before = ((*request).flags, (*request).operation);
-            if is_sync(&*request) && is_ours(page) {
-                kinds += 1;
-                relieve(&mut *request);
-            }
+    // SAFETY: requests that could be read, and that the kernel writes to as well; changed back below.
+    let request = |place: usize| unsafe { &mut *(pointers[place] as *mut Request) };
+    for (place, before) in before[..known].iter_mut().enumerate() {
+        *before = (request(place).flags, request(place).operation);
+        if is_sync(request(place)) && is_ours(page) {
+            syncs += 1;
+            relieve(request(place));
         }
-        let marks = LOOKED_THROUGH.map(i64::from);
-        let asked = if count_asked > some { some } else { count_asked };
-        let list = requests as i64;
-        let value = raw::call(raw::IO_SUBMIT, [context, asked, list, marks[0], marks[1], 0]);
-        for (place, (flags, operation)) in before[..some as usize].iter().enumerate() {
-            let request = *requests.add(place);
-            ((*request).flags, (*request).operation) = (*flags, *operation);
-        }
-        if kinds > 0 && value > 0 {
-            page.dropped[Kind::Submit as usize]
-                .fetch_add(kinds, core::sync::atomic::Ordering::Relaxed);
-        }
-        value
     }
+    // What was not looked at is the kernel's to refuse, or the filter's to look at.
+    let marks = if known as i64 == some { LOOKED_THROUGH.map(i64::from) } else { [0; 2] };
+    // SAFETY: the caller's.
+    let value = unsafe {
+        raw::call(raw::IO_SUBMIT, [context, asked.min(BATCH as i64), list, marks[0], marks[1], 0])
+    };
+    for (place, (flags, operation)) in before[..known].iter().enumerate() {
+        (request(place).flags, request(place).operation) = (*flags, *operation);
+    }
+    if syncs > 0 && value > 0 {
+        page.dropped[Kind::Submit as usize].fetch_add(syncs, Relaxed);
+    }
+    value
+}
+
+/// How many requests of the list can be read.
+fn read_requests(list: i64, pointers: &mut [u64]) -> usize {
+    // SAFETY: as bytes, the same memory.
+    let bytes = unsafe {
+        core::slice::from_raw_parts_mut(pointers.as_mut_ptr().cast(), size_of_val(pointers))
+    };
+    if pointers.is_empty() || !raw::read_own(list as u64, bytes) {
+        return 0;
+    }
+    let mut request = [0; size_of::<Request>()];
+    let readable = |pointer: &&u64| **pointer % 8 == 0 && raw::read_own(**pointer, &mut request);
+    pointers.iter().take_while(readable).count()
 }
 
 fn is_sync(request: &Request) -> bool {
@@ -199,24 +223,24 @@ const ATTRIBUTE_BITS: u32 = 0x20;
 /// # Safety
 /// As ioctl(2).
 pub unsafe fn control(fd: i32, request: u64, argument: i64) -> i64 {
-    let bits = match request & 0xffff_ffff {
-        SET_FLAGS => FLAG_BITS,
-        SET_ATTRIBUTES => ATTRIBUTE_BITS,
-        _ => 0,
+    let (bits, size) = match request & 0xffff_ffff {
+        SET_FLAGS => (FLAG_BITS, 4),
+        SET_ATTRIBUTES => (ATTRIBUTE_BITS, 28),
+        _ => (0, 0),
     };
-    let mut copy = [0_u32; 7];
+    let mut copy = [0; 28];
     let mut place = argument;
-    if bits != 0 && argument != 0 {
-        let words = if bits == FLAG_BITS { 1 } else { copy.len() };
-        // SAFETY: the request says how long the argument is.
-        unsafe { core::ptr::copy_nonoverlapping(argument as *const u32, copy.as_mut_ptr(), words) };
-        let page = page();
-        if copy[0] & bits != 0 && is_ours(page) {
-            copy[0] &= !bits;
-            place = copy.as_mut_ptr() as i64;
-            count(page, Kind::Attribute);
+    if bits != 0 && raw::read_own(argument as u64, &mut copy[..size]) {
+        let flags = u32::from_le_bytes([copy[0], copy[1], copy[2], copy[3]]);
+        if flags & bits != 0 && is_ours_to_read(page()) {
+            copy[..4].copy_from_slice(&(flags & !bits).to_le_bytes());
+            place = copy.as_ptr() as i64;
         }
     }
     // SAFETY: the caller's, or our copy.
-    unsafe { raw::call(raw::IOCTL, [fd.into(), request as i64, place, 0, 0, 0]) }
+    let value = unsafe { raw::call(raw::IOCTL, [fd.into(), request as i64, place, 0, 0, 0]) };
+    if place != argument && value == 0 {
+        count(page(), Kind::Attribute);
+    }
+    value
 }

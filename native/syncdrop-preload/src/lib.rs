@@ -64,16 +64,15 @@ const O_CREATE_AND_TRUNCATE: c_int = 0o1 | 0o100 | 0o1000;
 /// # Safety
 /// As open(2). The mode is variadic in C, which makes no difference in registers.
 unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
-    let flags = drops::open_flags(flags);
-    let fd = match find_open() {
-        Some(open) if folder == AT_FDCWD => open(path, flags, mode),
+    let fd = drops::open_with(flags, |flags| match find_open() {
+        Some(open) if folder == AT_FDCWD => open(path, flags, mode).into(),
         _ => {
             cancellation_point();
             let words = [folder.into(), path as i64, flags.into(), mode.into(), 0, 0];
             // SAFETY: the caller's.
-            answer(unsafe { raw::call(raw::OPENAT, words) }) as c_int
+            answer(unsafe { raw::call(raw::OPENAT, words) })
         }
-    };
+    }) as c_int;
     if fd >= 0 {
         state::forget(fd);
     }
@@ -116,15 +115,10 @@ opens! {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn openat2(
-    fd: c_int,
-    path: *const c_char,
-    how: *const [u64; 3],
-    size: usize,
-) -> c_int {
+unsafe extern "C" fn openat2(fd: c_int, path: *const c_char, how: c_long, size: c_long) -> c_int {
     cancellation_point();
     // SAFETY: as openat2(2).
-    let fd = answer(unsafe { drops::open_how(fd, path, how, size) }) as c_int;
+    let fd = answer(unsafe { drops::open_how(fd, path as i64, how, size) }) as c_int;
     if fd >= 0 {
         state::forget(fd);
     }
@@ -151,10 +145,11 @@ macro_rules! vector_writes {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(fd: c_int, parts: c_long, count: c_int, offset: i64, flags: c_int) -> isize {
             cancellation_point();
-            let flags = drops::write_flags(flags);
-            let words = [fd.into(), parts, count.into(), offset, 0, flags.into()];
-            // SAFETY: as pwritev2(2).
-            answer(unsafe { raw::call(raw::PWRITEV2, words) }) as isize
+            answer(drops::write_with(flags, |flags| {
+                let words = [fd.into(), parts, count.into(), offset, 0, flags.into()];
+                // SAFETY: as pwritev2(2).
+                unsafe { raw::call(raw::PWRITEV2, words) }
+            })) as isize
         }
     )*};
 }
@@ -163,11 +158,7 @@ vector_writes! { pwritev2 pwritev64v2 }
 
 /// libaio's function: its errors are its value, and errno is left alone.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn io_submit(
-    context: c_long,
-    count: c_long,
-    requests: *const *mut drops::Request,
-) -> c_int {
+unsafe extern "C" fn io_submit(context: c_long, count: c_long, requests: c_long) -> c_int {
     // SAFETY: as io_submit(3).
     unsafe { drops::submit(context, count, requests) as c_int }
 }
@@ -202,15 +193,17 @@ unsafe extern "C" fn syscall(
             }
             raw::MSYNC => drops::sync_memory(a, b, c as c_int),
             raw::SYNC_FILE_RANGE => drops::sync_range(fd, b, c, d as c_uint),
-            raw::OPEN => raw::call(number, [a, drops::open_flags(b as c_int).into(), c, 0, 0, 0]),
-            raw::OPENAT => raw::call(number, [a, b, drops::open_flags(c as c_int).into(), d, 0, 0]),
-            raw::OPENAT2 => {
-                drops::open_how(fd, b as *const c_char, c as *const [u64; 3], d as usize)
-            }
-            raw::PWRITEV2 => {
-                raw::call(number, [a, b, c, d, e, drops::write_flags(f as c_int).into()])
-            }
-            raw::IO_SUBMIT => drops::submit(a, b, c as *const *mut drops::Request),
+            raw::OPEN => drops::open_with(b as c_int, |flags| {
+                raw::call(number, [a, flags.into(), c, 0, 0, 0])
+            }),
+            raw::OPENAT => drops::open_with(c as c_int, |flags| {
+                raw::call(number, [a, b, flags.into(), d, 0, 0])
+            }),
+            raw::OPENAT2 => drops::open_how(fd, b, c, d),
+            raw::PWRITEV2 => drops::write_with(f as c_int, |flags| {
+                raw::call(number, [a, b, c, d, e, flags.into()])
+            }),
+            raw::IO_SUBMIT => drops::submit(a, b, c),
             raw::IOCTL => drops::control(fd, b as u64, c),
             _ => raw::call(number, [a, b, c, d, e, f]),
         }

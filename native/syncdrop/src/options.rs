@@ -46,7 +46,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "command")]
     pub check: bool,
     /// Where --check tries: a folder on the file system in question [default: /var/tmp]
-    #[arg(long, value_name = "FOLDER", requires = "check")]
+    #[arg(long, value_name = "FOLDER", requires = "check", conflicts_with = "command")]
     pub dir: Option<PathBuf>,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "check")]

@@ -46,8 +46,9 @@ pub fn serve(orders: Orders, shared: &Shared, signals: &Signals, main: &OwnedFd)
             exit(1);
         }
     };
-    // Whoever reads our output to its end waits for the command, not for us.
+    // Whoever reads our output to its end, or ends our process group, means the command and not what it left.
     let _ = close_standard();
+    let _ = rustix::process::setsid();
     let server = Server::new(child, listener, shared, signals, main, orders.strict);
     match server {
         Ok(mut server) => exit(server.run(&orders.scope).is_err().into()),

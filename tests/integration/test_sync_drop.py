@@ -1,0 +1,403 @@
+"""sync drop with real programs: what they are told, what is counted, and how it all ends.
+
+Requires gcc, seccomp with user notification (kernel 5.14) and the built diskproof-sync-drop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+import sync_programs as programs
+from diskproof.native import require_native
+from diskproof.proc import Completed, run
+
+DEADLINE = 20.0
+NARROW = ("-m32", "-nostdlib", "-static", "-fno-stack-protector", "-fno-pic", "-no-pie")
+BUILDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "dynamic": (programs.FAMILY, ()),
+    "static": (programs.FAMILY, ("-static",)),
+    "threads": (programs.THREADS, ()),
+    "static-threads": (programs.THREADS, ("-static",)),
+    "signals": (programs.SIGNALS, ("-static",)),
+    "cancel": (programs.CANCEL, ()),
+    "spawn": (programs.SPAWN, ()),
+    "narrow": (programs.NARROW, NARROW),
+    "ring": (programs.RING, ()),
+}
+Build = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Programs by name, each compiled when it is first asked for."""
+    folder = tmp_path_factory.mktemp("programs")
+    built: dict[str, Path] = {}
+
+    def find(name: str) -> Path:
+        if name not in built:
+            source, flags = BUILDS[name]
+            built[name] = programs.compile_program(folder, name, source, *flags)
+        return built[name]
+
+    return find
+
+
+def drop_args(*words: str | Path) -> list[str]:
+    return [str(require_native("diskproof-sync-drop")), *map(str, words)]
+
+
+def drop(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> Completed:
+    """A command to its end; what it printed is in the record, whatever its code."""
+    return run(drop_args(*words), timeout=DEADLINE, check=False, cwd=cwd, env=env)
+
+
+def read_counts(counts: Path) -> dict[str, int]:
+    found = json.loads(counts.read_text())["dropped"]
+    assert isinstance(found, dict)
+    return found
+
+
+@contextmanager
+def start_drop(*words: str | Path, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A command under way, in a process group of its own, to be sent signals."""
+    with subprocess.Popen(
+        drop_args(*words), cwd=cwd, stdout=subprocess.PIPE, process_group=0
+    ) as child:
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def wait_for(happened: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + DEADLINE
+    while not happened():
+        assert time.monotonic() < end, what
+        time.sleep(0.005)
+
+
+# What programs are told
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",), ("--strict",)], ids=str)
+@pytest.mark.parametrize("linkage", ["dynamic", "static"])
+def test_every_answer_is_the_kernels_own(
+    tmp_path: Path, build: Build, linkage: str, options: Sequence[str]
+) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "dropped").mkdir()
+    program = build(linkage)
+    plain = run([str(program), str(tmp_path / "plain")], timeout=DEADLINE)
+    counts = tmp_path / "counts"
+    dropped = drop(
+        "--quiet", "--json", counts, *options, "--", program, tmp_path / "dropped", cwd=tmp_path
+    )
+    assert dropped.text.splitlines() == plain.text.splitlines()
+    assert len(plain.text.splitlines()) == 145
+    assert dropped.returncode == 0
+    if linkage == "static" and options == ("--preload",):
+        assert read_counts(counts) == {}
+    else:
+        assert read_counts(counts) == {
+            "fsync": 5,
+            "fdatasync": 4,
+            "sync": 2,
+            "syncfs": 4,
+            "msync": 4,
+            "sync_file_range": 6,
+            "open_with_o_sync": 4,
+            "write_with_rwf_sync": 2,
+        }
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)
+def test_a_cancelled_thread_ends_in_each_call_that_may_end_it(
+    tmp_path: Path, build: Build, options: Sequence[str]
+) -> None:
+    plain = run([str(build("cancel")), str(tmp_path / "f")], timeout=DEADLINE)
+    assert plain.text.splitlines() == [f"{call} 1 1" for call in range(9)]
+    dropped = drop("--quiet", *options, "--", build("cancel"), tmp_path / "f", cwd=tmp_path)
+    assert dropped.text == plain.text
+
+
+@pytest.mark.parametrize("name", ["threads", "static-threads"])
+def test_every_sync_of_every_thread_is_counted(tmp_path: Path, build: Build, name: str) -> None:
+    counts = tmp_path / "counts"
+    assert drop("--json", counts, build(name), tmp_path / "f", cwd=tmp_path).returncode == 0
+    assert read_counts(counts) == {"fsync": 2000}
+
+
+def test_children_by_vfork_and_posix_spawn_are_covered(tmp_path: Path, build: Build) -> None:
+    for options in [(), ("--preload",)]:
+        counts = tmp_path / "counts"
+        program = build("spawn")
+        done = drop("--json", counts, *options, "--", program, tmp_path / "f", cwd=tmp_path)
+        assert (done.returncode, read_counts(counts)) == (0, {"fsync": 2})
+
+
+def test_32_bit_programs_are_covered(tmp_path: Path, build: Build) -> None:
+    counts = tmp_path / "counts"
+    done = drop("--quiet", "--json", counts, build("narrow"), tmp_path / "f", cwd=tmp_path)
+    assert done.returncode == 0
+    assert read_counts(counts) == {
+        "fsync": 1,
+        "fdatasync": 1,
+        "sync": 1,
+        "sync_file_range": 1,
+        "open_with_o_sync": 1,
+        "write_with_rwf_sync": 1,
+    }
+
+
+@pytest.mark.parametrize("restart", [(), ("restart",)], ids=str)
+def test_opens_are_rewritten_under_a_storm_of_signals(
+    tmp_path: Path, build: Build, restart: Sequence[str]
+) -> None:
+    done = drop("--json", "-", build("signals"), tmp_path / "f", *restart, cwd=tmp_path)
+    assert done.returncode == 0
+    counted = json.loads(done.text)["dropped"]["open_with_o_sync"]
+    assert 200 <= counted <= 300
+
+
+def test_io_uring_is_hidden_on_request_and_told_of_otherwise(tmp_path: Path, build: Build) -> None:
+    if run([str(build("ring"))], timeout=DEADLINE).text != "0\n":
+        pytest.skip("the kernel has no io_uring")
+    assert drop("--strict", build("ring"), cwd=tmp_path).text == "38\n"
+    seen = drop(build("ring"), cwd=tmp_path)
+    assert seen.text == "0\n" and "1 io_uring set up: its syncs are real" in seen.error_text
+
+
+# Where and when
+
+
+def sync_words(*files: str) -> list[str]:
+    """A command that syncs each file once."""
+    return ["/usr/bin/python3", "-I", "-S", "-c", SYNC_EACH, *files]
+
+
+SYNC_EACH = """
+import os, sys
+for name in sys.argv[1:]:
+    fd = os.open(name, os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"x")
+    os.fsync(fd)
+    os.close(os.open(name + "-o", os.O_RDWR | os.O_CREAT | os.O_SYNC))
+os.sync()
+"""
+
+
+def test_only_what_is_below_a_folder(tmp_path: Path) -> None:
+    for name in ("in", "in/deep", "out", "inside-not"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "out" / "link").symlink_to(tmp_path / "in")
+    files = ["in/a", "in/deep/b", "out/c", "out/../in/d", "out/link/e", "inside-not/f"]
+    done = drop("--json", "-", "--only", "in", "--", *sync_words(*files), cwd=tmp_path)
+    told = json.loads(done.text)
+    assert told["dropped"] == {"fsync": 4, "open_with_o_sync": 4}
+    assert told["passed"] == 5
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)
+def test_the_first_are_let_through(tmp_path: Path, options: Sequence[str]) -> None:
+    words = sync_words("a", "b", "c", "d")
+    done = drop("--json", "-", "--after", "5", *options, "--", *words, cwd=tmp_path)
+    told = json.loads(done.text)
+    assert (told["dropped_total"], told["passed"]) == (4, 5)
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)
+def test_a_file_switches_it_on_and_off(tmp_path: Path, options: Sequence[str]) -> None:
+    program = """
+import os
+fd = os.open("data", os.O_RDWR | os.O_CREAT)
+for round in range(6):
+    if round in (1, 4): open("switch", "w").close()
+    if round == 3: os.unlink("switch")
+    os.fsync(fd)
+"""
+    words = ["--toggle", "switch", *options, "--", "/usr/bin/python3", "-I", "-S", "-c", program]
+    told = json.loads(drop("--json", "-", *words, cwd=tmp_path).text)
+    assert (told["dropped"], told["passed"]) == ({"fsync": 4}, 2)
+
+
+# The command and its end
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)
+def test_exit_codes_are_the_commands_own(tmp_path: Path, options: Sequence[str]) -> None:
+    def code(*words: str) -> int:
+        return drop("--quiet", *options, "--", *words, cwd=tmp_path).returncode
+
+    assert code("sh", "-c", "exit 7") == 7
+    assert code("sh", "-c", "kill -SEGV $$") == 139
+    assert code("diskproof-not-there") == 127
+    assert code("/tmp") == 126
+    assert code("false") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--preload", "--strict", "true"),
+        ("--preload", "--only", "/", "true"),
+        ("--only", "/not/there", "true"),
+        ("--json", "/not/there/file", "true"),
+        ("--after", "-1", "true"),
+        ("--dir", "/", "true"),
+        (),
+    ],
+    ids=str,
+)
+def test_wrong_usage_runs_nothing(tmp_path: Path, words: Sequence[str]) -> None:
+    done = drop(*words, cwd=tmp_path)
+    assert done.returncode == 2 and done.error_text and "panicked" not in done.error_text
+
+
+def test_it_warns_once_counts_at_the_end_and_can_be_silent(tmp_path: Path) -> None:
+    words = sync_words("a")
+    loud = drop("--", *words, cwd=tmp_path).error_text.splitlines()
+    assert len(loud) == 2 and "loses or corrupts" in loud[0]
+    assert "3 syncs dropped (" in loud[1] and "saved if each cost" in loud[1]
+    assert drop("--quiet", "--", *words, cwd=tmp_path).error_text == ""
+
+
+def test_closed_output_does_not_matter(tmp_path: Path) -> None:
+    sync_drop = require_native("diskproof-sync-drop")
+    script = f'"{sync_drop}" -- sh -c "exit 3" 0<&- 1>&- 2>&-; echo $?'
+    assert run(["sh", "-c", script], timeout=DEADLINE, cwd=tmp_path).text == "3\n"
+
+
+def test_a_second_filter_is_refused_and_the_way_out_named(tmp_path: Path) -> None:
+    inner = drop_args("true")
+    done = drop("--quiet", "--", *inner, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "another supervisor listens" in done.error_text and "--preload" in done.error_text
+    inner = drop_args("--preload", "--json", "-", "--", *sync_words("a"))
+    told = json.loads(drop("--quiet", "--", *inner, cwd=tmp_path).text)
+    assert told["exit_code"] == 0
+
+
+def test_the_users_own_preload_stays(tmp_path: Path) -> None:
+    environment = {**os.environ, "LD_PRELOAD": "/tmp/own one.so"}
+    done = drop("sh", "-c", "echo $LD_PRELOAD", cwd=tmp_path, env=environment)
+    assert done.text.endswith("libdiskproof_sync_drop.so:/tmp/own one.so\n")
+
+
+def test_root_keeps_set_user_id_programs_working(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root needs no no_new_privs for a filter")
+    done = drop("--quiet", "grep", "NoNewPrivs", "/proc/self/status", cwd=tmp_path)
+    assert done.text.split() == ["NoNewPrivs:", "0"]
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_signals_reach_the_command(tmp_path: Path, number: int, options: Sequence[str]) -> None:
+    with start_drop(
+        "--quiet", *options, "--", "sh", "-c", "echo; exec sleep 60", cwd=tmp_path
+    ) as child:
+        assert child.stdout and child.stdout.readline() == b"\n"
+        os.kill(child.pid, number)
+        assert child.wait(DEADLINE) == 128 + number
+
+
+def test_stopped_and_continued_with_its_command(tmp_path: Path) -> None:
+    with start_drop("--quiet", "sh", "-c", "echo $$; exec sleep 60", cwd=tmp_path) as child:
+        assert child.stdout
+        command = psutil.Process(int(child.stdout.readline()))
+        both = (command, psutil.Process(child.pid))
+        os.kill(child.pid, signal.SIGTSTP)
+        wait_for(lambda: all(one.status() == "stopped" for one in both), "stopped")
+        os.kill(child.pid, signal.SIGCONT)
+        wait_for(lambda: all(one.status() == "sleeping" for one in both), "continued")
+        os.kill(child.pid, signal.SIGTERM)
+        assert child.wait(DEADLINE) == 143
+
+
+def test_killed_it_takes_the_command_along(tmp_path: Path) -> None:
+    with start_drop("--quiet", "sh", "-c", "echo $$; exec sleep 60", cwd=tmp_path) as child:
+        assert child.stdout
+        command = psutil.Process(int(child.stdout.readline()))
+        os.kill(child.pid, signal.SIGKILL)
+        wait_for(lambda: is_over(command), "the command outlives its killed supervisor")
+
+
+def is_over(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_what_is_left_in_the_background_delays_nobody_and_goes_on(
+    tmp_path: Path, build: Build
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    later = f"(read word < go; {build('static-threads')} f; echo $? > result) > out 2>&1 &"
+    done = drop("--json", "-", "setsid", "sh", "-c", f"{later} exit 4", cwd=tmp_path)
+    told = json.loads(done.text)
+    assert (done.returncode, told["processes_still_running"]) == (4, 1)
+    assert "still run" in done.error_text
+    (tmp_path / "go").write_text("\n")
+    result = tmp_path / "result"
+    wait_for(lambda: result.exists() and result.read_text() == "0\n", "background syncs hang")
+    name = "diskproof-sync-drop"[:15]
+    ours = [one for one in psutil.process_iter(["name", "cwd"]) if one.info["name"] == name]
+    mine = [one for one in ours if one.info["cwd"] == str(tmp_path)]
+    psutil.wait_procs(mine, timeout=DEADLINE)
+    assert not any(one.is_running() for one in mine)
+
+
+def test_with_its_supervisor_killed_a_background_process_gets_errors_and_never_hangs(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    program = """
+import os
+open("ready", "w").close()
+open("go").read()
+fd = os.open("data", os.O_RDWR | os.O_CREAT)
+try: os.fsync(fd)
+except OSError as error: open("result", "w").write(str(error.errno))
+"""
+    (tmp_path / "program.py").write_text(program)
+    script = "LD_PRELOAD= setsid /usr/bin/python3 -I -S program.py & exec sleep 60"
+    with start_drop("--quiet", "sh", "-c", script, cwd=tmp_path) as child:
+        wait_for((tmp_path / "ready").exists, "ready")
+        (server,) = psutil.Process(child.pid).children()
+        server.kill()
+        assert child.wait(DEADLINE) == 137
+        (tmp_path / "go").write_text("")
+        result = tmp_path / "result"
+        wait_for(lambda: result.exists() and result.read_text() != "", "the sync hangs")
+        assert result.read_text() == str(38)
+
+
+def test_a_library_alone_drops_too(tmp_path: Path, build: Build) -> None:
+    library = require_native("diskproof-sync-drop").with_name("libdiskproof_sync_drop.so")
+    (tmp_path / "here").mkdir()
+    plain = run([str(build("dynamic")), str(tmp_path / "here")], timeout=DEADLINE)
+    environment = {**os.environ, "LD_PRELOAD": str(library)}
+    argv = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,sync,syncfs,msync", "-o", "seen"]
+    done = run(
+        [*argv, str(build("dynamic")), str(tmp_path / "here")],
+        timeout=DEADLINE,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.text == plain.text
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert [line for line in seen if line.endswith("= 0") and "MS_SYNC" in line] == []
+    succeeded = [line for line in seen if line.endswith("= 0") and "sync(" in line]
+    assert all("msync(" in line or "syncfs(" in line for line in succeeded), succeeded

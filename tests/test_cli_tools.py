@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from diskproof.cli.monitor_page_verb import PageWish, parse_page_options
 from diskproof.cli.tool_verbs import find_options
 from diskproof.errors import UsageError
 
+ROOT = Path(__file__).parent.parent
 CHILD = """
 import sys
 sys.prefix = sys.argv[1]
@@ -90,6 +92,12 @@ def test_our_options_are_taken_out_of_a_command_line() -> None:
     for wrong in (["--html"], ["--html="], ["--html", "a", "--html=b"]):
         with pytest.raises(UsageError, match="names one file"):
             parse_page_options(wrong)
+
+
+def test_every_program_is_one_that_we_build() -> None:
+    manifests = (ROOT / "native").glob("*/Cargo.toml")
+    built = {tomllib.loads(path.read_text())["package"]["name"] for path in manifests}
+    assert set(PROGRAMS.values()) <= built
 
 
 def test_options_are_read_from_a_help_text() -> None:

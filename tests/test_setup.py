@@ -139,7 +139,11 @@ def test_make_test_runs_every_folder_of_tests_and_ends_with_pytest() -> None:
         "tests/e2e",
     ]
     apart = {word for word in runs[0].split() if word.startswith("--ignore=")}
-    assert {word.removeprefix("--ignore=") for word in apart} == {"tests/integration", "tests/vm", "tests/e2e"}
+    assert {word.removeprefix("--ignore=") for word in apart} == {
+        "tests/integration",
+        "tests/vm",
+        "tests/e2e",
+    }
     assert "-m pytest" in recipe[-1]
 
 

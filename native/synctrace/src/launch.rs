@@ -1,5 +1,6 @@
 //! Chooses the mechanism, starts the command or finds the process, and follows it to its end.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Sender;
@@ -14,7 +15,7 @@ use crate::notify::{self, Answering};
 use crate::options::{Mechanism, Options};
 use crate::perf::{Reading, Tracepoints, Watched};
 use crate::places;
-use crate::ptrace::Tracing;
+use crate::ptrace::{self, Tracing};
 use crate::session::Session;
 use crate::trouble::{Trouble, HOST, USAGE};
 
@@ -98,6 +99,9 @@ impl Trace {
                 let _ = child.signal(arrived.signal);
             }
         }
+        if let Some(Running::Ptrace(tracing)) = &self.running {
+            return Ok(tracing.find_code());
+        }
         let ended =
             child.try_wait().map_err(Trouble::system("the command cannot be waited for"))?;
         match ended {
@@ -134,30 +138,19 @@ fn not_executed(code: u8, error: &io::Error) -> Trouble {
 
 /// The best mechanism that works here, or the one that was asked for.
 fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<Trace, Trouble> {
-    let mut command = Command::new(&options.command)?;
-    command.unblock(&signals);
     let points = match options.by {
-        Some(Mechanism::Notify) => None,
+        Some(Mechanism::Notify | Mechanism::Ptrace) => None,
         Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Children, options)?),
-        Some(Mechanism::Ptrace) => {
-            let what = "ptrace watches running processes";
-            let why = "for commands there is nothing that notify does not do better";
-            return Err(Trouble::new(USAGE, what, why, "--by notify, or -p PID"));
-        }
         None => open_tracepoints(Watched::Children, options).ok(),
     };
     let (mechanism, child, running) = match points {
         Some(points) => {
-            let child = start_plain(&command)?;
+            let child = start_plain(&command_of(&options.command, &signals)?)?;
             let roots = vec![number_of(&child)];
             let reading = points.start(roots, out).map_err(Trouble::system("no thread"))?;
             (Mechanism::Tracepoints, child, Running::Tracepoints(reading))
         }
-        None => {
-            refuse_writes(options)?;
-            let (child, answering) = notify::launch(&command, out)?;
-            (Mechanism::Notify, child, Running::Notify(answering))
-        }
+        None => start_supervised(options, &signals, &out)?,
     };
     Ok(Trace {
         mechanism,
@@ -167,6 +160,43 @@ fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<T
         running: Some(running),
         written: Vec::new(),
     })
+}
+
+/// By ptrace, or where a container forbids that by notify, which may interrupt a call that a signal meets.
+fn start_supervised(
+    options: &Options,
+    signals: &Signals,
+    out: &Sender<Message>,
+) -> Result<(Mechanism, Child, Running), Trouble> {
+    if options.by != Some(Mechanism::Notify) {
+        let command = command_of(&held_words(options), signals)?;
+        match Tracing::launch(command, options.writes, out.clone()) {
+            Ok((child, tracing)) => {
+                return Ok((Mechanism::Ptrace, child, Running::Ptrace(tracing)))
+            }
+            Err(error) if options.by == Some(Mechanism::Ptrace) => {
+                let what = "the command cannot be watched";
+                return Err(Trouble::new(HOST, what, error, "--by notify"));
+            }
+            Err(_) => {}
+        }
+    }
+    refuse_writes(options)?;
+    let (child, answering) = notify::launch(&command_of(&options.command, signals)?, out.clone())?;
+    Ok((Mechanism::Notify, child, Running::Notify(answering)))
+}
+
+fn command_of(words: &[OsString], signals: &Signals) -> Result<Command, Trouble> {
+    let mut command = Command::new(words)?;
+    command.unblock(signals);
+    Ok(command)
+}
+
+/// The command behind ourselves: see `ptrace::hold`.
+fn held_words(options: &Options) -> Vec<OsString> {
+    let kind = if options.writes { ptrace::WRITES } else { "plain" };
+    let ours = ["/proc/self/exe", ptrace::HOLD, kind].map(OsString::from);
+    ours.into_iter().chain(options.command.iter().cloned()).collect()
 }
 
 fn number_of(child: &Child) -> i32 {
@@ -181,8 +211,8 @@ fn refuse_writes(options: &Options) -> Result<(), Trouble> {
     if !options.writes {
         return Ok(());
     }
-    let why = "notify does not see writes, and tracepoints need root or CAP_PERFMON";
-    Err(Trouble::new(HOST, "--writes is not possible here", why, "leave --writes out"))
+    let why = "writes are not ours to do in the program's place";
+    Err(Trouble::new(USAGE, "notify does not see writes", why, "--by ptrace"))
 }
 
 fn attach(
@@ -211,7 +241,7 @@ fn attach(
             (Mechanism::Tracepoints, Running::Tracepoints(reading))
         }
         None => {
-            let tracing = Tracing::start(family, options.writes, out);
+            let tracing = Tracing::attach(family, options.writes, out);
             let tracing = tracing.map_err(|error| not_followed(pid, &error))?;
             (Mechanism::Ptrace, Running::Ptrace(tracing))
         }

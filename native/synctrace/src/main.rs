@@ -2,6 +2,7 @@
 
 mod advice;
 mod busy;
+mod callers;
 mod clock;
 mod event;
 mod folded;
@@ -11,6 +12,7 @@ mod live;
 mod message;
 mod notify;
 mod options;
+mod paths;
 mod perf;
 mod places;
 mod ptrace;
@@ -38,6 +40,10 @@ use crate::tally::Tally;
 use crate::trouble::{Trouble, USAGE};
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == ptrace::HOLD) {
+        ptrace::hold(words.collect());
+    }
     match trace(&Options::parse()) {
         Ok(code) => ExitCode::from(code),
         Err(trouble) => {

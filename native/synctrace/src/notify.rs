@@ -1,7 +1,6 @@
 //! seccomp user notification: the kernel hands us each sync call, we run it on a copy of the descriptor and answer with its
 //! result. Each call in flight has a thread of ours, so that calls that ran side by side still do.
 
-mod paths;
 mod serve;
 
 use std::io;

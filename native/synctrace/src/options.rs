@@ -11,10 +11,11 @@ const EXAMPLES: &str = "Examples:
   sync trace --json -o out.json -- ./test    for programs
   sync trace --folded time -o out.folded -- make check; flamegraph.pl out.folded
 
-Mechanisms:
-  tracepoints  root or CAP_PERFMON; about 1 us a call; the program is not stopped
-  notify       anybody's own commands; we run the calls in the program's place
-  ptrace       anybody's own processes; slow with -p: stops at every system call
+Mechanisms, the best first:
+  tracepoints  root or CAP_PERFMON; 1 to 5 us a call; stops nothing
+  ptrace       anybody's own; 15 to 40 us a call; with -p at every system call
+  notify       anybody's own commands; 10 to 20 us a call; we run the calls in
+               the program's place; a signal may end one early (EINTR)
 
 Exit code: the command's own; 126 or 127 when it cannot be run; 2 wrong usage;
 3 the host does not allow it.";

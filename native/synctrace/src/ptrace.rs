@@ -1,20 +1,28 @@
-//! ptrace(2) of a running process, for those who may not read tracepoints. It stops at every system call: slow, but exact.
+//! ptrace(2), for those who may not read tracepoints. A command gets a seccomp filter, which stops it at the calls that matter
+//! only; a running process stops at every system call: slow, but exact.
 
+mod hold;
 mod sys;
 
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use diskproof_supervise::target::Descriptors;
+use diskproof_supervise::{start_plain, Child, Command};
+use rustix::process::{getpid, kill_process, waitpid, Pid, Signal, WaitOptions};
+
+use crate::callers::Callers;
 use crate::clock::now;
-use crate::event::{Call, Event};
+use crate::event::{Call, Event, Target};
 use crate::message::Message;
 use crate::notify::{interruptible, INTERRUPT};
+use crate::paths::Paths;
 use crate::places;
 use sys::{Edge, Stop};
 
@@ -22,41 +30,110 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Threads may start others while we follow them one by one.
 const MOST_ROUNDS: usize = 100;
 
+pub use hold::{hold, HOLD, WRITES};
+
+/// No exit code yet.
+const RUNNING: i32 = -1;
+
 /// The thread that traces.
 pub struct Tracing {
     thread: JoinHandle<()>,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    stop: AtomicBool,
+    code: AtomicI32,
+    ended: AtomicBool,
 }
 
 impl Tracing {
-    /// Returns the processes' threads followed, or why the first process cannot be.
-    pub fn start(family: Vec<i32>, writes: bool, out: Sender<Message>) -> io::Result<Tracing> {
+    /// Returns when the threads of the processes are followed.
+    ///
+    /// # Errors
+    /// Why the first process cannot be followed.
+    pub fn attach(family: Vec<i32>, writes: bool, out: Sender<Message>) -> io::Result<Tracing> {
+        let (_, tracing) = Tracing::start(writes, out, false, move |tracer| {
+            tracer.follow(&family)?;
+            Ok(())
+        })?;
+        Ok(tracing)
+    }
+
+    /// Start a command, found by its words behind our own name.
+    pub fn launch(
+        command: Command,
+        writes: bool,
+        out: Sender<Message>,
+    ) -> io::Result<(Child, Tracing)> {
+        Tracing::start(writes, out, true, move |tracer| {
+            let child = start_plain(&command).map_err(io::Error::other)?;
+            let followed = tracer.follow_held(child.pid());
+            if followed.is_err() {
+                let _ = child.signal(Signal::KILL);
+                let _ = child.wait();
+            }
+            followed?;
+            Ok(child)
+        })
+    }
+
+    /// What begins the trace runs in the thread that traces: the kernel lets no other one go on with it.
+    fn start<T: Send + 'static>(
+        writes: bool,
+        out: Sender<Message>,
+        filtered: bool,
+        begin: impl FnOnce(&mut Tracer) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<(T, Tracing)> {
         interruptible()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let own_stop = stop.clone();
+        hear_of_ends_only();
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            code: AtomicI32::new(RUNNING),
+            ended: AtomicBool::new(false),
+        });
+        let own = shared.clone();
         let (told, tell) = mpsc::channel();
         let thread = thread::Builder::new().spawn(move || {
-            let mut tracer = Tracer { threads: HashMap::new(), writes, stop: own_stop, out };
-            let followed = tracer.follow(&family);
-            let works = followed.is_ok();
-            let _ = told.send(followed);
+            let (threads, lookout) = (HashMap::new(), Lookout::default());
+            let mut tracer =
+                Tracer { threads, writes, filtered, root: 0, lookout, shared: own, out };
+            let begun = begin(&mut tracer);
+            let works = begun.is_ok();
+            let _ = told.send(begun);
             if works {
                 tracer.run();
             }
         })?;
-        tell.recv().map_err(io::Error::other)??;
-        Ok(Tracing { thread, stop })
+        let begun = tell.recv().map_err(io::Error::other)??;
+        Ok((begun, Tracing { thread, shared }))
+    }
+
+    /// The exit code of the command, when all that it started has ended.
+    pub fn find_code(&self) -> Option<u8> {
+        let ended = self.shared.ended.load(Ordering::SeqCst);
+        u8::try_from(self.shared.code.load(Ordering::SeqCst)).ok().filter(|_| ended)
     }
 
     /// Let go of all threads.
     pub fn finish(self) {
-        self.stop.store(true, Ordering::SeqCst);
+        self.shared.stop.store(true, Ordering::SeqCst);
         while !self.thread.is_finished() {
             // SAFETY: the thread is not joined yet, so its handle is valid.
             unsafe { libc::pthread_kill(self.thread.as_pthread_t(), INTERRUPT) };
             thread::sleep(RETRY);
         }
         let _ = self.thread.join();
+    }
+}
+
+/// No signal for each of the many stops.
+fn hear_of_ends_only() {
+    // SAFETY: an all-zero sigaction is valid and means the default.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_flags = libc::SA_NOCLDSTOP;
+        libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
     }
 }
 
@@ -77,7 +154,11 @@ struct Followed {
 struct Tracer {
     threads: HashMap<i32, Followed>,
     writes: bool,
-    stop: Arc<AtomicBool>,
+    filtered: bool,
+    /// The command, or 0.
+    root: i32,
+    lookout: Lookout,
+    shared: Arc<Shared>,
     out: Sender<Message>,
 }
 
@@ -94,8 +175,17 @@ impl Tracer {
         Ok(())
     }
 
+    /// A command that stops itself until it is followed.
+    fn follow_held(&mut self, pid: Pid) -> io::Result<()> {
+        waitpid(Some(pid), WaitOptions::UNTRACED)?;
+        self.root = pid.as_raw_nonzero().get();
+        sys::seize(self.root, true)?;
+        self.add(self.root, self.root);
+        Ok(kill_process(pid, Signal::CONT)?)
+    }
+
     fn follow_process(&mut self, pid: i32) -> io::Result<()> {
-        sys::seize(pid)?;
+        sys::seize(pid, false)?;
         self.add(pid, pid);
         sys::interrupt(pid)?;
         for _ in 0..MOST_ROUNDS {
@@ -107,7 +197,7 @@ impl Tracer {
             }
             for tid in new {
                 // It may have ended, or be followed already as the child of another one.
-                if sys::seize(tid).is_ok() {
+                if sys::seize(tid, false).is_ok() {
                     let _ = sys::interrupt(tid);
                 }
                 self.add(tid, pid);
@@ -122,15 +212,18 @@ impl Tracer {
 
     fn run(&mut self) {
         loop {
-            if self.stop.load(Ordering::SeqCst) {
+            if self.shared.stop.load(Ordering::SeqCst) {
                 self.leave();
             }
             match sys::wait() {
                 Ok((tid, stop)) => self.handle(tid, stop),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        self.shared.ended.store(true, Ordering::SeqCst);
+        // The main thread waits for this signal.
+        let _ = kill_process(getpid(), Signal::CHILD);
     }
 
     /// Interrupt all; each is let go at its next stop.
@@ -144,8 +237,11 @@ impl Tracer {
     }
 
     fn handle(&mut self, tid: i32, stop: Stop) {
-        if stop == Stop::Ended {
+        if let Stop::Ended(code) = stop {
             self.threads.remove(&tid);
+            if tid == self.root {
+                self.shared.code.store(i32::from(code), Ordering::SeqCst);
+            }
             return;
         }
         if !self.threads.contains_key(&tid) {
@@ -158,7 +254,7 @@ impl Tracer {
             _ => {}
         }
         let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
-        if self.stop.load(Ordering::SeqCst) {
+        if self.shared.stop.load(Ordering::SeqCst) {
             let _ = sys::detach(tid, signal);
             self.threads.remove(&tid);
             return;
@@ -166,8 +262,13 @@ impl Tracer {
         // One that was killed at this very moment is told of by the next wait.
         let _ = match stop {
             Stop::Group => sys::listen(tid),
+            _ if self.filtered && !self.is_in_call(tid) => sys::go_far(tid, signal),
             _ => sys::go_on(tid, signal),
         };
+    }
+
+    fn is_in_call(&self, tid: i32) -> bool {
+        self.threads.get(&tid).is_some_and(|followed| followed.entry.is_some())
     }
 
     fn handle_edge(&mut self, tid: i32) {
@@ -179,11 +280,11 @@ impl Tracer {
                 let call = Call::find(number, is_64_bit);
                 followed.entry = call
                     .filter(|call| waits(*call, &arguments, tid, self.writes))
-                    .map(|call| Entry::look(call, tid, arguments[0]));
+                    .map(|call| self.lookout.enter(call, tid, arguments[0]));
             }
             Some(Edge::Exit { result }) => {
                 let Some(entry) = followed.entry.take() else { return };
-                let event = entry.finish(followed.pid, tid, arrived, result);
+                let event = self.lookout.leave(entry, followed.pid, tid, arrived, result);
                 let _ = self.out.send(Message::Events(vec![event]));
             }
             None => {}
@@ -197,25 +298,42 @@ fn waits(call: Call, arguments: &[u64; 6], tid: i32, writes: bool) -> bool {
         || asked && places::find_sync_flags(tid, arguments[0] as i32) == Some(true)
 }
 
-impl Entry {
-    fn look(call: Call, tid: i32, argument: u64) -> Entry {
-        let file = places::find_file(tid, call, argument);
-        let written = places::find_written(tid);
+/// Looks at what stopped threads are about.
+#[derive(Default)]
+struct Lookout {
+    callers: Callers,
+    descriptors: Descriptors,
+    paths: Paths,
+}
+
+impl Lookout {
+    fn enter(&mut self, call: Call, tid: i32, argument: u64) -> Entry {
+        let file = match call.target() {
+            Target::Descriptor => self.name(tid, argument as u32 as i32),
+            _ => places::find_file(tid, call, argument),
+        };
+        let written = self.callers.ask(tid as u32);
         Entry { call, start: now(), file, written }
     }
 
-    fn finish(self, pid: i32, tid: i32, end: u64, result: i64) -> Event {
-        let own = if self.call.is_write() { result.max(0) as u64 } else { 0 };
+    /// Our copy of the descriptor is closed before the thread goes on.
+    fn name(&mut self, tid: i32, fd: i32) -> Option<Arc<str>> {
+        let descriptor = self.descriptors.fetch(tid as u32, fd).ok()?;
+        Some(self.paths.name(&descriptor))
+    }
+
+    fn leave(&self, entry: Entry, pid: i32, tid: i32, end: u64, result: i64) -> Event {
+        let own = if entry.call.is_write() { result.max(0) as u64 } else { 0 };
         Event {
             pid,
             tid,
-            process: places::find_process_name(pid).unwrap_or_else(|| "?".into()),
-            call: self.call,
-            file: self.file.unwrap_or_else(|| places::unnamed(result)),
-            start: self.start,
+            process: self.callers.name(tid as u32),
+            call: entry.call,
+            file: entry.file.unwrap_or_else(|| places::unnamed(result)),
+            start: entry.start,
             end,
             result,
-            written: self.written.map(|written| written + own),
+            written: entry.written.map(|written| written + own),
             in_flight: true,
         }
     }

@@ -1,22 +1,20 @@
 //! One notified call: run, measured, answered, told.
 
-use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
 use diskproof_supervise::calls;
 use diskproof_supervise::filter::AUDIT_ARCH_I386;
-use diskproof_supervise::target::{process_of, Descriptors};
+use diskproof_supervise::target::Descriptors;
 use diskproof_supervise::{Answer, Listener, Notification};
 
+use crate::callers::Callers;
 use crate::clock::now;
 use crate::event::{Call, Event, Target};
 use crate::message::Message;
-use crate::notify::paths::Paths;
+use crate::paths::Paths;
 use crate::places;
 
 pub const CALLS: [(calls::Call, Call); 5] = [
@@ -27,55 +25,13 @@ pub const CALLS: [(calls::Call, Call); 5] = [
     (calls::SYNC_FILE_RANGE, Call::SyncFileRange),
 ];
 
-/// So many threads' files are kept open.
-const MOST_CALLERS: usize = 64;
-/// /proc is asked again after so long, in ns: it costs as much as all else together.
-const FRESH: u64 = 50_000;
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
-
-/// A calling thread, and files of /proc to ask about it.
-struct Caller {
-    pid: i32,
-    name: Arc<str>,
-    written_file: File,
-    name_file: File,
-    asked: u64,
-}
-
-impl Caller {
-    fn open(thread: u32) -> io::Result<Caller> {
-        Ok(Caller {
-            pid: process_of(thread)?,
-            name: "?".into(),
-            written_file: File::open(format!("/proc/{thread}/io"))?,
-            name_file: File::open(format!("/proc/{thread}/comm"))?,
-            asked: 0,
-        })
-    }
-
-    /// What it has written so far; None when it was asked just now.
-    fn ask(&mut self) -> io::Result<Option<u64>> {
-        let time = now();
-        if time < self.asked + FRESH {
-            return Ok(None);
-        }
-        self.asked = time;
-        let mut text = [0; 64];
-        let length = self.name_file.read_at(&mut text, 0)?;
-        let name = String::from_utf8_lossy(&text[..length]);
-        if *name.trim_end() != *self.name {
-            self.name = name.trim_end().into();
-        }
-        let length = self.written_file.read_at(&mut text, 0)?;
-        Ok(places::parse_written(&String::from_utf8_lossy(&text[..length])))
-    }
-}
 
 /// Serves the calls of one of our threads.
 #[derive(Default)]
 pub struct Server {
     descriptors: Descriptors,
-    callers: HashMap<u32, Caller>,
+    callers: Callers,
     paths: Paths,
 }
 
@@ -96,7 +52,7 @@ impl Server {
             listener.answer(call.id, Answer::Continue);
             return;
         };
-        let written = self.ask_caller(call.thread);
+        let written = self.callers.ask(call.thread);
         let Ok(done) = self.run(kind, call) else {
             // We may not look into the caller: the kernel runs the call.
             listener.answer(call.id, Answer::Continue);
@@ -107,23 +63,6 @@ impl Server {
         let event = self.event(kind, call, written, done);
         let _ = out.send(Message::Events(vec![event]));
         listener.answer(call.id, answer);
-    }
-
-    /// Also makes the caller known.
-    fn ask_caller(&mut self, thread: u32) -> Option<u64> {
-        match self.callers.get_mut(&thread).map(Caller::ask) {
-            Some(Ok(written)) => return written,
-            // Its number belongs to another thread now.
-            Some(Err(_)) => drop(self.callers.remove(&thread)),
-            None => {}
-        }
-        if self.callers.len() >= MOST_CALLERS {
-            self.callers.clear();
-        }
-        let mut caller = Caller::open(thread).ok()?;
-        let written = caller.ask().ok()?;
-        self.callers.insert(thread, caller);
-        written
     }
 
     /// The copy of the descriptor is closed before the caller goes on: it may hold a lock or the last use of a mount.
@@ -158,11 +97,10 @@ impl Server {
 
     fn event(&self, call: Call, asked: &Notification, written: Option<u64>, done: Done) -> Event {
         let tid = asked.thread as i32;
-        let caller = self.callers.get(&asked.thread);
         Event {
-            pid: caller.map_or(tid, |caller| caller.pid),
+            pid: self.callers.pid(asked.thread).unwrap_or(tid),
             tid,
-            process: caller.map_or_else(|| "?".into(), |caller| caller.name.clone()),
+            process: self.callers.name(asked.thread),
             call,
             file: done.file,
             start: done.start,

@@ -23,8 +23,8 @@ use sys::{Ring, Scope, Source};
 use tracefs::Tracefs;
 use watcher::{Point, Points, Watcher};
 
-/// Room for about 8,000 calls a CPU that we have not read yet.
-const RING_BYTES: usize = 1 << 19;
+/// Room for about 16,000 calls a CPU that we have not read yet, those of strangers included.
+const RING_BYTES: usize = 1 << 21;
 const RWF_SYNCS: &CStr = c"flags & 6";
 const MS_SYNC: &CStr = c"flags & 4";
 

@@ -44,6 +44,28 @@ struct Entry {
     seen: Seen,
 }
 
+/// Whether writes to a process's descriptor wait for the disk, as it was when it could last be asked.
+#[derive(Default)]
+struct WriteFlags {
+    known: HashMap<(i32, i32), bool>,
+}
+
+const MOST_FLAGS: usize = 10_000;
+
+impl WriteFlags {
+    fn wait(&mut self, record: &Record, fd: i32) -> bool {
+        let key = (record.pid, fd);
+        let Some(waits) = places::find_sync_flags(record.tid, fd) else {
+            return self.known.get(&key).copied().unwrap_or(false);
+        };
+        if self.known.len() >= MOST_FLAGS {
+            self.known.clear();
+        }
+        self.known.insert(key, waits);
+        waits
+    }
+}
+
 pub struct Watcher {
     rings: Vec<Ring>,
     points: Points,
@@ -52,12 +74,23 @@ pub struct Watcher {
     /// Processes that are known not to be watched: nothing of theirs is looked up.
     strangers: HashSet<i32>,
     names: HashMap<i32, Arc<str>>,
+    flags: WriteFlags,
     entries: HashMap<i32, Entry>,
     /// Not yet settled, with what was seen of entries.
     waiting: Vec<(Record, Option<Seen>)>,
     /// When the last record came.
     busy_at: u64,
     out: Sender<Message>,
+}
+
+/// Short sleeps shall be short, and a busy machine shall not let the rings run over. Where the kernel refuses, more is lost.
+fn be_prompt() {
+    const NICER_BY: i32 = -10;
+    // SAFETY: plain numbers; on Linux nice changes the calling thread only.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000);
+        libc::nice(NICER_BY);
+    }
 }
 
 impl Watcher {
@@ -69,6 +102,7 @@ impl Watcher {
             roots,
             strangers: HashSet::new(),
             names: HashMap::new(),
+            flags: WriteFlags::default(),
             entries: HashMap::new(),
             waiting: Vec::new(),
             busy_at: 0,
@@ -77,9 +111,7 @@ impl Watcher {
     }
 
     pub fn run(mut self, stop: &OwnedFd) {
-        // Short sleeps shall be short; a kernel that refuses makes them longer by 50 us.
-        // SAFETY: a plain number for this thread.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
+        be_prompt();
         loop {
             let stopped = self.wait(stop);
             self.take();
@@ -112,7 +144,11 @@ impl Watcher {
         }
     }
 
-    fn look(&self, record: &Record, known: &mut HashMap<(i32, Call, u64), Seen>) -> Option<Seen> {
+    fn look(
+        &mut self,
+        record: &Record,
+        known: &mut HashMap<(i32, Call, u64), Seen>,
+    ) -> Option<Seen> {
         let Body::Point { id, fields } = &record.body else { return None };
         let Some(Point::Enter(call)) = self.points.get(id).copied() else { return None };
         if self.strangers.contains(&record.pid) {
@@ -121,8 +157,7 @@ impl Watcher {
         let seen = known.entry((record.tid, call, fields[0])).or_insert_with(|| Seen {
             file: places::find_file(record.tid, call, fields[0]),
             written: places::find_written(record.pid),
-            waits: call.is_write()
-                && places::find_sync_flags(record.tid, fields[0] as i32) == Some(true),
+            waits: call.is_write() && self.flags.wait(record, fields[0] as i32),
             at: now(),
         });
         let mut seen = seen.clone();
@@ -189,7 +224,9 @@ impl Watcher {
     fn leave(&mut self, record: &Record, call: Call, result: u64) -> Option<Event> {
         let entry = self.entries.remove(&record.tid).filter(|entry| entry.call == call)?;
         let result = result as i64;
-        let own = if call.is_write() { result.max(0) as u64 } else { 0 };
+        let in_flight = entry.seen.at < record.time;
+        // What is counted when the write ends was not yet there.
+        let own = if call.is_write() && in_flight { result.max(0) as u64 } else { 0 };
         Some(Event {
             pid: record.pid,
             tid: record.tid,
@@ -200,7 +237,7 @@ impl Watcher {
             end: record.time,
             result,
             written: entry.seen.written.map(|written| written + own),
-            in_flight: entry.seen.at < record.time,
+            in_flight,
         })
     }
 

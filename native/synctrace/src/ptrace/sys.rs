@@ -11,14 +11,15 @@ const EVENT_STOP: i32 = 128;
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const ENTRY: u8 = 1;
 const EXIT: u8 = 2;
+const FILTER: u8 = 3;
 const ARCH_X86_64: u32 = 0xc000_003e;
 
 /// What a wait told of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It is gone.
-    Ended,
-    /// At the entry or the end of a system call.
+    /// It is gone, with this exit code as a shell shows it.
+    Ended(u8),
+    /// At the entry or the end of a system call, or at one that the filter stops.
     Syscall,
     /// Another program took its place; its other threads are gone.
     Exec,
@@ -37,7 +38,7 @@ pub enum Edge {
     Exit { result: i64 },
 }
 
-/// The kernel's struct ptrace_syscall_info, the longest form.
+/// The kernel's struct ptrace_syscall_info, as long as its longest form.
 #[repr(C)]
 #[derive(Default)]
 struct Info {
@@ -59,8 +60,10 @@ fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Res
     }
 }
 
-pub fn seize(tid: i32) -> io::Result<()> {
-    request(libc::PTRACE_SEIZE, tid, 0, OPTIONS as usize)
+/// Follow a thread and what it starts; `filtered` if a seccomp filter says at which calls it stops.
+pub fn seize(tid: i32, filtered: bool) -> io::Result<()> {
+    let more = if filtered { libc::PTRACE_O_TRACESECCOMP } else { 0 };
+    request(libc::PTRACE_SEIZE, tid, 0, (OPTIONS | more) as usize)
 }
 
 pub fn interrupt(tid: i32) -> io::Result<()> {
@@ -70,6 +73,11 @@ pub fn interrupt(tid: i32) -> io::Result<()> {
 /// On to the next entry or end of a system call, with a signal or 0.
 pub fn go_on(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize)
+}
+
+/// On to the next call that the filter stops, or the next signal.
+pub fn go_far(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, 0, signal as usize)
 }
 
 /// Leave it stopped, as its stop signal wants, and hear of what comes.
@@ -87,7 +95,7 @@ pub fn find_edge(tid: i32) -> Option<Edge> {
     let data = (&raw mut info) as usize;
     request(libc::PTRACE_GET_SYSCALL_INFO, tid, size_of::<Info>(), data).ok()?;
     match info.op {
-        ENTRY => {
+        ENTRY | FILTER => {
             let mut arguments = [0; 6];
             arguments.copy_from_slice(&info.words[1..7]);
             let is_64_bit = info.arch == ARCH_X86_64;
@@ -110,14 +118,17 @@ pub fn wait() -> io::Result<(i32, Stop)> {
 }
 
 fn stop_of(status: i32) -> Stop {
-    if !libc::WIFSTOPPED(status) {
-        return Stop::Ended;
+    if libc::WIFEXITED(status) {
+        return Stop::Ended(libc::WEXITSTATUS(status) as u8);
+    }
+    if libc::WIFSIGNALED(status) {
+        return Stop::Ended((128 + libc::WTERMSIG(status)) as u8);
     }
     let signal = libc::WSTOPSIG(status);
     match (status >> 16, signal) {
         (EVENT_STOP, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) => Stop::Group,
         (libc::PTRACE_EVENT_EXEC, _) => Stop::Exec,
-        (0, SYSCALL_STOP) => Stop::Syscall,
+        (0, SYSCALL_STOP) | (libc::PTRACE_EVENT_SECCOMP, _) => Stop::Syscall,
         (0, signal) => Stop::Signal(signal),
         _ => Stop::Other,
     }
@@ -130,8 +141,8 @@ mod tests {
     #[test]
     fn stops_are_told_apart() {
         let stopped = |event: i32, signal: i32| event << 16 | signal << 8 | 0x7f;
-        assert_eq!(stop_of(0), Stop::Ended);
-        assert_eq!(stop_of(libc::SIGKILL), Stop::Ended);
+        assert_eq!(stop_of(3 << 8), Stop::Ended(3));
+        assert_eq!(stop_of(libc::SIGKILL), Stop::Ended(137));
         assert_eq!(stop_of(stopped(0, SYSCALL_STOP)), Stop::Syscall);
         assert_eq!(stop_of(stopped(0, libc::SIGALRM)), Stop::Signal(libc::SIGALRM));
         assert_eq!(stop_of(stopped(EVENT_STOP, libc::SIGSTOP)), Stop::Group);

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import start_agent, start_guest
 from diskproof.guest.build import GuestFiles, render_initrd
@@ -43,7 +44,8 @@ def test_every_bus_shows_the_disk(
 ) -> None:
     levels = {"frontend": "guest", "format": "raw", "bus": bus, "cache": "writeback"}
     cell = Cell(tuple(sorted(levels.items())), WorkloadSpec("none", "fio"))
-    machine = GuestMachine("tcg", bus=bus, disk_args=tuple(guest_disk_args(cell, "disk.img")))
+    image = DiskImage(disk_folder / "disk.img", "raw", SIZE)
+    machine = GuestMachine("tcg", bus=bus, disk_args=tuple(guest_disk_args(cell, image)))
     with start_guest(guest_files, machine, run_dir=run_dir, disk_folder=disk_folder) as guest:
         disk = guest.started.disk
         assert disk is not None

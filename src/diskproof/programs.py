@@ -67,6 +67,25 @@ PROGRAMS = (
         frontends=_FILES,
     ),
     Program(
+        "first-write",
+        "first_write",
+        "the disk written twice, part by part: what allocating costs, over the share touched",
+        {
+            "rw": one_of("write", "randwrite"),
+            "bs": Option("64K", size=True),
+            "iodepth": Option("1", r"[1-9][0-9]{0,2}", help="a queue depth up to 999"),
+            "parts": Option("10", r"[1-9][0-9]?|100", help="1 to 100 parts"),
+        },
+    ),
+    Program(
+        "cache-life",
+        "cache_life",
+        "what of the disk stays in the host's page cache after a guest's reset and QEMU's end",
+        {"settle": Option("3s", time=True)},
+        frontends=("guest",),
+        fill=True,
+    ),
+    Program(
         "out-of-space",
         "out_of_space",
         "the host runs out of space under a guest: it must pause, and go on when there is room",

@@ -46,3 +46,18 @@ def test_files_that_do_not_fit_are_a_clear_failure(tmp_path: Path) -> None:
     record = execute(tmp_path / "images", spec, frontend="host")
     assert record.failure is not None and record.failure.kind == "workload"
     assert "iozone's files need" in record.failure.what and "max_file" in record.failure.hint
+
+
+def test_first_write_and_rewrite(tmp_path: Path) -> None:
+    levels = {"frontend": "daemon", "format": "qcow2", "cache": "none"}
+    told = metrics(execute(tmp_path / "images", make("first-write", parts="4"), **levels))
+    assert told["rewrite_ratio"] == pytest.approx(told["rewrite"] / told["first_write"])
+    for name in ("first_write", "rewrite"):
+        parts = [told[f"{name} {end} %"] for end in (25, 50, 75, 100)]
+        assert min(parts) <= told[name] <= max(parts)
+
+
+def test_more_parts_than_writes_fit_is_a_clear_failure(tmp_path: Path) -> None:
+    spec = make("first-write", size="16MiB", parts="100", bs="1M")
+    record = execute(tmp_path / "images", spec, frontend="host")
+    assert record.failure is not None and "100 parts" in record.failure.what

@@ -335,7 +335,7 @@ def test_killed_it_takes_the_command_along(tmp_path: Path) -> None:
 
 def is_over(process: psutil.Process) -> bool:
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 

@@ -335,7 +335,7 @@ def test_killed_it_takes_the_command_along(tmp_path: Path) -> None:
 
 def is_over(process: psutil.Process) -> bool:
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
@@ -401,3 +401,29 @@ def test_a_library_alone_drops_too(tmp_path: Path, build: Build) -> None:
     assert [line for line in seen if line.endswith("= 0") and "MS_SYNC" in line] == []
     succeeded = [line for line in seen if line.endswith("= 0") and "sync(" in line]
     assert all("msync(" in line or "syncfs(" in line for line in succeeded), succeeded
+
+
+OPEN_PIPE = 'import os; print(os.getpid(), flush=True); os.open("pipe", os.O_RDONLY | os.O_SYNC)'
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, None], ids=str)
+def test_an_open_that_waits_is_no_trap(tmp_path: Path, end: signal.Signals | None) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    words = ["env", "LD_PRELOAD=", "/usr/bin/python3", "-I", "-S", "-c", OPEN_PIPE]
+    with start_drop("--quiet", *words, cwd=tmp_path) as child:
+        assert child.stdout
+        command = psutil.Process(int(child.stdout.readline()))
+        wait_for(lambda: waits_in_open(command.pid), "it never waits")
+        if end is None:
+            (tmp_path / "pipe").write_text("")
+            assert child.wait(DEADLINE) == 0
+        else:
+            os.kill(child.pid, end)
+            assert child.wait(DEADLINE) == {signal.SIGTERM: 143, signal.SIGKILL: -9}[end]
+        wait_for(lambda: is_over(command), "the command hangs")
+
+
+def waits_in_open(pid: int) -> bool:
+    """Whether it waits in openat(2), number 257, with its flags already changed."""
+    words = Path(f"/proc/{pid}/syscall").read_text().split()
+    return len(words) > 3 and words[0] == "257" and not int(words[3], 16) & os.O_SYNC

@@ -50,6 +50,17 @@ def disk() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="module")
+def drop_for_all() -> Iterator[str]:
+    """sync drop where every user may start it: a checkout may be root's alone."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="diskproof-test-") as folder:
+        Path(folder).chmod(0o755)
+        for name in ("sync-drop", "sync-ways", "sync-ways-dynamic"):
+            shutil.copy(require_native(f"diskproof-{name}"), folder)
+        shutil.copy(require_native("libdiskproof_sync_drop.so"), folder)
+        yield f"{folder}/diskproof-sync-drop"
+
+
 def check(argv: Sequence[str]) -> tuple[int, dict[str, str], dict[str, list[str]]]:
     """Exit code; results of the ways; of each error what differs."""
     done = proc.run(argv, timeout=SECONDS, check=False)
@@ -85,8 +96,8 @@ def test_what_is_promised_is_stopped(disk: Path, options: Sequence[str]) -> None
 
 @needs_root
 @both
-def test_no_privileges_are_needed(disk: Path, options: Sequence[str]) -> None:
-    check_args = [DROP, "--check", "--json", "-", "--dir", str(disk), *options]
+def test_no_privileges_are_needed(disk: Path, drop_for_all: str, options: Sequence[str]) -> None:
+    check_args = [drop_for_all, "--check", "--json", "-", "--dir", str(disk), *options]
     code, ways, errors = check([*NOBODY, *check_args])
     assert (code, errors) == (0, dict.fromkeys(errors, [])), ways
     assert (code, ways, errors) == check(check_args), "root is treated otherwise"
@@ -225,9 +236,9 @@ def test_sqlite_keeps_what_it_committed(disk: Path, options: Sequence[str], jour
 @both
 @pytest.mark.parametrize("method", ["fdatasync", "open_datasync"])
 def test_postgres_keeps_what_it_committed_when_its_processes_are_killed(
-    cluster: Path, disk: Path, options: Sequence[str], method: str
+    cluster: Path, disk: Path, drop_for_all: str, options: Sequence[str], method: str
 ) -> None:
-    prefix = [DROP, "--quiet", *options, "--"]
+    prefix = [drop_for_all, "--quiet", *options, "--"]
     with start_server(cluster, f"wal_sync_method={method}", prefix=prefix) as server:
         with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
             connection.execute("DROP TABLE IF EXISTS t")

@@ -121,7 +121,7 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
         (folder / "kernel").write_bytes(unpack_kernel(image, scratch))
         _write_modules(folder / "modules", found)
-        placed = root.place_modules(tree, found, modules.FILESYSTEMS)
+        placed = root.place_modules(tree, found, modules.root_modules(extra))
         facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
         (folder / "guest.json").write_text(json.dumps(facts, indent=1))
         progress("root: packing the tools")
@@ -175,10 +175,14 @@ def _base_id(suite: str, extra: str) -> str:
         suite,
         packages.packages_of(extra),
         _IN_INITRAMFS,
-        modules.FILESYSTEMS,
+        modules.root_modules(extra),
         root.COMPRESSION,
     ]
-    return content_id(inputs + ([root.EXTRA_UNUSED.get(extra, ())] if extra else []))
+    if extra:
+        inputs.append(root.EXTRA_UNUSED.get(extra, ()))
+    if extra in root.EXTRA_USED:
+        inputs.append(root.EXTRA_USED[extra])
+    return content_id(inputs)
 
 
 def _require_programs() -> list[Path]:

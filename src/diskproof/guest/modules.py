@@ -17,6 +17,10 @@ CHANNEL = ("virtio_pci", "virtio_console")
 DRIVES = ("virtio_blk", "squashfs", "virtio_scsi", "sd_mod", "ata_piix", "ahci", "nvme")
 # In the root, not the initramfs: four times the rest together, and no boot needs them.
 FILESYSTEMS = ("ext4", "xfs", "btrfs", "overlay", "loop")
+# What only the guest with these extras (``packages.EXTRA_PACKAGES``) loads.
+EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
+    "storage": ("dm_mod", "dm_snapshot", "dm_thin_pool", "raid0", "raid1", "raid10", "raid456"),
+}
 
 # Checksums that file systems ask the kernel for by name; without modprobe in the initramfs nobody
 # would load them on demand. A kernel that has them built in lacks the module.
@@ -51,6 +55,11 @@ def find_modules(root: Path) -> KernelModules:
     builtin = (folder / "modules.builtin").read_text().split()
     files = {_plain(path.name): path for path in folder.rglob("*.ko*")}
     return KernelModules(folder.name, files, frozenset(_plain(Path(n).name) for n in builtin))
+
+
+def root_modules(extra: str) -> tuple[str, ...]:
+    """Names of the modules that lie in the root of a guest with an extra, if any."""
+    return FILESYSTEMS + EXTRA_MODULES.get(extra, ())
 
 
 def load_order(modules: KernelModules, name: str) -> tuple[str, ...]:

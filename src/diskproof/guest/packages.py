@@ -23,7 +23,10 @@ PACKAGES = (
     "util-linux",
     "xfsprogs",
 )
-EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {"postgres": ("postgresql",)}
+EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("postgresql",),
+    "storage": ("lvm2", "mdadm", "python3", "python3-psutil", "python3-pytest"),
+}
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""
 FETCH_SECONDS = 900.0
 

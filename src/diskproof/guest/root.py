@@ -31,6 +31,8 @@ UNUSED = (
 EXTRA_UNUSED: Mapping[str, tuple[str, ...]] = {
     "postgres": ("usr/lib/*/libLLVM*", "usr/lib/*/libz3.so*", "usr/lib/llvm*"),
 }
+# What an extra needs of what the others do not.
+EXTRA_USED: Mapping[str, tuple[str, ...]] = {"storage": ("usr/lib/python3*",)}
 # Programs look names up; root and nobody are who they run as.
 ACCOUNTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n",
@@ -58,7 +60,8 @@ def place_modules(
 
 def unused_of(extra: str) -> tuple[str, ...]:
     """What of the packages no guest of this kind needs, as patterns."""
-    return UNUSED + EXTRA_UNUSED.get(extra, ())
+    used = EXTRA_USED.get(extra, ())
+    return (*(name for name in UNUSED if name not in used), *EXTRA_UNUSED.get(extra, ()))
 
 
 def prepare_root(root: Path, extra: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from diskproof.crash_rules import FAULTS, WRITERS, CrashRules, faults_of
 from diskproof.errors import StudyError
 from diskproof.plan import make_crash_plan, make_plan
 from diskproof.study import parse_study
-from planning import FACTS
+from planning import FACTS, facts_with
 
 
 def cells_of(text: str) -> list[tuple[str, str, str]]:
@@ -121,3 +123,14 @@ def test_the_bare_host_has_no_guest_to_kill(faults: list[str], frontend: str) ->
 def test_defaults_are_known() -> None:
     assert set(CrashRules().writers) <= set(WRITERS)
     assert CrashRules().faults == FAULTS
+
+
+def test_a_block_device_cannot_be_recorded() -> None:
+    text = (
+        '[backings.disk]\nkind = "device"\npath = "/dev/sdz"\n[backings.here]\npath = "/images"\n'
+    )
+    device = replace(FACTS.backings["directory"], device=True)
+    facts = facts_with(backings={"disk": device, "here": FACTS.backings["directory"]})
+    cells, dropped = make_crash_plan(parse_study(text), facts)
+    assert {cell.level("backing") for cell in cells} == {"here"}
+    assert "backing disk is a block device" in dropped[-1].reason

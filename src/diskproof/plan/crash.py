@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from diskproof.crash_rules import WRITERS, CrashRules, crash_workload, least_disk
@@ -33,10 +33,10 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
         exclude=keep_filters(study.exclude, specs),
     )
     selection = select(narrowed, facts)
-    kept = [each for each in selection.kept if not _obstacle(rules, *each)]
+    obstacles = [_obstacle(rules, facts, *each) for each in selection.kept]
+    kept = [each for each, why in zip(selection.kept, obstacles, strict=True) if not why]
     if not kept:
-        why = dict.fromkeys(each.reason for each in selection.dropped)
-        why |= dict.fromkeys(_obstacle(rules, *each) for each in selection.kept)
+        why = dict.fromkeys([*(each.reason for each in selection.dropped), *obstacles])
         raise StudyError(
             f"study {study.name!r} leaves nothing to crash",
             "; ".join(list(filter(None, why))[:6]),
@@ -46,7 +46,8 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
         Cell(levels, crash_workload(rules, name, dict(levels)["frontend"])) for levels, name in kept
     )
     require_space(COPIES * rules.size + FREE_MARGIN, cells, facts)
-    return cells, (*selection.dropped, *_dropped(rules, selection.kept))
+    found = zip(obstacles, (levels for levels, _ in selection.kept), strict=True)
+    return cells, (*selection.dropped, *_dropped([each for each in found if each[0]]))
 
 
 def keep_conditions(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filter, ...]:
@@ -69,8 +70,10 @@ def keep_filters(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filte
     )
 
 
-def _obstacle(rules: CrashRules, levels: Levels, writer: str) -> str:
-    frontend = dict(levels)["frontend"]
+def _obstacle(rules: CrashRules, facts: HostFacts, levels: Levels, writer: str) -> str:
+    frontend, backing = dict(levels)["frontend"], dict(levels)["backing"]
+    if facts.backings[backing].device:
+        return f"what is written is recorded in files, and backing {backing} is a block device"
     if frontend not in WRITERS[writer]:
         return f"the writer {writer} needs frontend={' or '.join(WRITERS[writer])}, not {frontend}"
     least = least_disk(rules, writer, frontend)
@@ -80,8 +83,7 @@ def _obstacle(rules: CrashRules, levels: Levels, writer: str) -> str:
     return f"the writer {writer} {where} needs [crash] size = {render_bytes(least)} or more"
 
 
-def _dropped(rules: CrashRules, kept: Iterable[tuple[Levels, str]]) -> list[Dropped]:
-    found = [(why, levels) for levels, name in kept if (why := _obstacle(rules, levels, name))]
+def _dropped(found: Sequence[tuple[str, Levels]]) -> list[Dropped]:
     counts = Counter(reason for reason, _ in found)
     examples = dict(reversed(found))
     return [Dropped(reason, count, examples[reason]) for reason, count in counts.most_common()]

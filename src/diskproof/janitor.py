@@ -15,7 +15,6 @@ import select
 import shutil
 import signal
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ from diskproof.errors import DiskproofError
 from diskproof.proc import CONFINED_UID, run
 
 KILL_SECONDS = 5.0
-# Between making a folder and locking it lie microseconds; an hour is not a matter of speed.
-UNLOCKED_SECONDS = 3600.0
 FUSE_SOURCE = b"diskproof-"
 """How the sources of the mounts that our native programs make begin."""
 
@@ -112,11 +109,15 @@ def _open_at(folder: int | None, name: str, flags: int) -> Iterator[int]:
 
 @contextmanager
 def _dead_owners_lock(folder: int) -> Iterator[bool]:
-    """True with the lock in our hand when nobody else holds it: then the owner is dead."""
+    """True with the lock in our hand when nobody else holds it: then the owner is dead.
+
+    An empty folder without a lock is one whose owner died before it made the lock, or after it
+    removed it: who is just making one keeps sweeps out of the directory. Others are not ours.
+    """
     try:
         info = os.stat(LOCK_NAME, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        yield _is_abandoned_unlocked(folder)
+        yield not os.listdir(folder)
         return
     if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
         yield False
@@ -128,12 +129,6 @@ def _dead_owners_lock(folder: int) -> Iterator[bool]:
             yield False
             return
         yield True
-
-
-def _is_abandoned_unlocked(folder: int) -> bool:
-    """An empty folder whose maker died before it made the lock; anything else is not ours."""
-    age = time.time() - os.fstat(folder).st_mtime
-    return not os.listdir(folder) and age > UNLOCKED_SECONDS
 
 
 def _remove(path: Path, folder: int) -> Swept:

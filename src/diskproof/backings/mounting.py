@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from diskproof.errors import HostError, RunFailure
@@ -34,8 +34,11 @@ def start_mount(arguments: Sequence[str], point: Path) -> Iterator[Path]:
         raise HostError(f"mount {' '.join(arguments)} failed", done.error_text)
     try:
         yield point
-    finally:
-        _unmount(point)
+    except BaseException:
+        with suppress(RunFailure):  # it must not hide why the block ended
+            _unmount(point)
+        raise
+    _unmount(point)
 
 
 def enter_private_mounts() -> None:

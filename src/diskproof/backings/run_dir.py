@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from diskproof.backings.place import Place, explained
@@ -34,7 +34,7 @@ def start_run_dir(place: Place) -> Iterator[Path]:
                 _make_node(path / NODE_NAME, place.device)
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove_run_dir(path)
         os.close(lock)
 
 
@@ -49,19 +49,37 @@ def _make_node(path: Path, device: Path) -> None:
     os.chown(path, CONFINED_UID, CONFINED_UID)
 
 
+def _remove_run_dir(path: Path) -> None:
+    """The lock goes last: with it goes what tells the janitor that the rest is ours."""
+    with suppress(OSError):
+        for entry in path.iterdir():
+            if entry.name == LOCK_NAME:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        if {entry.name for entry in path.iterdir()} <= {LOCK_NAME}:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _new_run_dir(folder: Path) -> tuple[Path, int]:
     """The run's folder and its lock. The backing's own lock keeps the janitor out meanwhile."""
     backing = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(backing, fcntl.LOCK_SH)
-        path = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=folder))
-        lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        os.close(backing)
-    if os.geteuid() == 0:
-        # QEMU may enter and open its image, no more. The folder stays ours: the janitor leaves
-        # others' alone, and nobody else can put a link where we write.
-        os.chown(path, -1, CONFINED_UID)
-        path.chmod(0o710)
+    with ExitStack() as undo:
+        try:
+            fcntl.flock(backing, fcntl.LOCK_SH)
+            path = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=folder))
+            undo.callback(_remove_run_dir, path)
+            lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            undo.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(backing)
+        if os.geteuid() == 0:
+            # QEMU may enter and open its image, no more. The folder stays ours: the janitor leaves
+            # others' alone, and nobody else can put a link where we write.
+            os.chown(path, -1, CONFINED_UID)
+            path.chmod(0o710)
+        undo.pop_all()
     return path, lock

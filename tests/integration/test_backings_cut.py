@@ -1,0 +1,95 @@
+"""A study that is killed or interrupted at any step of making or removing a backing leaves nothing.
+
+Steps are what Python tells its audit hooks: every program started, every file and folder made,
+changed or removed. Requires root and mkfs.ext4.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diskproof.janitor import sweep
+from diskproof.proc import run
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+MIB = 1 << 20
+
+CUT = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from integration.test_backings import backing, folder
+from diskproof.backings import start_place
+from diskproof.backings.run_dir import start_run_dir
+
+STEPS = {"subprocess.Popen", "os.mkdir", "os.chmod", "os.chown", "os.truncate", "os.remove",
+         "os.rmdir", "os.rename", "tempfile.mkdtemp", "tempfile.mkstemp", "fcntl.flock",
+         "shutil.rmtree"}
+here, kind, how, last = Path(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
+count = 0
+
+def cut(event, arguments):
+    global count
+    if event in STEPS:
+        count += 1
+        if count == last:
+            if how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise KeyboardInterrupt
+
+made = {
+    "filesystem": lambda: backing("filesystem", folder(here), fs="ext2", size=str(16 << 20)),
+    "tmpfs": lambda: backing("tmpfs", folder(here), size=str(16 << 20)),
+}[kind]()
+sys.addaudithook(cut)
+try:
+    with start_place(made) as place, start_run_dir(place) as room:
+        (room / "disk").write_bytes(bytes(4096))
+except KeyboardInterrupt:
+    pass
+last = 0
+print(count)
+"""
+
+
+def play(folder: Path, kind: str, how: str, last: int) -> subprocess.CompletedProcess[bytes]:
+    tests = Path(__file__).parent.parent
+    argv = [sys.executable, "-c", CUT, str(tests), str(folder), kind, how, str(last)]
+    return subprocess.run(argv, capture_output=True, timeout=120, check=False)
+
+
+def left_below(folder: Path) -> list[str]:
+    """What the kernel still has of a folder, and what lies in it."""
+    argv = ["losetup", "--noheadings", "--output", "BACK-FILE"]
+    loops = [line for line in run(argv, timeout=30).text.splitlines() if str(folder) in line]
+    mounts = [line for line in Path("/proc/1/mountinfo").read_text().splitlines()]
+    return [
+        *loops,
+        *(line for line in mounts if str(folder) in line),
+        *(str(path) for path in folder.iterdir()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "stride"),
+    [("filesystem", "kill", 1), ("filesystem", "interrupt", 3), ("tmpfs", "kill", 4)],
+)
+def test_nothing_is_left_wherever_it_is_cut(
+    tmp_path: Path, kind: str, how: str, stride: int
+) -> None:
+    whole = play(tmp_path, kind, how, 0)
+    assert whole.returncode == 0, whole.stderr.decode()
+    steps = int(whole.stdout)
+    assert steps > 5 and left_below(tmp_path) == []
+    for last in range(1, steps + 1, stride):
+        done = play(tmp_path, kind, how, last)
+        assert done.returncode == (-9 if how == "kill" else 0), (last, done.stderr.decode())
+        # An interrupt in the middle of tidying up may leave a folder to the next study, too.
+        assert {Path(line).name[:14] for line in left_below(tmp_path)} <= {"diskproof-run-"}
+        assert [swept.kept for swept in sweep([tmp_path]) if swept.kept] == []
+        assert left_below(tmp_path) == [], (last, done.stderr.decode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def boot_once(
     deadline: float,
     read_back: ReadBack,
 ) -> Boot:
-    """Start QEMU, read its settings back while the guest boots, wait until it is off.
+    """Start QEMU, read its settings back while the guest is at work, wait until it is off.
 
     Raises RunFailure with console and log as evidence: ``guest`` for one that panics, hangs,
     reboots or says nonsense, ``qemu`` when QEMU fails.
@@ -77,8 +77,11 @@ def boot_once(
         console = Console(ends["console"])
         try:
             qmp = stack.enter_context(start_qmp(ends["qmp"], QMP_SECONDS))
-            checks = read_back(qmp, process.pid)
-            said = _read_all(ends["agent"], began + deadline)
+            # Its driver decides on the write cache: before it is there nothing is in force.
+            said = _receive(ends["agent"], began + deadline)
+            checks = read_back(qmp, process.pid) if said else ()
+            _let_go(ends["agent"])
+            said += _read_all(ends["agent"], began + deadline)
             _wait_off(process, console, began + deadline, deadline)
             seconds = time.monotonic() - began
             _require_power_off(qmp)
@@ -90,6 +93,11 @@ def boot_once(
                 raise
             raise explained from failure
         return Boot(seconds, report, said, checks, console.read())
+
+
+def _let_go(agent: socket.socket) -> None:
+    with suppress(OSError):  # a guest that is gone is told by its end
+        agent.sendall(b"\n")
 
 
 def _read_all(agent: socket.socket, end: float) -> bytes:

@@ -1,7 +1,8 @@
 """What the base image's Debian runs for a study of boots, as shell scripts (dash, busybox).
 
 The host says on the kernel's command line what a boot is to do; the answer is lines ``key=value``
-on the agent's port (``boots.parse_report``).
+on the agent's port (``boot_report.parse_report``). A line from the host lets the guest switch
+itself off.
 """
 
 from __future__ import annotations
@@ -86,12 +87,13 @@ done
 for name in /sys/class/virtio-ports/*/name; do
     read -r value < "$name"
     folder=${{name%/name}}
-    [ "$value" = {AGENT_PORT} ] && exec 3> "/dev/${{folder##*/}}"
+    [ "$value" = {AGENT_PORT} ] && exec 3<> "/dev/${{folder##*/}}"
 done
 say() {{ echo "$1=$2" >&3; }}
 must() {{ "$@" || {{ say failed "$*"; finish; }}; }}
 finish() {{
     say done "$kind"
+    read -r _ <&3 # until the host has seen what it wants to see of the running machine
     exec telinit 0
 }}
 timed() {{

@@ -16,11 +16,19 @@ from diskproof.backings import Place, start_place
 from diskproof.backings.run_dir import find_device, start_run_dir
 from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.frontends import Frontend, load_frontend
+from diskproof.frontends import Frontend, find_frontend
+from diskproof.guest.system import build_system, require_system
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
-from diskproof.images import create_image, ensure_fill_source, fill_image, inspect_image
+from diskproof.images import (
+    clone_image,
+    create_image,
+    ensure_fill_source,
+    fill_image,
+    inspect_image,
+)
 from diskproof.proc import run
+from diskproof.programs import has_own_system
 from diskproof.records import (
     Artefact,
     BackingSpec,
@@ -101,6 +109,9 @@ class LabExecutor:
 
     def _try_cell(self, cell: Cell, notes: RunNotes) -> Failure | None:
         try:
+            if has_own_system(cell.workload.kind):
+                with notes.phase("base image"):  # once; not in the time of a run
+                    build_system(cell.workload)
             self._run_cell(cell, Deadline(self.setup.run_timeout), notes)
         except (DiskproofError, OSError) as error:
             return notes.keep_failure(error)
@@ -132,7 +143,7 @@ class LabExecutor:
 
     def _put_in_service(self, context: RunContext, deadline: Deadline, notes: RunNotes) -> None:
         """Start, load and stop; logs and command lines are kept however that ends."""
-        frontend = load_frontend(context.cell.level("frontend"))
+        frontend = find_frontend(context.cell)
         try:
             self._put_under_load(frontend, context, deadline, notes)
         except RunFailure as failure:
@@ -146,7 +157,11 @@ class LabExecutor:
         size = int(cell.workload.option("size"))
         device = find_device(folder)
         with notes.phase("create"):
-            image = create_image(folder, cell, size, device=device, timeout=deadline.left())
+            if has_own_system(cell.workload.kind):
+                base = require_system(cell.workload).image
+                image = clone_image(folder, cell, base, device=device, timeout=deadline.left())
+            else:
+                image = create_image(folder, cell, size, device=device, timeout=deadline.left())
             notes.require(inspect_image(image, cell))
         if cell.workload.option("fill") == "on":
             with notes.phase("make_data"):

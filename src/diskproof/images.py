@@ -18,7 +18,12 @@ from typing import Any
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
 from diskproof.proc import CONFINED_UID, require_tool, run
-from diskproof.qemu.disk import create_image_args, image_format, image_options
+from diskproof.qemu.disk import (
+    clone_image_args,
+    create_image_args,
+    image_format,
+    image_options,
+)
 from diskproof.records import Cell, Check
 from diskproof.units import render_bytes
 
@@ -50,6 +55,17 @@ def create_image(
     if os.geteuid() == 0:
         os.chown(image.path, CONFINED_UID, CONFINED_UID)
     image.path.chmod(0o600)
+    _write_back(image.path)
+    return image
+
+
+def clone_image(
+    folder: Path, cell: Cell, base: Path, *, device: Path | None = None, timeout: float = math.inf
+) -> DiskImage:
+    """``create_image``, then a copy of the raw file ``base`` into it."""
+    size = base.stat().st_size
+    image = create_image(folder, cell, size, device=device, timeout=timeout)
+    _qemu_img(clone_image_args(image, str(base)), size, timeout)
     _write_back(image.path)
     return image
 

@@ -15,7 +15,8 @@ class Program:
     """``name`` stands in a study, ``kind`` names the module. ``options`` are the keys that its
     table takes beside the common ones (size, runtime), ``fixed`` what the name says. It works with
     the given ``frontends`` and ``levels`` (factor -> levels) only. ``fill``: the disk is written
-    once before. ``own_backing``: it needs one that the study makes, for it fills it up."""
+    once before. ``own_backing``: it needs one that the study makes, for it fills it up.
+    ``own_system``: the disk holds an operating system, which boots from it."""
 
     name: str
     kind: str
@@ -26,6 +27,7 @@ class Program:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fill: bool = False
     own_backing: bool = False
+    own_system: bool = False
 
 
 _FILES = ("host", "guest")
@@ -39,6 +41,12 @@ _IOZONE = {
     "max_record": Option("16M", size=True),
     "threads": Option("1", r"[1-9][0-9]?", help="1 to 99 threads"),
     "direct": one_of("off", "on"),
+}
+_BOOTS = {
+    "reads": Option("5", r"\d{1,2}", help="0 to 99 boots"),
+    "writes": Option("5", r"\d{1,2}", help="0 to 99 boots"),
+    "scale": Option("1/32", r"1|1/[1-9]\d{0,3}", help="a share of the published size: 1 or 1/N"),
+    "cold": one_of("off", "on"),
 }
 
 PROGRAMS = (
@@ -95,8 +103,21 @@ PROGRAMS = (
         levels={"preallocation": ("off", "metadata")},
         own_backing=True,
     ),
+    Program(
+        "boots",
+        "boots",
+        "whole boots of a Debian from the disk under test, QEMU's start to its end",
+        _BOOTS,
+        frontends=("guest",),
+        own_system=True,
+    ),
 )
 
 PROGRAM_BY_NAME = {program.name: program for program in PROGRAMS}
 PROGRAM_BY_KIND = {program.kind: program for program in PROGRAMS}
 """Programs of one kind have the same needs."""
+
+
+def has_own_system(kind: str) -> bool:
+    """Whether disks under this kind of workload hold an operating system of their own."""
+    return kind in PROGRAM_BY_KIND and PROGRAM_BY_KIND[kind].own_system

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diskproof.programs import has_own_system
 from diskproof.records import Cell
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def estimate_seconds(cell: Cell) -> float:
     spec = cell.workload
     fill = int(spec.option("size", "0")) / FILL_BYTES_PER_SECOND
     boot = TCG_BOOT_SECONDS if cell.level("accel") == "tcg" else 0.0
+    if has_own_system(spec.kind):
+        boots = 1 + int(spec.option("reads")) + int(spec.option("writes"))
+        return boots * (START_SECONDS["guest"] + boot)
     return (
         float(spec.option("runtime", "0"))
         + float(spec.option("ramp", "0"))

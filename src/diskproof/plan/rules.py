@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from diskproof.boot_rules import memory_bytes, parse_scale
 from diskproof.programs import PROGRAM_BY_KIND
 from diskproof.records import HostFacts, WorkloadSpec
+from diskproof.units import parse_bytes, render_bytes
 
 DIRECT = frozenset({"none", "directsync"})
 
@@ -83,6 +85,8 @@ def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
         return ()
     needs = {"frontend": program.frontends, **program.levels}
     rules = [_needs(workload.name, factor, levels) for factor, levels in needs.items()]
+    if program.own_system:
+        rules.append(Rule(("memory",), lambda levels, facts: _memory(workload, levels)))
     if program.own_backing:
         rules.append(Rule(("backing",), lambda levels, facts: _own(workload.name, levels, facts)))
     return tuple(rules)
@@ -96,6 +100,15 @@ def _needs(workload: str, factor: str, wanted: tuple[str, ...]) -> Rule:
         return f"{workload} works with {factor}={' or '.join(wanted)} only, not with {level}"
 
     return Rule((factor,), find)
+
+
+def _memory(workload: WorkloadSpec, levels: Mapping[str, str]) -> str | None:
+    scale = workload.option("scale")
+    least = memory_bytes(parse_scale(scale))
+    if "memory" not in levels or parse_bytes(levels["memory"]) >= least:
+        return None
+    block = f"the guest holds a whole block of zeroes at scale={scale}"
+    return f"memory={levels['memory']} is less than {render_bytes(least)}: {block}"
 
 
 def _own(workload: str, levels: Mapping[str, str], facts: HostFacts) -> str | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from diskproof.boot_rules import disk_bytes, parse_scale
 from diskproof.errors import HostError
 from diskproof.plan.rules import DIRECT
+from diskproof.programs import has_own_system
 from diskproof.records import Cell, HostFacts, WorkloadSpec
 from diskproof.units import parse_bytes, render_bytes
 
@@ -55,7 +57,8 @@ def resolved_workloads(
 def _with_size(workload: WorkloadSpec, size: int) -> WorkloadSpec:
     options = dict(workload.options)
     if options["size"] == "auto":
-        options["size"] = str(size)
+        own = has_own_system(workload.kind)
+        options["size"] = str(disk_bytes(parse_scale(options["scale"])) if own else size)
     return replace(workload, options=tuple(sorted(options.items())))
 
 

@@ -127,6 +127,17 @@ def create_image_args(cell: Cell, filename: str, size: int) -> list[str]:
     ]
 
 
+def clone_image_args(image: DiskImage, base: str) -> list[str]:
+    """``qemu-img`` arguments that copy the raw file ``base`` into a fresh image.
+
+    A fresh image reads as zeroes, so none are written and preallocated room stays as it is; of a
+    bare device that is not known.
+    """
+    zero = [] if image.device and image.format == "raw" else ["--target-is-zero"]
+    formats = ["-f", "raw", "-O", image.format]
+    return ["convert", "-q", "-n", *zero, *formats, "--", base, str(image.path)]
+
+
 def blockdev_nodes(cell: Cell, image: DiskImage) -> tuple[dict[str, object], dict[str, object]]:
     """The file node and the format node above it, as QMP's BlockdevOptions."""
     mode = cache_mode(cell)

@@ -39,6 +39,8 @@ EXCEPTIONS = {
     ("plan", "study"): "a plan is made of a study",
     ("study", "study_file"): "the file's shape is the larger half of reading it",
     ("fio_output", "records"): "what fio measured becomes metrics and histograms, in one place",
+    ("proc", "cage"): "the door for processes puts a cage in force",
+    ("proc", "native"): "a cage is put in force by a program of ours",
     ("proc", "errors"): "the door for processes raises the tree's errors",
 }
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.cage import QEMU_CAGE
 from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import run_here
@@ -123,6 +124,7 @@ def _start_daemon(stack: ExitStack, context: RunContext) -> tuple[Process, socke
             cwd=image.path.parent,
             pass_fds=fds,
             confined=True,
+            cage=QEMU_CAGE,
         )
         stack.callback(ours.close)
         return stack.enter_context(starting), ours

@@ -15,13 +15,16 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
+from diskproof.cage import PROOF
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
+from diskproof.proc import find_cage_obstacle
 from diskproof.qemu.disk import DISK_NODE, FILE_NODE, IOTHREAD_ID, cache_mode, has_iothread
 from diskproof.qmp import Qmp
 from diskproof.records import Cell, Check
 from diskproof.units import parse_bytes
 
+CAGE_NODE = "diskproof-outside"
 _NODES = "QMP query-named-block-nodes"
 
 
@@ -33,6 +36,7 @@ def read_disk(qmp: Qmp, pid: int, cell: Cell, image: DiskImage) -> tuple[Check, 
         check_open_flags(pid, cell, image.path),
         check_aio(pid, cell),
         check_iothread(qmp, cell),
+        check_cage(qmp),
         *check_given(pid, cell),
     )
 
@@ -144,6 +148,23 @@ def check_aio(pid: int, cell: Cell) -> Check:
     held = ", ".join(sorted(rings)) or "none"
     source = f"rings in /proc/PID/fd and maps: {held} (an io_uring may be the event loop's)"
     return Check("aio", level, effective, source, right)
+
+
+def check_cage(qmp: Qmp) -> Check:
+    """QEMU is asked to open a file that is not its run's, which every user may read."""
+    obstacle = find_cage_obstacle()
+    node = {"driver": "file", "node-name": CAGE_NODE, "filename": PROOF, "read-only": True}
+    refused = ""
+    try:
+        qmp.execute("blockdev-add", node)
+        qmp.execute("blockdev-del", {"node-name": CAGE_NODE})
+    except RunFailure as failure:
+        refused = failure.why
+    caged = "Permission denied" in refused
+    effective = "out of reach" if caged else refused or "it opens them"
+    requested = f"its user's rights only: {obstacle}" if obstacle else "out of reach"
+    source = f"QMP blockdev-add of {PROOF}"
+    return Check("files of others", requested, effective, source, caged or bool(obstacle))
 
 
 def check_iothread(qmp: Qmp, cell: Cell) -> Check:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from diskproof import qmp
+from diskproof.cage import QEMU_CAGE
 from diskproof.errors import RunFailure
 from diskproof.guest.build import GuestFiles
 from diskproof.guest.channel import Channel, GuestGone
@@ -179,6 +180,7 @@ def start_qemu(
             cwd=folder,
             pass_fds=(*fds.all(), *machine.disk_fds),
             confined=True,
+            cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in fds.booted())),
             groups=_kvm_groups() if machine.accel == "kvm" else (),
         )
         return stack.enter_context(starting), ours

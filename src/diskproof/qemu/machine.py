@@ -72,6 +72,10 @@ class Descriptors:
         numbers = (self.kernel, self.initrd, self.root, self.qmp, self.agent, self.console)
         return tuple(number for number in numbers if number is not None)
 
+    def booted(self) -> tuple[int, int]:
+        """Those that QEMU opens once more, by their names in /dev/fd."""
+        return (self.kernel, self.initrd)
+
 
 def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> list[str]:
     """All arguments of one guest's QEMU."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,6 +60,8 @@ class Machine:
 
     monitor: Monitor
     image: DiskImage
+    load_modules: Callable[[Sequence[str]], None]
+    """Kernel modules of file systems, by name, in the guest. Raises RunFailure ``guest``."""
 
 
 class Drive(Protocol):

@@ -42,6 +42,14 @@ _IOZONE = {
     "threads": Option("1", r"[1-9][0-9]?", help="1 to 99 threads"),
     "direct": one_of("off", "on"),
 }
+_TREE = {
+    "files": Option("10000", r"[1-9][0-9]{0,5}", help="1 to 999999 files"),
+    "bytes": Option("1G", size=True),
+    "depth": Option("5", r"[1-9]|[12][0-9]|3[0-2]", help="1 to 32 levels of folders"),
+    "scale": Option("1/20", r"1|1/[1-9]\d{0,3}", help="a share of the full tree: 1 or 1/N"),
+    "filesystem": one_of("ext4", "xfs", "btrfs"),
+    "source": one_of("disk", "memory"),
+}
 _BOOTS = {
     "reads": Option("5", r"\d{1,2}", help="0 to 99 boots"),
     "writes": Option("5", r"\d{1,2}", help="0 to 99 boots"),
@@ -72,6 +80,13 @@ PROGRAMS = (
         "iozone",
         "record size by file size: write, rewrite, read, reread, random, mixed; flush in the time",
         _IOZONE,
+        frontends=_FILES,
+    ),
+    Program(
+        "tree-copy",
+        "tree_copy",
+        "a tree of many small and few big files, copied with cp -a, the sync in the time",
+        _TREE,
         frontends=_FILES,
     ),
     Program(

@@ -53,7 +53,7 @@ class GuestDrive:
 
     @property
     def machine(self) -> Machine:
-        return Machine(self.guest.qmp, self.context.image)
+        return Machine(self.guest.qmp, self.context.image, self.guest.load_modules)
 
     def fio_target(self) -> FioTarget:
         return FioTarget({"ioengine": "libaio", "filename": self.disk.device, "direct": "1"})

@@ -27,17 +27,33 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracepoints need root
 PROGRAM = Path(__file__).parent / "sync_trace_program.c"
 DEADLINE = 30.0
 NOBODY = 65534
-COMMANDS = pytest.mark.parametrize("by", ["tracepoints", "ptrace", "notify"])
+COMMANDS = pytest.mark.parametrize("by", ["tracepoints", "preload", "ptrace", "notify"])
 PROCESSES = pytest.mark.parametrize("by", ["tracepoints", "ptrace"])
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The test program, linked statically: no preloaded library would see it."""
-    path = tmp_path_factory.mktemp("program") / "syncer"
-    options = ["-O1", "-static", "-pthread", "-o", str(path)]
-    proc.run(["cc", *options, str(PROGRAM)], timeout=DEADLINE)
+def build(folder: Path, *options: str) -> Path:
+    path = folder / "syncer"
+    argv = ["cc", "-O1", "-pthread", *options, "-o", str(path), str(PROGRAM)]
+    proc.run(argv, timeout=DEADLINE)
     return path
+
+
+@pytest.fixture(scope="module")
+def static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test program as no preloaded library sees it."""
+    return build(tmp_path_factory.mktemp("static"), "-static")
+
+
+@pytest.fixture(scope="module")
+def dynamic_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dynamic"))
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest, static_program: Path, dynamic_program: Path) -> Path:
+    """The test program as the mechanism under test prefers it."""
+    by = getattr(request.node, "callspec", None) and request.node.callspec.params.get("by")
+    return dynamic_program if by == "preload" else static_program
 
 
 @pytest.fixture

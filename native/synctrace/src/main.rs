@@ -15,6 +15,7 @@ mod options;
 mod paths;
 mod perf;
 mod places;
+mod preload;
 mod ptrace;
 mod quantities;
 mod report;
@@ -60,6 +61,7 @@ fn trace(options: &Options) -> Result<u8, Trouble> {
     let mut trace = Trace::start(options, sender)?;
     let mut session = Session {
         mechanism: trace.mechanism,
+        rest: trace.rest,
         writes: options.writes,
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         pid: trace.pid,

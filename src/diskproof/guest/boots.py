@@ -81,7 +81,7 @@ def boot_once(
             said = _receive(ends["agent"], began + deadline)
             checks = read_back(qmp, process.pid) if said else ()
             _let_go(ends["agent"])
-            said += _read_all(ends["agent"], began + deadline)
+            said += read_all(ends["agent"], began + deadline)
             _wait_off(process, console, began + deadline, deadline)
             seconds = time.monotonic() - began
             _require_power_off(qmp)
@@ -100,7 +100,7 @@ def _let_go(agent: socket.socket) -> None:
         agent.sendall(b"\n")
 
 
-def _read_all(agent: socket.socket, end: float) -> bytes:
+def read_all(agent: socket.socket, end: float) -> bytes:
     """What the guest says until QEMU closes its port, which is when it ends."""
     said = bytearray()
     while chunk := _receive(agent, end):

@@ -67,7 +67,7 @@ def left_below(folder: Path) -> list[str]:
     """What the kernel still has of a folder, and what lies in it."""
     argv = ["losetup", "--noheadings", "--output", "BACK-FILE"]
     loops = [line for line in run(argv, timeout=30).text.splitlines() if str(folder) in line]
-    mounts = [line for line in Path("/proc/1/mountinfo").read_text().splitlines()]
+    mounts = Path("/proc/1/mountinfo").read_text().splitlines()
     return [
         *loops,
         *(line for line in mounts if str(folder) in line),

@@ -33,6 +33,7 @@ EXCEPTIONS = {
     ("race_rules", "units"): "shares are quantities as people write them",
     ("records", "race_rules"): "a stored study says by its text when it is over",
     ("host", "guest"): "an accelerator is probed by booting a guest under it",
+    ("host", "container"): "whether there can be containers is probed by starting one",
     ("host", "backings"): "what a backing can do is probed by the backing itself",
     ("guest", "qmp"): "who boots a QEMU holds its control socket",
     ("native", "errors"): "a program that is not there is an error with a hint",

@@ -7,9 +7,9 @@ from typing import Literal
 
 from diskproof.units import render_bytes
 
-FRONTENDS = ("host", "daemon", "guest")
-_BLOCK_LAYER = frozenset({"daemon", "guest"})
-_GUEST = frozenset({"guest"})
+FRONTENDS = ("host", "container", "daemon", "guest", "own-guest")
+_GUEST = frozenset({"guest", "own-guest"})
+_BLOCK_LAYER = _GUEST | {"daemon"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ FACTORS = (
     Factor(
         "frontend",
         "daemon",
-        "who drives the disk: fio on the backing, qemu-storage-daemon over NBD, or a guest",
+        "who drives the disk: fio on the backing, the same in a container, qemu-storage-daemon "
+        "over NBD, a guest, or a guest of your own",
         levels=FRONTENDS,
         frontends=frozenset(FRONTENDS),
     ),

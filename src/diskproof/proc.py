@@ -102,7 +102,7 @@ def find_cage_obstacle() -> str:
     Raises HostError when our native programs are not built.
     """
     confine = str(require_native(CONFINE))
-    argv = [*cage_args(confine, QEMU_CAGE), require_tool("true", "coreutils")]
+    argv = [*cage_args(confine, QEMU_CAGE), require_tool("true")]
     done = run(argv, timeout=_PROBE_SECONDS, check=False)
     return done.error_text.removeprefix(f"{CONFINE}: ") if done.returncode else ""
 

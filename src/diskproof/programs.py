@@ -30,7 +30,7 @@ class Program:
     own_system: bool = False
 
 
-_FILES = ("host", "guest")
+_FILES = ("host", "container", "guest")
 """Where a disk has a name that any program can open."""
 _DD = {"bs": Option("1M", size=True), "direct": one_of("off", "on")}
 _IOZONE = {
@@ -87,7 +87,7 @@ PROGRAMS = (
         "tree_copy",
         "a tree of many small and few big files, copied with cp -a, the sync in the time",
         _TREE,
-        frontends=_FILES,
+        frontends=("host", "guest"),
     ),
     Program(
         "first-write",

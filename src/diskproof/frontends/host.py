@@ -48,17 +48,23 @@ class HostDrive:
         return run_here(self.run_dir, argv, timeout=timeout, files=files or {}, collect=collect)
 
     def read_back(self) -> tuple[Check, ...]:
-        size = read_size(self.path)
-        return (
-            Check(
-                "direct",
-                "where the directory allows it",
-                f"buffered: {self.direct_obstacle}" if self.direct_obstacle else "on",
-                "a block read through O_DIRECT",
-                True,
-            ),
-            Check("size", str(self.size), str(size), "its end", size >= self.size),
-        )
+        return check_direct(self.direct_obstacle), check_size(self.path, self.size)
+
+
+def check_direct(obstacle: str) -> Check:
+    """Whether the load goes around the page cache; ``obstacle`` says why it does not."""
+    return Check(
+        "direct",
+        "where the directory allows it",
+        f"buffered: {obstacle}" if obstacle else "on",
+        "a block read through O_DIRECT",
+        True,
+    )
+
+
+def check_size(path: Path, wanted: int) -> Check:
+    size = read_size(path)
+    return Check("size", str(wanted), str(size), "its end", size >= wanted)
 
 
 class HostFrontend:

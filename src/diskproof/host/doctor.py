@@ -68,6 +68,7 @@ def _measuring_probes(directories: Sequence[Path]) -> Iterator[Probe]:
     yield tool_findings.examine_engine
     yield partial(tool_findings.examine_native, _MONITOR, needed=True)
     yield kernel_findings.examine_confinement
+    yield tool_findings.examine_containers
     yield partial(tool_findings.examine_disks, directories)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from diskproof.backings import probe_backing, start_disk_dir
+from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.factors import FRONTENDS
 from diskproof.guest.build import find_guest, require_guest
@@ -68,6 +69,7 @@ def probe_frontends() -> Probed:
     """Frontends that have all they need here."""
     checks: Mapping[str, Callable[[], None]] = {
         "host": lambda: _require_tools((("fio", "fio"),)),
+        "container": _require_container,
         "daemon": _require_daemon,
         "guest": _require_guest,
     }
@@ -83,6 +85,11 @@ def probe_frontends() -> Probed:
 def _require_tools(tools: Sequence[tuple[str, str]]) -> None:
     for name, package in tools:
         require_tool(name, package)
+
+
+def _require_container() -> None:
+    _require_tools((("fio", "fio"),))
+    require_containers()
 
 
 def _require_daemon() -> None:

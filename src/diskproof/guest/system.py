@@ -129,12 +129,13 @@ def _build_debian(folder: Path, suite: str, progress: Callable[[str], None]) -> 
 
 
 def _mode_args() -> list[str]:
-    """mmdebstrap, so that its mounts are its own: those of a killed one would stay on the host."""
+    """mmdebstrap in namespaces of its own. Without, a killed one leaves the host's /dev, /proc and
+    /sys mounted in its folder, and who clears that up clears them up too."""
     mmdebstrap = require_tool("mmdebstrap", "mmdebstrap")
     if os.geteuid() != 0:
         return [mmdebstrap, "--mode=unshare"]
-    unshare = require_tool("unshare", "util-linux")
-    return [unshare, "--mount", "--propagation", "private", "--", mmdebstrap, "--mode=root"]
+    namespaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
+    return [require_tool("unshare", "util-linux"), *namespaces, "--", mmdebstrap, "--mode=root"]
 
 
 def _build_image(final: Path, packed: Path, guest: GuestFiles, size: int, scale: float) -> None:
@@ -180,10 +181,23 @@ def _place_scripts(tree: Path) -> None:
 
 
 def _make_filesystem(tree: Path, image: Path, size: int, owners: Sequence[str]) -> None:
-    """No work is left for the guest's kernel to do later, beside the load (lazy init)."""
+    """No work is left for the guest's kernel to do later, beside the load (lazy init); blocks of
+    one size, which mkfs would choose by the disk's."""
     mkfs = require_tool("mkfs.ext4", "e2fsprogs")
     late = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-    argv = [mkfs, "-q", "-L", system_scripts.LABEL, "-E", late, "-d", str(tree), str(image)]
+    argv = [
+        mkfs,
+        "-q",
+        "-b",
+        "4096",
+        "-L",
+        system_scripts.LABEL,
+        "-E",
+        late,
+        "-d",
+        str(tree),
+        str(image),
+    ]
     try:
         run([*owners, *argv, f"{size >> 10}k"], timeout=600)
     except RunFailure as failure:

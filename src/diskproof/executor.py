@@ -126,8 +126,7 @@ class LabExecutor:
                 run_dir = stack.enter_context(start_run_dir(place))
             image = self._make_image(run_dir, backing, cell, deadline, notes)
             with notes.phase("drop"):
-                below = [place.below] if place.below else []
-                drops = [drop_cache(path) for path in (image.path, *below)]
+                drops = [drop_cache(path) for path in (image.path, *place.below)]
                 notes.require([drop.as_check() for drop in drops])
             accel = cell.level("accel", "auto")
             context = RunContext(

@@ -1,4 +1,4 @@
-"""Clean up after the dead: run folders that nobody owns any more.
+"""Clean up after the dead: run folders that nobody owns any more, and what stands on them.
 
 A run folder (``backings.run_dir``) is a private folder ``diskproof-run-*`` with a file ``lock``
 that its owner keeps flock(2)ed while it lives; the kernel drops the lock with the owner, however
@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.backings.leftovers import remove_leftovers
 from diskproof.backings.run_dir import LOCK_NAME, RUN_PREFIX
 from diskproof.errors import DiskproofError
 from diskproof.proc import CONFINED_UID, run
@@ -137,6 +138,8 @@ def _remove(path: Path, folder: int) -> Swept:
     for mount in reversed([each for each in _mounts() if each.point.is_relative_to(inside)]):
         if not (mount.is_ours and _detach(mount.point)):
             return Swept(path, f"{mount.point} is mounted; unmount it first", killed)
+    if left := remove_leftovers(path):
+        return Swept(path, left, killed)
     with _open_at(None, str(path.parent), os.O_RDONLY | os.O_DIRECTORY) as parent:
         seen = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
         if not os.path.samestat(seen, os.fstat(folder)):

@@ -95,7 +95,7 @@ class BackingSpec:
     @property
     def destroys(self) -> bool:
         """Whether it writes on something that the study has not made."""
-        return self.kind == "device"
+        return self.kind != "directory" and bool(self.option("path"))
 
 
 @dataclass(frozen=True)

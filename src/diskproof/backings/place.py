@@ -6,7 +6,7 @@ import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +28,23 @@ _HINTS = {
 class Place:
     """``folder`` takes the folders of runs, with image files, logs and sockets. With ``device``
     the disk under test is that whole block device, and no file. ``name`` says what it is, where
-    the file system of the folder does not. ``below`` is a file that the place is made of, whose
-    pages are a second cache. ``base_free`` bounds what can be written there, in
-    bytes, when the place promises more than what it stands on has."""
+    the file system of the folder does not. ``below`` are files that the place is made of,
+    whose pages are a second cache. ``base_free`` bounds what can be written there, in bytes, when
+    the place promises more than what it stands on has. ``lowest`` is the host's own folder under
+    a place whose folder the study has made. ``renew`` makes the device as new for a run."""
 
     folder: Path
     device: Path | None = None
     name: str = ""
-    below: Path | None = None
+    below: tuple[Path, ...] = ()
     base_free: int | None = None
+    lowest: Path | None = None
+    renew: Callable[[], None] | None = None
+
+    @property
+    def home(self) -> Path:
+        """A folder that is still there when the study is dead."""
+        return self.lowest or self.folder
 
     def free_bytes(self) -> int:
         """What an ordinary user's disks may take. Raises OSError."""

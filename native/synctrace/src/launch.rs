@@ -362,5 +362,5 @@ fn no_tracepoints(error: &io::Error) -> Trouble {
         Some(libc::EMFILE) => "too few descriptors (ulimit -n) for all CPUs".to_owned(),
         _ => error.to_string(),
     };
-    Trouble::new(HOST, "tracepoints cannot be read", why, "--by notify, or --by ptrace with -p")
+    Trouble::new(HOST, "tracepoints cannot be read", why, "--by preload, or --by ptrace with -p")
 }

@@ -138,14 +138,14 @@ mod tests {
         assert_eq!(shared.take(5 + EVENTS), Place::Retired);
     }
 
-    proptest! {
-        #[test]
-        fn any_place_and_length_of_a_text_are_read(place: u32, length: u64, at in 2u32..100) {
-            let shared = Shared::new().unwrap();
+    #[test]
+    fn any_place_and_length_of_a_text_are_read() {
+        let shared = Shared::new().unwrap();
+        proptest!(|(place: u32, length: u64, at in 2u32..100)| {
             shared.page.texts[at as usize + 1].store(length, Relaxed);
             shared.read_text(place);
             let text = shared.read_text(at);
             prop_assert_eq!(text.is_some(), length <= MOST_TEXT as u64);
-        }
+        });
     }
 }

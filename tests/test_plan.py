@@ -38,6 +38,18 @@ def test_host_collapses_to_one_baseline_cell() -> None:
     assert host.levels == (("backing", "directory"), ("frontend", "host"))
 
 
+def test_a_container_is_a_baseline_as_the_host_is() -> None:
+    facts = facts_with(frontends=FACTS.frontends | {"container"})
+    axes = 'frontend = ["host", "container"]\nformat = ["raw", "qcow2"]\ncache = "unsafe"'
+    made = plan(axes, facts=facts, size="auto")
+    assert levels(made, "frontend") == ["container", "host"]
+    assert levels(made, "format") == ["-", "-"]
+    assert {cell.workload.option("size") for cell in made.cells} == {str(1 << 30)}  # direct I/O
+    missing = plan(axes, facts=facts_with(reasons={"frontend=container": "no crun"}))
+    assert levels(missing, "frontend") == ["host"]
+    assert reasons(missing) == {"frontend=container does not work here: no crun": 1}
+
+
 def test_no_knob_of_a_cell_is_hidden() -> None:
     cell = plan('frontend = "guest"').cells[0]
     assert cell.levels_dict() == {

@@ -76,7 +76,8 @@ def _require_bounded(study: Study, groups: list[Axes]) -> None:
 def _axis_groups(study: Study, facts: HostFacts) -> Iterator[Axes]:
     """The factors that mean something, for each frontend and format; the others collapse."""
     for frontend in study.levels(FACTOR_BY_NAME["frontend"]):
-        formats = study.levels(FACTOR_BY_NAME["format"]) if frontend != "host" else ("",)
+        image = FACTOR_BY_NAME["format"]
+        formats = study.levels(image) if frontend in image.frontends else ("",)
         for image_format in formats:
             fixed = {"frontend": (frontend,), "format": (image_format,)}
             yield {

@@ -21,10 +21,10 @@ Levels = tuple[tuple[str, str], ...]
 
 def host_cache_bytes(levels: Mapping[str, str], facts: HostFacts) -> int:
     """Host memory that can hold the disk; 0 when its page cache is not between load and disk."""
-    if levels["frontend"] == "host":
-        direct = facts.backings[levels["backing"]].o_direct
-    else:
+    if "cache" in levels:
         direct = levels["cache"] in DIRECT
+    else:  # fio on the disk itself
+        direct = facts.backings[levels["backing"]].o_direct
     return 0 if direct else facts.memory_bytes
 
 

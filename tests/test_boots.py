@@ -211,6 +211,12 @@ def test_a_guest_that_cannot_hold_a_block_is_left_out_with_the_reason() -> None:
     assert memory_bytes(1.0) > 1 << 30
 
 
+def test_no_boots_are_nothing_to_measure() -> None:
+    text = '[workloads.boots]\nreads = 0\nwrites = 0\n[factors]\nfrontend = "guest"\n'
+    with pytest.raises(StudyError, match="neither read nor write boots"):
+        make_plan(parse_study(text), facts_with())
+
+
 def test_only_guests_boot() -> None:
     text = '[workloads.boots]\n[factors]\nfrontend = ["guest", "daemon"]\n'
     plan = make_plan(parse_study(text), facts_with())

@@ -87,6 +87,7 @@ def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
     rules = [_needs(workload.name, factor, levels) for factor, levels in needs.items()]
     if program.own_system:
         rules.append(Rule(("memory",), lambda levels, facts: _memory(workload, levels)))
+        rules.append(Rule(("frontend",), lambda levels, facts: _boots(workload)))
     if program.own_backing:
         rules.append(Rule(("backing",), lambda levels, facts: _own(workload.name, levels, facts)))
     return tuple(rules)
@@ -109,6 +110,12 @@ def _memory(workload: WorkloadSpec, levels: Mapping[str, str]) -> str | None:
         return None
     block = f"the guest holds a whole block of zeroes at scale={scale}"
     return f"memory={levels['memory']} is less than {render_bytes(least)}: {block}"
+
+
+def _boots(workload: WorkloadSpec) -> str | None:
+    if int(workload.option("reads")) or int(workload.option("writes")):
+        return None
+    return f"{workload.name} has neither read nor write boots: there is nothing to measure"
 
 
 def _own(workload: str, levels: Mapping[str, str], facts: HostFacts) -> str | None:

@@ -157,23 +157,6 @@ def examine_ksm() -> Finding:
     return Finding("KSM", "yes", f"{what}; it can be switched")
 
 
-def examine_nested() -> Finding:
-    """Whether the processor's KVM module lets guests be hosts."""
-    for module in ("kvm_intel", "kvm_amd"):
-        try:
-            value = (Path("/sys/module") / module / "parameters" / "nested").read_text().strip()
-        except OSError:
-            continue
-        if value in ("Y", "1"):
-            return Finding("nested KVM", "yes", f"{module} lets guests run guests")
-        hint = f"modprobe -r {module} && modprobe {module} nested=1"
-        return Finding("nested KVM", "no", f"{module} has it switched off", hint)
-    what = "neither kvm_intel nor kvm_amd is loaded"
-    return Finding(
-        "nested KVM", "no", what, "switch on virtualisation in the firmware or hypervisor"
-    )
-
-
 def examine_governor() -> Finding:
     """The clock of the processors: whether it follows the load."""
     state = read_state()

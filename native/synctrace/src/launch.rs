@@ -1,4 +1,4 @@
-//! Chooses the mechanism, starts the command or finds the process, and follows it to its end.
+//! Chooses the mechanism, starts the command, and follows it or the running process to its end.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,14 +7,14 @@ use std::sync::mpsc::Sender;
 
 use diskproof_supervise::{start_plain, Arrived, Child, Command, Signals};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::process::{pidfd_open, Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 
+use crate::attach;
 use crate::clock;
 use crate::message::Message;
 use crate::notify::{self, Answering};
 use crate::options::{Mechanism, Options};
 use crate::perf::{Reading, Tracepoints, Watched};
-use crate::places;
 use crate::preload::{self, Preload};
 use crate::ptrace::{self, Stops, Tracing};
 use crate::session::Session;
@@ -27,19 +27,19 @@ pub struct Trace {
     pub mechanism: Mechanism,
     pub rest: Option<Mechanism>,
     pub pid: i32,
-    signals: Signals,
-    subject: Subject,
-    running: Vec<Running>,
-    written: Vec<(i32, u64)>,
+    pub signals: Signals,
+    pub subject: Subject,
+    pub running: Vec<Running>,
+    pub written: Vec<(i32, u64)>,
 }
 
 /// Whose end is the end of the trace.
-enum Subject {
+pub enum Subject {
     Command(Child),
     Process(OwnedFd),
 }
 
-enum Running {
+pub enum Running {
     Tracepoints(Reading),
     Preload(preload::Reading),
     Notify(Answering),
@@ -50,7 +50,7 @@ impl Trace {
     pub fn start(options: &Options, out: Sender<Message>) -> Result<Trace, Trouble> {
         let signals = Signals::block().map_err(Trouble::system("signals cannot be read"))?;
         match options.pid {
-            Some(pid) => attach(options, pid, signals, out),
+            Some(pid) => attach::attach(options, pid, signals, out),
             None => launch(options, signals, out),
         }
     }
@@ -271,7 +271,7 @@ fn number_of(child: &Child) -> i32 {
     child.pid().as_raw_nonzero().get()
 }
 
-fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Trouble> {
+pub fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Trouble> {
     Tracepoints::open(watched, options.writes).map_err(|error| no_tracepoints(&error))
 }
 
@@ -281,76 +281,6 @@ fn refuse_writes(options: &Options) -> Result<(), Trouble> {
     }
     let why = "writes are not ours to do in the program's place";
     Err(Trouble::new(USAGE, "notify does not see writes", why, "--by ptrace"))
-}
-
-fn attach(
-    options: &Options,
-    pid: i32,
-    signals: Signals,
-    out: Sender<Message>,
-) -> Result<Trace, Trouble> {
-    let pidfd = require_process(pid)?;
-    let points = match options.by {
-        Some(Mechanism::Notify | Mechanism::Preload) => {
-            let why = "filters and libraries are set before a program starts";
-            let what = "this mechanism watches commands, not running processes";
-            return Err(Trouble::new(USAGE, what, why, "--by ptrace or --by tracepoints"));
-        }
-        Some(Mechanism::Ptrace) => None,
-        Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Process, options)?),
-        None => open_tracepoints(Watched::Process, options).ok(),
-    };
-    let family = places::find_family(pid);
-    let written = family.iter().filter_map(|pid| Some((*pid, places::find_written(*pid)?)));
-    let written = written.collect();
-    let (mechanism, running) = match points {
-        Some(points) => {
-            let reading = points.start(family, out).map_err(Trouble::system("no thread"))?;
-            (Mechanism::Tracepoints, Running::Tracepoints(reading))
-        }
-        None => {
-            let tracing = Tracing::attach(family, options.writes, out);
-            let tracing = tracing.map_err(|error| not_followed(pid, &error))?;
-            (Mechanism::Ptrace, Running::Ptrace(tracing))
-        }
-    };
-    let (subject, running) = (Subject::Process(pidfd), vec![running]);
-    Ok(Trace { mechanism, rest: None, pid, signals, subject, running, written })
-}
-
-fn not_followed(pid: i32, error: &io::Error) -> Trouble {
-    let tracer = places::find_status(pid, "TracerPid").unwrap_or(0);
-    let what = format!("process {pid} cannot be watched");
-    match error.raw_os_error() {
-        Some(libc::EPERM) if tracer > 0 => {
-            let why = format!("process {tracer} traces it already");
-            Trouble::new(HOST, what, why, "end that debugger or strace")
-        }
-        Some(libc::EPERM) => {
-            let why = "it belongs to somebody else, or this system restricts ptrace";
-            Trouble::new(HOST, what, why, "as root, or see kernel.yama.ptrace_scope")
-        }
-        Some(libc::ESRCH) => {
-            let why = "it ended just now";
-            Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
-        }
-        _ => Trouble::new(HOST, what, error, "as root"),
-    }
-}
-
-fn require_process(pid: i32) -> Result<OwnedFd, Trouble> {
-    let gone = |why: &str| {
-        let what = format!("process {pid} cannot be watched");
-        Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
-    };
-    let number = Pid::from_raw(pid).ok_or_else(|| gone("not the number of a process"))?;
-    if places::find_status(pid, "Tgid").is_some_and(|process| process != pid) {
-        return Err(gone("this is the number of a thread"));
-    }
-    pidfd_open(number, PidfdFlags::empty()).map_err(|error| match error {
-        rustix::io::Errno::SRCH => gone("there is no such process"),
-        error => gone(&error.to_string()),
-    })
 }
 
 fn no_tracepoints(error: &io::Error) -> Trouble {

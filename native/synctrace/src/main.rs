@@ -1,6 +1,7 @@
 //! How long a program waits for its data to reach the disk.
 
 mod advice;
+mod attach;
 mod busy;
 mod callers;
 mod clock;

@@ -200,13 +200,13 @@ def processes(argument: str) -> list[psutil.Process]:
 
 def _command_line(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        return list(process.cmdline())
     except psutil.Error:
         return []
 
 
 def wait_for_end(argument: str) -> list[psutil.Process]:
-    return psutil.wait_procs(processes(argument), timeout=20)[1]
+    return list(psutil.wait_procs(processes(argument), timeout=20)[1])
 
 
 @as_root

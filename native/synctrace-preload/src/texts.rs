@@ -6,7 +6,7 @@ use crate::page::{Page, FILES, MOST_TEXT, NO_TEXT, TEXTS, TEXT_HEAD};
 use crate::raw;
 
 /// A file may get another name; it is seen after so long.
-const FRESH_MS: u32 = 500;
+const FRESH_MS: u32 = 50;
 /// Slots that a file may be in.
 const PROBES: usize = 8;
 

@@ -54,7 +54,7 @@ def _absolute(directories: Sequence[Path]) -> list[Path]:
 def _probes(directories: Sequence[Path], refresh: bool) -> Iterator[Probe]:
     yield from _measuring_probes(directories)
     yield from _guest_probes(refresh)
-    yield from _storage_probes()
+    yield from _storage_probes(directories[0])
     yield kernel_findings.examine_fuse
     yield kernel_findings.examine_ksm
     yield kernel_findings.examine_network_namespaces
@@ -80,11 +80,12 @@ def _guest_probes(refresh: bool) -> Iterator[Probe]:
     yield tool_findings.examine_buses
 
 
-def _storage_probes() -> Iterator[Probe]:
+def _storage_probes(directory: Path) -> Iterator[Probe]:
+    yield partial(storage_findings.examine_loop, directory)
     for file_system in storage_findings.FILE_SYSTEMS:
         yield partial(storage_findings.examine_file_system, file_system)
     for stack in storage_findings.STACKS:
-        yield partial(storage_findings.examine_stack, stack)
+        yield partial(storage_findings.examine_stack, stack, directory)
 
 
 def _examine_one(probe: Probe) -> tuple[Finding, ...]:

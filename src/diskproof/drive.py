@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from diskproof.guest_rules import OwnGuest
 from diskproof.records import Cell, Check
 
 
@@ -104,7 +105,8 @@ class RunContext:
 
     ``run_dir`` is private to the run and holds logs and sockets. ``accel`` is the accelerator to
     use (the cell's, or the host's probed one for ``auto``). ``deadline_seconds`` bounds start-up.
-    ``guest_extra`` names further packages that a guest is to have.
+    ``guest_extra`` names further packages that a guest is to have, ``own_guest`` is the user's
+    own machine, for the frontend that runs it.
     """
 
     cell: Cell
@@ -113,3 +115,4 @@ class RunContext:
     accel: str
     deadline_seconds: float = 120.0
     guest_extra: str = ""
+    own_guest: OwnGuest | None = None

@@ -18,6 +18,8 @@ from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.frontends import Frontend, find_frontend
 from diskproof.guest.system import build_system, require_system
+from diskproof.guest_rules import FRONTEND as OWN_GUEST
+from diskproof.guest_rules import OwnGuest
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
 from diskproof.images import (
@@ -60,6 +62,7 @@ class LabSetup:
     run_timeout: float
 
 
+    own_guest: OwnGuest | None = None
 class LabExecutor:
     """Executes planned runs. Use it in a ``with`` block: it keeps the data that disks are filled
     with until the end."""
@@ -134,7 +137,8 @@ class LabExecutor:
                 image=image,
                 run_dir=run_dir,
                 accel=self.setup.accel if accel == "auto" else accel,
-                deadline_seconds=min(START_SECONDS, deadline.left()),
+                deadline_seconds=min(self._start_seconds(cell), deadline.left()),
+                own_guest=self.setup.own_guest,
             )
             self._put_in_service(context, deadline, notes)
             with notes.phase("remove"):
@@ -144,6 +148,11 @@ class LabExecutor:
         """Start, load and stop; logs and command lines are kept however that ends."""
         frontend = find_frontend(context.cell)
         try:
+    def _start_seconds(self, cell: Cell) -> float:
+        own = self.setup.own_guest
+        is_own = own is not None and cell.level("frontend") == OWN_GUEST
+        return own.boot_timeout if own and is_own else START_SECONDS
+
             self._put_under_load(frontend, context, deadline, notes)
         except RunFailure as failure:
             raise _with_full_disk(failure, context.run_dir) from None

@@ -30,6 +30,7 @@ class Program:
     own_system: bool = False
 
 
+COMMAND = "command"
 _FILES = ("host", "container", "guest")
 """Where a disk has a name that any program can open."""
 _DD = {"bs": Option("1M", size=True), "direct": one_of("off", "on")}
@@ -56,8 +57,23 @@ _BOOTS = {
     "scale": Option("1/32", r"1|1/[1-9]\d{0,3}", help="a share of the published size: 1 or 1/N"),
     "cold": one_of("off", "on"),
 }
+_COMMAND = {
+    COMMAND: Option(None, r'\["[^\x00-\x1f]+\]', help="a list: a program and its arguments"),
+    "pattern": Option("", r"[^\x00-\x1f]{0,1000}", regex=True),
+    "json": Option("", r"([A-Za-z0-9_ %/+-]+(\.[A-Za-z0-9_ %/+-]+){0,15})?", help="like a.0.b"),
+    "figure": Option("figure", r"[a-z][a-z0-9_]{0,39}", help="a name like write_speed"),
+    "unit": Option("1", r"[A-Za-z0-9/%*^. -]{1,20}", help="a unit of at most 20 letters"),
+    "better": one_of("higher", "lower"),
+}
 
 PROGRAMS = (
+    Program(
+        COMMAND,
+        "command",
+        "a command of your own; {disk} in it is the disk under test",
+        _COMMAND,
+        frontends=(*_FILES, "own-guest"),
+    ),
     Program(
         "dd-write",
         "dd",

@@ -157,10 +157,11 @@ def probe_host(study: Study) -> HostFacts:
     from diskproof.cli.terminal import note
     from diskproof.host.facts import probe_facts
 
-    wants_guest = "guest" in dict(study.factors).get("frontend", ())
-    if wants_guest:
+    frontends = dict(study.factors).get("frontend", ())
+    wants_guest = not {"guest", "own-guest"}.isdisjoint(frontends)
+    if wants_guest:  # one of ours tells whether KVM works, too
         ensure_guest()
-    return probe_facts(study.backings, guest=wants_guest, progress=note)
+    return probe_facts(study.backings, guest=wants_guest, progress=note, own_guest=study.guest)
 
 
 def ensure_guest(extra: str = "") -> None:
@@ -207,6 +208,7 @@ def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
         accel=facts.accel,
         run_timeout=study.run_timeout,
     )
+        own_guest=study.guest,
 
 
 def _print_results(store: Store, study: StudyRecord, as_json: bool) -> None:

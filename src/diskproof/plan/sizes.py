@@ -31,7 +31,7 @@ def host_cache_bytes(levels: Mapping[str, str], facts: HostFacts) -> int:
 def guest_cache_bytes(levels: Mapping[str, str], workload: WorkloadSpec) -> int:
     """Guest memory that can hold the disk. Our own loads use direct I/O in the guest; what a
     user's job file does is not known, so it is taken to go through the guest's page cache."""
-    if levels["frontend"] != "guest" or workload.kind == "fio":
+    if levels["frontend"] not in ("guest", "own-guest") or workload.kind == "fio":
         return 0
     return parse_bytes(levels["memory"])
 

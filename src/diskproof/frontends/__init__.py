@@ -37,5 +37,5 @@ def load_frontend(name: str) -> Frontend:
     """The frontend of that name (its module is imported only now). Raises UsageError."""
     if name not in (*FRONTENDS, OWN_SYSTEM):
         raise UsageError(f"unknown frontend {name!r}", f"known: {', '.join(FRONTENDS)}")
-    module = importlib.import_module(f"diskproof.frontends.{name}")
+    module = importlib.import_module(f"diskproof.frontends.{name.replace('-', '_')}")
     return cast(Frontend, module.FRONTEND)

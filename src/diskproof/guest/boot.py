@@ -181,12 +181,12 @@ def start_qemu(
             pass_fds=(*fds.all(), *machine.disk_fds),
             confined=True,
             cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in fds.booted())),
-            groups=_kvm_groups() if machine.accel == "kvm" else (),
+            groups=kvm_groups() if machine.accel == "kvm" else (),
         )
         return stack.enter_context(starting), ours
 
 
-def _kvm_groups() -> tuple[int, ...]:
+def kvm_groups() -> tuple[int, ...]:
     """The group that may use /dev/kvm."""
     with suppress(FileNotFoundError):
         return (Path("/dev/kvm").stat().st_gid,)

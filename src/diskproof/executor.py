@@ -144,15 +144,15 @@ class LabExecutor:
             with notes.phase("remove"):
                 stack.close()
 
-    def _put_in_service(self, context: RunContext, deadline: Deadline, notes: RunNotes) -> None:
-        """Start, load and stop; logs and command lines are kept however that ends."""
-        frontend = find_frontend(context.cell)
-        try:
     def _start_seconds(self, cell: Cell) -> float:
         own = self.setup.own_guest
         is_own = own is not None and cell.level("frontend") == OWN_GUEST
         return own.boot_timeout if own and is_own else START_SECONDS
 
+    def _put_in_service(self, context: RunContext, deadline: Deadline, notes: RunNotes) -> None:
+        """Start, load and stop; logs and command lines are kept however that ends."""
+        frontend = find_frontend(context.cell)
+        try:
             self._put_under_load(frontend, context, deadline, notes)
         except RunFailure as failure:
             raise _with_full_disk(failure, context.run_dir) from None

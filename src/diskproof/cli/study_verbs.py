@@ -207,8 +207,8 @@ def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
         backings={backing.name: backing for backing in study.backings},
         accel=facts.accel,
         run_timeout=study.run_timeout,
-    )
         own_guest=study.guest,
+    )
 
 
 def _print_results(store: Store, study: StudyRecord, as_json: bool) -> None:

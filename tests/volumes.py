@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
-import subprocess
-import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from diskproof.backing_rules import KINDS
-from diskproof.backings.block_tree import SYS
+from diskproof.backings import lvm, md, start_place
+from diskproof.backings.block_tree import SYS, run_quietly
 from diskproof.backings.loop import find_loops, start_loop
 from diskproof.backings.place import Place
 from diskproof.backings.run_dir import find_device, start_run_dir
-from diskproof.errors import HostError
+from diskproof.errors import DiskproofError, HostError
 from diskproof.janitor import sweep
-from diskproof.proc import run
+from diskproof.proc import Completed, run
 from diskproof.records import BackingSpec
 
 MIB = 1 << 20
@@ -92,44 +94,47 @@ def assert_clean(path: Path, before: set[str]) -> None:
     assert list(path.glob("**/diskproof-*")) == []
 
 
-OWNER = """
-import os, sys
-sys.path[:0] = sys.argv[1:3]
-from pathlib import Path
-import volumes
-from diskproof.backings import block_tree, lvm, md, start_place
-from diskproof.records import BackingSpec
-spec, die_at = eval(sys.argv[3]), int(sys.argv[4])
-steps = 0
-def step(argv, **settings):
-    global steps
-    steps += 1
-    done = block_tree.run_quietly(argv, **settings)
-    if steps == die_at:
-        os._exit(9)
-    return done
-lvm.run_quietly = md.run_quietly = step
-with start_place(spec) as place:
-    print(place.device or place.folder, flush=True)
-    sys.stdin.read()
-"""
-
-
 @contextmanager
-def start_owner(spec: BackingSpec, die_at: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+def start_owner(spec: BackingSpec, die_at: int = 0) -> Iterator[None]:
     """Another process that has made a backing, and is killed at the end of the block.
 
     With ``die_at`` it dies after that command of LVM or md.
     """
-    source = HERE.parent / "src"
-    argv = [sys.executable, "-c", OWNER, str(HERE), str(source), repr(spec), str(die_at)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe) as owner:
-        assert owner.stdout
-        told = owner.stdout.readline()
-        assert bool(told) != bool(die_at)
-        yield owner
-        owner.send_signal(signal.SIGKILL)
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _own(spec, die_at, tell)
+    os.close(tell)
+    try:
+        with os.fdopen(told, "rb") as stream:
+            assert stream.read() == (b"" if die_at else b"made")
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _own(spec: BackingSpec, die_at: int, tell: int) -> NoReturn:
+    """The life of an owner; it never comes back into the test."""
+    steps = itertools.count(1)
+
+    def step(argv: list[str], LVM_SYSTEM_DIR: str = "") -> Completed:
+        done = run_quietly(argv, LVM_SYSTEM_DIR=LVM_SYSTEM_DIR)
+        if next(steps) == die_at:
+            os._exit(9)
+        return done
+
+    try:
+        for module in (lvm, md):
+            setattr(module, "run_quietly", step)  # noqa: B010
+        with start_place(spec):
+            os.write(tell, b"made")
+            os.close(tell)
+            signal.pause()
+    except DiskproofError:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
 
 
 def assert_sweep_cleans(path: Path, before: set[str]) -> None:

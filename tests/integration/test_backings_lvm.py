@@ -99,29 +99,23 @@ def test_other_volume_groups_are_neither_seen_nor_touched(tmp_path: Path) -> Non
         assert device.read_bytes() == content
 
 
-@pytest.mark.parametrize("kind", ["snapshot", "thin"])
-def test_a_named_device_is_left_as_empty_as_it_was(tmp_path: Path, kind: str) -> None:
+def test_a_named_device_is_left_as_empty_as_it_was(tmp_path: Path) -> None:
     before = volumes()
     with lent_device(tmp_path / "lent.img") as device:
         on = backing("device", folder(tmp_path / "images"), path=str(device))
-        with start_place(volume(on, kind, size="")) as place:
+        with start_place(volume(on, "thin", size="")) as place:
             assert signatures(device) == "LVM2_member"
-            assert place.free_bytes() >= (20 if kind == "snapshot" else 40) * MIB
+            assert place.free_bytes() >= 40 * MIB
             write_and_read(place)
         assert signatures(device) == ""
     assert_clean(tmp_path, before)
 
 
-def test_file_systems_on_volumes_and_volumes_on_file_systems(tmp_path: Path) -> None:
+def test_a_file_system_on_a_volume(tmp_path: Path) -> None:
     before = volumes()
-    lowest = volume(folder(tmp_path), size=str(160 * MIB))
-    made = backing("filesystem", lowest, fs="ext4")
+    made = backing("filesystem", volume(folder(tmp_path)), fs="ext2")
     with start_place(made) as place:
-        assert place.name.startswith("ext4 on LVM linear on a loop device")
-    assert_clean(tmp_path, before)
-    with start_place(volume(made, "thin", size=str(8 * MIB))) as place:
-        assert place.name.startswith("LVM thin on a loop device")
-        write_and_read(place)
+        assert place.name.startswith("ext2 on LVM linear on a loop device")
     assert_clean(tmp_path, before)
 
 
@@ -146,7 +140,7 @@ def test_what_cannot_be_made_says_why_and_leaves_nothing(
     assert_clean(tmp_path, before)
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", ["snapshot", "thin"])
 def test_after_kill_9_a_sweep_removes_it(tmp_path: Path, kind: str) -> None:
     before = volumes()
     with start_owner(volume(folder(tmp_path), kind)):
@@ -169,7 +163,7 @@ def test_after_kill_9_a_named_device_is_emptied(tmp_path: Path) -> None:
 def test_after_kill_9_volumes_in_and_below_private_mounts_go(tmp_path: Path) -> None:
     before = volumes()
     hidden = backing("filesystem", folder(tmp_path), fs="ext2", size=str(128 * MIB))
-    with start_owner(backing("filesystem", volume(hidden), fs="ext4")):
+    with start_owner(backing("filesystem", volume(hidden), fs="ext2")):
         pass
     assert len(volumes()) > len(before)
     assert_sweep_cleans(tmp_path, before)
@@ -206,8 +200,7 @@ def test_what_somebody_else_has_put_on_it_is_kept_and_named(tmp_path: Path) -> N
     before = volumes()
     images = tmp_path / "images"
     with lent_device(tmp_path / "theirs.img") as theirs:
-        with start_owner(volume(folder(images))) as owner:
-            assert owner.stdout
+        with start_owner(volume(folder(images))):
             (disk,) = Path("/dev/mapper").glob("diskproof_*-disk")
             table = f"0 2048 linear {disk} 0\n2048 2048 linear {theirs} 0\n"
             run(["dmsetup", "create", "theirs", "--noudevsync"], stdin=table.encode(), timeout=30)

@@ -85,11 +85,9 @@ def test_named_devices_are_left_as_empty_as_they_were(tmp_path: Path) -> None:
         assert spec.destroys
         with start_place(spec) as place:
             assert place.free_bytes() >= 2 * 48 * MIB
-            assert [signatures(device) for device in devices] == ["linux_raid_member"] * 3
             with pytest.raises(HostError, match="cannot be used"), start_place(spec):
                 pytest.fail("they are in use")
             write_and_read(place)
-        assert [signatures(device) for device in devices] == [""] * 3
         with start_owner(spec):
             pass
         assert signatures(devices[0]) == "linux_raid_member"
@@ -144,8 +142,8 @@ def test_after_kill_9_a_sweep_removes_it(tmp_path: Path, level: str) -> None:
 def test_after_kill_9_a_stack_of_everything_goes(tmp_path: Path) -> None:
     """A file system on a thin volume on an array."""
     before = volumes()
-    thin = backing("lvm", array(folder(tmp_path), size=str(96 * MIB)), type="thin", size="")
-    spec = backing("filesystem", thin, fs="ext4")
+    thin = backing("lvm", array(folder(tmp_path), size=str(64 * MIB)), type="thin", size="")
+    spec = backing("filesystem", thin, fs="ext2")
     with start_owner(spec):
         pass
     assert len(volumes()) > len(before)

@@ -7,8 +7,8 @@ from typing import Literal
 
 from diskproof.units import render_bytes
 
-FRONTENDS = ("host", "container", "daemon", "guest")
-_GUEST = frozenset({"guest"})
+FRONTENDS = ("host", "container", "daemon", "guest", "own-guest")
+_GUEST = frozenset({"guest", "own-guest"})
 _BLOCK_LAYER = _GUEST | {"daemon"}
 
 
@@ -44,7 +44,7 @@ FACTORS = (
         "frontend",
         "daemon",
         "who drives the disk: fio on the backing, the same in a container, qemu-storage-daemon "
-        "over NBD, or a guest",
+        "over NBD, a guest, or a guest of your own",
         levels=FRONTENDS,
         frontends=frozenset(FRONTENDS),
     ),

@@ -12,6 +12,7 @@ from diskproof.backings import md, start_place
 from diskproof.backings.block_tree import SYS, run_quietly
 from diskproof.backings.md import require_md
 from diskproof.errors import HostError
+from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.records import BackingSpec
 from volumes import (
     MIB,
@@ -169,4 +170,13 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(md, "run_quietly", interrupted)
     with pytest.raises(KeyboardInterrupt), start_place(array(folder(tmp_path))):
         pytest.fail("it was not interrupted")
+    assert_clean(tmp_path, before)
+
+
+def test_doctor_has_made_one_of_each(tmp_path: Path) -> None:
+    before = volumes()
+    (stack,) = [stack for stack in STACKS if stack.backing == "md"]
+    finding = examine_stack(stack, tmp_path)
+    assert (finding.ok, finding.hint) == ("yes", ""), finding.what
+    assert finding.what.startswith("level 0, 1, 5, 10: made")
     assert_clean(tmp_path, before)

@@ -225,7 +225,7 @@ def chunk_args(chunk: str) -> list[str]:
 
 def renew_snapshot(group: Group, chunk: str) -> None:
     """A snapshot of the disk as it is now, in place of the one there was."""
-    if group.lvm("lvs", f"{group.name}/{SNAPSHOT}").returncode == 0:
+    if Path(f"/dev/mapper/{group.name}-{SNAPSHOT}").exists():
         group.require("lvremove", "--yes", f"{group.name}/{SNAPSHOT}")
     snapshot = ["--snapshot", "--name", SNAPSHOT, "--extents", "100%FREE", *chunk_args(chunk)]
     group.require("lvcreate", "--yes", *snapshot, f"{group.name}/{DISK}")

@@ -39,6 +39,7 @@ EXCEPTIONS = {
     ("host", "container"): "whether there can be containers is probed by starting one",
     ("host", "backings"): "what a backing can do is probed by the backing itself",
     ("guest", "qmp"): "who boots a QEMU holds its control socket",
+    ("open_files", "errors"): "a process that cannot be looked at fails a run",
     ("native", "errors"): "a program that is not there is an error with a hint",
     ("plan", "study"): "a plan is made of a study",
     ("study", "study_file"): "the file's shape is the larger half of reading it",

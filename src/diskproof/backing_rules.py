@@ -18,6 +18,7 @@ class Kind:
 
 
 _WORDS = r"[A-Za-z0-9_=,.:/^ -]{0,400}"
+_NBD = r"nbd(://[A-Za-z0-9.:\[\]-]+|\+unix://)/[^\x00-\x20,]{0,300}"
 _DEVICE = r"/dev/[A-Za-z0-9._/-]{1,255}"
 
 KINDS: Mapping[str, Kind] = {
@@ -52,6 +53,17 @@ KINDS: Mapping[str, Kind] = {
         },
         nests=True,
     ),
+    "nbd": Kind(
+        {
+            "server": one_of("qemu-nbd"),
+            "cache": one_of("writeback", "none", "writethrough", "directsync", "unsafe"),
+            "aio": one_of("threads", "native", "io_uring"),
+            "discard": one_of("unmap", "ignore"),
+            "uri": Option("", f"({_NBD})?", help="like nbd://HOST:PORT/EXPORT"),
+        },
+        nests=True,
+    ),
+    "iscsi": Kind({"store": one_of("fileio", "fileio-wb", "blockio", "aio", "nullio")}, nests=True),
     "zfs": Kind(
         {
             "type": one_of("zvol", "dataset"),

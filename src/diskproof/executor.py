@@ -28,6 +28,8 @@ from diskproof.images import (
     ensure_fill_source,
     fill_image,
     inspect_image,
+    inspect_network,
+    network_image,
 )
 from diskproof.proc import run
 from diskproof.programs import has_own_system
@@ -60,9 +62,9 @@ class LabSetup:
     backings: Mapping[str, BackingSpec]
     accel: str
     run_timeout: float
-
-
     own_guest: OwnGuest | None = None
+
+
 class LabExecutor:
     """Executes planned runs. Use it in a ``with`` block: it keeps the data that disks are filled
     with until the end."""
@@ -127,9 +129,11 @@ class LabExecutor:
             with notes.phase("folder"):
                 place = self._ensure_place(backing)
                 run_dir = stack.enter_context(start_run_dir(place))
-            image = self._make_image(run_dir, backing, cell, deadline, notes)
+            image = self._put_disk(stack, run_dir, place, cell, deadline, notes)
+            if cell.workload.option("fill") == "on":
+                self._fill(image, backing, deadline, notes)
             with notes.phase("drop"):
-                drops = [drop_cache(path) for path in (image.path, *place.below)]
+                drops = [drop_cache(path) for path in (*image.local, *place.below)]
                 notes.require([drop.as_check() for drop in drops])
             accel = cell.level("accel", "auto")
             context = RunContext(
@@ -159,24 +163,39 @@ class LabExecutor:
         finally:
             notes.keep(frontend.artefacts(context))
 
-    def _make_image(
-        self, folder: Path, backing: BackingSpec, cell: Cell, deadline: Deadline, notes: RunNotes
+    def _put_disk(
+        self,
+        stack: ExitStack,
+        folder: Path,
+        place: Place,
+        cell: Cell,
+        deadline: Deadline,
+        notes: RunNotes,
     ) -> DiskImage:
+        """A fresh image, or a disk that a server hands out until the end of the run."""
         size = int(cell.workload.option("size"))
         device = find_device(folder)
         with notes.phase("create"):
+            if place.service:
+                disk = stack.enter_context(place.service.start(folder, size))
+                image = network_image(disk, size)
+                notes.require(inspect_network(image))
+                return image
             if has_own_system(cell.workload.kind):
                 base = require_system(cell.workload).image
                 image = clone_image(folder, cell, base, device=device, timeout=deadline.left())
             else:
                 image = create_image(folder, cell, size, device=device, timeout=deadline.left())
             notes.require(inspect_image(image, cell))
-        if cell.workload.option("fill") == "on":
-            with notes.phase("make_data"):
-                source = self._ensure_source(backing, size)
-            with notes.phase("fill"):
-                fill_image(image, source, timeout=deadline.left())
         return image
+
+    def _fill(
+        self, image: DiskImage, backing: BackingSpec, deadline: Deadline, notes: RunNotes
+    ) -> None:
+        with notes.phase("make_data"):
+            source = self._ensure_source(backing, image.size)
+        with notes.phase("fill"):
+            fill_image(image, source, timeout=deadline.left())
 
     def _ensure_place(self, backing: BackingSpec) -> Place:
         """The backing, made at its first run and there until the end of the study."""
@@ -217,9 +236,9 @@ class LabExecutor:
                     notes.keep(result.artefacts)
                 notes.series += recording.series
                 notes.require(result.checks, "workload")
-            if may_write(spec):
+            if may_write(spec) and context.image.local:
                 with notes.phase("drain"):
-                    notes.metrics.append(measure_drain(context.image.path, deadline))
+                    notes.metrics.append(measure_drain(context.image.local[0], deadline))
             with notes.phase("stop"):
                 stack.close()
 

@@ -17,7 +17,8 @@ class Factor:
     """One axis. ``levels`` is empty when ``kind`` says how a free level reads.
 
     ``frontends`` are those the factor means something to, ``formats`` the image formats
-    (empty: all); elsewhere the factor collapses and is not part of the cell.
+    (empty: all); elsewhere the factor collapses and is not part of the cell. ``over_network``: it
+    means something to a disk behind a server too.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Factor:
     low: int = 0
     high: int = 0
     power_of_two: bool = False
+    over_network: bool = True
 
     @property
     def range_text(self) -> str:
@@ -68,7 +70,13 @@ FACTORS = (
         "cache mode of the disk",
         levels=("none", "writeback", "writethrough", "directsync", "unsafe"),
     ),
-    Factor("aio", "threads", "how QEMU submits I/O", levels=("threads", "native", "io_uring")),
+    Factor(
+        "aio",
+        "threads",
+        "how QEMU submits I/O",
+        levels=("threads", "native", "io_uring"),
+        over_network=False,
+    ),
     Factor("discard", "ignore", "what happens to a discard request", levels=("ignore", "unmap")),
     Factor(
         "detect-zeroes", "off", "turn writes of zeroes into holes", levels=("off", "on", "unmap")

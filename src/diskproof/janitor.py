@@ -189,18 +189,30 @@ def _pids_inside(path: Path) -> list[int]:
 
 def _is_ours_inside(pid: int, path: Path) -> bool:
     """A process that works in the folder, as our user or the confined one, with no terminal.
+    One of the confined user's need only have a file there open: qemu-nbd leaves its folder.
 
     All that ``proc`` starts has a session of its own and hence no terminal; a person's shell
     that looks into the folder has one and is left alone.
     """
     try:
-        inside = Path(f"/proc/{pid}/cwd").readlink().is_relative_to(path.resolve())
         uid = Path(f"/proc/{pid}").stat().st_uid
+        if not _is_our_user(uid):
+            return False
+        links = [Path(f"/proc/{pid}/cwd")]
+        if uid == CONFINED_UID:
+            links += Path(f"/proc/{pid}/fd").iterdir()
+        inside = any(_leads_into(link, path.resolve()) for link in links)
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:  # it ended, or is another user's
         return False
     terminal = int(fields[4])  # tty_nr, proc_pid_stat(5)
-    return inside and _is_our_user(uid) and terminal == 0 and pid != os.getpid()
+    return inside and terminal == 0 and pid != os.getpid()
+
+
+def _leads_into(link: Path, folder: Path) -> bool:
+    with suppress(OSError):  # a descriptor that was closed meanwhile
+        return link.readlink().is_relative_to(folder)
+    return False
 
 
 def _kill(pid: int, path: Path) -> bool:

@@ -67,14 +67,18 @@ def require_tool(name: str, package: str = "") -> str:
 
 
 def lifeline_args(
-    *, confined: bool = False, groups: Sequence[int] = (), cage: Cage | None = None
+    *,
+    confined: bool = False,
+    groups: Sequence[int] = (),
+    cage: Cage | None = None,
+    network: Path | None = None,
 ) -> list[str]:
     """The argv prefix that ties a child's life to ours and, if asked, takes its privileges.
 
-    A confined child of root becomes an unprivileged user without capabilities, in a network
-    namespace of its own. Without root it stays who we are, and cannot gain privileges. With a
-    cage it opens only what is in it (``find_cage_obstacle`` says where that cannot be had). The
-    prefix works for children of this process only.
+    A confined child of root becomes an unprivileged user without capabilities, in an empty network
+    namespace of its own or in ``network``. Without root it stays who we are, and cannot gain
+    privileges. With a cage it opens only what is in it (``find_cage_obstacle`` says where that
+    cannot be had). The prefix works for children of this process only.
     """
     prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     if not confined:
@@ -86,9 +90,22 @@ def lifeline_args(
         uid = str(CONFINED_UID)
         prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
         prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
-        namespaces = [require_tool("unshare", "util-linux"), "--net", "--ipc", "--"]
-        caged = [*namespaces, *caged]
+        caged = [*_namespace_args(network), *caged]
     return [*caged, *prefix, "--", *_orphan_check_args()]
+
+
+def _namespace_args(network: Path | None) -> list[str]:
+    unshare = require_tool("unshare", "util-linux")
+    if network is None:
+        return [unshare, "--net", "--ipc", "--"]
+    return [*join_network_args(network), unshare, "--ipc", "--"]
+
+
+def join_network_args(network: Path | None) -> list[str]:
+    """The argv prefix that runs a program in a network namespace, as root may; None: ours."""
+    if network is None:
+        return []
+    return [require_tool("nsenter", "util-linux"), f"--net={network}", "--"]
 
 
 def _can_cage(cage: Cage | None) -> TypeGuard[Cage]:
@@ -272,17 +289,18 @@ def start_process(
     confined: bool = False,
     groups: Sequence[int] = (),
     cage: Cage | None = None,
+    network: Path | None = None,
     stdout: int | IO[bytes] | None = None,
 ) -> Iterator[Process]:
     """Run a program in the background for the length of a ``with`` block.
 
-    ``confined``, ``groups`` and ``cage`` are those of ``lifeline_args``; the program's own folder
-    is in its cage. ``log`` takes stderr, and stdout too unless ``stdout`` is given. At the end of
-    the block the group gets SIGTERM, then SIGKILL after ``GRACE_SECONDS``.
+    ``confined``, ``groups``, ``cage`` and ``network`` are those of ``lifeline_args``; the program's
+    own folder is in its cage. ``log`` takes stderr, and stdout too unless ``stdout`` is given. At
+    the end of the block the group gets SIGTERM, then SIGKILL after ``GRACE_SECONDS``.
     """
     program = require_tool(argv[0])
     caged = cage.starting(program) if cage else None
-    lifeline = lifeline_args(confined=confined, groups=groups, cage=caged)
+    lifeline = lifeline_args(confined=confined, groups=groups, cage=caged, network=network)
     with log.open("ab") as sink:
         child = subprocess.Popen(
             [*lifeline, program, *argv[1:]],

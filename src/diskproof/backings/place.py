@@ -7,10 +7,11 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError
 
 PROBE_PREFIX = "diskproof-probe-"
@@ -25,13 +26,26 @@ _HINTS = {
 
 
 @dataclass(frozen=True)
+class Service:
+    """Disks that a server hands out over a network. ``driver`` is QEMU's for them, ``fio`` whether
+    fio has a client of its own. ``start`` gets the folder of a run and the size of its disk.
+    ``flushes`` says what was measured of the server's flushes."""
+
+    driver: str
+    fio: bool
+    start: Callable[[Path, int], AbstractContextManager[NetworkDisk]]
+    flushes: str
+
+
+@dataclass(frozen=True)
 class Place:
     """``folder`` takes the folders of runs, with image files, logs and sockets. With ``device``
     the disk under test is that whole block device, and no file. ``name`` says what it is, where
     the file system of the folder does not. ``below`` are files that the place is made of,
     whose pages are a second cache. ``base_free`` bounds what can be written there, in bytes, when
     the place promises more than what it stands on has. ``lowest`` is the host's own folder under
-    a place whose folder the study has made. ``renew`` makes the device as new for a run."""
+    a place whose folder the study has made. ``renew`` makes the device as new for a run. With
+    ``service`` disks are reached over a network."""
 
     folder: Path
     device: Path | None = None
@@ -40,6 +54,7 @@ class Place:
     base_free: int | None = None
     lowest: Path | None = None
     renew: Callable[[], None] | None = None
+    service: Service | None = None
 
     @property
     def home(self) -> Path:

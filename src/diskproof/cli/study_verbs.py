@@ -106,7 +106,8 @@ def require_consent(study: Study, destroy_data: bool) -> None:
     """
     from diskproof.backing_tables import chain
 
-    named = [spec.option("path") for top in study.backings for spec in chain(top) if spec.destroys]
+    specs = [spec for top in study.backings for spec in chain(top) if spec.destroys]
+    named = [spec.option("path") or spec.option("uri") for spec in specs]
     if named and not destroy_data:
         raise UsageError(
             f"the study writes on {', '.join(named)}",

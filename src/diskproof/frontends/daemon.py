@@ -97,7 +97,8 @@ class DaemonFrontend:
             except RunFailure:
                 status = process.wait(1.0)
                 raise _ended(process, status) if status is not None else _mute(process) from None
-            yield DaemonDrive(context, process, qmp, context.image.size, (process.pid,))
+            pids = (process.pid, *context.image.server_pids)
+            yield DaemonDrive(context, process, qmp, context.image.size, pids)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         found = (context.run_dir / ARGV, context.run_dir / LOG)
@@ -125,6 +126,7 @@ def _start_daemon(stack: ExitStack, context: RunContext) -> tuple[Process, socke
             pass_fds=fds,
             confined=True,
             cage=QEMU_CAGE,
+            network=image.namespace,
         )
         stack.callback(ours.close)
         return stack.enter_context(starting), ours

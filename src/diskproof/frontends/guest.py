@@ -128,7 +128,8 @@ class GuestFrontend:
                 disk = guest.started.disk
                 if disk is None:
                     raise RunFailure("guest", "the guest names no disk under test")
-                yield GuestDrive(context, guest, disk, image.size, (guest.process.pid,))
+                pids = (guest.process.pid, *image.server_pids)
+                yield GuestDrive(context, guest, disk, image.size, pids)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
                     (context.run_dir / CONSOLE).write_bytes(guest.booted.console.read())
@@ -156,6 +157,7 @@ def guest_machine(context: RunContext, parameters: tuple[str, ...] = ()) -> Gues
         bus=cell.level("bus", "virtio-blk"),
         disk_args=tuple(guest_disk_args(cell, context.image)),
         parameters=parameters,
+        namespace=context.image.namespace,
     )
 
 

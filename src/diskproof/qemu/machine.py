@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 ROOT_SERIAL = "diskproof-root"
 DISK_SERIAL = "diskproof-disk"
@@ -39,7 +40,8 @@ class GuestMachine:
     """One guest. ``bus`` is that of the disk under test, None without one.
 
     ``disk_args`` put it there (see ``disk``); ``disk_fds`` are the descriptors they name, if any.
-    ``parameters`` are the kernel's beside KERNEL_PARAMETERS.
+    ``parameters`` are the kernel's beside KERNEL_PARAMETERS. ``namespace`` is the network namespace
+    that the disk is reached in; without one QEMU has no network at all.
     """
 
     accel: str
@@ -49,6 +51,7 @@ class GuestMachine:
     disk_args: tuple[str, ...] = ()
     disk_fds: tuple[int, ...] = ()
     parameters: tuple[str, ...] = ()
+    namespace: Path | None = None
 
     @property
     def drivers(self) -> tuple[str, ...]:

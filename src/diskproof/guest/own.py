@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,8 @@ from diskproof.qmp import Qmp, start_qmp
 QMP_SECONDS = 20.0
 _EVENT_SECONDS = 2.0  # the event lies in the socket before QEMU ends
 _TAIL_LINES = 10
+_NOT_TEXT = re.compile(rb"\x1b\[[0-9;?=]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+"""What a console does to a terminal: firmware paints in colours."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ def _wait_agent(agent: QemuAgent, console: Console, end: float) -> str:
     except GuestGone:
         raise
     except RunFailure as failure:
-        said = console.read().decode("utf-8", "replace").strip().splitlines()[-_TAIL_LINES:]
+        shown = _NOT_TEXT.sub(b"", console.read()).decode("utf-8", "replace")
+        said = shown.strip().splitlines()[-_TAIL_LINES:]
         tail = "\n".join(line[:200] for line in said)
         told = f"end of its console:\n{tail}" if tail else "its serial console stayed silent"
         raise RunFailure("guest", failure.what, f"{failure.why}\n{told}", failure.hint) from None

@@ -14,6 +14,7 @@ from types import TracebackType
 
 from diskproof.backings import Place, start_place
 from diskproof.backings.run_dir import find_device, start_run_dir
+from diskproof.backings.server import start_watch
 from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.frontends import Frontend, find_frontend
@@ -225,6 +226,7 @@ class LabExecutor:
         with ExitStack() as stack:
             with notes.phase("start"):
                 drive = stack.enter_context(frontend.start(context))
+            stack.enter_context(start_watch(context.image.server_pids, drive.pids))
             with notes.phase("read_back"):
                 notes.require(drive.read_back())
             with notes.phase("workload"):

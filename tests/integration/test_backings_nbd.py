@@ -128,8 +128,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.parametrize("where", ["tcp", "unix"])
-@pytest.mark.parametrize("frontend", ["host", "daemon"])
+@pytest.mark.parametrize(("where", "frontend"), [("tcp", "daemon"), ("unix", "host")])
 def test_a_named_server_is_used(
     public_file: Path, tmp_path: Path, where: str, frontend: str
 ) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from diskproof.backings.run_dir import find_device
@@ -87,6 +90,50 @@ def blamed(process: Process) -> Iterator[None]:
         raise server_ended(process, failure.evidence) from failure
     if process.poll() is not None:
         raise server_ended(process)
+
+
+@contextmanager
+def start_watch(servers: Sequence[int], clients: Sequence[int]) -> Iterator[None]:
+    """End the clients of servers as soon as one of these has ended, for the length of a block.
+
+    QEMU's initiator would try for ever to reach a target that is gone. What then fails in the
+    block fails for that reason: see ``blamed``.
+    """
+    if not servers:
+        yield
+        return
+    with ExitStack() as stack:
+        watched = [_open_process(stack, pid) for pid in servers]
+        targets = [_open_process(stack, pid) for pid in clients if pid not in servers]
+        over, ours = os.pipe()
+        stack.callback(os.close, over)
+        watcher = threading.Thread(target=_watch, args=(watched, targets, over))
+        watcher.start()
+        try:
+            yield
+        finally:
+            os.close(ours)
+            watcher.join()
+
+
+def _open_process(stack: ExitStack, pid: int) -> int:
+    """A descriptor: a number may be somebody else's by then. Raises RunFailure ``tool``."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError as error:
+        why = f"process {pid}: {error.strerror}"
+        raise RunFailure("tool", "a process of the disk under test is gone", why) from None
+    stack.callback(os.close, handle)
+    return handle
+
+
+def _watch(servers: list[int], clients: list[int], over: int) -> None:
+    ready = select.select([*servers, over], [], [])[0]
+    if over in ready:
+        return
+    for client in clients:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(client, signal.SIGKILL)
 
 
 def server_ended(process: Process, evidence: tuple[tuple[str, bytes], ...] = ()) -> RunFailure:

@@ -87,7 +87,15 @@ STACKS = (
         *("zfs", "type", ("zvol", "dataset")),
     ),
     Stack("iSCSI initiator", "iscsiadm", "open-iscsi", "iscsi_tcp"),
-    Stack("iSCSI target", "tgtadm", "tgt"),
+    Stack(
+        *("iSCSI target", "tgtadm", "tgt", "", ("", ""), "apt-get install tgt qemu-block-extra"),
+        *("iscsi", "store", ("fileio", "fileio-wb", "blockio", "aio", "nullio")),
+    ),
+    Stack("iSCSI target (LIO)", "targetcli", "targetcli-fb", "iscsi_target_mod"),
+    Stack(
+        *("NBD server", "qemu-nbd", "qemu-utils", "", ("", ""), "apt-get install qemu-utils"),
+        *("nbd", "cache", ("writeback", "unsafe")),
+    ),
 )
 
 
@@ -154,8 +162,9 @@ def _try_levels(stack: Stack, folder: Path) -> Finding:
     made, failed = [], []
     for level in stack.levels:
         try:
-            with start_place(_small(stack, level, folder)):
-                made.append(level)
+            with start_place(_small(stack, level, folder)) as place:
+                proof = place.service.flushes if place.service else ""
+                made.append(f"{level} ({proof})" if proof else level)
         except DiskproofError as error:
             failed.append(f"{level}: {error.what}: {error.why.replace(chr(10), '; ')}")
     what = f"{stack.factor} {', '.join(made)}: made in {folder} and removed"

@@ -19,8 +19,8 @@ import pytest
 
 from crashing import RULES, make_real_run
 from diskproof import proc
+from diskproof import recording as recording_room
 from diskproof.cli import run_command_line
-from diskproof.crash import recording as recording_room
 from diskproof.crash.explore import Search, explore
 from diskproof.crash.record import MARK, cut_at_mark
 from diskproof.crash.verdict import judge

@@ -35,8 +35,9 @@ def examine(directories: Sequence[Path], *, refresh: bool) -> tuple[Finding, ...
     for program in ("setpriv", "unshare"):
         require_tool(program, "util-linux")
     folders = _absolute(directories or [Path()])
+    probes = tuple(_probes(folders, refresh))  # chosen before any of them makes anything
     with ThreadPoolExecutor(_WORKERS) as pool:
-        futures = [pool.submit(_examine_one, probe) for probe in _probes(folders, refresh)]
+        futures = [pool.submit(_examine_one, probe) for probe in probes]
         try:
             return tuple(finding for future in futures for finding in future.result())
         except BaseException:
@@ -81,6 +82,9 @@ def _guest_probes(refresh: bool) -> Iterator[Probe]:
 
 
 def _storage_probes(directory: Path) -> Iterator[Probe]:
+    """In a directory, or the nearest one above where it is not there yet: probes run at the same
+    time, and none may take it for its own."""
+    directory = next(path for path in (directory, *directory.parents) if path.is_dir())
     yield partial(storage_findings.examine_loop, directory)
     for file_system in storage_findings.FILE_SYSTEMS:
         yield partial(storage_findings.examine_file_system, file_system)

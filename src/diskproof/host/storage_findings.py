@@ -89,12 +89,12 @@ STACKS = (
     Stack("iSCSI initiator", "iscsiadm", "open-iscsi", "iscsi_tcp"),
     Stack(
         *("iSCSI target", "tgtadm", "tgt", "", ("", ""), "apt-get install tgt qemu-block-extra"),
-        *("iscsi", "store", ("fileio", "fileio-wb", "blockio", "aio", "nullio")),
+        *("iscsi", "store", ("fileio-wb", "aio")),
     ),
     Stack("iSCSI target (LIO)", "targetcli", "targetcli-fb", "iscsi_target_mod"),
     Stack(
         *("NBD server", "qemu-nbd", "qemu-utils", "", ("", ""), "apt-get install qemu-utils"),
-        *("nbd", "cache", ("writeback", "unsafe")),
+        *("nbd", "cache", ("writeback",)),
     ),
 )
 

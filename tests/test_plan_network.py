@@ -100,6 +100,12 @@ def test_a_server_that_the_study_names_is_written_on() -> None:
     assert not any(spec.destroys for spec in parse_study(TABLES).backings)
 
 
+def test_nothing_is_made_on_a_disk_over_a_network() -> None:
+    table = '[backings.fs]\nkind = "filesystem"\non = "iscsi"\n[factors]\n'
+    with pytest.raises(StudyError, match="iscsi is reached over a network, and nothing is made"):
+        parse_study(TABLES.replace("[factors]\n", table))
+
+
 @pytest.mark.parametrize("uri", ["http://disks/lent", "nbd://disks", "nbd://a b/c", "nbd:///d,e"])
 def test_what_is_no_uri(uri: str) -> None:
     with pytest.raises(StudyError, match="is not like nbd://HOST:PORT/EXPORT"):

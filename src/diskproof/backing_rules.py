@@ -11,10 +11,12 @@ from diskproof.option_rules import Option, one_of
 @dataclass(frozen=True)
 class Kind:
     """``nests``: the table may say ``on = "NAME"``, the backing that it is made on, or where the
-    logs of its runs go; without it, that is a folder in the current one."""
+    logs of its runs go; without it, that is a folder in the current one. ``carries``: others can
+    be made on it."""
 
     options: Mapping[str, Option]
     nests: bool = False
+    carries: bool = True
 
 
 _WORDS = r"[A-Za-z0-9_=,.:/^ -]{0,400}"
@@ -62,8 +64,13 @@ KINDS: Mapping[str, Kind] = {
             "uri": Option("", f"({_NBD})?", help="like nbd://HOST:PORT/EXPORT"),
         },
         nests=True,
+        carries=False,
     ),
-    "iscsi": Kind({"store": one_of("fileio", "fileio-wb", "blockio", "aio", "nullio")}, nests=True),
+    "iscsi": Kind(
+        {"store": one_of("fileio", "fileio-wb", "blockio", "aio", "nullio")},
+        nests=True,
+        carries=False,
+    ),
     "zfs": Kind(
         {
             "type": one_of("zvol", "dataset"),

@@ -7,7 +7,8 @@ rewrite does not. Source: iozone's own documentation.
 
 fio counts no flush after the last write (``fsync=N`` comes before the write that follows), and the
 time of ``end_fsync`` in whole milliseconds. So a job of its own follows each one that writes: it
-writes one block of the file again and flushes, and fio measures that flush, of all that is dirty.
+writes a block of the file again, flushes and writes another. fio measures that flush, of all that
+is dirty.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ def measure_step(jobs: Iterator[FioJob], step: Step, threads: int) -> float:
     count = sum(job.read.bytes + job.write.bytes for job in measured)
     if count < step.file * threads:
         raise RunFailure("workload", f"{step.label}: only {count} bytes were measured")
-    if not all(job.flush.count for job in flushes):
-        raise RunFailure("workload", f"{step.label}: no flush was measured")
+    if any(job.flush.count != 1 for job in flushes):
+        raise RunFailure("workload", f"{step.label}: not one flush was measured")
     seconds = [sum(_operation_seconds(job)) for job in measured]
     waits = [job.flush.mean for job in flushes] or [0.0]
     slowest = max(map(sum, zip_longest(seconds, waits, fillvalue=0.0)))
@@ -186,9 +187,9 @@ def _job(step: Step) -> dict[str, str]:
 
 
 def _flush_job(step: Step) -> dict[str, str]:
-    """The flush after a figure: between two writes of one block, for fio measures no last one."""
-    block = min(step.record, _FLUSH_BLOCK)
-    sizes = {"bs": str(block), "size": str(block), "io_size": str(2 * block)}
+    """The flush after a figure: between the writes of two blocks, for fio measures no last one."""
+    block = min(step.file // 2, _FLUSH_BLOCK)
+    sizes = {"bs": str(block), "size": str(2 * block)}
     return {**_job(step), "rw": "write", "fsync": "1", **sizes}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,22 +65,23 @@ def prove_flushes(
 ) -> FlushProof:
     """Measure a server. ``serve`` starts it, given a run's folder and the file behind the disk.
 
-    Raises RunFailure when the server does not work; where nothing can be recorded, the proof says
-    so.
+    Raises HostError or RunFailure when the server does not work; where nothing can be recorded, the
+    proof says so.
     """
     # What is served from a device is shown with a file beside it: only files are recorded.
     with start_run_dir(Place(base.folder)) as folder:
         files = _make_files(folder)
         store = make_store(files, DISK_BYTES)
-        try:
-            with start_recording(files, folder) as recording:
-                with serve(folder, recording.folder / store.name) as disk:
-                    for way, commands in WAYS.items():
-                        recording.acknowledge(way)
-                        _write(disk, commands)
-                        recording.acknowledge(_END)
-        except HostError as error:
-            return FlushProof(obstacle=f"{error.what}: {error.why}")
+        with ExitStack() as stack:
+            try:
+                recording = stack.enter_context(start_recording(files, folder))
+            except HostError as error:
+                return FlushProof(obstacle=f"{error.what}: {error.why}")
+            with serve(folder, recording.folder / store.name) as disk:
+                for way, commands in WAYS.items():
+                    recording.acknowledge(way)
+                    _write(disk, commands)
+                    recording.acknowledge(_END)
         return FlushProof(dict(count_durable(read_frames(recording.log))))
 
 

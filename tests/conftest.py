@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # A busy machine is not a defect: no example fails for being slow.
@@ -12,3 +16,14 @@ settings.load_profile("diskproof")
 
 # Started in the background of a script, we inherit that Ctrl-C is ignored; our children must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def public_file() -> Iterator[Path]:
+    """A file that every user may read and write, in a folder that every user may search."""
+    with tempfile.TemporaryDirectory(prefix="public-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "file"
+        path.write_bytes(b"theirs")
+        path.chmod(0o666)
+        yield path

@@ -7,11 +7,11 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.native import require_native
+from diskproof.native import find_native, require_native
 from diskproof.proc import Completed, require_tool, run
 
 PAGE = mmap.PAGESIZE
@@ -109,6 +109,16 @@ def make_cold(path: Path, size: int = 8 << 20) -> Path:
     path.write_bytes(os.urandom(size))
     evict(path)
     return path
+
+
+def why_unseen() -> str:
+    """Why nocache cannot be tested here, or nothing."""
+    if not find_native("diskproof-nocache"):
+        return "diskproof-nocache is not built"
+    with suppress(OSError):
+        count_pages(Path(__file__))
+        return ""
+    return "needs cachestat(2), Linux 6.5"
 
 
 @contextmanager

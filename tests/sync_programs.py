@@ -236,6 +236,49 @@ int main(void) {
 }
 """
 
+# Each way to take a file from a descriptor that was synced before, and what a sync says then.
+CLOSES = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static char path[4096];
+static int open_synced(void) {
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || fsync(fd) || fsync(fd) || fdatasync(fd)) abort();
+    return fd;
+}
+static void tell(const char *how, int fd) {
+    for (int twice = 0; twice < 2; twice++) {
+        errno = 0;
+        int answer = fsync(fd);
+        printf("%s %d %d\n", how, answer, errno);
+    }
+}
+int main(int count, char **words) {
+    int ends[2], fd;
+    if (count != 2 || pipe(ends)) return 2;
+    snprintf(path, sizeof path, "%s/file", words[1]);
+    fd = open_synced(), close(fd), tell("close", fd);
+    fd = open_synced(), fclose(fdopen(fd, "r+")), tell("fclose", fd);
+    fd = open_synced(), close_range(fd, fd, 0), tell("close_range", fd);
+    fd = open_synced(), syscall(SYS_close, fd), tell("raw close", fd);
+    fd = open_synced(), syscall(SYS_close_range, fd, fd, 0), tell("raw close_range", fd);
+    fd = open_synced(), dup2(ends[0], fd), tell("dup2", fd), close(fd);
+    fd = open_synced(), dup3(ends[0], fd, 0), tell("dup3", fd), close(fd);
+    fd = open_synced(), syscall(SYS_dup2, ends[0], fd), tell("raw dup2", fd), close(fd);
+    fd = open_synced(), close(fd), fd = socket(AF_UNIX, SOCK_STREAM, 0), tell("socket", fd);
+    close(fd);
+    fd = open_synced(), close(fd), fd = open(path, O_RDWR | O_PATH), tell("O_PATH", fd), close(fd);
+    fd = open_synced(), close(fd), fd = fileno(fopen(path, "r+")), tell("fopen", fd), close(fd);
+    fd = open_synced(), closefrom(fd), tell("closefrom", fd);
+}
+"""
+
 
 def compile_program(folder: Path, name: str, source: str, *flags: str) -> Path:
     """An executable of that source."""

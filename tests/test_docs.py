@@ -26,6 +26,7 @@ def test_a_study_in_a_document_can_be_read(
     tmp_path: Path, name: str, number: int, text: str
 ) -> None:
     (tmp_path / "app.fio").write_text("[job]\nrw=randread\n")
+    (tmp_path / "vm.qcow2").write_bytes(b"QFI\xfb")
     assert parse_study(text, name, tmp_path).workloads
 
 

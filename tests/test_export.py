@@ -165,7 +165,7 @@ def test_a_reader_that_closes_early_is_no_fault_of_the_disk(
 
 
 def test_a_name_without_a_known_suffix_is_refused_with_the_three(store: Store) -> None:
-    for name in ("results", "results.xlsx", ".csv"):
+    for name in ("results", "results.xls", ".csv"):
         with pytest.raises(UsageError) as caught:
             export_table(store, [], "results", Path(name))
         assert ".csv, .parquet, .json" in caught.value.why and caught.value.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -36,6 +37,18 @@ def test_host_collapses_to_one_baseline_cell() -> None:
     assert levels(made, "frontend") == ["daemon"] * 4 + ["host"]
     host = next(cell for cell in made.cells if cell.level("frontend") == "host")
     assert host.levels == (("backing", "directory"), ("frontend", "host"))
+
+
+def test_a_container_is_a_baseline_as_the_host_is() -> None:
+    facts = facts_with(frontends=FACTS.frontends | {"container"})
+    axes = 'frontend = ["host", "container"]\nformat = ["raw", "qcow2"]\ncache = "unsafe"'
+    made = plan(axes, facts=facts, size="auto")
+    assert levels(made, "frontend") == ["container", "host"]
+    assert levels(made, "format") == ["-", "-"]
+    assert {cell.workload.option("size") for cell in made.cells} == {str(1 << 30)}  # direct I/O
+    missing = plan(axes, facts=facts_with(reasons={"frontend=container": "no crun"}))
+    assert levels(missing, "frontend") == ["host"]
+    assert reasons(missing) == {"frontend=container does not work here: no crun": 1}
 
 
 def test_no_knob_of_a_cell_is_hidden() -> None:
@@ -135,8 +148,11 @@ def test_too_many_combinations_is_an_error_at_once() -> None:
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
-def test_every_study_of_ours_plans(file: Path) -> None:
-    study = load_study(file)
+def test_every_study_of_ours_plans(file: Path, tmp_path: Path) -> None:
+    copies = copytree(file.parent, tmp_path / "studies")
+    for image in ("vm.qcow2", "windows.qcow2"):  # the user's, looked at when a study is read
+        (copies / image).write_bytes(b"QFI\xfb")
+    study = load_study(copies / file.name)
     made = make_plan(
         study, facts_with(backings=dict.fromkeys([b.name for b in study.backings], OWN))
     )

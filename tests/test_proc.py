@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from diskproof import proc
+from diskproof.cage import PROOF, QEMU_CAGE, Cage
 from diskproof.errors import HostError, RunFailure
 
 
@@ -106,6 +107,40 @@ def test_confined_child_is_nobody_without_capabilities_or_network(tmp_path: Path
     assert lines[lines.index("CapEff:") + 1] == "0000000000000000"
     assert lines[lines.index("CapBnd:") + 1] == "0000000000000000"
     assert lines[lines.index("NoNewPrivs:") + 1] == "1"
+
+
+def test_a_caged_child_opens_what_is_in_its_cage(tmp_path: Path, public_file: Path) -> None:
+    script = f"cat {public_file}; cat mine; echo more >mine && cat mine"
+    (tmp_path / "mine").write_bytes(b"mine\n")
+    if os.geteuid() == 0:
+        for path in (tmp_path, tmp_path / "mine"):
+            os.chown(path, proc.CONFINED_UID, proc.CONFINED_UID)
+    log, argv = tmp_path / "log", ["sh", "-c", script]
+    starting = proc.start_process(
+        argv, name="c", log=log, cwd=tmp_path, confined=True, cage=QEMU_CAGE
+    )
+    with starting as child:
+        assert child.wait(10) == 0
+    assert log.read_text() == f"cat: {public_file}: Permission denied\nmine\nmore\n"
+
+
+def test_a_cage_holds_the_programs_own_folder(tmp_path: Path) -> None:
+    cage = Cage().starting(str(tmp_path / "prefix" / "bin" / "qemu"))
+    assert cage.readable == (str(tmp_path / "prefix"),)
+    assert Cage().starting(str(tmp_path / "build" / "qemu")).readable == (str(tmp_path / "build"),)
+
+
+def test_a_file_in_reach_means_that_there_is_no_cage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a kernel that takes the rules and does not keep to them."""
+    monkeypatch.setattr(proc, "QEMU_CAGE", QEMU_CAGE.reading("/etc"))
+    proc.find_cage_obstacle.cache_clear()
+    try:
+        assert proc.find_cage_obstacle() == f"{PROOF} can still be opened"
+        assert not any(
+            "confine" in part for part in proc.lifeline_args(confined=True, cage=QEMU_CAGE)
+        )
+    finally:
+        proc.find_cage_obstacle.cache_clear()
 
 
 PARENT = """

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from diskproof.drive import Execution
 from diskproof.errors import RunFailure, StudyError
-from diskproof.programs import PROGRAMS
+from diskproof.programs import COMMAND, PROGRAMS
 from diskproof.records import WorkloadSpec
 from diskproof.study import parse_study
 from diskproof.workloads import load_workload
 from diskproof.workloads.dd import dd_args, parse_seconds_told
 from diskproof.workloads.iozone import MAX_JOBS, plan_steps
+from diskproof.workloads.tree_copy import parse_shape, require_room
 
 
 def make(name: str, **keys: str) -> WorkloadSpec:
@@ -22,7 +23,9 @@ def make(name: str, **keys: str) -> WorkloadSpec:
     return parse_study(study).workloads[0]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program", [each for each in PROGRAMS if each.name != COMMAND], ids=lambda each: each.name
+)
 def test_every_program_has_a_module_and_a_study_can_name_it(program) -> None:  # type: ignore[no-untyped-def]
     spec = make(program.name)
     assert spec.kind == program.kind
@@ -90,3 +93,15 @@ def test_iozones_files_do_not_overlap_and_fit(
     assert parts[-1][0] + parts[-1][1] <= disk
     assert all(step.record <= step.file for step in steps)
     assert len({step.label for step in steps}) == len(steps)
+
+
+def test_a_tree_shrinks_in_proportion_and_must_fit_twice() -> None:
+    shape = parse_shape(make("tree-copy", scale="1/100"))
+    assert shape.args() == ["--files=100", f"--bytes={round((1 << 30) / 100)}", "--depth=5"]
+    full = parse_shape(make("tree-copy", scale="1"))
+    assert (full.files, full.bytes) == (10_000, 1 << 30)
+    assert parse_shape(make("tree-copy", files="3", depth="7")).files == 7
+    require_room(shape, 32 << 20)
+    with pytest.raises(RunFailure, match="two trees need 25.6 MiB, the disk has 16 MiB") as caught:
+        require_room(shape, 16 << 20)
+    assert caught.value.kind == "space"

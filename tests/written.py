@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from diskproof.crash.log import ACKNOWLEDGE, read_frames
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.writers import load_writer
 from diskproof.crash.writers.command import ACKNOWLEDGED
+from diskproof.crash_log import ACKNOWLEDGE, read_frames
 from diskproof.crash_rules import CrashRules, crash_workload
 from diskproof.executor import Deadline, RunNotes
 from diskproof.proc import Completed, run

@@ -60,6 +60,9 @@ def _make(
         mistakes.add(("backings", name, "on"), f"on: a {table.kind} is not made on another backing")
     elif table.on is not None and table.on not in tables:
         mistakes.add(("backings", name, "on"), unknown("backing", table.on, tables), table.on)
+    elif table.on is not None and not _carries(tables[table.on]):
+        what = f"on: {table.on} is reached over a network, and nothing is made on it here"
+        mistakes.add(("backings", name, "on"), what, table.on)
     elif table.on is not None and table.on in (*above, name):
         mistakes.add(("backings", name, "on"), f"on: {name} stands on itself", table.on)
     elif table.on is not None:
@@ -69,6 +72,11 @@ def _make(
     values = dict(_values(name, table, mistakes))
     made[name] = tuple(_combine(name, table.kind, values, bases))
     return made[name]
+
+
+def _carries(table: BackingTable) -> bool:
+    """An unknown kind is a mistake of its own."""
+    return table.kind not in KINDS or KINDS[table.kind].carries
 
 
 def _values(

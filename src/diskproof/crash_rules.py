@@ -21,7 +21,7 @@ DURABLE = ("flush", "fua", "write")
 """What a writer takes for a promise: a flush, a write asked to be durable, or any write."""
 
 WRITERS: dict[str, tuple[str, ...]] = {
-    "ledger": FRONTENDS,
+    "ledger": tuple(name for name in FRONTENDS if name != "own-guest"),
     "ledger-fs": ("guest",),
     "sqlite": ("host", "guest"),
     "postgres": ("host", "guest"),

@@ -2,28 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from diskproof.guest_rules import OwnGuest
 from diskproof.records import Cell, Check
+
+
+@dataclass(frozen=True)
+class NetworkDisk:
+    """A disk behind a network protocol, with its server at work.
+
+    ``driver`` and ``options`` are those of QEMU's block node, which names its server ``address``;
+    ``fio`` the options of fio's own client (empty: it has none). Relative names in them start in
+    ``folder``, and a client works there. ``namespace`` is the network namespace that the server is
+    reached in (None: none is needed). ``file`` is the local file behind it, if there is one.
+    ``checks`` are what was found of the server, ``pids`` its processes.
+    """
+
+    driver: str
+    options: Mapping[str, object]
+    address: str
+    folder: Path
+    fio: Mapping[str, str] = field(default_factory=dict)
+    namespace: Path | None = None
+    file: Path | None = None
+    checks: tuple[Check, ...] = ()
+    pids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class DiskImage:
     """The disk under test of one run. ``path`` is absolute; ``size`` is the guest-visible size.
-    ``device``: the path is a block device and not a file."""
+    ``device``: the path is a block device and not a file. ``network``: it is reached through a
+    server, and there need not be anything at the path, which lies in the client's folder."""
 
     path: Path
     format: str
     size: int
     device: bool = False
+    network: NetworkDisk | None = None
 
     @property
     def driver(self) -> str:
         """QEMU's protocol driver for it."""
+        if self.network:
+            return self.network.driver
         return "host_device" if self.device else "file"
+
+    @property
+    def namespace(self) -> Path | None:
+        """The network namespace that QEMU needs for it; None: one without any network."""
+        return self.network.namespace if self.network else None
+
+    @property
+    def server_pids(self) -> tuple[int, ...]:
+        """Processes of the study's own that serve it."""
+        return self.network.pids if self.network else ()
+
+    @property
+    def local(self) -> tuple[Path, ...]:
+        """What holds its bytes on this host, if anything does."""
+        if self.network is None:
+            return (self.path,)
+        return (self.network.file,) if self.network.file else ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +104,8 @@ class Machine:
 
     monitor: Monitor
     image: DiskImage
+    load_modules: Callable[[Sequence[str]], None]
+    """Kernel modules of file systems, by name, in the guest. Raises RunFailure ``guest``."""
 
 
 class Drive(Protocol):
@@ -102,7 +148,8 @@ class RunContext:
 
     ``run_dir`` is private to the run and holds logs and sockets. ``accel`` is the accelerator to
     use (the cell's, or the host's probed one for ``auto``). ``deadline_seconds`` bounds start-up.
-    ``guest_extra`` names further packages that a guest is to have.
+    ``guest_extra`` names further packages that a guest is to have, ``own_guest`` is the user's
+    own machine, for the frontend that runs it.
     """
 
     cell: Cell
@@ -111,3 +158,4 @@ class RunContext:
     accel: str
     deadline_seconds: float = 120.0
     guest_extra: str = ""
+    own_guest: OwnGuest | None = None

@@ -14,13 +14,26 @@ from types import TracebackType
 
 from diskproof.backings import Place, start_place
 from diskproof.backings.run_dir import find_device, start_run_dir
+from diskproof.backings.server import start_watch
 from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.frontends import Frontend, load_frontend
+from diskproof.frontends import Frontend, find_frontend
+from diskproof.guest.system import build_system, require_system
+from diskproof.guest_rules import FRONTEND as OWN_GUEST
+from diskproof.guest_rules import OwnGuest
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
-from diskproof.images import create_image, ensure_fill_source, fill_image, inspect_image
+from diskproof.images import (
+    clone_image,
+    create_image,
+    ensure_fill_source,
+    fill_image,
+    inspect_image,
+    inspect_network,
+    network_image,
+)
 from diskproof.proc import run
+from diskproof.programs import has_own_system
 from diskproof.records import (
     Artefact,
     BackingSpec,
@@ -50,6 +63,7 @@ class LabSetup:
     backings: Mapping[str, BackingSpec]
     accel: str
     run_timeout: float
+    own_guest: OwnGuest | None = None
 
 
 class LabExecutor:
@@ -101,6 +115,9 @@ class LabExecutor:
 
     def _try_cell(self, cell: Cell, notes: RunNotes) -> Failure | None:
         try:
+            if has_own_system(cell.workload.kind):
+                with notes.phase("base image"):  # once; not in the time of a run
+                    build_system(cell.workload)
             self._run_cell(cell, Deadline(self.setup.run_timeout), notes)
         except (DiskproofError, OSError) as error:
             return notes.keep_failure(error)
@@ -113,10 +130,11 @@ class LabExecutor:
             with notes.phase("folder"):
                 place = self._ensure_place(backing)
                 run_dir = stack.enter_context(start_run_dir(place))
-            image = self._make_image(run_dir, backing, cell, deadline, notes)
+            image = self._put_disk(stack, run_dir, place, cell, deadline, notes)
+            if cell.workload.option("fill") == "on":
+                self._fill(image, backing, deadline, notes)
             with notes.phase("drop"):
-                below = [place.below] if place.below else []
-                drops = [drop_cache(path) for path in (image.path, *below)]
+                drops = [drop_cache(path) for path in (*image.local, *place.below)]
                 notes.require([drop.as_check() for drop in drops])
             accel = cell.level("accel", "auto")
             context = RunContext(
@@ -124,15 +142,21 @@ class LabExecutor:
                 image=image,
                 run_dir=run_dir,
                 accel=self.setup.accel if accel == "auto" else accel,
-                deadline_seconds=min(START_SECONDS, deadline.left()),
+                deadline_seconds=min(self._start_seconds(cell), deadline.left()),
+                own_guest=self.setup.own_guest,
             )
             self._put_in_service(context, deadline, notes)
             with notes.phase("remove"):
                 stack.close()
 
+    def _start_seconds(self, cell: Cell) -> float:
+        own = self.setup.own_guest
+        is_own = own is not None and cell.level("frontend") == OWN_GUEST
+        return own.boot_timeout if own and is_own else START_SECONDS
+
     def _put_in_service(self, context: RunContext, deadline: Deadline, notes: RunNotes) -> None:
         """Start, load and stop; logs and command lines are kept however that ends."""
-        frontend = load_frontend(context.cell.level("frontend"))
+        frontend = find_frontend(context.cell)
         try:
             self._put_under_load(frontend, context, deadline, notes)
         except RunFailure as failure:
@@ -140,20 +164,39 @@ class LabExecutor:
         finally:
             notes.keep(frontend.artefacts(context))
 
-    def _make_image(
-        self, folder: Path, backing: BackingSpec, cell: Cell, deadline: Deadline, notes: RunNotes
+    def _put_disk(
+        self,
+        stack: ExitStack,
+        folder: Path,
+        place: Place,
+        cell: Cell,
+        deadline: Deadline,
+        notes: RunNotes,
     ) -> DiskImage:
+        """A fresh image, or a disk that a server hands out until the end of the run."""
         size = int(cell.workload.option("size"))
         device = find_device(folder)
         with notes.phase("create"):
-            image = create_image(folder, cell, size, device=device, timeout=deadline.left())
+            if place.service:
+                disk = stack.enter_context(place.service.start(folder, size))
+                image = network_image(disk, size)
+                notes.require(inspect_network(image))
+                return image
+            if has_own_system(cell.workload.kind):
+                base = require_system(cell.workload).image
+                image = clone_image(folder, cell, base, device=device, timeout=deadline.left())
+            else:
+                image = create_image(folder, cell, size, device=device, timeout=deadline.left())
             notes.require(inspect_image(image, cell))
-        if cell.workload.option("fill") == "on":
-            with notes.phase("make_data"):
-                source = self._ensure_source(backing, size)
-            with notes.phase("fill"):
-                fill_image(image, source, timeout=deadline.left())
         return image
+
+    def _fill(
+        self, image: DiskImage, backing: BackingSpec, deadline: Deadline, notes: RunNotes
+    ) -> None:
+        with notes.phase("make_data"):
+            source = self._ensure_source(backing, image.size)
+        with notes.phase("fill"):
+            fill_image(image, source, timeout=deadline.left())
 
     def _ensure_place(self, backing: BackingSpec) -> Place:
         """The backing, made at its first run and there until the end of the study."""
@@ -183,6 +226,7 @@ class LabExecutor:
         with ExitStack() as stack:
             with notes.phase("start"):
                 drive = stack.enter_context(frontend.start(context))
+            stack.enter_context(start_watch(context.image.server_pids, drive.pids))
             with notes.phase("read_back"):
                 notes.require(drive.read_back())
             with notes.phase("workload"):
@@ -194,9 +238,9 @@ class LabExecutor:
                     notes.keep(result.artefacts)
                 notes.series += recording.series
                 notes.require(result.checks, "workload")
-            if may_write(spec):
+            if may_write(spec) and context.image.local:
                 with notes.phase("drain"):
-                    notes.metrics.append(measure_drain(context.image.path, deadline))
+                    notes.metrics.append(measure_drain(context.image.local[0], deadline))
             with notes.phase("stop"):
                 stack.close()
 

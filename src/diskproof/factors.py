@@ -7,9 +7,9 @@ from typing import Literal
 
 from diskproof.units import render_bytes
 
-FRONTENDS = ("host", "daemon", "guest")
-_BLOCK_LAYER = frozenset({"daemon", "guest"})
-_GUEST = frozenset({"guest"})
+FRONTENDS = ("host", "container", "daemon", "guest", "own-guest")
+_GUEST = frozenset({"guest", "own-guest"})
+_BLOCK_LAYER = _GUEST | {"daemon"}
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Factor:
     """One axis. ``levels`` is empty when ``kind`` says how a free level reads.
 
     ``frontends`` are those the factor means something to, ``formats`` the image formats
-    (empty: all); elsewhere the factor collapses and is not part of the cell.
+    (empty: all); elsewhere the factor collapses and is not part of the cell. ``over_network``: it
+    means something to a disk behind a server too.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Factor:
     low: int = 0
     high: int = 0
     power_of_two: bool = False
+    over_network: bool = True
 
     @property
     def range_text(self) -> str:
@@ -43,7 +45,8 @@ FACTORS = (
     Factor(
         "frontend",
         "daemon",
-        "who drives the disk: fio on the backing, qemu-storage-daemon over NBD, or a guest",
+        "who drives the disk: fio on the backing, the same in a container, qemu-storage-daemon "
+        "over NBD, a guest, or a guest of your own",
         levels=FRONTENDS,
         frontends=frozenset(FRONTENDS),
     ),
@@ -67,7 +70,13 @@ FACTORS = (
         "cache mode of the disk",
         levels=("none", "writeback", "writethrough", "directsync", "unsafe"),
     ),
-    Factor("aio", "threads", "how QEMU submits I/O", levels=("threads", "native", "io_uring")),
+    Factor(
+        "aio",
+        "threads",
+        "how QEMU submits I/O",
+        levels=("threads", "native", "io_uring"),
+        over_network=False,
+    ),
     Factor("discard", "ignore", "what happens to a discard request", levels=("ignore", "unmap")),
     Factor(
         "detect-zeroes", "off", "turn writes of zeroes into holes", levels=("off", "on", "unmap")

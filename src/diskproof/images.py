@@ -15,14 +15,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from diskproof.drive import DiskImage
-from diskproof.errors import RunFailure
-from diskproof.proc import CONFINED_UID, require_tool, run
-from diskproof.qemu.disk import create_image_args, image_format, image_options
+from diskproof.drive import DiskImage, NetworkDisk
+from diskproof.errors import HostError, RunFailure
+from diskproof.proc import (
+    CONFINED_UID,
+    Completed,
+    join_network_args,
+    lifeline_args,
+    require_tool,
+    run,
+)
+from diskproof.qemu.disk import (
+    clone_image_args,
+    create_image_args,
+    image_format,
+    image_options,
+    image_opts,
+)
 from diskproof.records import Cell, Check
 from diskproof.units import render_bytes
 
 FILL_SEED = 20090722
+SERVER_SECONDS = 30.0
 _CHUNK = 1 << 20
 _SLOWEST = 8 << 20  # bytes/s that even a slow disk writes
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
@@ -50,6 +64,17 @@ def create_image(
     if os.geteuid() == 0:
         os.chown(image.path, CONFINED_UID, CONFINED_UID)
     image.path.chmod(0o600)
+    _write_back(image.path)
+    return image
+
+
+def clone_image(
+    folder: Path, cell: Cell, base: Path, *, device: Path | None = None, timeout: float = math.inf
+) -> DiskImage:
+    """``create_image``, then a copy of the raw file ``base`` into it."""
+    size = base.stat().st_size
+    image = create_image(folder, cell, size, device=device, timeout=timeout)
+    _qemu_img(clone_image_args(image, str(base)), size, timeout)
     _write_back(image.path)
     return image
 
@@ -129,12 +154,14 @@ def fill_image(image: DiskImage, source: Path, timeout: float = math.inf) -> Non
     """
     if source.stat().st_size != image.size:
         raise ValueError(f"{source} does not have the size of the disk, {image.size}")
-    arguments = [
-        *("convert", "-q", "-n", "-S", "0", "-t", "writeback"),
-        *("-f", "raw", "-O", image.format, "--", str(source), str(image.path)),
-    ]
-    _qemu_img(arguments, image.size, timeout)
-    _write_back(image.path)
+    target = ["-O", image.format, "--", str(source), str(image.path)]
+    if image.network:
+        opts = image_opts(image.network, image.size)
+        target = ["--target-image-opts", "--", str(source), opts]
+    arguments = ["convert", "-q", "-n", "-S", "0", "-t", "writeback", "-f", "raw", *target]
+    _qemu_img(arguments, image.size, timeout, image.network)
+    for path in image.local:
+        _write_back(path)
 
 
 def inspect_image(image: DiskImage, cell: Cell) -> tuple[Check, ...]:
@@ -158,6 +185,54 @@ def inspect_image(image: DiskImage, cell: Cell) -> tuple[Check, ...]:
     if "preallocation" in asked and not image.device:
         checks.append(_check_preallocation(image, asked["preallocation"]))
     return tuple(checks)
+
+
+def network_image(disk: NetworkDisk, size: int) -> DiskImage:
+    """The first ``size`` bytes of a network disk as the disk under test."""
+    return DiskImage(disk.folder / "disk.raw", "raw", size, network=disk)
+
+
+def inspect_network(image: DiskImage) -> tuple[Check, ...]:
+    """What the server hands out, asked as QEMU asks. Raises RunFailure ``tool``."""
+    assert image.network
+    size = read_network_size(image.network)
+    source = f"qemu-img info over {image.driver}"
+    wanted = f"{image.size} or more"
+    return (
+        *image.network.checks,
+        Check("network size", wanted, str(size), source, size >= image.size),
+    )
+
+
+def read_network_size(disk: NetworkDisk) -> int:
+    """Bytes that a server hands out. Raises RunFailure ``tool`` when it does not say so."""
+    done = _ask_server(image_opts(disk), disk.namespace, disk.folder)
+    if done.returncode != 0:
+        raise RunFailure("tool", f"no disk is handed out over {disk.driver}", done.error_text)
+    size = parse_info(done.stdout).get("virtual-size")
+    if not isinstance(size, int):
+        raise RunFailure("tool", "qemu-img info does not tell a size", repr(done.stdout[:200]))
+    return size
+
+
+def require_block_driver(driver: str, package: str) -> None:
+    """Raises HostError when this QEMU does not have a network block driver; it is asked for a
+    server where there is none."""
+    nowhere = {"iscsi": "transport=tcp,portal=127.0.0.1:1,target=iqn.2024-01.diskproof:none,lun=1"}
+    done = _ask_server(f"driver={driver},{nowhere[driver]}", None, None)
+    if "Failed to connect" not in done.error_text:
+        why = "\n".join(done.error_text.splitlines()[-3:])
+        hint = f"apt-get install {package}"
+        raise HostError(f"this QEMU has no block driver for {driver}", why, hint)
+
+
+def _ask_server(opts: str, namespace: Path | None, folder: Path | None) -> Completed:
+    """qemu-img info by somebody without rights: what answers is not to be trusted."""
+    tool = require_tool("qemu-img", "qemu-utils")
+    argv = [*lifeline_args(confined=True, network=namespace), tool, "info", "--output=json"]
+    environment = {**os.environ, "LC_ALL": "C"}
+    argv += ["--image-opts", opts]
+    return run(argv, timeout=SERVER_SECONDS, cwd=folder, env=environment, check=False)
 
 
 def parse_info(text: bytes) -> dict[str, Any]:
@@ -218,12 +293,21 @@ def _equal(name: str, requested: str, effective: str) -> Check:
     return Check(name, requested, effective, "qemu-img info", requested == effective)
 
 
-def _qemu_img(arguments: Sequence[str], size: int, timeout: float = math.inf) -> bytes:
-    """Run qemu-img; by ``timeout``, or in the time that ``size`` bytes of writing may take."""
+def _qemu_img(
+    arguments: Sequence[str],
+    size: int,
+    timeout: float = math.inf,
+    network: NetworkDisk | None = None,
+) -> bytes:
+    """Run qemu-img; by ``timeout``, or in the time that ``size`` bytes of writing may take. Where
+    a server is reached, if ``network`` says so."""
+    join = join_network_args(network.namespace) if network else []
+    folder = network.folder if network else None
     tool = require_tool("qemu-img", "qemu-utils")
     environment = {**os.environ, "LC_ALL": "C"}
     within = min(timeout, 60 + size / _SLOWEST)
-    done = run([tool, *arguments], timeout=within, env=environment, check=False)
+    argv = [*join, tool, *arguments]
+    done = run(argv, timeout=within, cwd=folder, env=environment, check=False)
     if done.returncode != 0:
         no_space = any(text in done.error_text for text in _NO_SPACE)
         raise RunFailure(

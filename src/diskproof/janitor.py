@@ -1,4 +1,4 @@
-"""Clean up after the dead: run folders that nobody owns any more.
+"""Clean up after the dead: run folders that nobody owns any more, and what stands on them.
 
 A run folder (``backings.run_dir``) is a private folder ``diskproof-run-*`` with a file ``lock``
 that its owner keeps flock(2)ed while it lives; the kernel drops the lock with the owner, however
@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.backings.leftovers import remove_leftovers
 from diskproof.backings.run_dir import LOCK_NAME, RUN_PREFIX
 from diskproof.errors import DiskproofError
 from diskproof.proc import CONFINED_UID, run
@@ -137,6 +138,8 @@ def _remove(path: Path, folder: int) -> Swept:
     for mount in reversed([each for each in _mounts() if each.point.is_relative_to(inside)]):
         if not (mount.is_ours and _detach(mount.point)):
             return Swept(path, f"{mount.point} is mounted; unmount it first", killed)
+    if left := remove_leftovers(path):
+        return Swept(path, left, killed)
     with _open_at(None, str(path.parent), os.O_RDONLY | os.O_DIRECTORY) as parent:
         seen = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
         if not os.path.samestat(seen, os.fstat(folder)):
@@ -186,18 +189,30 @@ def _pids_inside(path: Path) -> list[int]:
 
 def _is_ours_inside(pid: int, path: Path) -> bool:
     """A process that works in the folder, as our user or the confined one, with no terminal.
+    One of the confined user's need only have a file there open: qemu-nbd leaves its folder.
 
     All that ``proc`` starts has a session of its own and hence no terminal; a person's shell
     that looks into the folder has one and is left alone.
     """
     try:
-        inside = Path(f"/proc/{pid}/cwd").readlink().is_relative_to(path.resolve())
         uid = Path(f"/proc/{pid}").stat().st_uid
+        if not _is_our_user(uid):
+            return False
+        links = [Path(f"/proc/{pid}/cwd")]
+        if uid == CONFINED_UID:
+            links += Path(f"/proc/{pid}/fd").iterdir()
+        inside = any(_leads_into(link, path.resolve()) for link in links)
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:  # it ended, or is another user's
         return False
     terminal = int(fields[4])  # tty_nr, proc_pid_stat(5)
-    return inside and _is_our_user(uid) and terminal == 0 and pid != os.getpid()
+    return inside and terminal == 0 and pid != os.getpid()
+
+
+def _leads_into(link: Path, folder: Path) -> bool:
+    with suppress(OSError):  # a descriptor that was closed meanwhile
+        return link.readlink().is_relative_to(folder)
+    return False
 
 
 def _kill(pid: int, path: Path) -> bool:

@@ -8,6 +8,7 @@ children from a thread that outlives them.
 
 from __future__ import annotations
 
+import functools
 import os
 import selectors
 import shutil
@@ -18,12 +19,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeGuard
 
+from diskproof.cage import QEMU_CAGE, Cage, cage_args
 from diskproof.errors import HostError, RunFailure
+from diskproof.native import require_native
 
 MAX_OUTPUT = 64 << 20
 GRACE_SECONDS = 5.0
+CONFINE = "diskproof-confine"
+_PROBE_SECONDS = 20.0
 CONFINED_UID = 65534  # nobody: owns no file but those a run hands over
 
 
@@ -61,24 +66,62 @@ def require_tool(name: str, package: str = "") -> str:
     return found
 
 
-def lifeline_args(*, confined: bool = False, groups: Sequence[int] = ()) -> list[str]:
+def lifeline_args(
+    *,
+    confined: bool = False,
+    groups: Sequence[int] = (),
+    cage: Cage | None = None,
+    network: Path | None = None,
+) -> list[str]:
     """The argv prefix that ties a child's life to ours and, if asked, takes its privileges.
 
-    A confined child of root becomes an unprivileged user without capabilities, in a network
-    namespace of its own. Without root it stays who we are, and cannot gain privileges. The
-    prefix works for children of this process only.
+    A confined child of root becomes an unprivileged user without capabilities, in an empty network
+    namespace of its own or in ``network``. Without root it stays who we are, and cannot gain
+    privileges. With a cage it opens only what is in it (``find_cage_obstacle`` says where that
+    cannot be had). The prefix works for children of this process only.
     """
     prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     if not confined:
         return [*prefix, "--", *_orphan_check_args()]
     prefix += ["--no-new-privs"]
+    # Inside, the rights to look for our program are gone: its folder may be root's alone.
+    caged = cage_args(str(require_native(CONFINE)), cage) if _can_cage(cage) else []
     if os.geteuid() == 0:
         uid = str(CONFINED_UID)
         prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
         prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
-        namespaces = [require_tool("unshare", "util-linux"), "--net", "--ipc", "--"]
-        prefix = [*namespaces, *prefix]
-    return [*prefix, "--", *_orphan_check_args()]
+        caged = [*_namespace_args(network), *caged]
+    return [*caged, *prefix, "--", *_orphan_check_args()]
+
+
+def _namespace_args(network: Path | None) -> list[str]:
+    unshare = require_tool("unshare", "util-linux")
+    if network is None:
+        return [unshare, "--net", "--ipc", "--"]
+    return [*join_network_args(network), unshare, "--ipc", "--"]
+
+
+def join_network_args(network: Path | None) -> list[str]:
+    """The argv prefix that runs a program in a network namespace, as root may; None: ours."""
+    if network is None:
+        return []
+    return [require_tool("nsenter", "util-linux"), f"--net={network}", "--"]
+
+
+def _can_cage(cage: Cage | None) -> TypeGuard[Cage]:
+    return cage is not None and not find_cage_obstacle()
+
+
+@functools.cache
+def find_cage_obstacle() -> str:
+    """Why a child cannot be kept to a few files on this host, or empty; tried once.
+
+    Raises HostError when our native programs are not built.
+    """
+    confine = str(require_native(CONFINE))
+    argv = [*cage_args(confine, QEMU_CAGE), require_tool("true")]
+    done = run(argv, timeout=_PROBE_SECONDS, check=False)
+    return done.error_text.removeprefix(f"{CONFINE}: ") if done.returncode else ""
 
 
 def _orphan_check_args() -> list[str]:
@@ -245,17 +288,22 @@ def start_process(
     pass_fds: Sequence[int] = (),
     confined: bool = False,
     groups: Sequence[int] = (),
+    cage: Cage | None = None,
+    network: Path | None = None,
     stdout: int | IO[bytes] | None = None,
 ) -> Iterator[Process]:
     """Run a program in the background for the length of a ``with`` block.
 
-    ``log`` takes stderr, and stdout too unless ``stdout`` is given. At the end of the block the
-    group gets SIGTERM, then SIGKILL after ``GRACE_SECONDS``.
+    ``confined``, ``groups``, ``cage`` and ``network`` are those of ``lifeline_args``; the program's
+    own folder is in its cage. ``log`` takes stderr, and stdout too unless ``stdout`` is given. At
+    the end of the block the group gets SIGTERM, then SIGKILL after ``GRACE_SECONDS``.
     """
     program = require_tool(argv[0])
+    caged = cage.starting(program) if cage else None
+    lifeline = lifeline_args(confined=confined, groups=groups, cage=caged, network=network)
     with log.open("ab") as sink:
         child = subprocess.Popen(
-            [*lifeline_args(confined=confined, groups=groups), program, *argv[1:]],
+            [*lifeline, program, *argv[1:]],
             stdin=subprocess.DEVNULL,
             stdout=sink if stdout is None else stdout,
             stderr=sink,

@@ -15,7 +15,8 @@ class Program:
     """``name`` stands in a study, ``kind`` names the module. ``options`` are the keys that its
     table takes beside the common ones (size, runtime), ``fixed`` what the name says. It works with
     the given ``frontends`` and ``levels`` (factor -> levels) only. ``fill``: the disk is written
-    once before. ``own_backing``: it needs one that the study makes, for it fills it up."""
+    once before. ``own_backing``: it needs one that the study makes, for it fills it up.
+    ``own_system``: the disk holds an operating system, which boots from it."""
 
     name: str
     kind: str
@@ -26,9 +27,11 @@ class Program:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fill: bool = False
     own_backing: bool = False
+    own_system: bool = False
 
 
-_FILES = ("host", "guest")
+COMMAND = "command"
+_FILES = ("host", "container", "guest")
 """Where a disk has a name that any program can open."""
 _DD = {"bs": Option("1M", size=True), "direct": one_of("off", "on")}
 _IOZONE = {
@@ -40,8 +43,37 @@ _IOZONE = {
     "threads": Option("1", r"[1-9][0-9]?", help="1 to 99 threads"),
     "direct": one_of("off", "on"),
 }
+_TREE = {
+    "files": Option("10000", r"[1-9][0-9]{0,5}", help="1 to 999999 files"),
+    "bytes": Option("1G", size=True),
+    "depth": Option("5", r"[1-9]|[12][0-9]|3[0-2]", help="1 to 32 levels of folders"),
+    "scale": Option("1/20", r"1|1/[1-9]\d{0,3}", help="a share of the full tree: 1 or 1/N"),
+    "filesystem": one_of("ext4", "xfs", "btrfs"),
+    "source": one_of("disk", "memory"),
+}
+_BOOTS = {
+    "reads": Option("5", r"\d{1,2}", help="0 to 99 boots"),
+    "writes": Option("5", r"\d{1,2}", help="0 to 99 boots"),
+    "scale": Option("1/32", r"1|1/[1-9]\d{0,3}", help="a share of the published size: 1 or 1/N"),
+    "cold": one_of("off", "on"),
+}
+_COMMAND = {
+    COMMAND: Option(None, r'\["[^\x00-\x1f]+\]', help="a list: a program and its arguments"),
+    "pattern": Option("", r"[^\x00-\x1f]{0,1000}", regex=True),
+    "json": Option("", r"([A-Za-z0-9_ %/+-]+(\.[A-Za-z0-9_ %/+-]+){0,15})?", help="like a.0.b"),
+    "figure": Option("figure", r"[a-z][a-z0-9_]{0,39}", help="a name like write_speed"),
+    "unit": Option("1", r"[A-Za-z0-9/%*^. -]{1,20}", help="a unit of at most 20 letters"),
+    "better": one_of("higher", "lower"),
+}
 
 PROGRAMS = (
+    Program(
+        COMMAND,
+        "command",
+        "a command of your own; {disk} in it is the disk under test",
+        _COMMAND,
+        frontends=(*_FILES, "own-guest"),
+    ),
     Program(
         "dd-write",
         "dd",
@@ -65,6 +97,13 @@ PROGRAMS = (
         "record size by file size: write, rewrite, read, reread, random, mixed; flush in the time",
         _IOZONE,
         frontends=_FILES,
+    ),
+    Program(
+        "tree-copy",
+        "tree_copy",
+        "a tree of many small and few big files, copied with cp -a, the sync in the time",
+        _TREE,
+        frontends=("host", "guest"),
     ),
     Program(
         "first-write",
@@ -95,8 +134,21 @@ PROGRAMS = (
         levels={"preallocation": ("off", "metadata")},
         own_backing=True,
     ),
+    Program(
+        "boots",
+        "boots",
+        "whole boots of a Debian from the disk under test, QEMU's start to its end",
+        _BOOTS,
+        frontends=("guest",),
+        own_system=True,
+    ),
 )
 
 PROGRAM_BY_NAME = {program.name: program for program in PROGRAMS}
 PROGRAM_BY_KIND = {program.kind: program for program in PROGRAMS}
 """Programs of one kind have the same needs."""
+
+
+def has_own_system(kind: str) -> bool:
+    """Whether disks under this kind of workload hold an operating system of their own."""
+    return kind in PROGRAM_BY_KIND and PROGRAM_BY_KIND[kind].own_system

@@ -95,7 +95,7 @@ class BackingSpec:
     @property
     def destroys(self) -> bool:
         """Whether it writes on something that the study has not made."""
-        return self.kind == "device"
+        return self.kind != "directory" and bool(self.option("path") or self.option("uri"))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class BackingFacts:
     """What was probed of one backing. ``free_bytes`` is what an ordinary user may use.
 
     ``device``: disks are not files there, one at a time is a whole block device. ``own``: the study
-    makes it, so it may be filled up.
+    makes it, so it may be filled up. ``network``: QEMU's driver for disks that are reached over
+    one; ``fio``: fio has a client of its own for them; ``flushes``: what its server was seen to do.
     """
 
     path: str
@@ -113,6 +114,9 @@ class BackingFacts:
     free_bytes: int
     device: bool = False
     own: bool = False
+    network: str = ""
+    fio: bool = True
+    flushes: str = ""
 
 
 @dataclass(frozen=True)

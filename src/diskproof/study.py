@@ -14,10 +14,11 @@ from diskproof.crash_rules import FAULTS, FILE_SYSTEM_BYTES, WRITERS, CrashRules
 from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
 from diskproof.fio_job_file import find_job_mistakes
+from diskproof.guest_rules import OwnGuest, check_use, read_guest
 from diskproof.presets import PRESET_BY_NAME
-from diskproof.programs import PROGRAM_BY_NAME, Program
+from diskproof.programs import COMMAND, PROGRAM_BY_NAME, Program
 from diskproof.race_rules import RaceRules
-from diskproof.records import BackingSpec, WorkloadSpec, content_id
+from diskproof.records import BackingSpec, WorkloadSpec, canonical_json, content_id
 from diskproof.toml_lines import Location, Mistakes, unknown
 from diskproof.units import parse_bytes, render_bytes
 
@@ -64,6 +65,7 @@ class Study:
     run_timeout: float
     race: RaceRules | None = None
     crash: CrashRules = CrashRules()
+    guest: OwnGuest | None = None
 
     @property
     def id(self) -> str:
@@ -76,7 +78,8 @@ class Study:
         workloads = [[w.name, w.kind, w.options] for w in self.workloads]
         backings = [_backing_shape(backing) for backing in self.backings]
         shape = [self.name, self.factors, workloads, backings, filters, self.seed]
-        return content_id([*shape, self.run_timeout])
+        own = [self.guest.shape] if self.guest else []
+        return content_id([*shape, self.run_timeout, *own])
 
     def levels(self, factor: Factor) -> tuple[str, ...]:
         """The levels the study asks for, or the factor's default."""
@@ -121,6 +124,8 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     crash = _crash(table.crash, mistakes)
     names = (*(spec.name for spec in workloads), *crash.writers)
     race = _race(table.protocol, mistakes)
+    guest = read_guest(table.guest, folder, mistakes) if table.guest else None
+    check_use(guest, factors, [(spec.name, spec.kind) for spec in workloads], mistakes)
     study = Study(
         name=table.name or re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study",
         description=table.description,
@@ -135,6 +140,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         run_timeout=table.protocol.run_timeout,
         race=race,
         crash=crash,
+        guest=guest,
     )
     mistakes.raise_any()
     # Without a seed of its own the same file still gets the same order.
@@ -236,7 +242,7 @@ def _workloads(table: StudyTable, folder: Path, mistakes: Mistakes) -> Iterator[
         if options.job is not None:
             yield _job_workload(name, options, table.protocol, folder, mistakes)
             continue
-        wanted = options.preset or name
+        wanted = COMMAND if options.command is not None else options.preset or name
         preset = PRESET_BY_NAME.get(wanted)
         if program := PROGRAM_BY_NAME.get(wanted):
             yield _program_workload(name, options, program, table.protocol, mistakes)
@@ -266,6 +272,8 @@ def _program_workload(
     """A program with its own keys; those that shape a fio load mean nothing to it."""
     location = ("workloads", name)
     given = {key: str(value) for key, value in (options.model_extra or {}).items()}
+    if options.command is not None:
+        given[COMMAND] = canonical_json(options.command)
     for field in PRESET_FIELDS:
         if (value := getattr(options, field)) is not None:
             given[field] = str(value)

@@ -101,7 +101,8 @@ class _Table(BaseModel):
 
 
 class WorkloadTable(_Table):
-    """``[workloads.NAME]``: a preset with changes, or a fio job file. None: as the preset says.
+    """``[workloads.NAME]``: a preset with changes, a fio job file, or a command. None: as the
+    preset says.
     A program takes other keys: ``programs`` has them."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -109,6 +110,7 @@ class WorkloadTable(_Table):
 
     preset: str | None = None
     job: str | None = None
+    command: list[OptionText] | None = None
     runtime: Runtime | None = None
     ramp: Seconds | None = None
     size: DiskSize = None
@@ -122,6 +124,22 @@ class WorkloadTable(_Table):
         Annotated[str, Field(pattern=r"^(random|(zipf|pareto|normal):[0-9.]{1,6})$")] | None
     ) = None
     primary: Annotated[str, Field(pattern=r"^(iops|bandwidth)$")] | None = None
+
+
+class GuestTable(_Table):
+    """``[guest]``: a machine of the user's own, for the frontend ``own-guest``."""
+
+    image: Annotated[str, Field(min_length=1, max_length=4096)]
+    format: Annotated[str, Field(pattern=r"^(qcow2|raw|vdi|vhdx)$")] = "qcow2"
+    os: Annotated[str, Field(pattern=r"^(linux|windows)$")] = "linux"
+    machine: Annotated[str, Field(pattern=r"^(pc|q35)$")] = "pc"
+    firmware: Annotated[str, Field(pattern=r"^(bios|uefi)$")] = "bios"
+    bus: Annotated[str, Field(pattern=r"^(virtio-blk|virtio-scsi|ide|ahci|nvme)$")] = "virtio-blk"
+    settle: Seconds = 10.0
+    boot_timeout: Runtime = 300.0
+    kernel: Annotated[str, Field(max_length=4096)] = ""
+    initrd: Annotated[str, Field(max_length=4096)] = ""
+    append: Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,1000}$")] = ""
 
 
 class BackingTable(_Table):
@@ -181,6 +199,7 @@ class StudyTable(_Table):
     )
     factors: dict[str, Levels] = {}
     backings: dict[Name, BackingTable] = {}
+    guest: GuestTable | None = None
     only: list[dict[str, Levels]] = []
     exclude: list[dict[str, Levels]] = []
     protocol: ProtocolTable = ProtocolTable()
@@ -190,6 +209,7 @@ class StudyTable(_Table):
 _KEYS: dict[str, type[BaseModel]] = {
     "workloads": WorkloadTable,
     "backings": BackingTable,
+    "guest": GuestTable,
     "protocol": ProtocolTable,
     "crash": CrashTable,
 }

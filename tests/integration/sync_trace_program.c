@@ -132,6 +132,36 @@ static int times(void) {
     return 0;
 }
 
+static int storm(void) {
+    int fd = must(memfd_create("storm", 0), "memfd_create");
+    puts("running");
+    fflush(stdout);
+    getchar();
+    for (int i = atoi(file); i > 0; i--) must(fsync(fd), "fsync");
+    puts("done");
+    return 0;
+}
+
+static void *sync_cancelled(void *nothing) {
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    pthread_cancel(pthread_self());
+    int fd = open_file(0);
+    must(fsync(fd), "fsync");
+    pthread_setcancelstate(before, NULL);
+    fsync(fd);
+    return nothing;
+}
+
+static int cancel(void) {
+    pthread_t id;
+    void *result = NULL;
+    pthread_create(&id, NULL, sync_cancelled, NULL);
+    pthread_join(id, &result);
+    puts(result == PTHREAD_CANCELED ? "cancelled" : "not cancelled");
+    return 0;
+}
+
 static int dsync(void) {
     int fd = open_file(0), synced = open_file(O_DSYNC);
     struct iovec part = {block, 4096};
@@ -162,6 +192,8 @@ int main(int count, char **words) {
     if (!strcmp(what, "errors")) return errors();
     if (!strcmp(what, "alarm")) return on_alarm();
     if (!strcmp(what, "times")) return times();
+    if (!strcmp(what, "storm")) return storm();
+    if (!strcmp(what, "cancel")) return cancel();
     if (!strcmp(what, "dsync")) return dsync();
     if (!strcmp(what, "until-told")) return until_told();
     if (!strcmp(what, "killed")) return once() || raise(SIGKILL);

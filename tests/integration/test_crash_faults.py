@@ -19,15 +19,15 @@ import pytest
 
 from crashing import RULES, make_real_run
 from diskproof import proc
+from diskproof import recording as recording_room
 from diskproof.cli import run_command_line
-from diskproof.crash import recording as recording_room
 from diskproof.crash.explore import Search, explore
-from diskproof.crash.log import copy_log, read_frames, summarise_log
 from diskproof.crash.record import MARK, cut_at_mark
-from diskproof.crash.recording import start_recording
 from diskproof.crash.verdict import judge
+from diskproof.crash_log import copy_log, read_frames, summarise_log
 from diskproof.errors import HostError, RunFailure
 from diskproof.janitor import sweep
+from diskproof.recording import start_recording
 from recording import needs_fuse
 from running import Children, find_offspring, mounted, under_load
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from crashing import make_real_run
-from diskproof.crash.log import read_frames
 from diskproof.crash.reproduce import missing_writes, reproduce
+from diskproof.crash_log import read_frames
 from diskproof.crash_rules import CrashRules
 from diskproof.records import CrashRun, Verdict
 from recording import needs_fuse

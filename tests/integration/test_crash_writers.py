@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from databases import find_programs
-from diskproof.crash.log import ACKNOWLEDGE, FSYNC, read_frames
-from diskproof.crash.recording import ACK_FILE, start_recording
 from diskproof.crash.writers.command import PYTHON
+from diskproof.crash_log import ACKNOWLEDGE, FSYNC, read_frames
 from diskproof.crash_rules import CrashRules
 from diskproof.native import require_native
 from diskproof.proc import run
+from diskproof.recording import ACK_FILE, start_recording
 from disks import start_drive
 from recording import needs_fuse
 from written import RULES, make_cell, read_acks, run_check, start_written

@@ -22,6 +22,7 @@ from diskproof.drive import Drive, RunContext
 from diskproof.errors import RunFailure, UsageError
 from diskproof.frontends import load_frontend
 from diskproof.frontends.daemon import DaemonDrive
+from diskproof.frontends.effective import check_cage
 from diskproof.images import create_image
 from diskproof.proc import CONFINED_UID, find_tool, run
 from diskproof.records import Cell, Check, WorkloadSpec
@@ -186,6 +187,41 @@ def test_the_daemon_is_confined(tmp_path: Path) -> None:
             assert psutil.Process(drive.pids[0]).uids().real == CONFINED_UID
             ours = Path("/proc/self/ns/net").readlink()
             assert Path(f"/proc/{drive.pids[0]}/ns/net").readlink() != ours
+
+
+def test_the_daemon_opens_no_file_outside_its_folder(tmp_path: Path, public_file: Path) -> None:
+    context = make_context(tmp_path, cell(format="raw"))
+    node = {"driver": "file", "read-only": True, "locking": "off"}
+    with started(context) as drive:
+        inside = {**node, "node-name": "inside", "filename": context.image.path.name}
+        drive.qmp.execute("blockdev-add", inside)
+        for name in (str(public_file), "/etc/passwd"):
+            with pytest.raises(RunFailure, match="Permission denied"):
+                outside = {**node, "node-name": "outside", "filename": name}
+                drive.qmp.execute("blockdev-add", outside)
+        assert check_cage(drive.qmp).effective == "out of reach"
+
+
+def test_a_daemon_out_of_its_cage_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a cage such files do open: it is the cage that keeps them closed, and it is seen."""
+    monkeypatch.setattr("diskproof.frontends.daemon.QEMU_CAGE", None)
+    with started(make_context(tmp_path, cell(format="raw"))) as drive:
+        checks = drive.read_back()
+    assert wrong(checks) == ["files of others"]
+    assert "it opens them" in [check.effective for check in checks]
+
+
+def test_a_kernel_without_cages_is_said_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("diskproof.proc", "diskproof.frontends.effective"):
+        monkeypatch.setattr(f"{module}.find_cage_obstacle", lambda: "no Landlock here")
+    with started(make_context(tmp_path, cell(format="raw"))) as drive:
+        found = [check for check in drive.read_back() if check.name == "files of others"]
+    assert [(check.ok, check.effective) for check in found] == [(True, "it opens them")]
+    assert "no Landlock here" in found[0].requested
 
 
 def test_nothing_is_left(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ import diskproof
 from diskproof.errors import HostError
 from diskproof.host.doctor import examine
 from diskproof.janitor import sweep
-from diskproof.proc import CONFINED_UID, find_tool, run, start_process
+from diskproof.native import require_native
+from diskproof.proc import CONFINE, CONFINED_UID, find_tool, run, start_process
 from diskproof.records import Finding
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -193,6 +194,10 @@ def test_without_fio_and_qemu_each_names_its_package(
 def test_nobody_gets_findings_and_no_traceback(public: Path, home: str) -> None:
     shutil.copytree(Path(diskproof.__file__).parent, public / "src" / "diskproof")
     shutil.copytree(Path(qemu.qmp.__file__).parent, public / "src" / "qemu" / "qmp")
+    built = public / "native" / "target" / "release"  # as in a checkout
+    built.mkdir(parents=True)
+    (public / "native" / "Cargo.toml").touch()
+    shutil.copy(require_native(CONFINE), built)
     (public / "disks").mkdir()
     os.chown(public / "disks", CONFINED_UID, CONFINED_UID)
     user = ["--reuid", str(CONFINED_UID), "--regid", str(CONFINED_UID), "--clear-groups"]

@@ -13,12 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from diskproof.native import find_native
 from diskproof.proc import find_tool, run
 from residency import (
     PAGE,
@@ -31,19 +29,10 @@ from residency import (
     make_cold,
     nocache,
     nocache_args,
+    why_unseen,
 )
 
-
-def _sees_the_cache() -> str:
-    if not find_native("diskproof-nocache"):
-        return "diskproof-nocache is not built"
-    with suppress(OSError):
-        count_pages(Path(__file__))
-        return ""
-    return "needs cachestat(2), Linux 6.5"
-
-
-_MISSING = _sees_the_cache()
+_MISSING = why_unseen()
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_mounts = pytest.mark.skipif(

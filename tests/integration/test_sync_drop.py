@@ -33,6 +33,7 @@ BUILDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "spawn": (programs.SPAWN, ()),
     "narrow": (programs.NARROW, NARROW),
     "ring": (programs.RING, ()),
+    "closes": (programs.CLOSES, ()),
 }
 Build = Callable[[str], Path]
 
@@ -119,6 +120,19 @@ def test_every_answer_is_the_kernels_own(
             "open_with_o_sync": 4,
             "write_with_rwf_sync": 2,
         }
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)
+def test_nothing_is_known_of_what_was_closed(
+    tmp_path: Path, build: Build, options: Sequence[str]
+) -> None:
+    program = build("closes")
+    plain = run([str(program), str(tmp_path)], timeout=DEADLINE)
+    dropped = drop("--quiet", *options, "--", program, tmp_path, cwd=tmp_path)
+    assert dropped.text.splitlines() == plain.text.splitlines()
+    assert plain.text.count("-1 9") == 14  # EBADF
+    assert plain.text.count("-1 22") == 8  # EINVAL
+    assert dropped.returncode == 0
 
 
 @pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)
@@ -279,7 +293,7 @@ def test_closed_output_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_a_second_filter_is_refused_and_the_way_out_named(tmp_path: Path) -> None:
-    inner = drop_args("true")
+    inner = drop_args("--after", "1", "true")
     done = drop("--quiet", "--", *inner, cwd=tmp_path)
     assert done.returncode == 3
     assert "another supervisor listens" in done.error_text and "--preload" in done.error_text
@@ -299,6 +313,47 @@ def test_root_keeps_set_user_id_programs_working(tmp_path: Path) -> None:
         pytest.skip("only root needs no no_new_privs for a filter")
     done = drop("--quiet", "grep", "NoNewPrivs", "/proc/self/status", cwd=tmp_path)
     assert done.text.split() == ["NoNewPrivs:", "0"]
+
+
+@pytest.mark.parametrize("options", [(), ("--strict",)], ids=str)
+def test_inside_one_with_the_same_options(
+    tmp_path: Path, build: Build, options: Sequence[str]
+) -> None:
+    """The outer one drops and counts, the inner one says that it has nothing to do."""
+    inner = drop_args(*options, "--", build("static"), tmp_path)
+    counts = tmp_path / "counts"
+    done = drop("--quiet", *options, "--json", counts, "--", *inner, cwd=tmp_path)
+    assert (done.returncode, len(done.text.splitlines())) == (0, 145)
+    assert done.error_text.startswith("diskproof-sync-drop: inside a sync drop with the same")
+    assert len(done.error_text.splitlines()) == 1
+    assert read_counts(counts)["fsync"] == 5
+    codes = {"false": 1, "no-such-program": 127, "/etc/passwd": 126}
+    for program, code in codes.items():
+        inner = drop_args("--quiet", *options, "--", program)
+        done = drop("--quiet", *options, "--", *inner, cwd=tmp_path)
+        assert (done.returncode, bool(done.error_text)) == (code, code > 1)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ((), ("--strict",)),
+        (("--strict",), ()),
+        ((), ("--after", "2")),
+        (("--after", "2"), ()),
+        (("--only", "."), ()),
+        ((), ("--only", ".")),
+        ((), ("--json", "counts")),
+    ],
+    ids=str,
+)
+def test_inside_one_with_other_options(
+    tmp_path: Path, outer: Sequence[str], inner: Sequence[str]
+) -> None:
+    command = drop_args("--quiet", *inner, "--", "touch", "ran")
+    done = drop("--quiet", *outer, "--", *command, cwd=tmp_path)
+    assert done.returncode == 3
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)

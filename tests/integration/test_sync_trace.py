@@ -25,19 +25,37 @@ from diskproof.native import require_native
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracepoints need root")
 
 PROGRAM = Path(__file__).parent / "sync_trace_program.c"
+DELAYER = Path(__file__).parent / "sync_delay_program.c"
 DEADLINE = 30.0
 NOBODY = 65534
-COMMANDS = pytest.mark.parametrize("by", ["tracepoints", "ptrace", "notify"])
+LIBRARY = "libdiskproof_sync_trace.so"
+COMMANDS = pytest.mark.parametrize("by", ["tracepoints", "preload", "ptrace", "notify"])
 PROCESSES = pytest.mark.parametrize("by", ["tracepoints", "ptrace"])
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The test program, linked statically: no preloaded library would see it."""
-    path = tmp_path_factory.mktemp("program") / "syncer"
-    options = ["-O1", "-static", "-pthread", "-o", str(path)]
-    proc.run(["cc", *options, str(PROGRAM)], timeout=DEADLINE)
+def build(folder: Path, *options: str) -> Path:
+    path = folder / "syncer"
+    argv = ["cc", "-O1", "-pthread", *options, "-o", str(path), str(PROGRAM)]
+    proc.run(argv, timeout=DEADLINE)
     return path
+
+
+@pytest.fixture(scope="module")
+def static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test program as no preloaded library sees it."""
+    return build(tmp_path_factory.mktemp("static"), "-static")
+
+
+@pytest.fixture(scope="module")
+def dynamic_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dynamic"))
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest, static_program: Path, dynamic_program: Path) -> Path:
+    """The test program as the mechanism under test prefers it."""
+    by = getattr(request.node, "callspec", None) and request.node.callspec.params.get("by")
+    return dynamic_program if by == "preload" else static_program
 
 
 @pytest.fixture
@@ -171,6 +189,12 @@ def test_a_killed_command_is_told_as_a_shell_tells_it(
     assert calls_of(report) == {"fsync": 1}
 
 
+@COMMANDS
+def test_a_thread_is_cancelled_in_a_sync(tmp_path: Path, program: Path, by: str) -> None:
+    done = trace("--by", by, "--", program, "cancel", tmp_path / "f")
+    assert done.text == "cancelled\n"
+
+
 @pytest.mark.parametrize("by", ["tracepoints", "notify"])
 def test_what_a_command_leaves_behind_goes_on(tmp_path: Path, program: Path, by: str) -> None:
     """The trace ends with the command; a sync of a later process still works."""
@@ -254,17 +278,25 @@ def test_a_process_that_ends_ends_the_trace(tmp_path: Path, program: Path, by: s
     assert str(tmp_path / "f")[-40:] in out
 
 
-def test_without_privileges(open_folder: Path, program: Path) -> None:
-    """Own commands and processes by ptrace, those of others not at all."""
-    for folder in (program, program.parent, program.parent.parent):
+def test_without_privileges(open_folder: Path, program: Path, dynamic_program: Path) -> None:
+    """Own commands by preload, own processes by ptrace, those of others not at all."""
+    for folder in (program, program.parent, dynamic_program.parent, program.parent.parent):
         folder.chmod(0o755)
     tool = open_folder / "trace"
-    tool.write_bytes(Path(tracer()).read_bytes())
-    tool.chmod(0o755)
+    for copy, name in ((tool, "diskproof-sync-trace"), (open_folder / LIBRARY, LIBRARY)):
+        copy.write_bytes(require_native(name).read_bytes())
+        copy.chmod(0o755)
     drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     file = open_folder / "f"
-    run = [*drop, str(tool), "--", str(program), "once", str(file)]
+    for each in (program, dynamic_program):
+        run = [*drop, str(tool), "--", str(each), "once", str(file)]
+        assert "sync trace by preload: 1 calls" in proc.run(run, timeout=DEADLINE).error_text
+    (open_folder / LIBRARY).unlink()
     assert "sync trace by ptrace: 1 calls" in proc.run(run, timeout=DEADLINE).error_text
+    asked = [*drop, str(tool), "--by", "preload", "--", "true"]
+    missing = proc.run(asked, timeout=5, check=False)
+    assert missing.returncode == 3
+    assert "is not beside us" in missing.error_text
     foreign = proc.run([*drop, str(tool), "-p", str(os.getpid())], timeout=5, check=False)
     assert foreign.returncode == 3
     assert "it belongs to somebody else" in foreign.error_text
@@ -290,6 +322,8 @@ def test_without_privileges(open_folder: Path, program: Path) -> None:
         (("-p", "4194305"), 2, "there is no such process"),
         (("-o", "/no/such/folder/x", "--", "true"), 2, "cannot be written"),
         (("--by", "notify", "-p", "1"), 2, "not running processes"),
+        (("--by", "preload", "-p", "1"), 2, "not running processes"),
+        (("--by", "preload", "--", "no-such-command"), 127, "cannot be run"),
         (("--by", "ptrace", "--", "no-such-command"), 127, "cannot be run"),
         (("--by", "ptrace", "--", "/"), 126, "cannot be run"),
         (("--by", "notify", "--writes", "--", "true"), 2, "notify does not see writes"),

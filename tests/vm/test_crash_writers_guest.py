@@ -11,7 +11,7 @@ import pytest
 
 from diskproof import proc
 from diskproof.crash.flush_audit import Route, audit_flushes
-from diskproof.crash.log import ACKNOWLEDGE, FSYNC, read_frames
+from diskproof.crash_log import ACKNOWLEDGE, FSYNC, read_frames
 from diskproof.crash_rules import CrashRules
 from diskproof.errors import RunFailure
 from diskproof.records import BackingSpec

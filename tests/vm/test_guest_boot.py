@@ -6,18 +6,20 @@ import dataclasses
 import os
 import shutil
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import start_agent, start_guest
+from diskproof.guest.boot import start_agent, start_guest, start_qemu
 from diskproof.guest.build import GuestFiles, render_initrd
 from diskproof.guest.console import HEAD, TAIL
 from diskproof.native import require_native
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
+from diskproof.qmp import start_qmp
 from diskproof.records import Cell, WorkloadSpec
 
 SIZE = 64 << 20
@@ -70,6 +72,26 @@ def test_a_guest_runs_confined(guest_files: GuestFiles, run_dir: Path) -> None:
         if os.geteuid() == 0:
             assert fields["Uid"].split() == ["65534"] * 4
             assert int(fields["CapEff"], 16) == 0
+
+
+def test_qemu_opens_no_file_outside_its_folder(
+    guest_files: GuestFiles, disk_folder: Path, public_file: Path
+) -> None:
+    """QEMU is asked over QMP, as one that a guest has taken over would ask itself."""
+    with ExitStack() as stack:
+        log = disk_folder / "qemu.log"
+        _, ends = start_qemu(stack, guest_files, TCG, log=log, folder=disk_folder)
+        qmp = stack.enter_context(start_qmp(ends["qmp"], 60))
+        node = {"driver": "file", "read-only": True}
+        qmp.execute("blockdev-add", {**node, "node-name": "inside", "filename": "disk.img"})
+        for name in (str(public_file), "/etc/passwd", "/proc/1/status"):
+            with pytest.raises(RunFailure, match="Permission denied"):
+                qmp.execute("blockdev-add", {**node, "node-name": "outside", "filename": name})
+        memory = {"val": 0, "size": 4096}
+        qmp.execute("pmemsave", {**memory, "filename": "disk.img"})
+        with pytest.raises(RunFailure, match="Permission denied"):
+            qmp.execute("pmemsave", {**memory, "filename": str(public_file)})
+    assert public_file.read_bytes() == b"theirs"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only QEMU of root runs as another user")

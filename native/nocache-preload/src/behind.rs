@@ -71,20 +71,34 @@ pub fn forget(fd: c_int) {
     }
 }
 
+/// What was found out when it was opened.
+#[inline]
+pub fn note(fd: c_int, facts: &Facts) {
+    if let Some(reader) = find(fd) {
+        reader.note(facts);
+    }
+}
+
 impl Reader {
     #[cold]
     fn judge(&self, fd: c_int) {
-        let inode = find_inode(fd);
-        self.inode.store(inode, Relaxed);
-        let ours = inode != 0 && is_uncached(fd);
-        self.state.store(if ours { OURS } else { OTHERS }, Relaxed);
+        match raw::stat(fd).filter(raw::Stat::is_regular) {
+            Some(seen) => self.note(&Facts::find(fd, &seen)),
+            None => self.note(&Facts::NOBODYS),
+        }
+    }
+
+    fn note(&self, facts: &Facts) {
+        self.inode.store(facts.inode, Relaxed);
+        self.since_drop.store(0, Relaxed);
+        self.state.store(if facts.cached == Some(0) { OURS } else { OTHERS }, Relaxed);
     }
 
     #[cold]
     fn drop_behind(&self, fd: c_int, offset: Option<i64>) {
         self.since_drop.store(0, Relaxed);
         // Closed behind our back (close_range, a call of its own) and opened again: not known to be ours alone.
-        if find_inode(fd) != self.inode.load(Relaxed) {
+        if raw::stat(fd).is_none_or(|seen| seen.inode() != self.inode.load(Relaxed)) {
             self.state.store(OTHERS, Relaxed);
             return;
         }
@@ -101,25 +115,37 @@ impl Reader {
     }
 }
 
-/// Inode number of a regular file mixed with its device; 0 for anything else.
-fn find_inode(fd: c_int) -> u64 {
-    let mut facts = [0_u64; 18];
-    // SAFETY: struct stat of x86-64 has 144 bytes.
-    let done = unsafe { raw::call(raw::FSTAT, [fd.into(), facts.as_mut_ptr() as i64, 0, 0, 0, 0]) };
-    let regular = facts[3] & 0o170_000 == 0o100_000; // st_mode is its lower half
-    if done == 0 && regular {
-        facts[1] ^ facts[0].rotate_left(32)
-    } else {
-        0
+/// What is known of a file before we read it.
+pub struct Facts {
+    inode: u64,
+    /// Pages; None when the kernel does not tell.
+    pub cached: Option<u64>,
+}
+
+impl Facts {
+    /// Of what has no pages of its own.
+    pub const NOBODYS: Self = Self { inode: 0, cached: None };
+
+    pub fn find(fd: c_int, seen: &raw::Stat) -> Self {
+        let cached = if seen.pages() == 0 { Some(0) } else { count_cached(fd) };
+        Self { inode: seen.inode(), cached }
     }
 }
 
-/// Says false of overlayfs, whose pages cachestat does not see.
-fn is_uncached(fd: c_int) -> bool {
-    let (range, mut answer, mut system) = ([0_u64; 2], [0_u64; 5], [0_u64; 15]);
+/// Pages; None of overlayfs, whose pages cachestat does not see.
+fn count_cached(fd: c_int) -> Option<u64> {
+    let (range, mut answer) = ([0_u64; 2], [0_u64; 5]);
     let counts = [fd.into(), range.as_ptr() as i64, answer.as_mut_ptr() as i64, 0, 0, 0];
-    let facts = [fd.into(), system.as_mut_ptr() as i64, 0, 0, 0, 0];
-    // SAFETY: all are laid out as the kernel's structures.
-    let done = unsafe { raw::call(raw::CACHESTAT, counts) | raw::call(raw::FSTATFS, facts) };
-    done == 0 && answer[0] == 0 && system[0] != OVERLAY
+    // SAFETY: both are laid out as the kernel's structures.
+    let done = unsafe { raw::call(raw::CACHESTAT, counts) } == 0;
+    (done && (answer[0] > 0 || !is_overlay(fd))).then_some(answer[0])
+}
+
+/// Says true when in doubt.
+fn is_overlay(fd: c_int) -> bool {
+    let mut system = [0_u64; 15];
+    let words = [fd.into(), system.as_mut_ptr() as i64, 0, 0, 0, 0];
+    // SAFETY: struct statfs has 120 bytes here, the first word of which is the type.
+    let done = unsafe { raw::call(raw::FSTATFS, words) } == 0;
+    !done || system[0] == OVERLAY
 }

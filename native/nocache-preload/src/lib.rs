@@ -1,12 +1,16 @@
-//! Reads that drop what lies behind them, in the reader itself: the bound that a watcher beside it cannot keep.
+//! Reads that drop what lies behind them, in the reader itself: the bound that a watcher beside it cannot keep. Opens that
+//! tell the watcher instead of stopping for it.
 //!
 //! Made of system calls: no allocation, no lock, no constructor; safe in signal handlers and after fork. Files that
 //! were cached in part when they were first read here are left to the watcher, who remembers which pages were.
 #![no_std]
 
 mod behind;
+mod door;
 mod libc;
+mod opens;
 mod raw;
+mod told;
 
 use core::ffi::{c_int, c_long, c_void};
 

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use crate::door::{ASK_FOR_SOCKET, TELL};
 use crate::rules::{EXECVE, EXECVEAT, UMOUNT2};
 
 const PATH_LIMIT: usize = 4096;
@@ -105,6 +106,33 @@ impl Asked {
             found => found.map(Found::There),
         }
     }
+}
+
+/// What the library asks by way of an open.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FromLibrary {
+    Socket,
+    /// It waits until this descriptor was looked at.
+    Look(i32),
+}
+
+impl FromLibrary {
+    pub fn find(call: &Notification) -> Option<Self> {
+        match folder_of(call.arguments[0]) {
+            ASK_FOR_SOCKET if call.is(&OPENAT) => Some(Self::Socket),
+            TELL if call.is(&OPENAT) => Some(Self::Look(folder_of(call.arguments[1]))),
+            _ => None,
+        }
+    }
+}
+
+/// The file behind a descriptor of a waiting caller.
+///
+/// # Errors
+/// It is not open, or we may not look.
+pub fn find_of(thread: u32, descriptor: i32) -> rustix::io::Result<OwnedFd> {
+    let path = format!("/proc/{thread}/fd/{descriptor}");
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
 #[allow(clippy::cast_possible_truncation)] // descriptors are 32 bits in a 64-bit register

@@ -37,7 +37,7 @@ pub struct Left {
     pub why: &'static str,
 }
 
-/// Drops what is clean.
+/// Looks at all files and drops what is clean.
 pub fn drop_clean(files: &[Shared]) {
     for file in files {
         let mut watched = lock(file);
@@ -47,9 +47,9 @@ pub fn drop_clean(files: &[Shared]) {
     }
 }
 
-/// Files with pages of ours: to be written first, or in use.
+/// Files that had pages of ours when they were looked at last: to be written first, or in use.
 pub fn find_left(files: &[Shared]) -> Vec<Shared> {
-    let has_left = |file: &&Shared| lock(file).look().is_ok_and(|excess| excess.pages > 0);
+    let has_left = |file: &&Shared| lock(file).excess.pages > 0;
     files.iter().filter(has_left).cloned().collect()
 }
 

@@ -81,7 +81,7 @@ impl<'a> Keeper<'a> {
 
     /// Looks at the large files that changed lately and at some of the others. True while there are any of the first kind.
     fn round(&mut self) -> bool {
-        self.registry.add_made();
+        self.registry.catch_up();
         self.take_new();
         if let Some(closing) = self.registry.take_closing() {
             self.close_all(&closing);

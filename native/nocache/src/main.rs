@@ -9,7 +9,12 @@ mod position;
 mod registry;
 mod rules;
 mod session;
+mod told;
 mod watched;
+
+// The library has no standard library and cannot be linked with.
+#[path = "../../nocache-preload/src/door.rs"]
+mod door;
 
 use clap::Parser;
 use diskproof_supervise::{start_plain, Command, Ended, Signals, StartError};
@@ -98,6 +103,7 @@ fn finish_in_background(mut session: Session) {
     session.write_and_drop();
     if session.has_others() {
         let _ = session.run_to_the_last();
+        session.drop_clean();
         session.write_and_drop();
     }
     std::process::exit(0);

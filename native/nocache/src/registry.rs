@@ -1,10 +1,12 @@
 //! Files that were opened, each once, on their way to who keeps them in order.
 
-use crate::asked::{find_in, open_found, Asked, Found};
-use crate::watched::{Key, Watched};
+use crate::asked::{find_in, find_of, open_found, Asked, Found};
+use crate::told::Told;
+use crate::watched::{Key, Prior, Watched};
 use rustix::fs::{access, statfs, Access, FileType};
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,13 +23,14 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const DEFAULT_AHEAD: u64 = 128 << 10;
 
 /// Shared by the thread that hears of files and the one that keeps them in order.
-#[derive(Default)]
 pub struct Registry {
+    told: Told,
     known: Mutex<HashSet<Key>>,
     inbox: Mutex<Vec<Watched>>,
     /// Files about to be made.
     not_yet: Mutex<Vec<NotYet>>,
     looking: Mutex<()>,
+    hearing: Mutex<()>,
     devices: Mutex<HashMap<u64, Option<u64>>>,
     closing: Mutex<Option<Closing>>,
     unseen: AtomicU64,
@@ -55,6 +58,8 @@ enum Before {
     Truncated,
     /// The command's own: it just made the file.
     Made,
+    /// So many of others, as the library saw.
+    Told(u64),
 }
 
 /// A thread that panicked leaves sets and lists that are whole.
@@ -63,6 +68,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Registry {
+    /// # Errors
+    /// No descriptors left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            told: Told::new()?,
+            known: Mutex::default(),
+            inbox: Mutex::default(),
+            not_yet: Mutex::default(),
+            looking: Mutex::default(),
+            hearing: Mutex::default(),
+            devices: Mutex::default(),
+            closing: Mutex::default(),
+            unseen: AtomicU64::new(0),
+        })
+    }
+
     pub fn take_new(&self) -> Vec<Watched> {
         std::mem::take(&mut *lock(&self.inbox))
     }
@@ -84,9 +105,15 @@ impl Registry {
         self.unseen.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The socket for a program to tell through.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.told.theirs()
+    }
+
     /// To be called before the caller goes on: what is cached now is not its doing.
     pub fn add(&self, asked: &Asked) {
         use rustix::io::Errno;
+        self.add_told();
         let before = if asked.truncates() { Before::Truncated } else { Before::Theirs };
         match asked.find() {
             Ok(Found::There(found)) => self.add_found(&found, asked.thread, before),
@@ -99,8 +126,31 @@ impl Registry {
         }
     }
 
-    /// Looks up what was made since; to be called often, and before names may change.
-    pub fn add_made(&self) {
+    /// As `add`, for a file that is open already.
+    pub fn add_open(&self, thread: u32, descriptor: i32) {
+        self.add_told();
+        match find_of(thread, descriptor) {
+            Ok(found) => self.add_found(&found, thread, Before::Theirs),
+            Err(_) => self.add_unseen(),
+        }
+    }
+
+    /// Takes in all that was opened since; to be called often, and before names may change.
+    pub fn catch_up(&self) {
+        self.add_told();
+        self.add_made();
+    }
+
+    /// What was told comes before anything that is seen from now on.
+    fn add_told(&self) {
+        let _hearing = lock(&self.hearing); // who waits here goes on when all was taken in
+        while let Some(opened) = self.told.take() {
+            self.add_found(&opened.file, opened.process, Before::Told(opened.cached));
+        }
+    }
+
+    /// Looks up what was made since.
+    fn add_made(&self) {
         let _looking = lock(&self.looking); // who waits here goes on when all were looked up
         let not_yet = std::mem::take(&mut *lock(&self.not_yet));
         for made in not_yet {
@@ -123,6 +173,7 @@ impl Registry {
 
     /// Returns when no file on the file system at `asked` is watched any more.
     pub fn close_all(&self, asked: &Asked) {
+        self.add_told();
         let Ok(Found::There(found)) = asked.find() else { return };
         let Ok(facts) = rustix::fs::fstat(&found) else { return };
         let (done, closed) = channel();
@@ -145,12 +196,13 @@ impl Registry {
             return;
         }
         let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());
-        let fresh = match before {
-            Before::Theirs => false,
-            Before::Truncated => access(&path, Access::WRITE_OK).is_ok(),
-            Before::Made => true,
+        let prior = match before {
+            Before::Truncated if access(&path, Access::WRITE_OK).is_ok() => Prior::First(0),
+            Before::Theirs | Before::Truncated => Prior::AsSeenNow,
+            Before::Made => Prior::First(0),
+            Before::Told(pages) => Prior::First(pages),
         };
-        match open_found(found).map(|file| Watched::new(file, key, fresh, ahead)) {
+        match open_found(found).map(|file| Watched::new(file, key, prior, ahead)) {
             Ok(Ok(watched)) => lock(&self.inbox).push(watched.opened_by(thread)),
             _ => {
                 self.add_unseen();

@@ -1,5 +1,6 @@
 //! Which system calls stop for us: those after which a file can be read, and those that take its name away.
 
+use crate::door::MARKS;
 use diskproof_supervise::calls::{CREAT, OPEN, OPENAT, OPENAT2};
 use diskproof_supervise::{build_filter, Action, Call, Condition, Notification, Rule, Test};
 
@@ -23,23 +24,33 @@ const FADVISE64: Call = Call { name: "fadvise64", x86_64: 221, i386: None, x32: 
 /// A file that was just made is looked up by its name before it gets another.
 const RENAMES: [Call; 5] = [RENAME, RENAMEAT, RENAMEAT2, LINK, LINKAT];
 
+/// 32-bit programs have no room for our marks.
+const OPENAT_64: Call = Call { i386: None, x32: None, ..OPENAT };
+
 /// Directories, and descriptors that cannot read, bring in no pages of files.
 #[allow(clippy::cast_sign_loss)] // the kernel's flags are bits
 const NOT_FILES: u32 = (libc::O_DIRECTORY | libc::O_PATH) as u32;
 
 pub fn filter() -> Vec<diskproof_supervise::filter::Instruction> {
-    let mut rules: Vec<Rule> = [(OPEN, 1), (OPENAT, 2)]
-        .into_iter()
-        .map(|(call, flags)| {
-            Rule::when(call, Condition::low(flags, Test::NoBits(NOT_FILES)), Action::Notify)
-        })
-        .collect();
+    let mut rules = vec![Rule { call: OPENAT_64, when: marked(), action: Action::Allow }];
+    rules.extend([(OPEN, 1), (OPENAT, 2)].map(|(call, flags)| {
+        Rule::when(call, Condition::low(flags, Test::NoBits(NOT_FILES)), Action::Notify)
+    }));
     // It doubles what the kernel reads ahead: as if it was done.
     let sequential = Condition::low(3, Test::Equals(SEQUENTIAL));
     rules.push(Rule::when(FADVISE64, sequential, Action::Errno(0)));
     let always = [CREAT, OPENAT2, EXECVE, EXECVEAT, UMOUNT2].into_iter().chain(RENAMES);
     rules.extend(always.map(|call| Rule::always(call, Action::Notify)));
     build_filter(&rules)
+}
+
+/// The library tells of that open itself.
+fn marked() -> Vec<Condition> {
+    let both = |(argument, mark): (u8, u64)| {
+        let equals = |half: u64| Test::Equals((half & u64::from(u32::MAX)) as u32);
+        [Condition::low(argument, equals(mark)), Condition::high(argument, equals(mark >> 32))]
+    };
+    [4, 5].into_iter().zip(MARKS).flat_map(both).collect()
 }
 
 /// Whether a name is about to go or to be given.

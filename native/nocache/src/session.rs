@@ -1,6 +1,6 @@
 //! The command's life: every file it opens is heard of, kept in order, and put in order at the end.
 
-use crate::asked::Asked;
+use crate::asked::{Asked, FromLibrary};
 use crate::finish::{drop_clean, find_left, make_report, write_and_drop, Report};
 use crate::keeper::{write_behind, Keeper, Shared, Totals, FILES};
 use crate::registry::Registry;
@@ -37,7 +37,7 @@ impl Session {
             command.set_variable(PRELOAD, libraries);
         }
         command.unblock(&signals);
-        let registry = Registry::default();
+        let registry = Registry::new().map_err(|error| StartError::System("socketpair", error))?;
         registry.add_inherited();
         let (child, listener) = start(&command, &filter())?;
         allow_descriptors();
@@ -62,7 +62,14 @@ impl Session {
 
     /// True when the command left processes behind.
     pub fn has_others(&self) -> bool {
-        !matches!(self.listener.receive(None, Some(Duration::ZERO)), Ok(Received::Nobody))
+        match self.listener.receive(None, Some(Duration::ZERO)) {
+            Ok(Received::Nobody) => false,
+            Ok(Received::Call(call)) => {
+                self.take(&call);
+                true
+            }
+            _ => true,
+        }
     }
 
     /// Answers calls while another thread keeps the files in order and a third one writes.
@@ -76,7 +83,7 @@ impl Session {
             scope.spawn(move || write_behind(&receiver));
             let keeping = scope.spawn(|| keeper.run(&stop).into_kept());
             let result = self.answer_all(is_over);
-            self.registry.add_made();
+            self.registry.catch_up();
             stop.store(true, Ordering::Relaxed);
             keeping.thread().unpark();
             (result, keeping.join())
@@ -89,15 +96,33 @@ impl Session {
     fn answer_all(&self, mut is_over: impl FnMut(&Self) -> io::Result<bool>) -> io::Result<()> {
         loop {
             match self.listener.receive(Some(self.signals.as_fd()), None)? {
-                Received::Call(call) => {
-                    note(&self.registry, &call);
-                    self.listener.answer(call.id, Answer::Continue);
-                }
+                Received::Call(call) => self.take(&call),
                 Received::Nobody => return Ok(()),
                 Received::Woken if is_over(self)? => return Ok(()),
                 Received::Woken | Received::Timeout => {}
             }
         }
+    }
+
+    fn take(&self, call: &Notification) {
+        let answer = match FromLibrary::find(call) {
+            Some(FromLibrary::Socket) => {
+                let socket = self.registry.socket();
+                if self.listener.answer_with_descriptor(call.id, socket).is_ok() {
+                    return;
+                }
+                Answer::Error(libc::EBADF) // as without us: its opens stop
+            }
+            Some(FromLibrary::Look(descriptor)) => {
+                self.registry.add_open(call.thread, descriptor);
+                Answer::Value(0)
+            }
+            None => {
+                note(&self.registry, call);
+                Answer::Continue
+            }
+        };
+        self.listener.answer(call.id, answer);
     }
 
     /// Passes signals on; the command's end, if that was the signal.
@@ -166,7 +191,7 @@ fn find_preload() -> Option<OsString> {
 
 fn note(registry: &Registry, call: &Notification) {
     if renames(call) {
-        registry.add_made();
+        registry.catch_up();
         return;
     }
     match Asked::read(call) {

@@ -28,6 +28,15 @@ pub struct Excess {
     pub dirty: u64,
 }
 
+/// Pages that belong to everybody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prior {
+    /// Nobody had a chance to bring in more.
+    AsSeenNow,
+    /// So many from the start of the file on.
+    First(u64),
+}
+
 /// Looked at before the command got it, or as it was made by the command.
 #[derive(Debug)]
 pub struct Watched {
@@ -55,10 +64,18 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// `fresh`: whatever was cached is gone with the old content.
-    pub fn new(file: File, key: Key, fresh: bool, ahead: u64) -> Result<Self, cache::Error> {
+    /// # Errors
+    /// The kernel does not tell what is cached of it.
+    pub fn new(file: File, key: Key, prior: Prior, ahead: u64) -> Result<Self, cache::Error> {
         let is_large = key.0 == u64::MAX || file.metadata().map_or(true, |now| now.size() > LARGE);
-        let prior = if fresh { cache::Runs::default() } else { cache::read_runs(&file, RUNS)? };
+        let prior = match prior {
+            Prior::AsSeenNow => cache::read_runs(&file, RUNS)?,
+            Prior::First(pages) => {
+                let mut runs = cache::Runs::default();
+                runs.push(0..pages);
+                runs
+            }
+        };
         let now = Instant::now();
         Ok(Self {
             file,

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::page::{Kind, LOOKED_THROUGH};
 use crate::raw;
-use crate::state::{count, is_ours, is_ours_to_read, page, set_examined, was_examined};
+use crate::state::{count, find_known, is_ours, is_ours_to_read, page, set_examined, Known};
 use crate::target::{examine, is_syncable, Verdict};
 
 /// fsync, fdatasync, syncfs.
@@ -13,10 +13,14 @@ pub fn sync_descriptor(number: i64, kind: Kind, fd: i32) -> i64 {
     let page = page();
     // SAFETY: no pointers.
     let real = || unsafe { raw::call(number, [fd.into(), 0, 0, 0, 0, 0]) };
-    if !is_ours(page) || !is_syncable(fd) {
+    if !is_ours(page) {
         return real();
     }
-    if !was_examined(fd) {
+    let known = find_known(fd);
+    if known != Known::Open && !is_syncable(fd) {
+        return real();
+    }
+    if known == Known::Nothing {
         match examine(fd) {
             Verdict::Drop => set_examined(fd),
             Verdict::Real => return real(),

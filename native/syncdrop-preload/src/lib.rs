@@ -4,6 +4,7 @@
 //! fork. Works under glibc and musl. `docs/sync-drop.md` says what it covers.
 #![no_std]
 
+mod closes;
 mod drops;
 mod libc;
 #[allow(dead_code, reason = "some of it is between the processes of the tool")]
@@ -14,7 +15,7 @@ mod target;
 
 use core::ffi::{c_char, c_int, c_long, c_uint};
 
-use libc::{answer, cancellation_point, find_close, find_open};
+use libc::{answer, cancellation_point, find_open};
 use page::Kind;
 
 #[panic_handler]
@@ -74,7 +75,7 @@ unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint
         }
     }) as c_int;
     if fd >= 0 {
-        state::forget(fd);
+        state::set_opened(fd, flags);
     }
     fd
 }
@@ -123,21 +124,6 @@ unsafe extern "C" fn openat2(fd: c_int, path: *const c_char, how: c_long, size: 
         state::forget(fd);
     }
     fd
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn close(fd: c_int) -> c_int {
-    if fd >= 0 {
-        state::forget(fd);
-    }
-    match find_close() {
-        Some(close) => close(fd),
-        None => {
-            cancellation_point();
-            // SAFETY: no pointers.
-            answer(unsafe { raw::call(raw::CLOSE, [fd.into(), 0, 0, 0, 0, 0]) }) as c_int
-        }
-    }
 }
 
 macro_rules! vector_writes {
@@ -190,6 +176,10 @@ unsafe extern "C" fn syscall(
             raw::SYNC => {
                 drops::sync_all();
                 0
+            }
+            raw::CLOSE | raw::DUP2 | raw::DUP3 | raw::CLOSE_RANGE => {
+                closes::forget_closed(number, a, b);
+                raw::call(number, [a, b, c, d, e, f])
             }
             raw::MSYNC => drops::sync_memory(a, b, c as c_int),
             raw::SYNC_FILE_RANGE => drops::sync_range(fd, b, c, d as c_uint),

@@ -1,9 +1,10 @@
 //! What is taken from the program's C library, if it has it: symbols without a version, weak where one of them lacks it.
 
 use core::arch::{asm, global_asm};
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 
 global_asm!(".weak pthread_testcancel", ".weak environ", ".weak __open64", ".weak __close");
+global_asm!(".weak _IO_fdopen", ".weak dlsym");
 
 /// Address of a weak symbol, null where nobody defines it.
 macro_rules! weak {
@@ -61,6 +62,38 @@ pub fn find_close() -> Option<Close> {
     let found = weak!("__close");
     // SAFETY: its type.
     (!found.is_null()).then(|| unsafe { core::mem::transmute::<*const (), Close>(found) })
+}
+
+type Fdopen = extern "C" fn(c_int, *const c_char) -> *mut c_void;
+type Closefrom = extern "C" fn(c_int);
+type Dlsym = extern "C" fn(*const c_void, *const c_char) -> *const ();
+
+/// Under its old name in glibc.
+pub fn find_fdopen() -> Option<Fdopen> {
+    let old = weak!("_IO_fdopen");
+    let found = if old.is_null() { find_next(c"fdopen")? } else { old };
+    // SAFETY: its type.
+    Some(unsafe { core::mem::transmute::<*const (), Fdopen>(found) })
+}
+
+/// Whoever has it has dlsym in the same library.
+pub fn find_closefrom() -> Option<Closefrom> {
+    // SAFETY: its type.
+    find_next(c"closefrom")
+        .map(|found| unsafe { core::mem::transmute::<*const (), Closefrom>(found) })
+}
+
+/// What a program would have called without us.
+fn find_next(name: &core::ffi::CStr) -> Option<*const ()> {
+    const RTLD_NEXT: *const c_void = usize::MAX as *const c_void;
+    let dlsym = weak!("dlsym");
+    if dlsym.is_null() {
+        return None;
+    }
+    // SAFETY: POSIX's function, its handle and a string.
+    let found =
+        unsafe { core::mem::transmute::<*const (), Dlsym>(dlsym)(RTLD_NEXT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
 }
 
 /// A variable of the environment, with its NUL.

@@ -54,7 +54,8 @@ pub struct Page {
     pub direct: AtomicU32,
     /// 1: there is no filter; the library looks at `after` and `toggle`.
     pub alone: AtomicU32,
-    pub padding: AtomicU32,
+    /// 1: what can be neither dropped nor seen through is refused.
+    pub strict: AtomicU32,
     /// Syncs still to be let through.
     pub after: AtomicI64,
     pub dropped: [AtomicU64; KINDS],

@@ -17,6 +17,7 @@ pub const MUNMAP: i64 = 11;
 pub const IOCTL: i64 = 16;
 pub const ACCESS: i64 = 21;
 pub const MSYNC: i64 = 26;
+pub const DUP2: i64 = 33;
 pub const GETPID: i64 = 39;
 pub const FCNTL: i64 = 72;
 pub const FSYNC: i64 = 74;
@@ -26,10 +27,12 @@ pub const SYNC: i64 = 162;
 pub const IO_SUBMIT: i64 = 209;
 pub const OPENAT: i64 = 257;
 pub const SYNC_FILE_RANGE: i64 = 277;
+pub const DUP3: i64 = 292;
 pub const SYNCFS: i64 = 306;
 pub const PROCESS_VM_READV: i64 = 310;
 pub const PWRITEV2: i64 = 328;
 pub const STATX: i64 = 332;
+pub const CLOSE_RANGE: i64 = 436;
 pub const OPENAT2: i64 = 437;
 
 /// The kernel's answer: a value, or an error number made negative.

@@ -15,7 +15,7 @@ static NOBODYS: Page = Page {
     version: AtomicU32::new(VERSION),
     direct: AtomicU32::new(1),
     alone: AtomicU32::new(1),
-    padding: AtomicU32::new(0),
+    strict: AtomicU32::new(0),
     after: AtomicI64::new(0),
     dropped: [const { AtomicU64::new(0) }; KINDS],
     passed: AtomicU64::new(0),
@@ -114,34 +114,89 @@ fn is_ours_alone(page: &Page) -> bool {
     !off && !early
 }
 
-/// One bit each for the first descriptors: it was examined in full.
-static EXAMINED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// One bit for each of the first descriptors.
+struct Marks([AtomicU64; 64]);
+
+impl Marks {
+    const NONE: Self = Self([const { AtomicU64::new(0) }; 64]);
+
+    fn word(&self, fd: i32) -> Option<&AtomicU64> {
+        self.0.get((fd as u32 / 64) as usize)
+    }
+
+    #[inline(always)]
+    fn has(&self, fd: i32) -> bool {
+        self.word(fd).is_some_and(|word| word.load(Relaxed) >> (fd % 64) & 1 == 1)
+    }
+
+    fn set(&self, fd: i32) {
+        if let Some(word) = self.word(fd) {
+            word.fetch_or(1 << (fd % 64), Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn clear(&self, fd: i32) {
+        if let Some(word) = self.word(fd).filter(|word| word.load(Relaxed) != 0) {
+            word.fetch_and(!(1 << (fd % 64)), Relaxed);
+        }
+    }
+}
+
+/// It was examined in full.
+static EXAMINED: Marks = Marks::NONE;
+/// It was opened here for writing, and will be closed here: it is open as long as nobody told otherwise.
+static OPENED: Marks = Marks::NONE;
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// So often it is examined again: errors of writes are told late at worst, and a descriptor that changed its file
 /// unseen does not pass for long.
 const AGAIN: u32 = 64;
 
+/// How much of a descriptor is known, from nothing on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    Nothing,
+    /// If it is open, its file has a sync that succeeds.
+    File,
+    /// And it is open.
+    Open,
+}
+
 #[inline(always)]
-pub fn was_examined(fd: i32) -> bool {
-    let word = EXAMINED.get((fd as u32 / 64) as usize);
+pub fn find_known(fd: i32) -> Known {
     let calls = CALLS.load(Relaxed).wrapping_add(1);
     // Threads may overwrite each other's count: a cheap one is enough here.
     CALLS.store(calls, Relaxed);
-    word.is_some_and(|word| word.load(Relaxed) >> (fd % 64) & 1 == 1) && calls % AGAIN != 0
-}
-
-pub fn set_examined(fd: i32) {
-    if let Some(word) = EXAMINED.get((fd as u32 / 64) as usize) {
-        word.fetch_or(1 << (fd % 64), Relaxed);
+    match EXAMINED.has(fd) && calls % AGAIN != 0 {
+        true if OPENED.has(fd) => Known::Open,
+        true => Known::File,
+        false => Known::Nothing,
     }
 }
 
-/// The number may get another file.
+pub fn set_examined(fd: i32) {
+    EXAMINED.set(fd);
+}
+
+/// The C library itself redirects the standard ones, and closes directories, which nobody opens for writing.
+pub fn set_opened(fd: i32, flags: i32) {
+    const O_ACCMODE: i32 = 3;
+    forget(fd);
+    if fd > 2 && flags & O_ACCMODE != 0 {
+        OPENED.set(fd);
+    }
+}
+
+/// The number may get another file, or may be closed unseen.
 #[inline(always)]
 pub fn forget(fd: i32) {
-    if let Some(word) = EXAMINED.get((fd as u32 / 64) as usize) {
-        if word.load(Relaxed) != 0 {
-            word.fetch_and(!(1 << (fd % 64)), Relaxed);
-        }
+    OPENED.clear(fd);
+    EXAMINED.clear(fd);
+}
+
+pub fn forget_range(first: u32, last: u32) {
+    let end = last.min(64 * 64 - 1);
+    for fd in first..=end {
+        forget(fd as i32);
     }
 }

@@ -14,6 +14,7 @@ mod checking;
 mod environment;
 mod filtered;
 mod judge;
+mod nested;
 mod options;
 mod real_sync;
 mod report;
@@ -93,6 +94,9 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<u8, Refusal> {
+    if nested::is_covered(options) {
+        return Ok(nested::become_command(options));
+    }
     let scope = Scope::new(&options.only, options.toggle.as_deref()).map_err(Refusal::usage)?;
     let mut json = open_json(options)?;
     let real_sync = if options.quiet && json.is_none() { None } else { real_sync::measure() };
@@ -100,6 +104,7 @@ fn run(options: &Options) -> Result<u8, Refusal> {
         after: options.after,
         direct: options.preload
             || scope.is_everywhere() && scope.toggle().is_none() && options.after == 0,
+        strict: options.strict,
         alone: options.preload.then_some(scope.toggle()),
     })?;
     let signals = Signals::block()?;

@@ -21,6 +21,7 @@ pub struct Shared {
 pub struct Start<'a> {
     pub after: i64,
     pub direct: bool,
+    pub strict: bool,
     /// No filter: the library itself looks at this file.
     pub alone: Option<Option<&'a Path>>,
 }
@@ -48,6 +49,7 @@ impl Shared {
         page.after.store(start.after, Relaxed);
         page.alone.store(u32::from(start.alone.is_some()), Relaxed);
         page.direct.store(u32::from(start.direct), Relaxed);
+        page.strict.store(u32::from(start.strict), Relaxed);
         page.version.store(VERSION, Relaxed);
         Ok(Shared { fd, page })
     }

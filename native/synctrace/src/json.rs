@@ -105,7 +105,7 @@ pub fn render_json(session: &Session) -> String {
         max_ns: tally.sums.most,
         late: tally.late,
         lost: session.lost,
-        not_seen: session.mechanism.not_seen(session.writes),
+        not_seen: session.mechanism.not_seen(session.rest, session.writes),
         by_call: by_call(session),
         groups: groups(session),
         writers: writers(session),

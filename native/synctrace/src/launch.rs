@@ -1,4 +1,4 @@
-//! Chooses the mechanism, starts the command or finds the process, and follows it to its end.
+//! Chooses the mechanism, starts the command, and follows it or the running process to its end.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,15 +7,16 @@ use std::sync::mpsc::Sender;
 
 use diskproof_supervise::{start_plain, Arrived, Child, Command, Signals};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::process::{pidfd_open, Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 
+use crate::attach;
 use crate::clock;
 use crate::message::Message;
 use crate::notify::{self, Answering};
 use crate::options::{Mechanism, Options};
 use crate::perf::{Reading, Tracepoints, Watched};
-use crate::places;
-use crate::ptrace::{self, Tracing};
+use crate::preload::{self, Preload};
+use crate::ptrace::{self, Stops, Tracing};
 use crate::session::Session;
 use crate::trouble::{Trouble, HOST, USAGE};
 
@@ -24,21 +25,23 @@ const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// A running trace.
 pub struct Trace {
     pub mechanism: Mechanism,
+    pub rest: Option<Mechanism>,
     pub pid: i32,
-    signals: Signals,
-    subject: Subject,
-    running: Option<Running>,
-    written: Vec<(i32, u64)>,
+    pub signals: Signals,
+    pub subject: Subject,
+    pub running: Vec<Running>,
+    pub written: Vec<(i32, u64)>,
 }
 
 /// Whose end is the end of the trace.
-enum Subject {
+pub enum Subject {
     Command(Child),
     Process(OwnedFd),
 }
 
-enum Running {
+pub enum Running {
     Tracepoints(Reading),
+    Preload(preload::Reading),
     Notify(Answering),
     Ptrace(Tracing),
 }
@@ -47,7 +50,7 @@ impl Trace {
     pub fn start(options: &Options, out: Sender<Message>) -> Result<Trace, Trouble> {
         let signals = Signals::block().map_err(Trouble::system("signals cannot be read"))?;
         match options.pid {
-            Some(pid) => attach(options, pid, signals, out),
+            Some(pid) => attach::attach(options, pid, signals, out),
             None => launch(options, signals, out),
         }
     }
@@ -64,9 +67,7 @@ impl Trace {
             session.draw();
         };
         session.ended = clock::now();
-        if let Some(running) = self.running.take() {
-            running.finish();
-        }
+        self.running.drain(..).for_each(Running::finish);
         session.drain();
         if matches!(self.subject, Subject::Command(_)) {
             session.exit_code = Some(code);
@@ -99,7 +100,11 @@ impl Trace {
                 let _ = child.signal(arrived.signal);
             }
         }
-        if let Some(Running::Ptrace(tracing)) = &self.running {
+        let tracing = self.running.iter().find_map(|running| match running {
+            Running::Ptrace(tracing) => Some(tracing),
+            _ => None,
+        });
+        if let Some(tracing) = tracing {
             return Ok(tracing.find_code());
         }
         let ended =
@@ -119,6 +124,7 @@ impl Running {
     fn finish(self) {
         match self {
             Running::Tracepoints(reading) => reading.finish(),
+            Running::Preload(reading) => reading.finish(),
             Running::Notify(answering) => answering.finish(),
             Running::Ptrace(tracing) => tracing.finish(),
         }
@@ -139,71 +145,133 @@ fn not_executed(code: u8, error: &io::Error) -> Trouble {
 /// The best mechanism that works here, or the one that was asked for.
 fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<Trace, Trouble> {
     let points = match options.by {
-        Some(Mechanism::Notify | Mechanism::Ptrace) => None,
         Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Children, options)?),
+        Some(_) => None,
         None => open_tracepoints(Watched::Children, options).ok(),
     };
-    let (mechanism, child, running) = match points {
-        Some(points) => {
-            let child = start_plain(&command_of(&options.command, &signals)?)?;
-            let roots = vec![number_of(&child)];
-            let reading = points.start(roots, out).map_err(Trouble::system("no thread"))?;
-            (Mechanism::Tracepoints, child, Running::Tracepoints(reading))
-        }
-        None => start_supervised(options, &signals, &out)?,
+    let launch = Launch { options, signals: &signals, out: &out };
+    let started = match points {
+        Some(points) => launch.with_tracepoints(points)?,
+        None => match launch.find_preload()? {
+            Some(preload) => launch.with_preload(preload)?,
+            None => launch.supervised(options.by, None)?,
+        },
     };
-    Ok(Trace {
-        mechanism,
-        pid: number_of(&child),
-        signals,
-        subject: Subject::Command(child),
-        running: Some(running),
-        written: Vec::new(),
-    })
+    let Started { mechanism, rest, child, running } = started;
+    let (pid, subject) = (number_of(&child), Subject::Command(child));
+    Ok(Trace { mechanism, rest, pid, signals, subject, running, written: Vec::new() })
 }
 
-/// By ptrace, or where a container forbids that by notify, which may interrupt a call that a signal meets.
-fn start_supervised(
-    options: &Options,
-    signals: &Signals,
-    out: &Sender<Message>,
-) -> Result<(Mechanism, Child, Running), Trouble> {
-    if options.by != Some(Mechanism::Notify) {
-        let command = command_of(&held_words(options), signals)?;
-        match Tracing::launch(command, options.writes, out.clone()) {
-            Ok((child, tracing)) => {
-                return Ok((Mechanism::Ptrace, child, Running::Ptrace(tracing)))
+/// A command that runs, and what watches it.
+struct Started {
+    mechanism: Mechanism,
+    rest: Option<Mechanism>,
+    child: Child,
+    running: Vec<Running>,
+}
+
+struct Launch<'a> {
+    options: &'a Options,
+    signals: &'a Signals,
+    out: &'a Sender<Message>,
+}
+
+impl Launch<'_> {
+    fn with_tracepoints(&self, points: Tracepoints) -> Result<Started, Trouble> {
+        let child = start_plain(&self.command_of(&self.options.command, None)?)?;
+        let roots = vec![number_of(&child)];
+        let reading =
+            points.start(roots, self.out.clone()).map_err(Trouble::system("no thread"))?;
+        let running = vec![Running::Tracepoints(reading)];
+        Ok(Started { mechanism: Mechanism::Tracepoints, rest: None, child, running })
+    }
+
+    /// None when it was not asked for and does not work here.
+    fn find_preload(&self) -> Result<Option<Preload>, Trouble> {
+        match self.options.by {
+            Some(Mechanism::Preload) => {
+                let prepared = Preload::prepare().map_err(|error| {
+                    Trouble::new(HOST, "no library can be preloaded", error, "--by ptrace")
+                })?;
+                Ok(Some(prepared))
             }
-            Err(error) if options.by == Some(Mechanism::Ptrace) => {
-                let what = "the command cannot be watched";
-                return Err(Trouble::new(HOST, what, error, "--by notify"));
-            }
-            Err(_) => {}
+            Some(_) => Ok(None),
+            None => Ok(Preload::prepare().ok()),
         }
     }
-    refuse_writes(options)?;
-    let (child, answering) = notify::launch(&command_of(&options.command, signals)?, out.clone())?;
-    Ok((Mechanism::Notify, child, Running::Notify(answering)))
-}
 
-fn command_of(words: &[OsString], signals: &Signals) -> Result<Command, Trouble> {
-    let mut command = Command::new(words)?;
-    command.unblock(signals);
-    Ok(command)
+    /// With one of the others for the programs that the library does not reach, where one works.
+    fn with_preload(&self, preload: Preload) -> Result<Started, Trouble> {
+        let mut started = match self.supervised(None, Some(&preload)) {
+            Ok(started) => Started { rest: Some(started.mechanism), ..started },
+            Err(trouble) if trouble.code != HOST || self.options.writes => return Err(trouble),
+            Err(_) => {
+                let command = self.command_of(&self.options.command, Some(&preload))?;
+                let child = start_plain(&command)?;
+                Started { mechanism: Mechanism::Preload, rest: None, child, running: Vec::new() }
+            }
+        };
+        let reading = preload.start(self.out.clone()).map_err(Trouble::system("no thread"))?;
+        started.running.push(Running::Preload(reading));
+        Ok(Started { mechanism: Mechanism::Preload, ..started })
+    }
+
+    /// By ptrace, or where a container forbids that by notify, which may interrupt a call that a signal meets.
+    fn supervised(
+        &self,
+        by: Option<Mechanism>,
+        preload: Option<&Preload>,
+    ) -> Result<Started, Trouble> {
+        if by != Some(Mechanism::Notify) {
+            match self.traced(preload) {
+                Ok(started) => return Ok(started),
+                Err(error) if by == Some(Mechanism::Ptrace) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        refuse_writes(self.options)?;
+        let command = self.command_of(&self.options.command, preload)?;
+        let (child, answering) = notify::launch(&command, self.out.clone())?;
+        let running = vec![Running::Notify(answering)];
+        Ok(Started { mechanism: Mechanism::Notify, rest: None, child, running })
+    }
+
+    fn traced(&self, preload: Option<&Preload>) -> Result<Started, Trouble> {
+        let stops = Stops { writes: self.options.writes, unmarked: preload.is_some() };
+        let command = self.command_of(&held_words(&self.options.command, stops), preload)?;
+        let launched = Tracing::launch(command, self.options.writes, self.out.clone());
+        let (child, tracing) = launched.map_err(|error| {
+            Trouble::new(HOST, "the command cannot be watched", error, "--by notify")
+        })?;
+        let running = vec![Running::Ptrace(tracing)];
+        Ok(Started { mechanism: Mechanism::Ptrace, rest: None, child, running })
+    }
+
+    fn command_of(
+        &self,
+        words: &[OsString],
+        preload: Option<&Preload>,
+    ) -> Result<Command, Trouble> {
+        let mut command = Command::new(words)?;
+        command.unblock(self.signals);
+        if let Some(preload) = preload {
+            preload.enter(&mut command);
+        }
+        Ok(command)
+    }
 }
 
 /// The command behind ourselves: see `ptrace::hold`.
-fn held_words(options: &Options) -> Vec<OsString> {
-    let kind = if options.writes { ptrace::WRITES } else { "plain" };
-    let ours = ["/proc/self/exe", ptrace::HOLD, kind].map(OsString::from);
-    ours.into_iter().chain(options.command.iter().cloned()).collect()
+fn held_words(command: &[OsString], stops: Stops) -> Vec<OsString> {
+    let ours = ["/proc/self/exe", ptrace::HOLD, stops.word()].map(OsString::from);
+    ours.into_iter().chain(command.iter().cloned()).collect()
 }
 
 fn number_of(child: &Child) -> i32 {
     child.pid().as_raw_nonzero().get()
 }
 
-fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Trouble> {
+pub fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Trouble> {
     Tracepoints::open(watched, options.writes).map_err(|error| no_tracepoints(&error))
 }
 
@@ -215,82 +283,6 @@ fn refuse_writes(options: &Options) -> Result<(), Trouble> {
     Err(Trouble::new(USAGE, "notify does not see writes", why, "--by ptrace"))
 }
 
-fn attach(
-    options: &Options,
-    pid: i32,
-    signals: Signals,
-    out: Sender<Message>,
-) -> Result<Trace, Trouble> {
-    let pidfd = require_process(pid)?;
-    let points = match options.by {
-        Some(Mechanism::Notify) => {
-            let why = "a filter is set before a program starts";
-            let what = "notify watches commands, not running processes";
-            return Err(Trouble::new(USAGE, what, why, "--by ptrace or --by tracepoints"));
-        }
-        Some(Mechanism::Ptrace) => None,
-        Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Process, options)?),
-        None => open_tracepoints(Watched::Process, options).ok(),
-    };
-    let family = places::find_family(pid);
-    let written = family.iter().filter_map(|pid| Some((*pid, places::find_written(*pid)?)));
-    let written = written.collect();
-    let (mechanism, running) = match points {
-        Some(points) => {
-            let reading = points.start(family, out).map_err(Trouble::system("no thread"))?;
-            (Mechanism::Tracepoints, Running::Tracepoints(reading))
-        }
-        None => {
-            let tracing = Tracing::attach(family, options.writes, out);
-            let tracing = tracing.map_err(|error| not_followed(pid, &error))?;
-            (Mechanism::Ptrace, Running::Ptrace(tracing))
-        }
-    };
-    Ok(Trace {
-        mechanism,
-        pid,
-        signals,
-        subject: Subject::Process(pidfd),
-        running: Some(running),
-        written,
-    })
-}
-
-fn not_followed(pid: i32, error: &io::Error) -> Trouble {
-    let tracer = places::find_status(pid, "TracerPid").unwrap_or(0);
-    let what = format!("process {pid} cannot be watched");
-    match error.raw_os_error() {
-        Some(libc::EPERM) if tracer > 0 => {
-            let why = format!("process {tracer} traces it already");
-            Trouble::new(HOST, what, why, "end that debugger or strace")
-        }
-        Some(libc::EPERM) => {
-            let why = "it belongs to somebody else, or this system restricts ptrace";
-            Trouble::new(HOST, what, why, "as root, or see kernel.yama.ptrace_scope")
-        }
-        Some(libc::ESRCH) => {
-            let why = "it ended just now";
-            Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
-        }
-        _ => Trouble::new(HOST, what, error, "as root"),
-    }
-}
-
-fn require_process(pid: i32) -> Result<OwnedFd, Trouble> {
-    let gone = |why: &str| {
-        let what = format!("process {pid} cannot be watched");
-        Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
-    };
-    let number = Pid::from_raw(pid).ok_or_else(|| gone("not the number of a process"))?;
-    if places::find_status(pid, "Tgid").is_some_and(|process| process != pid) {
-        return Err(gone("this is the number of a thread"));
-    }
-    pidfd_open(number, PidfdFlags::empty()).map_err(|error| match error {
-        rustix::io::Errno::SRCH => gone("there is no such process"),
-        error => gone(&error.to_string()),
-    })
-}
-
 fn no_tracepoints(error: &io::Error) -> Trouble {
     let why = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "that needs root or CAP_PERFMON".to_owned(),
@@ -300,5 +292,5 @@ fn no_tracepoints(error: &io::Error) -> Trouble {
         Some(libc::EMFILE) => "too few descriptors (ulimit -n) for all CPUs".to_owned(),
         _ => error.to_string(),
     };
-    Trouble::new(HOST, "tracepoints cannot be read", why, "--by notify, or --by ptrace with -p")
+    Trouble::new(HOST, "tracepoints cannot be read", why, "--by preload, or --by ptrace with -p")
 }

@@ -1,6 +1,7 @@
 //! How long a program waits for its data to reach the disk.
 
 mod advice;
+mod attach;
 mod busy;
 mod callers;
 mod clock;
@@ -15,6 +16,7 @@ mod options;
 mod paths;
 mod perf;
 mod places;
+mod preload;
 mod ptrace;
 mod quantities;
 mod report;
@@ -60,6 +62,7 @@ fn trace(options: &Options) -> Result<u8, Trouble> {
     let mut trace = Trace::start(options, sender)?;
     let mut session = Session {
         mechanism: trace.mechanism,
+        rest: trace.rest,
         writes: options.writes,
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         pid: trace.pid,

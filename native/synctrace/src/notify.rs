@@ -19,6 +19,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::message::Message;
+use crate::preload::let_marked_pass;
 use serve::Server;
 
 /// More calls at once wait for each other.
@@ -51,10 +52,11 @@ pub struct Answering {
     shared: Arc<Shared>,
 }
 
-/// Start a command whose syncs we run.
+/// Start a command whose syncs we run; those that the preloaded library marks run without us.
 pub fn launch(command: &Command, out: Sender<Message>) -> Result<(Child, Answering), StartError> {
-    let calls = serve::CALLS.iter().map(|(call, _)| Rule::always(*call, Action::Notify));
-    let program = build_filter(&calls.collect::<Vec<_>>());
+    let calls = serve::CALLS.iter().map(|(call, _)| *call);
+    let rules = calls.flat_map(|call| [let_marked_pass(call), Rule::always(call, Action::Notify)]);
+    let program = build_filter(&rules.collect::<Vec<_>>());
     interruptible().map_err(|error| StartError::System("sigaction", error))?;
     let (child, listener) = start(command, &program)?;
     let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(to_error("epoll_create"))?;

@@ -13,6 +13,8 @@ const EXAMPLES: &str = "Examples:
 
 Mechanisms, the best first:
   tracepoints  root or CAP_PERFMON; 1 to 5 us a call; stops nothing
+  preload      anybody's own commands; below 1 us a call; a library in programs
+               that are linked dynamically, and ptrace for the others
   ptrace       anybody's own; 15 to 40 us a call; with -p at every system call
   notify       anybody's own commands; 10 to 20 us a call; we run the calls in
                the program's place; a signal may end one early (EINTR)
@@ -57,30 +59,38 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mechanism {
     Tracepoints,
-    Notify,
+    /// A library in the programs, and one of the others for those without it
+    Preload,
     Ptrace,
+    Notify,
 }
 
 impl Mechanism {
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Tracepoints => "tracepoints",
+            Mechanism::Preload => "preload",
             Mechanism::Notify => "notify",
             Mechanism::Ptrace => "ptrace",
         }
     }
 
-    /// Waits for the disk that it cannot see.
-    pub fn not_seen(self, writes: bool) -> Vec<&'static str> {
+    /// Waits for the disk that it cannot see, also with the one for what it does not reach.
+    pub fn not_seen(self, rest: Option<Mechanism>, writes: bool) -> Vec<&'static str> {
         let mut not_seen = vec!["io_uring and aio fsyncs"];
         if !writes {
             not_seen.push("O_SYNC and O_DSYNC writes");
         }
-        match self {
-            Mechanism::Tracepoints => not_seen.push("calls of 32-bit programs"),
-            Mechanism::Notify => not_seen.extend(["RWF_DSYNC writes", "msync"]),
-            Mechanism::Ptrace if !writes => not_seen.push("RWF_DSYNC writes"),
-            Mechanism::Ptrace => {}
+        match (self, rest) {
+            (Mechanism::Tracepoints, _) => not_seen.push("calls of 32-bit programs"),
+            (Mechanism::Notify, _) => not_seen.extend(["RWF_DSYNC writes", "msync"]),
+            (Mechanism::Preload, Some(Mechanism::Notify)) => {
+                not_seen.push("RWF_DSYNC writes and msync of programs without the library");
+            }
+            (Mechanism::Preload, None) => {
+                not_seen.push("static programs and others without the library");
+            }
+            (Mechanism::Preload | Mechanism::Ptrace, _) => {}
         }
         not_seen
     }

@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Threads may start others while we follow them one by one.
 const MOST_ROUNDS: usize = 100;
 
-pub use hold::{hold, HOLD, WRITES};
+pub use hold::{hold, Stops, HOLD};
 
 /// No exit code yet.
 const RUNNING: i32 = -1;

@@ -11,6 +11,8 @@ use crate::tally::Tally;
 
 pub struct Session {
     pub mechanism: Mechanism,
+    /// Sees the programs that `mechanism` does not reach.
+    pub rest: Option<Mechanism>,
     pub writes: bool,
     pub command: Vec<String>,
     pub pid: i32,

@@ -30,7 +30,8 @@ impl Waits {
             return;
         }
         let meets = |other: &&Event| {
-            other.end > event.start && other.tid != event.tid && other.file == event.file
+            let overlaps = other.end > event.start && event.end > other.start;
+            overlaps && other.tid != event.tid && other.file == event.file
         };
         let met: Vec<Event> = self.recent.iter().filter(meets).cloned().collect();
         for other in met {

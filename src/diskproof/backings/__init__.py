@@ -59,13 +59,17 @@ def start_disk_dir(spec: BackingSpec) -> Iterator[Path]:
 def probe_backing(spec: BackingSpec) -> BackingFacts:
     """What a backing can do here, by making it; nothing of it stays. Raises HostError."""
     with start_place(spec) as place, explained(place.folder):
-        o_direct, reason = probe_direct(place.folder)
+        # A client over a network takes the flag; it does not reach the server.
+        o_direct, reason = (True, "") if place.service else probe_direct(place.folder)
         return BackingFacts(
             path=str(place.folder),
             filesystem=place.name or find_filesystem(place.folder),
             o_direct=o_direct,
             o_direct_reason=reason,
             free_bytes=place.free_bytes(),
-            device=place.device is not None,
-            own=spec.kind not in ("directory", "device"),
+            device=place.device is not None and place.service is None,
+            own=spec.kind not in ("directory", "device", "nbd", "iscsi"),
+            network=place.service.driver if place.service else "",
+            fio=place.service is None or place.service.fio,
+            flushes=place.service.flushes if place.service else "",
         )

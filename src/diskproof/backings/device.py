@@ -21,7 +21,7 @@ class DeviceBacking:
     def start(self, spec: BackingSpec, base: Place | None) -> Iterator[Place]:
         device = require_unused(Path(spec.option("path")))
         assert base
-        yield Place(base.folder, device=device, name=str(device))
+        yield Place(base.folder, device=device, name=str(device), lowest=base.home)
 
 
 BACKING = DeviceBacking()

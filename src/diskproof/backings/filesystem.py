@@ -42,10 +42,10 @@ class FilesystemBacking:
             room = stack.enter_context(start_run_dir(base))
             if base.device:
                 source, where = base.device, base.name or str(base.device)
-                options, below = [], None
+                options, below = [], base.below
             else:
-                source = below = make_file(room, _choose_size(spec, base))
-                where, options = "a loop device", ["loop"]
+                source = make_file(room, _choose_size(spec, base))
+                where, options, below = "a loop device", ["loop"], (source,)
             make_filesystem(source, spec.option("fs"), spec.option("mkfs"))
             options += [spec.option("mount")] if spec.option("mount") else []
             arguments = ["-t", spec.option("fs"), *(["-o", ",".join(options)] if options else [])]
@@ -53,7 +53,8 @@ class FilesystemBacking:
             if not base.device:
                 where += _bypass_cache(base.folder, point)
             name = f"{spec.option('fs')} on {where} ({read_mount_options(point)})"
-            yield Place(point, name=name, below=below, base_free=base.free_bytes())
+            free = base.free_bytes()
+            yield Place(point, name=name, below=below, base_free=free, lowest=base.home)
 
 
 BACKING = FilesystemBacking()

@@ -6,11 +6,12 @@ import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError
 
 PROBE_PREFIX = "diskproof-probe-"
@@ -25,18 +26,40 @@ _HINTS = {
 
 
 @dataclass(frozen=True)
+class Service:
+    """Disks that a server hands out over a network. ``driver`` is QEMU's for them, ``fio`` whether
+    fio has a client of its own. ``start`` gets the folder of a run and the size of its disk.
+    ``flushes`` says what was measured of the server's flushes."""
+
+    driver: str
+    fio: bool
+    start: Callable[[Path, int], AbstractContextManager[NetworkDisk]]
+    flushes: str
+
+
+@dataclass(frozen=True)
 class Place:
     """``folder`` takes the folders of runs, with image files, logs and sockets. With ``device``
     the disk under test is that whole block device, and no file. ``name`` says what it is, where
-    the file system of the folder does not. ``below`` is a file that the place is made of, whose
-    pages are a second cache. ``base_free`` bounds what can be written there, in
-    bytes, when the place promises more than what it stands on has."""
+    the file system of the folder does not. ``below`` are files that the place is made of,
+    whose pages are a second cache. ``base_free`` bounds what can be written there, in bytes, when
+    the place promises more than what it stands on has. ``lowest`` is the host's own folder under
+    a place whose folder the study has made. ``renew`` makes the device as new for a run. With
+    ``service`` disks are reached over a network."""
 
     folder: Path
     device: Path | None = None
     name: str = ""
-    below: Path | None = None
+    below: tuple[Path, ...] = ()
     base_free: int | None = None
+    lowest: Path | None = None
+    renew: Callable[[], None] | None = None
+    service: Service | None = None
+
+    @property
+    def home(self) -> Path:
+        """A folder that is still there when the study is dead."""
+        return self.lowest or self.folder
 
     def free_bytes(self) -> int:
         """What an ordinary user's disks may take. Raises OSError."""

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from diskproof.backings.place import Place, explained
+from diskproof.errors import HostError
 from diskproof.proc import CONFINED_UID
 
 RUN_PREFIX = "diskproof-run-"
@@ -30,6 +31,8 @@ def start_run_dir(place: Place) -> Iterator[Path]:
         path, lock = _new_run_dir(place.folder)
     try:
         if place.device:
+            if place.renew:
+                place.renew()
             with explained(place.folder):
                 _make_node(path / NODE_NAME, place.device)
         yield path
@@ -45,6 +48,12 @@ def find_device(folder: Path) -> Path | None:
 
 
 def _make_node(path: Path, device: Path) -> None:
+    if os.statvfs(path.parent).f_flag & os.ST_NODEV:
+        raise HostError(
+            f"a device cannot be opened in {path.parent.parent}",
+            "its file system is mounted with nodev",
+            "set another directory below the device in the study's [backings.NAME]",
+        )
     os.mknod(path, stat.S_IFBLK | 0o600, device.stat().st_rdev)
     os.chown(path, CONFINED_UID, CONFINED_UID)
 

@@ -25,7 +25,7 @@ class TmpfsBacking:
             options = f"size={size},mode=0755,noswap"
             arguments = ["-t", "tmpfs", "-o", options, "diskproof"]
             with start_mount(arguments, room / "mnt") as point:
-                yield Place(point)
+                yield Place(point, lowest=base.home)
 
 
 BACKING = TmpfsBacking()

@@ -51,8 +51,8 @@ def crash_program(
     from diskproof.crash.course import run_crash_study
     from diskproof.crash.lab import CrashLab
     from diskproof.crash.program import NO_FLUSH, make_program, program_cell, sent_no_flush
-    from diskproof.crash.recording import require_fuse
     from diskproof.crash_rules import FAULTS
+    from diskproof.recording import require_fuse
     from diskproof.store import open_store
 
     seconds = parse_budget(budget) or PROGRAM_SECONDS

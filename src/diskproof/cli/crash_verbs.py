@@ -139,7 +139,7 @@ def _crash_study(
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
     from diskproof.crash.course import run_crash_study
     from diskproof.crash.lab import CrashLab
-    from diskproof.crash.recording import require_fuse
+    from diskproof.recording import require_fuse
     from diskproof.store import open_store
     from diskproof.study import load_study
 
@@ -250,8 +250,8 @@ def flushes(
     from diskproof.cli.study_verbs import probe_host
     from diskproof.cli.terminal import console, note, print_json
     from diskproof.crash.flush_audit import audit_flushes
-    from diskproof.crash.recording import require_fuse
     from diskproof.plan import make_crash_plan
+    from diskproof.recording import require_fuse
     from diskproof.report.flush_tables import render_flushes
     from diskproof.report.labels import cell_label, varying_factors
     from diskproof.study import load_study

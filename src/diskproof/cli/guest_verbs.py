@@ -18,7 +18,8 @@ def register(app: typer.Typer) -> None:
 @guest.command()
 def build(
     extra: Annotated[
-        str, typer.Option("--with", metavar="NAME", help="Further packages in it: postgres.")
+        str,
+        typer.Option("--with", metavar="NAME", help="Further packages in it: postgres or storage."),
     ] = "",
 ) -> int:
     """Build the guest (kernel, initramfs, root); does nothing when it is up to date.

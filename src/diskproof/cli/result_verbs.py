@@ -195,7 +195,7 @@ def write_whole(path: Path, content: bytes) -> None:
 def export(
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="FILE", help="FILE.csv, FILE.parquet, FILE.json."),
+        typer.Option("-o", "--output", metavar="FILE", help="FILE.csv, .parquet, .json, .xlsx."),
     ],
     store: StoreOption = DEFAULT_STORE,
     study: StudiesOption = None,

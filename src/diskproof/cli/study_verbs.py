@@ -106,7 +106,8 @@ def require_consent(study: Study, destroy_data: bool) -> None:
     """
     from diskproof.backing_tables import chain
 
-    named = [spec.option("path") for top in study.backings for spec in chain(top) if spec.destroys]
+    specs = [spec for top in study.backings for spec in chain(top) if spec.destroys]
+    named = [spec.option("path") or spec.option("uri") for spec in specs]
     if named and not destroy_data:
         raise UsageError(
             f"the study writes on {', '.join(named)}",
@@ -157,10 +158,11 @@ def probe_host(study: Study) -> HostFacts:
     from diskproof.cli.terminal import note
     from diskproof.host.facts import probe_facts
 
-    wants_guest = "guest" in dict(study.factors).get("frontend", ())
-    if wants_guest:
+    frontends = dict(study.factors).get("frontend", ())
+    wants_guest = not {"guest", "own-guest"}.isdisjoint(frontends)
+    if wants_guest:  # one of ours tells whether KVM works, too
         ensure_guest()
-    return probe_facts(study.backings, guest=wants_guest, progress=note)
+    return probe_facts(study.backings, guest=wants_guest, progress=note, own_guest=study.guest)
 
 
 def ensure_guest(extra: str = "") -> None:
@@ -206,6 +208,7 @@ def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
         backings={backing.name: backing for backing in study.backings},
         accel=facts.accel,
         run_timeout=study.run_timeout,
+        own_guest=study.guest,
     )
 
 

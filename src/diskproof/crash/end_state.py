@@ -13,8 +13,8 @@ from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
-from diskproof.crash.log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.crash.verdict import Explored, Loss
+from diskproof.crash_log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend

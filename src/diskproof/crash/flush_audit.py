@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import start_disk_dir
-from diskproof.crash.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, read_frames
 from diskproof.crash.record import make_files
-from diskproof.crash.recording import Recording, start_recording
 from diskproof.crash.writers.guest_disk import (
     LEDGER,
     MOUNT_POINT,
@@ -26,6 +24,7 @@ from diskproof.crash.writers.guest_disk import (
     require_done,
     require_guest_drive,
 )
+from diskproof.crash_log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, read_frames
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
@@ -34,6 +33,7 @@ from diskproof.frontends.guest import GuestDrive
 from diskproof.images import create_image
 from diskproof.qemu.disk import DEVICE_ID
 from diskproof.qmp import Qmp
+from diskproof.recording import Recording, start_recording
 from diskproof.records import BackingSpec, Cell
 
 DISK_BYTES = 512 << 20  # xfs takes no less than 300 MiB; thin, so little of it is used

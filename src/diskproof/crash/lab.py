@@ -14,11 +14,11 @@ from diskproof.crash import program
 from diskproof.crash.course import Searching
 from diskproof.crash.end_state import check_end_state
 from diskproof.crash.explore import Explorer, Search, explore
-from diskproof.crash.log import read_frames
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
 from diskproof.crash.writers import load_writer
+from diskproof.crash_log import read_frames
 from diskproof.errors import DiskproofError
 from diskproof.executor import Deadline, LabSetup, RunNotes
 from diskproof.proc import run

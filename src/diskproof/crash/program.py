@@ -13,11 +13,11 @@ from pathlib import Path
 
 from diskproof.backings import start_disk_dir
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
-from diskproof.crash.recording import Recording, start_recording
 from diskproof.crash_rules import KIND, CrashRules, crash_workload
 from diskproof.errors import RunFailure, UsageError
 from diskproof.executor import Deadline, RunNotes
 from diskproof.proc import start_process
+from diskproof.recording import Recording, start_recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 
 NAME = "program"

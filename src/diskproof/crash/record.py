@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import start_disk_dir
-from diskproof.crash.log import (
+from diskproof.crash.writers import WriterContext, load_writer
+from diskproof.crash_log import (
     ACKNOWLEDGE,
     Frame,
     LogSummary,
@@ -22,8 +23,6 @@ from diskproof.crash.log import (
     read_frames,
     summarise_log,
 )
-from diskproof.crash.recording import RECORDER_LOG, Recording, start_recording
-from diskproof.crash.writers import WriterContext, load_writer
 from diskproof.crash_rules import GUEST_EXTRAS
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
@@ -31,6 +30,7 @@ from diskproof.executor import BoundedDrive, Deadline, RunNotes
 from diskproof.frontends import load_frontend
 from diskproof.images import create_image, inspect_image
 from diskproof.proc import CONFINED_UID, run
+from diskproof.recording import RECORDER_LOG, Recording, start_recording
 from diskproof.records import Artefact, BackingSpec, Cell
 
 START_SECONDS = 120.0

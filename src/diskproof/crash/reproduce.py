@@ -9,9 +9,9 @@ from pathlib import Path
 
 from diskproof.crash.end_state import check_folder
 from diskproof.crash.lab import BASE_ARTEFACT, LOG_ARTEFACT, find_check
-from diskproof.crash.log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.crash.record import cut_at_mark, is_mark
 from diskproof.crash.verdict import Loss
+from diskproof.crash_log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.errors import UsageError
 from diskproof.native import require_native
 from diskproof.proc import CONFINED_UID, run

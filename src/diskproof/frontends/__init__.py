@@ -9,7 +9,10 @@ from typing import Protocol, cast
 from diskproof.drive import Drive, RunContext
 from diskproof.errors import UsageError
 from diskproof.factors import FRONTENDS
-from diskproof.records import Artefact
+from diskproof.programs import has_own_system
+from diskproof.records import Artefact, Cell
+
+OWN_SYSTEM = "boots"
 
 
 class Frontend(Protocol):
@@ -24,9 +27,15 @@ class Frontend(Protocol):
         ...
 
 
+def find_frontend(cell: Cell) -> Frontend:
+    """Who drives the cell's disk: its level of ``frontend``, or the system on the disk itself."""
+    own = has_own_system(cell.workload.kind)
+    return load_frontend(OWN_SYSTEM if own else cell.level("frontend"))
+
+
 def load_frontend(name: str) -> Frontend:
     """The frontend of that name (its module is imported only now). Raises UsageError."""
-    if name not in FRONTENDS:
+    if name not in (*FRONTENDS, OWN_SYSTEM):
         raise UsageError(f"unknown frontend {name!r}", f"known: {', '.join(FRONTENDS)}")
-    module = importlib.import_module(f"diskproof.frontends.{name}")
+    module = importlib.import_module(f"diskproof.frontends.{name.replace('-', '_')}")
     return cast(Frontend, module.FRONTEND)

@@ -42,6 +42,14 @@ def run_here(
     return Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
 
 
+def read_inside(scratch: Path, name: str) -> bytes | None:
+    """A file that a program which is not trusted has left, or None: a link leads nowhere."""
+    path = scratch / name
+    if path.is_symlink() or not path.resolve().is_relative_to(scratch.resolve()):
+        return None
+    return _read(path) if path.is_file() else None
+
+
 def _read(path: Path) -> bytes:
     with path.open("rb") as stream:
         content = stream.read(MAX_COLLECTED + 1)

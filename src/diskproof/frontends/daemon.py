@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.cage import QEMU_CAGE
 from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import run_here
@@ -96,7 +97,8 @@ class DaemonFrontend:
             except RunFailure:
                 status = process.wait(1.0)
                 raise _ended(process, status) if status is not None else _mute(process) from None
-            yield DaemonDrive(context, process, qmp, context.image.size, (process.pid,))
+            pids = (process.pid, *context.image.server_pids)
+            yield DaemonDrive(context, process, qmp, context.image.size, pids)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         found = (context.run_dir / ARGV, context.run_dir / LOG)
@@ -123,6 +125,8 @@ def _start_daemon(stack: ExitStack, context: RunContext) -> tuple[Process, socke
             cwd=image.path.parent,
             pass_fds=fds,
             confined=True,
+            cage=QEMU_CAGE,
+            network=image.namespace,
         )
         stack.callback(ours.close)
         return stack.enter_context(starting), ours

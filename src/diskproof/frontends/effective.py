@@ -11,17 +11,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
+from diskproof.cage import PROOF
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
+from diskproof.open_files import find_open_flags, find_rings
+from diskproof.proc import find_cage_obstacle
 from diskproof.qemu.disk import DISK_NODE, FILE_NODE, IOTHREAD_ID, cache_mode, has_iothread
 from diskproof.qmp import Qmp
 from diskproof.records import Cell, Check
 from diskproof.units import parse_bytes
 
+CAGE_NODE = "diskproof-outside"
 _NODES = "QMP query-named-block-nodes"
 
 
@@ -30,9 +33,9 @@ def read_disk(qmp: Qmp, pid: int, cell: Cell, image: DiskImage) -> tuple[Check, 
     nodes = read_nodes(qmp)
     return (
         *check_nodes(nodes, cell, image),
-        check_open_flags(pid, cell, image.path),
-        check_aio(pid, cell),
+        *check_way(nodes, pid, cell, image),
         check_iothread(qmp, cell),
+        check_cage(qmp),
         *check_given(pid, cell),
     )
 
@@ -106,6 +109,17 @@ def check_nodes(
     )
 
 
+def check_way(
+    nodes: Mapping[str, Mapping[str, object]], pid: int, cell: Cell, image: DiskImage
+) -> tuple[Check, ...]:
+    """How the process reaches the disk: an open file and its rings, or a server."""
+    if image.network is None:
+        return check_open_flags(pid, cell, image.path), check_aio(pid, cell)
+    told = require_field(nodes.get(FILE_NODE, {}), "image.filename", f"{_NODES} ({FILE_NODE})")
+    wanted = image.network.address
+    return (Check("server", wanted, str(told), _NODES, wanted in str(told)),)
+
+
 def check_open_flags(pid: int, cell: Cell, image: Path) -> Check:
     """O_DIRECT on the image, as the kernel has it open for the process."""
     flags = find_open_flags(pid, image)
@@ -113,20 +127,6 @@ def check_open_flags(pid: int, cell: Cell, image: Path) -> Check:
     if flags is None:
         return Check("O_DIRECT", render_level(cache_mode(cell).direct), "not open", source, False)
     return make_check("O_DIRECT", cache_mode(cell).direct, bool(flags & os.O_DIRECT), source)
-
-
-def find_open_flags(pid: int, image: Path) -> int | None:
-    """open(2) flags with which a process has a file open for writing; None when it has not."""
-    wanted = image.stat()
-    for entry in _descriptors(pid):
-        with suppress(OSError):
-            if not os.path.samestat(entry.stat(), wanted):
-                continue
-            info = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text()
-            flags = int(info.split("flags:", 1)[1].split()[0], 8)
-            if flags & os.O_ACCMODE == os.O_RDWR:
-                return flags
-    return None
 
 
 def check_aio(pid: int, cell: Cell) -> Check:
@@ -144,6 +144,23 @@ def check_aio(pid: int, cell: Cell) -> Check:
     held = ", ".join(sorted(rings)) or "none"
     source = f"rings in /proc/PID/fd and maps: {held} (an io_uring may be the event loop's)"
     return Check("aio", level, effective, source, right)
+
+
+def check_cage(qmp: Qmp) -> Check:
+    """QEMU is asked to open a file that is not its run's, which every user may read."""
+    obstacle = find_cage_obstacle()
+    node = {"driver": "file", "node-name": CAGE_NODE, "filename": PROOF, "read-only": True}
+    refused = ""
+    try:
+        qmp.execute("blockdev-add", node)
+        qmp.execute("blockdev-del", {"node-name": CAGE_NODE})
+    except RunFailure as failure:
+        refused = failure.why
+    caged = "Permission denied" in refused
+    effective = "out of reach" if caged else refused or "it opens them"
+    requested = f"its user's rights only: {obstacle}" if obstacle else "out of reach"
+    source = f"QMP blockdev-add of {PROOF}"
+    return Check("files of others", requested, effective, source, caged or bool(obstacle))
 
 
 def check_iothread(qmp: Qmp, cell: Cell) -> Check:
@@ -194,24 +211,3 @@ def read_command_line(pid: int) -> list[str]:
 def _list_children(qmp: Qmp, path: str) -> list[object]:
     answer = qmp.execute("qom-list", {"path": path})
     return [item.get("name") for item in require_objects(answer, "QMP qom-list")]
-
-
-def find_rings(pid: int) -> frozenset[str]:
-    """``io_uring`` and ``aio``, as far as the process holds such rings."""
-    rings = set()
-    for entry in _descriptors(pid):
-        with suppress(OSError):
-            if str(entry.readlink()) == "anon_inode:[io_uring]":
-                rings.add("io_uring")
-    for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
-        if line.split(maxsplit=5)[5:] and line.split(maxsplit=5)[5].startswith("/[aio]"):
-            rings.add("aio")
-    return frozenset(rings)
-
-
-def _descriptors(pid: int) -> list[Path]:
-    try:
-        return list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError as error:
-        why = f"/proc/{pid}/fd: {error.strerror}"
-        raise RunFailure("qemu", "the process of the disk cannot be looked at", why) from None

@@ -53,7 +53,7 @@ class GuestDrive:
 
     @property
     def machine(self) -> Machine:
-        return Machine(self.guest.qmp, self.context.image)
+        return Machine(self.guest.qmp, self.context.image, self.guest.load_modules)
 
     def fio_target(self) -> FioTarget:
         return FioTarget({"ioengine": "libaio", "filename": self.disk.device, "direct": "1"})
@@ -124,25 +124,31 @@ class GuestFrontend:
         )
         with starting as guest:
             try:
-                _keep_argv(guest.process.pid, context.run_dir / ARGV)
+                keep_argv(guest.process.pid, context.run_dir / ARGV)
                 disk = guest.started.disk
                 if disk is None:
                     raise RunFailure("guest", "the guest names no disk under test")
-                yield GuestDrive(context, guest, disk, image.size, (guest.process.pid,))
+                pids = (guest.process.pid, *image.server_pids)
+                yield GuestDrive(context, guest, disk, image.size, pids)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
                     (context.run_dir / CONSOLE).write_bytes(guest.booted.console.read())
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
-        return tuple(
-            Artefact(name, media, (context.run_dir / name).read_bytes()[-(1 << 20) :])
-            for name, media in _MEDIA.items()
-            if (context.run_dir / name).is_file()
-        )
+        return kept_files(context.run_dir)
 
 
-def guest_machine(context: RunContext) -> GuestMachine:
-    """The guest that a cell asks for."""
+def kept_files(run_dir: Path, more: Mapping[str, str] | None = None) -> tuple[Artefact, ...]:
+    """Logs and command line of a guest as far as they are there; ``more``: name to media type."""
+    return tuple(
+        Artefact(name, media, (run_dir / name).read_bytes()[-(1 << 20) :])
+        for name, media in {**_MEDIA, **(more or {})}.items()
+        if (run_dir / name).is_file()
+    )
+
+
+def guest_machine(context: RunContext, parameters: tuple[str, ...] = ()) -> GuestMachine:
+    """The guest that a cell asks for; ``parameters`` are further ones of its kernel."""
     cell = context.cell
     return GuestMachine(
         accel=context.accel,
@@ -150,10 +156,13 @@ def guest_machine(context: RunContext) -> GuestMachine:
         memory_bytes=parse_bytes(cell.level("memory", "512M")),
         bus=cell.level("bus", "virtio-blk"),
         disk_args=tuple(guest_disk_args(cell, context.image)),
+        parameters=parameters,
+        namespace=context.image.namespace,
     )
 
 
-def _keep_argv(pid: int, path: Path) -> None:
+def keep_argv(pid: int, path: Path) -> None:
+    """The command line of a running process, as JSON."""
     argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     path.write_text(json.dumps(argv[:-1], indent=1))
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import DiskImage, Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import run_here
 from diskproof.records import Artefact, Check
@@ -48,17 +48,57 @@ class HostDrive:
         return run_here(self.run_dir, argv, timeout=timeout, files=files or {}, collect=collect)
 
     def read_back(self) -> tuple[Check, ...]:
-        size = read_size(self.path)
-        return (
-            Check(
-                "direct",
-                "where the directory allows it",
-                f"buffered: {self.direct_obstacle}" if self.direct_obstacle else "on",
-                "a block read through O_DIRECT",
-                True,
-            ),
-            Check("size", str(self.size), str(size), "its end", size >= self.size),
-        )
+        return check_direct(self.direct_obstacle), check_size(self.path, self.size)
+
+
+@dataclass
+class NetworkDrive:
+    """A disk that fio reaches with a client of its own; nothing else on the host can."""
+
+    image: DiskImage
+    run_dir: Path
+    size: int
+    pids: Sequence[int]
+    machine: Machine | None = None
+
+    def fio_target(self) -> FioTarget:
+        assert self.image.network
+        if not self.image.network.fio:
+            what = f"fio has no client for {self.image.driver}"
+            raise RunFailure("mismatch", what, "only QEMU has", "set frontend = daemon or guest")
+        return FioTarget(self.image.network.fio)
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        files: Mapping[str, bytes] | None = None,
+        collect: Sequence[str] = (),
+    ) -> Execution:
+        return run_here(self.run_dir, argv, timeout=timeout, files=files or {}, collect=collect)
+
+    def read_back(self) -> tuple[Check, ...]:
+        """fio's client has no settings; what is known of the server is kept with the image."""
+        driver = self.image.driver
+        engine = self.fio_target().options["ioengine"]
+        return (Check("client", driver, engine, "fio's ioengine", engine == driver),)
+
+
+def check_direct(obstacle: str) -> Check:
+    """Whether the load goes around the page cache; ``obstacle`` says why it does not."""
+    return Check(
+        "direct",
+        "where the directory allows it",
+        f"buffered: {obstacle}" if obstacle else "on",
+        "a block read through O_DIRECT",
+        True,
+    )
+
+
+def check_size(path: Path, wanted: int) -> Check:
+    size = read_size(path)
+    return Check("size", str(wanted), str(size), "its end", size >= wanted)
 
 
 class HostFrontend:
@@ -73,6 +113,9 @@ class HostFrontend:
             raise RunFailure(
                 "mismatch", f"the host frontend cannot read {image.format}", "fio knows only raw"
             )
+        if image.network:
+            yield NetworkDrive(image, context.run_dir, image.size, image.server_pids)
+            return
         obstacle = find_direct_obstacle(image.path)
         yield HostDrive(image.path, image.size, context.run_dir, obstacle)
 

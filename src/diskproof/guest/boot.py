@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from diskproof import qmp
+from diskproof.cage import QEMU_CAGE
 from diskproof.errors import RunFailure
 from diskproof.guest.build import GuestFiles
 from diskproof.guest.channel import Channel, GuestGone
@@ -32,6 +34,7 @@ _LAST_WORDS = 5.0  # from a closed channel to QEMU's end and the last of the con
 _GUEST_ENDS = (
     (rb"Kernel panic - not syncing: .*", "the guest's kernel panicked"),
     (rb"diskproof-agent: fatal: .*", "the agent in the guest gave up"),
+    (rb"diskproof-early: fatal: .*", "the guest found no root to boot from"),
 )
 
 
@@ -115,11 +118,11 @@ def start_agent(
     files: GuestFiles, machine: GuestMachine, *, run_dir: Path, folder: Path, deadline: float
 ) -> Iterator[Booted]:
     """Boot a guest up to the hello of its agent; the rest as ``start_guest``."""
-    sandbox = _has_option("-sandbox")
+    sandbox = has_sandbox()
     with ExitStack() as stack:
         began = time.monotonic()
         log = run_dir / "qemu.log"
-        process, ends = _start_qemu(stack, files, machine, sandbox, log, folder)
+        process, ends = start_qemu(stack, files, machine, log=log, folder=folder)
         console = Console(ends["console"])
         try:
             channel = Channel(ends["agent"])
@@ -127,22 +130,36 @@ def start_agent(
             seconds = time.monotonic() - began
             yield Booted(process, channel, ends["qmp"], console, hello, seconds, sandbox)
         except RunFailure as failure:
-            explained = _explain(failure, process, console)
+            explained = explain(failure, process, console)
             process.kill()
             if explained is failure:
                 raise
             raise explained from failure
 
 
-def _start_qemu(
+class BootFiles(Protocol):
+    """What QEMU boots: our guest, or a system whose root is the disk under test."""
+
+    @property
+    def kernel(self) -> Path: ...
+
+    @property
+    def initrd(self) -> Path: ...
+
+    @property
+    def root(self) -> Path | None: ...
+
+
+def start_qemu(
     stack: ExitStack,
-    files: GuestFiles,
+    files: BootFiles,
     machine: GuestMachine,
-    sandbox: bool,
+    *,
     log: Path,
     folder: Path,
 ) -> tuple[Process, dict[str, socket.socket]]:
-    """Start QEMU with descriptors of what it needs; gives it and our ends of the sockets."""
+    """Start QEMU with descriptors of what it needs; gives it and our ends of the sockets (``qmp``,
+    ``agent``, ``console``). ``stack`` ends it and closes them."""
     ours: dict[str, socket.socket] = {}
     numbers: dict[str, int] = {}
     with ExitStack() as theirs:
@@ -151,23 +168,26 @@ def _start_qemu(
             stack.enter_context(ours[name])
             numbers[name] = theirs.enter_context(end).fileno()
         for name in ("kernel", "initrd", "root"):
-            path: Path = getattr(files, name)
-            numbers[name] = theirs.enter_context(path.open("rb")).fileno()
+            path: Path | None = getattr(files, name)
+            if path is not None:
+                numbers[name] = theirs.enter_context(path.open("rb")).fileno()
         fds = Descriptors(**numbers)
         qemu = require_tool("qemu-system-x86_64", "qemu-system-x86")
         starting = start_process(
-            [qemu, *machine_args(machine, fds, sandbox=sandbox)],
+            [qemu, *machine_args(machine, fds, sandbox=has_sandbox())],
             name="qemu",
             log=log,
             cwd=folder,
             pass_fds=(*fds.all(), *machine.disk_fds),
             confined=True,
-            groups=_kvm_groups() if machine.accel == "kvm" else (),
+            cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in fds.booted())),
+            groups=kvm_groups() if machine.accel == "kvm" else (),
+            network=machine.namespace,
         )
         return stack.enter_context(starting), ours
 
 
-def _kvm_groups() -> tuple[int, ...]:
+def kvm_groups() -> tuple[int, ...]:
     """The group that may use /dev/kvm."""
     with suppress(FileNotFoundError):
         return (Path("/dev/kvm").stat().st_gid,)
@@ -175,13 +195,15 @@ def _kvm_groups() -> tuple[int, ...]:
 
 
 @functools.cache
-def _has_option(name: str) -> bool:
-    """Whether this QEMU was built with an option; its help lists only those."""
+def has_sandbox() -> bool:
+    """Whether this QEMU was built with ``-sandbox``; its help lists only what it has."""
     qemu = require_tool("qemu-system-x86_64", "qemu-system-x86")
-    return re.search(rf"^{name}\b", run([qemu, "-help"], timeout=30).text, re.MULTILINE) is not None
+    return (
+        re.search(r"^-sandbox\b", run([qemu, "-help"], timeout=30).text, re.MULTILINE) is not None
+    )
 
 
-def _explain(failure: RunFailure, process: Process, console: Console) -> RunFailure:
+def explain(failure: RunFailure, process: Process, console: Console) -> RunFailure:
     """The failure with its cause, as far as the end of QEMU and the console tell, and evidence."""
     if failure.kind not in ("guest", "qemu", "timeout"):
         return failure

@@ -24,7 +24,8 @@ from diskproof.records import content_id
 
 RECIPE = 1  # raise it when the steps below change what comes out
 AGENT = "diskproof-agent"
-PROGRAMS = ("diskproof-ledger",)  # beside it in the initramfs, in the guest in PROGRAM_FOLDER
+# Beside it in the initramfs, in the guest in PROGRAM_FOLDER.
+PROGRAMS = ("diskproof-ledger", "diskproof-tree")
 PROGRAM_FOLDER = "/run/diskproof"
 SPACE_NEEDED = 2 << 30
 _IN_INITRAMFS = modules.CHANNEL + modules.DRIVES

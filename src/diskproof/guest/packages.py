@@ -95,13 +95,13 @@ def extract_packages(suite: str, extra: str, target: Path) -> None:
         "--variant=extract",
         "--format=directory",
         f"--include={','.join(packages_of(extra))}",
-        *_fetch_options(target.parent / "apt.conf"),
+        *fetch_options(target.parent / "apt.conf"),
         suite,
         str(target),
         *find_sources(suite),
     ]
     try:
-        run(argv, timeout=FETCH_SECONDS, env=_environment(os.environ))
+        run(argv, timeout=FETCH_SECONDS, env=environment(os.environ))
     except RunFailure as failure:
         raise HostError(
             "the guest's packages cannot be unpacked",
@@ -110,13 +110,13 @@ def extract_packages(suite: str, extra: str, target: Path) -> None:
         ) from failure
 
 
-def _fetch_options(path: Path) -> Sequence[str]:
+def fetch_options(path: Path) -> Sequence[str]:
     """How the host's apt reaches its sources (proxies, time-outs), for mmdebstrap's apt."""
     settings = run([require_tool("apt-config", "apt"), "dump", "Acquire"], timeout=60).stdout
     path.write_bytes(settings)
     return [f"--aptopt={path}"] if settings.strip() else []
 
 
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+def environment(ours: Mapping[str, str]) -> dict[str, str]:
     """Ours without its language (messages are matched by people who read English reports)."""
     return {**ours, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}

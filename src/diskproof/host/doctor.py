@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.host import kernel_findings, storage_findings, tool_findings
+from diskproof.host import kernel_findings, nested, storage_findings, tool_findings
 from diskproof.proc import require_tool
 from diskproof.records import Finding
 
@@ -35,8 +35,9 @@ def examine(directories: Sequence[Path], *, refresh: bool) -> tuple[Finding, ...
     for program in ("setpriv", "unshare"):
         require_tool(program, "util-linux")
     folders = _absolute(directories or [Path()])
+    probes = tuple(_probes(folders, refresh))  # chosen before any of them makes anything
     with ThreadPoolExecutor(_WORKERS) as pool:
-        futures = [pool.submit(_examine_one, probe) for probe in _probes(folders, refresh)]
+        futures = [pool.submit(_examine_one, probe) for probe in probes]
         try:
             return tuple(finding for future in futures for finding in future.result())
         except BaseException:
@@ -54,7 +55,7 @@ def _absolute(directories: Sequence[Path]) -> list[Path]:
 def _probes(directories: Sequence[Path], refresh: bool) -> Iterator[Probe]:
     yield from _measuring_probes(directories)
     yield from _guest_probes(refresh)
-    yield from _storage_probes()
+    yield from _storage_probes(directories[0])
     yield kernel_findings.examine_fuse
     yield kernel_findings.examine_ksm
     yield kernel_findings.examine_network_namespaces
@@ -68,22 +69,27 @@ def _measuring_probes(directories: Sequence[Path]) -> Iterator[Probe]:
     yield tool_findings.examine_engine
     yield partial(tool_findings.examine_native, _MONITOR, needed=True)
     yield kernel_findings.examine_confinement
+    yield tool_findings.examine_containers
     yield partial(tool_findings.examine_disks, directories)
 
 
 def _guest_probes(refresh: bool) -> Iterator[Probe]:
     yield partial(tool_findings.examine_accel, refresh=refresh)
-    yield kernel_findings.examine_nested
+    yield nested.examine_nested
     yield tool_findings.examine_guest
     yield tool_findings.examine_build_tools
     yield tool_findings.examine_buses
 
 
-def _storage_probes() -> Iterator[Probe]:
+def _storage_probes(directory: Path) -> Iterator[Probe]:
+    """In a directory, or the nearest one above where it is not there yet: probes run at the same
+    time, and none may take it for its own."""
+    directory = next(path for path in (directory, *directory.parents) if path.is_dir())
+    yield partial(storage_findings.examine_loop, directory)
     for file_system in storage_findings.FILE_SYSTEMS:
         yield partial(storage_findings.examine_file_system, file_system)
     for stack in storage_findings.STACKS:
-        yield partial(storage_findings.examine_stack, stack)
+        yield partial(storage_findings.examine_stack, stack, directory)
 
 
 def _examine_one(probe: Probe) -> tuple[Finding, ...]:

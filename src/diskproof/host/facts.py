@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from diskproof.backings import probe_backing, start_disk_dir
+from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.factors import FRONTENDS
 from diskproof.guest.build import find_guest, require_guest
+from diskproof.guest.own_image import inspect_own_image, require_firmware
+from diskproof.guest_rules import OwnGuest
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
@@ -29,13 +32,20 @@ _GUEST_TOOLS = (("qemu-system-x86_64", "qemu-system-x86"), ("qemu-img", "qemu-ut
 
 
 def probe_facts(
-    backings: Sequence[BackingSpec], *, guest: bool, progress: Callable[[str], None]
+    backings: Sequence[BackingSpec],
+    *,
+    guest: bool,
+    progress: Callable[[str], None],
+    own_guest: OwnGuest | None = None,
 ) -> HostFacts:
     """This host as a plan needs it; ``guest`` probes the accelerator too, by booting.
 
     ``progress`` gets a line before what may take seconds. Raises HostError for a backing that
-    cannot be used; everything else that is missing is in ``reasons``.
+    cannot be used, and with UsageError for the user's ``own_guest``; everything else that is
+    missing is in ``reasons``.
     """
+    if own_guest:
+        require_own_guest(own_guest)
     disks = {spec.name: probe_backing(spec) for spec in backings}
     with ThreadPoolExecutor() as pool:
         spec = _pick_backing(backings, disks)
@@ -68,8 +78,10 @@ def probe_frontends() -> Probed:
     """Frontends that have all they need here."""
     checks: Mapping[str, Callable[[], None]] = {
         "host": lambda: _require_tools((("fio", "fio"),)),
+        "container": _require_container,
         "daemon": _require_daemon,
         "guest": _require_guest,
+        "own-guest": lambda: _require_tools(_GUEST_TOOLS),
     }
     reasons = {}
     for name in FRONTENDS:
@@ -85,6 +97,11 @@ def _require_tools(tools: Sequence[tuple[str, str]]) -> None:
         require_tool(name, package)
 
 
+def _require_container() -> None:
+    _require_tools((("fio", "fio"),))
+    require_containers()
+
+
 def _require_daemon() -> None:
     _require_tools(_DAEMON_TOOLS)
     require_engine("nbd")
@@ -93,6 +110,14 @@ def _require_daemon() -> None:
 def _require_guest() -> None:
     _require_tools(_GUEST_TOOLS)
     require_guest()
+
+
+def require_own_guest(own: OwnGuest) -> None:
+    """Raises UsageError or HostError when the user's image cannot be booted now."""
+    _require_tools(_GUEST_TOOLS)
+    inspect_own_image(own)
+    if own.firmware == "uefi":
+        require_firmware()
 
 
 def require_engine(name: str) -> None:

@@ -10,6 +10,7 @@ import os
 import socket
 from pathlib import Path
 
+from diskproof.cage import QEMU_CAGE
 from diskproof.proc import require_tool, run, start_process
 
 SECONDS = 20.0
@@ -32,7 +33,13 @@ def find_daemon_iothread_fault(folder: Path) -> str:
         ]
         log, fds = folder / "iothread.log", (listener.fileno(),)
         starting = start_process(
-            argv, name="daemon", log=log, cwd=folder, confined=True, pass_fds=fds
+            argv,
+            name="daemon",
+            log=log,
+            cwd=folder,
+            confined=True,
+            cage=QEMU_CAGE,
+            pass_fds=fds,
         )
         with starting as daemon:
             listener.close()  # a client of a daemon that ended must not wait for ours

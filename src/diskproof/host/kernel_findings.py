@@ -14,14 +14,23 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from diskproof.errors import DiskproofError
+from diskproof.cage import QEMU_CAGE
+from diskproof.errors import DiskproofError, HostError
 from diskproof.host.audit import read_state
-from diskproof.proc import CONFINED_UID, find_tool, lifeline_args, require_tool, run
+from diskproof.proc import (
+    CONFINED_UID,
+    find_cage_obstacle,
+    find_tool,
+    lifeline_args,
+    require_tool,
+    run,
+)
 from diskproof.records import Finding
 
 SECONDS = 20.0
 FUSE_DEVICE = Path("/dev/fuse")
 KSM_SWITCH = Path("/sys/kernel/mm/ksm/run")
+_LANDLOCK = "boot a kernel from 5.13 on with lsm=landlock,... (Debian 12's has it)"
 _IN_CONTAINER = "run diskproof outside the container, or give it more rights"
 
 
@@ -66,13 +75,20 @@ def find_module(name: str) -> str:
 def examine_confinement() -> Finding:
     """QEMU's cage, as every run has it."""
     name = "confined QEMU"
-    failed = try_command([*lifeline_args(confined=True), "true"])
-    if failed:
+    try:
+        obstacle = find_cage_obstacle()
+        argv = lifeline_args(confined=True, cage=QEMU_CAGE)
+    except HostError as error:
+        return Finding(name, "no", error.what, error.hint, needed=True)
+    if failed := try_command([*argv, "true"]):
         return Finding(name, "no", failed, _IN_CONTAINER, needed=True)
+    what = "it runs as you, and cannot gain rights"
     if is_root():
         what = f"it runs as user {CONFINED_UID}, without rights, in a network namespace of its own"
-        return Finding(name, "yes", what, needed=True)
-    return Finding(name, "yes", "it runs as you, and cannot gain rights", needed=True)
+    if obstacle:
+        what = f"{what}, but can open all that its user can: {obstacle}"
+        return Finding(name, "limited", what, _LANDLOCK, needed=True)
+    return Finding(name, "yes", f"{what}; it opens the files of its run only", needed=True)
 
 
 def examine_network_namespaces() -> Finding:
@@ -139,23 +155,6 @@ def examine_ksm() -> Finding:
     if not os.access(KSM_SWITCH, os.W_OK):
         return Finding("KSM", "limited", f"{what}; you may not switch it", "run diskproof as root")
     return Finding("KSM", "yes", f"{what}; it can be switched")
-
-
-def examine_nested() -> Finding:
-    """Whether the processor's KVM module lets guests be hosts."""
-    for module in ("kvm_intel", "kvm_amd"):
-        try:
-            value = (Path("/sys/module") / module / "parameters" / "nested").read_text().strip()
-        except OSError:
-            continue
-        if value in ("Y", "1"):
-            return Finding("nested KVM", "yes", f"{module} lets guests run guests")
-        hint = f"modprobe -r {module} && modprobe {module} nested=1"
-        return Finding("nested KVM", "no", f"{module} has it switched off", hint)
-    what = "neither kvm_intel nor kvm_amd is loaded"
-    return Finding(
-        "nested KVM", "no", what, "switch on virtualisation in the firmware or hypervisor"
-    )
 
 
 def examine_governor() -> Finding:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from diskproof.cage import QEMU_CAGE
 from diskproof.errors import DiskproofError
 from diskproof.factors import FACTOR_BY_NAME
 from diskproof.proc import CONFINED_UID, lifeline_args, require_tool, run
@@ -115,9 +116,10 @@ def _open_commands(form: str, aio: str, name: str) -> list[Command]:
 
 def ask_block_layer(folder: Path, commands: Sequence[Command]) -> list[Answer]:
     """Ask a storage daemon that runs in ``folder`` with no more rights than that of a run."""
+    daemon = require_tool("qemu-storage-daemon", "qemu-system-common")
     argv = [
-        *lifeline_args(confined=True),
-        require_tool("qemu-storage-daemon", "qemu-system-common"),
+        *lifeline_args(confined=True, cage=QEMU_CAGE.starting(daemon)),
+        daemon,
         *("--chardev", "stdio,id=qmp"),
         *("--monitor", "chardev=qmp,mode=control"),
     ]

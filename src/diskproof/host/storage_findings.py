@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.backing_rules import KINDS
+from diskproof.backings import start_disk_dir, start_place
+from diskproof.backings.filesystem import make_file
+from diskproof.backings.loop import start_loop
+from diskproof.errors import DiskproofError
 from diskproof.host.kernel_findings import find_module, is_root, namespace_args, try_command
 from diskproof.proc import find_tool
-from diskproof.records import Finding
+from diskproof.records import BackingSpec, Finding
 
 # Everything happens on a tmpfs in a mount namespace: the image is never on a disk, and loop device
 # (released with its mount, loop(4)) and mounts end with the shell.
@@ -24,6 +29,7 @@ mount -t "$kind" -o loop diskproof-image disk
 echo written > disk/file
 """
 _COVERED = "/dev/shm"  # no program that we need lives there
+_SMALL = 16 << 20
 _KERNEL = "boot a kernel that has it (apt-get install linux-image-amd64)"
 
 
@@ -48,6 +54,7 @@ class Stack:
     """Storage with a program and a part of the kernel.
 
     ``sign`` is a file and a word in it that show the kernel's part at work (empty: the file alone).
+    ``backing`` is the kind of backing that it is, ``factor`` what there are several of.
     """
 
     name: str
@@ -56,11 +63,20 @@ class Stack:
     module: str = ""
     sign: tuple[str, str] = ("", "")
     kernel_hint: str = _KERNEL
+    backing: str = ""
+    factor: str = ""
+    levels: tuple[str, ...] = ()
 
 
 STACKS = (
-    Stack("LVM", "lvm", "lvm2", "dm_mod", ("/proc/misc", "device-mapper")),
-    Stack("md (RAID)", "mdadm", "mdadm", "md_mod", ("/proc/mdstat", "")),
+    Stack(
+        *("LVM", "lvm", "lvm2", "dm_mod", ("/proc/misc", "device-mapper"), _KERNEL),
+        *("lvm", "type", ("linear", "snapshot", "thin")),
+    ),
+    Stack(
+        *("md (RAID)", "mdadm", "mdadm", "md_mod", ("/proc/mdstat", ""), _KERNEL),
+        *("md", "level", ("0", "1", "5", "10")),
+    ),
     Stack(
         "ZFS",
         "zpool",
@@ -68,9 +84,18 @@ STACKS = (
         "zfs",
         ("/proc/filesystems", "zfs"),
         "apt-get install zfs-dkms   (Debian: in contrib)",
+        *("zfs", "type", ("zvol", "dataset")),
     ),
     Stack("iSCSI initiator", "iscsiadm", "open-iscsi", "iscsi_tcp"),
-    Stack("iSCSI target", "tgtadm", "tgt"),
+    Stack(
+        *("iSCSI target", "tgtadm", "tgt", "", ("", ""), "apt-get install tgt qemu-block-extra"),
+        *("iscsi", "store", ("fileio-wb", "aio")),
+    ),
+    Stack("iSCSI target (LIO)", "targetcli", "targetcli-fb", "iscsi_target_mod"),
+    Stack(
+        *("NBD server", "qemu-nbd", "qemu-utils", "", ("", ""), "apt-get install qemu-utils"),
+        *("nbd", "cache", ("writeback",)),
+    ),
 )
 
 
@@ -98,8 +123,23 @@ def _hint(failed: str, kind: FileSystem) -> str:
     return _KERNEL if failed.startswith("mount:") else f"apt-get install {kind.package}"
 
 
-def examine_stack(stack: Stack) -> Finding:
-    """Program and kernel; nothing is made, for that would be seen by the whole host."""
+def examine_loop(folder: Path) -> Finding:
+    """A loop device over a file there."""
+    name = "loop devices"
+    if not is_root():
+        return Finding(name, "limited", "not tried: only root may", "run diskproof doctor as root")
+    try:
+        with (
+            start_disk_dir(_directory(folder)) as room,
+            start_loop(make_file(room, 1 << 20)) as loop,
+        ):
+            return Finding(name, "yes", f"{loop.words} was made in {folder}")
+    except DiskproofError as error:
+        return Finding(name, "no", f"{error.what}: {error.why}", error.hint or "modprobe loop")
+
+
+def examine_stack(stack: Stack, folder: Path) -> Finding:
+    """Program and kernel; what is a backing is made on files in a folder."""
     kernel = find_kernel_part(stack)
     if find_tool(stack.program) is None:
         what, hint = f"{stack.program} is not installed", f"apt-get install {stack.package}"
@@ -112,7 +152,36 @@ def examine_stack(stack: Stack) -> Finding:
     found = f"{stack.program} is there; {kernel}"
     if not is_root():
         return Finding(stack.name, "limited", f"{found}; only root may use it", "run it as root")
-    return Finding(stack.name, "yes", found)
+    if not stack.backing:
+        return Finding(stack.name, "yes", found)
+    return _try_levels(stack, folder)
+
+
+def _try_levels(stack: Stack, folder: Path) -> Finding:
+    """Make one of each, small and sparse."""
+    made, failed = [], []
+    for level in stack.levels:
+        try:
+            with start_place(_small(stack, level, folder)) as place:
+                proof = place.service.flushes if place.service else ""
+                made.append(f"{level} ({proof})" if proof else level)
+        except DiskproofError as error:
+            failed.append(f"{level}: {error.what}: {error.why.replace(chr(10), '; ')}")
+    what = f"{stack.factor} {', '.join(made)}: made in {folder} and removed"
+    if not failed:
+        return Finding(stack.name, "yes", what)
+    told = "; ".join([*([what] if made else []), *failed])
+    return Finding(stack.name, "limited" if made else "no", told, stack.kernel_hint)
+
+
+def _small(stack: Stack, level: str, folder: Path) -> BackingSpec:
+    defaults = {key: option.default_text for key, option in KINDS[stack.backing].options.items()}
+    options = {**defaults, "size": str(_SMALL), stack.factor: level}
+    return BackingSpec("doctor", stack.backing, tuple(options.items()), _directory(folder))
+
+
+def _directory(folder: Path) -> BackingSpec:
+    return BackingSpec("doctor", "directory", (("path", str(folder)),))
 
 
 def find_kernel_part(stack: Stack) -> str:

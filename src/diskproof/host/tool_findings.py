@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diskproof.backings import probe_backing, start_disk_dir
+from diskproof.container.runtime import RUNTIME, require_containers
 from diskproof.errors import DiskproofError
 from diskproof.guest.build import AGENT, SPACE_NEEDED, find_guest
 from diskproof.guest.packages import find_suite
@@ -133,6 +134,17 @@ def _from_probe(
         reason, _, package = reason.rpartition("; ")
         hint = package
     return Finding(name, "no", reason, hint, needed)
+
+
+def examine_containers() -> Finding:
+    """The frontend container: one is started."""
+    try:
+        require_containers()
+    except DiskproofError as error:
+        hint = error.hint or "in a container: run diskproof outside, or give it more rights"
+        return Finding("containers", "no", error.why or error.what, hint)
+    who = "root in it is nobody here" if os.geteuid() == 0 else "root in it is you"
+    return Finding("containers", "yes", f"{RUNTIME} started one; {who}")
 
 
 def examine_buses() -> Finding:

@@ -72,6 +72,8 @@ def keep_filters(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filte
 
 def _obstacle(rules: CrashRules, facts: HostFacts, levels: Levels, writer: str) -> str:
     frontend, backing = dict(levels)["frontend"], dict(levels)["backing"]
+    if network := facts.backings[backing].network:
+        return f"what is written is recorded in files, and backing {backing} is over {network}"
     if facts.backings[backing].device:
         return f"what is written is recorded in files, and backing {backing} is a block device"
     if frontend not in WRITERS[writer]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diskproof.programs import has_own_system
 from diskproof.records import Cell
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ Group = tuple[str, str]
 """(frontend, workload): runs of one group cost about the same."""
 
 FILL_BYTES_PER_SECOND = 400e6
-START_SECONDS = {"host": 0.3, "daemon": 0.7, "guest": 4.0}
+START_SECONDS = {"host": 0.3, "container": 0.6, "daemon": 0.7, "guest": 4.0, "own-guest": 30.0}
 TCG_BOOT_SECONDS = 6.0
 
 
@@ -37,6 +38,9 @@ def estimate_seconds(cell: Cell) -> float:
     spec = cell.workload
     fill = int(spec.option("size", "0")) / FILL_BYTES_PER_SECOND
     boot = TCG_BOOT_SECONDS if cell.level("accel") == "tcg" else 0.0
+    if has_own_system(spec.kind):
+        boots = 1 + int(spec.option("reads")) + int(spec.option("writes"))
+        return boots * (START_SECONDS["guest"] + boot)
     return (
         float(spec.option("runtime", "0"))
         + float(spec.option("ramp", "0"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from diskproof.programs import PROGRAM_BY_KIND
+from diskproof.boot_rules import memory_bytes, parse_scale
+from diskproof.programs import PROGRAM_BY_KIND, has_own_system
 from diskproof.records import HostFacts, WorkloadSpec
+from diskproof.units import parse_bytes, render_bytes
 
 DIRECT = frozenset({"none", "directsync"})
 
@@ -50,6 +52,30 @@ def _preallocation_of_device(levels: Mapping[str, str], facts: HostFacts) -> str
     return None
 
 
+def _format_over_network(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    backing, form = facts.backings[levels["backing"]], levels.get("format", "raw")
+    if backing.network and form != "raw":
+        return f"format={form} is for files, and a disk over {backing.network} is raw"
+    return None
+
+
+def _preallocation_over_network(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    backing, mode = facts.backings[levels["backing"]], levels.get("preallocation", "off")
+    if backing.network and mode != "off":
+        return f"preallocation={mode} is for files, and this disk is reached over {backing.network}"
+    return None
+
+
+def _client_over_network(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    backing, frontend = facts.backings[levels["backing"]], levels["frontend"]
+    if not backing.network or frontend in ("daemon", "guest"):
+        return None
+    if frontend == "host":
+        why = "fio has no client for it, and the kernel's initiator is not used"
+        return None if backing.fio else f"frontend=host does not reach {backing.network}: {why}"
+    return f"frontend={frontend} takes disks of this host only, not over {backing.network}"
+
+
 def _zeroes_need_discard(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     if levels.get("detect-zeroes") == "unmap" and levels["discard"] != "unmap":
         return "detect-zeroes=unmap needs discard=unmap"
@@ -83,6 +109,13 @@ def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
         return ()
     needs = {"frontend": program.frontends, **program.levels}
     rules = [_needs(workload.name, factor, levels) for factor, levels in needs.items()]
+    files_only = "host" in program.frontends and "daemon" not in program.frontends
+    if program.own_system or files_only:
+        names = ("backing", "frontend")
+        rules.append(Rule(names, lambda levels, facts: _local(workload, levels, facts)))
+    if program.own_system:
+        rules.append(Rule(("memory",), lambda levels, facts: _memory(workload, levels)))
+        rules.append(Rule(("frontend",), lambda levels, facts: _boots(workload)))
     if program.own_backing:
         rules.append(Rule(("backing",), lambda levels, facts: _own(workload.name, levels, facts)))
     return tuple(rules)
@@ -96,6 +129,29 @@ def _needs(workload: str, factor: str, wanted: tuple[str, ...]) -> Rule:
         return f"{workload} works with {factor}={' or '.join(wanted)} only, not with {level}"
 
     return Rule((factor,), find)
+
+
+def _memory(workload: WorkloadSpec, levels: Mapping[str, str]) -> str | None:
+    scale = workload.option("scale")
+    least = memory_bytes(parse_scale(scale))
+    if "memory" not in levels or parse_bytes(levels["memory"]) >= least:
+        return None
+    block = f"the guest holds a whole block of zeroes at scale={scale}"
+    return f"memory={levels['memory']} is less than {render_bytes(least)}: {block}"
+
+
+def _boots(workload: WorkloadSpec) -> str | None:
+    if int(workload.option("reads")) or int(workload.option("writes")):
+        return None
+    return f"{workload.name} has neither read nor write boots: there is nothing to measure"
+
+
+def _local(workload: WorkloadSpec, levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    """A guest has a disk with a name whatever is behind it; the host has none over a network."""
+    network = facts.backings[levels["backing"]].network
+    if not network or (levels["frontend"] != "host" and not has_own_system(workload.kind)):
+        return None
+    return f"{workload.name} needs a disk of this host, and this one is reached over {network}"
 
 
 def _own(workload: str, levels: Mapping[str, str], facts: HostFacts) -> str | None:
@@ -123,6 +179,9 @@ RULES: tuple[Rule, ...] = (
     _offered("aio", lambda facts: facts.aio),
     _offered("bus", lambda facts: facts.buses),
     Rule(("accel",), _accel_of_host),
+    Rule(("backing", "frontend"), _client_over_network),
+    Rule(("backing", "format"), _format_over_network),
+    Rule(("backing", "preallocation"), _preallocation_over_network),
     Rule(("format", "preallocation"), _preallocation_of_format),
     Rule(("backing", "preallocation"), _preallocation_of_device),
     Rule(("aio", "cache"), _aio_needs_direct),

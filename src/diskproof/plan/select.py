@@ -74,17 +74,24 @@ def _require_bounded(study: Study, groups: list[Axes]) -> None:
 
 
 def _axis_groups(study: Study, facts: HostFacts) -> Iterator[Axes]:
-    """The factors that mean something, for each frontend and format; the others collapse."""
+    """The factors that mean something, for each frontend, format and way to the disk (a file or
+    device, or over a network); the others collapse."""
+    backings = study.levels(FACTOR_BY_NAME["backing"])
+    remote = tuple(name for name in backings if facts.backings[name].network)
+    local = tuple(name for name in backings if name not in remote)
     for frontend in study.levels(FACTOR_BY_NAME["frontend"]):
-        formats = study.levels(FACTOR_BY_NAME["format"]) if frontend != "host" else ("",)
+        image = FACTOR_BY_NAME["format"]
+        formats = study.levels(image) if frontend in image.frontends else ("",)
         for image_format in formats:
-            fixed = {"frontend": (frontend,), "format": (image_format,)}
-            yield {
-                factor.name: fixed.get(factor.name) or _axis(factor, study, facts)
-                for factor in FACTORS
-                if frontend in factor.frontends
-                and (not factor.formats or image_format in factor.formats)
-            }
+            for names in filter(None, (local, remote)):
+                fixed = {"frontend": (frontend,), "format": (image_format,), "backing": names}
+                yield {
+                    factor.name: fixed.get(factor.name) or _axis(factor, study, facts)
+                    for factor in FACTORS
+                    if frontend in factor.frontends
+                    and (not factor.formats or image_format in factor.formats)
+                    and (names is local or factor.over_network)
+                }
 
 
 def _axis(factor: Factor, study: Study, facts: HostFacts) -> tuple[str, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from diskproof.boot_rules import disk_bytes, parse_scale
 from diskproof.errors import HostError
 from diskproof.plan.rules import DIRECT
+from diskproof.programs import has_own_system
 from diskproof.records import Cell, HostFacts, WorkloadSpec
 from diskproof.units import parse_bytes, render_bytes
 
@@ -19,17 +21,17 @@ Levels = tuple[tuple[str, str], ...]
 
 def host_cache_bytes(levels: Mapping[str, str], facts: HostFacts) -> int:
     """Host memory that can hold the disk; 0 when its page cache is not between load and disk."""
-    if levels["frontend"] == "host":
-        direct = facts.backings[levels["backing"]].o_direct
-    else:
+    if "cache" in levels:
         direct = levels["cache"] in DIRECT
+    else:  # fio on the disk itself
+        direct = facts.backings[levels["backing"]].o_direct
     return 0 if direct else facts.memory_bytes
 
 
 def guest_cache_bytes(levels: Mapping[str, str], workload: WorkloadSpec) -> int:
     """Guest memory that can hold the disk. Our own loads use direct I/O in the guest; what a
     user's job file does is not known, so it is taken to go through the guest's page cache."""
-    if levels["frontend"] != "guest" or workload.kind == "fio":
+    if levels["frontend"] not in ("guest", "own-guest") or workload.kind == "fio":
         return 0
     return parse_bytes(levels["memory"])
 
@@ -55,7 +57,8 @@ def resolved_workloads(
 def _with_size(workload: WorkloadSpec, size: int) -> WorkloadSpec:
     options = dict(workload.options)
     if options["size"] == "auto":
-        options["size"] = str(size)
+        own = has_own_system(workload.kind)
+        options["size"] = str(disk_bytes(parse_scale(options["scale"])) if own else size)
     return replace(workload, options=tuple(sorted(options.items())))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from diskproof.drive import DiskImage
+from diskproof.drive import DiskImage, NetworkDisk
 from diskproof.errors import UsageError
 from diskproof.qemu.machine import DISK_SERIAL
 from diskproof.records import Cell
@@ -127,6 +127,17 @@ def create_image_args(cell: Cell, filename: str, size: int) -> list[str]:
     ]
 
 
+def clone_image_args(image: DiskImage, base: str) -> list[str]:
+    """``qemu-img`` arguments that copy the raw file ``base`` into a fresh image.
+
+    A fresh image reads as zeroes, so none are written and preallocated room stays as it is; of a
+    bare device that is not known.
+    """
+    zero = [] if image.device and image.format == "raw" else ["--target-is-zero"]
+    formats = ["-f", "raw", "-O", image.format]
+    return ["convert", "-q", "-n", *zero, *formats, "--", base, str(image.path)]
+
+
 def blockdev_nodes(cell: Cell, image: DiskImage) -> tuple[dict[str, object], dict[str, object]]:
     """The file node and the format node above it, as QMP's BlockdevOptions."""
     mode = cache_mode(cell)
@@ -136,12 +147,10 @@ def blockdev_nodes(cell: Cell, image: DiskImage) -> tuple[dict[str, object], dic
         "read-only": False,
         "auto-read-only": False,
     }
-    protocol = {
+    protocol: dict[str, object] = {
         "driver": image.driver,
         "node-name": FILE_NODE,
-        "filename": image.path.name,
-        "aio": cell.level("aio", "threads"),
-        "locking": "auto",
+        **(image.network.options if image.network else _local_options(cell, image)),
         **both,
     }
     form = {
@@ -151,13 +160,37 @@ def blockdev_nodes(cell: Cell, image: DiskImage) -> tuple[dict[str, object], dic
         "detect-zeroes": cell.level("detect-zeroes", "off"),
         **both,
     }
-    if image.device and image_format(cell) == "raw":
+    if (image.device or image.network) and image_format(cell) == "raw":
         form["size"] = image.size  # the device may be larger
     if image_format(cell) == "qcow2":
         form["lazy-refcounts"] = cell.level("lazy_refcounts", "off") == "on"
         if cell.level("l2-cache-size"):
             form["l2-cache-size"] = parse_bytes(cell.level("l2-cache-size"))
     return protocol, form
+
+
+def _local_options(cell: Cell, image: DiskImage) -> dict[str, object]:
+    """A file or device; a client of a server has neither way of I/O nor locks of its own."""
+    aio = cell.level("aio", "threads")
+    return {"filename": image.path.name, "aio": aio, "locking": "auto"}
+
+
+def image_opts(disk: NetworkDisk, size: int | None = None) -> str:
+    """A network disk as ``--image-opts`` of QEMU's tools takes it, cut to ``size`` bytes."""
+    if size is None:
+        return _flat({"driver": disk.driver, **disk.options})
+    inner = {f"file.{key}": value for key, value in disk.options.items()}
+    return _flat({"driver": "raw", "size": size, "file.driver": disk.driver, **inner})
+
+
+def _flat(options: Mapping[str, object], prefix: str = "") -> str:
+    parts = []
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            parts.append(_flat(value, f"{prefix}{key}."))
+        else:
+            parts.append(f"{prefix}{key}={str(value).replace(',', ',,')}")
+    return ",".join(parts)
 
 
 def blockdev_args(cell: Cell, image: DiskImage, option: str = "-blockdev") -> list[str]:

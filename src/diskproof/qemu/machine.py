@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 ROOT_SERIAL = "diskproof-root"
 DISK_SERIAL = "diskproof-disk"
@@ -39,6 +40,8 @@ class GuestMachine:
     """One guest. ``bus`` is that of the disk under test, None without one.
 
     ``disk_args`` put it there (see ``disk``); ``disk_fds`` are the descriptors they name, if any.
+    ``parameters`` are the kernel's beside KERNEL_PARAMETERS. ``namespace`` is the network namespace
+    that the disk is reached in; without one QEMU has no network at all.
     """
 
     accel: str
@@ -47,6 +50,8 @@ class GuestMachine:
     bus: str | None = None
     disk_args: tuple[str, ...] = ()
     disk_fds: tuple[int, ...] = ()
+    parameters: tuple[str, ...] = ()
+    namespace: Path | None = None
 
     @property
     def drivers(self) -> tuple[str, ...]:
@@ -56,17 +61,23 @@ class GuestMachine:
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Numbers of the open files and sockets that a guest is started with."""
+    """Numbers of the open files and sockets that a guest is started with; ``root`` is None for
+    one whose root is the disk under test."""
 
     kernel: int
     initrd: int
-    root: int
     qmp: int
     agent: int
     console: int
+    root: int | None = None
 
     def all(self) -> tuple[int, ...]:
-        return (self.kernel, self.initrd, self.root, self.qmp, self.agent, self.console)
+        numbers = (self.kernel, self.initrd, self.root, self.qmp, self.agent, self.console)
+        return tuple(number for number in numbers if number is not None)
+
+    def booted(self) -> tuple[int, int]:
+        """Those that QEMU opens once more, by their names in /dev/fd."""
+        return (self.kernel, self.initrd)
 
 
 def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> list[str]:
@@ -74,7 +85,7 @@ def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> l
     return [
         *isolation_args(sandbox),
         *processor_args(machine),
-        *kernel_args(fds),
+        *kernel_args(fds, machine.parameters),
         *control_args(fds),
         *root_args(fds),
         *machine.disk_args,
@@ -101,11 +112,11 @@ def processor_args(machine: GuestMachine) -> list[str]:
     ]
 
 
-def kernel_args(fds: Descriptors) -> list[str]:
+def kernel_args(fds: Descriptors, more: tuple[str, ...] = ()) -> list[str]:
     return [
         *("-kernel", f"/dev/fd/{fds.kernel}"),
         *("-initrd", f"/dev/fd/{fds.initrd}"),
-        *("-append", " ".join(KERNEL_PARAMETERS)),
+        *("-append", " ".join((*KERNEL_PARAMETERS, *more))),
     ]
 
 
@@ -124,6 +135,8 @@ def control_args(fds: Descriptors) -> list[str]:
 
 def root_args(fds: Descriptors) -> list[str]:
     """The tools' drive: read-only, shared by all guests, never the one under test."""
+    if fds.root is None:
+        return []
     file = f"file.driver=file,file.filename=/dev/fdset/{ROOT_FDSET},file.locking=off"
     return [
         *("-add-fd", f"fd={fds.root},set={ROOT_FDSET}"),

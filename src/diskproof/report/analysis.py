@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from diskproof.errors import DiskproofError, UsageError
 from diskproof.factors import FACTOR_BY_NAME
 from diskproof.records import Cell, HostRecord, Series, StudyRecord
+from diskproof.report.first_boots import FirstBoots, find_first_boots
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.factors import FactorAnalysis, analyse_factors
@@ -70,6 +71,7 @@ class WorkloadAnalysis:
     means: tuple[tuple[Cell, float], ...]
     factors: FactorAnalysis | None
     first_runs: tuple[FirstRuns, ...]
+    first_boots: tuple[FirstBoots, ...]
     outliers: tuple[OutlierRun, ...]
     drift: Drift | None
     steady: tuple[SteadyRun, ...]
@@ -179,6 +181,7 @@ def _analyse(
         tuple((row.cell, geometric_mean(row.values)) for row in rows if min(row.values) > 0),
         analysis,
         _first_runs(rows, samples, factors),
+        find_first_boots(store, rows, factors),
         _outliers(rows, samples, "block {}" if measured else "run {}"),
         estimate_drift(samples, _block_hours(runs.values())) if measured else None,
         steady,

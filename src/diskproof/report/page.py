@@ -31,6 +31,7 @@ from diskproof.report.durability import (
     states_text,
     verdict_text,
 )
+from diskproof.report.grid_page import grid_figures
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -193,6 +194,8 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
             *_heat_figure(load, drawing),
         ],
         "judged": any(line.durability for line in load.lines),
+        "grids": view.grids.get(load.name, ()),
+        "grid_figures": grid_figures(view.grids.get(load.name, ()), drawing.figure),
         "closer": [*_detail_figures(detail, drawing)],
         "latencies": [
             name for name in LATENCIES if any(name in line.latencies for line in load.lines)

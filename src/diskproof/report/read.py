@@ -10,6 +10,7 @@ from diskproof.errors import UsageError
 from diskproof.records import Artefact, Histogram, HostRecord, Series, StudyRecord
 from diskproof.report.analysis import analyse_study
 from diskproof.report.durability import join_verdicts
+from diskproof.report.grid_page import load_grids
 from diskproof.report.scores import score_rows
 from diskproof.report.view import (
     FailedRun,
@@ -99,7 +100,8 @@ def _with_details(store: Store, view: StudyView) -> StudyView:
     )
     details = {load.name: _detail(store, view, load) for load in view.workloads}
     checks = store.checks(study.id, host.id)
-    primary = [r for r in store.results(study.id) if r.primary and r.host_id == host.id]
+    rows = [row for row in store.results(study.id) if row.host_id == host.id]
+    primary = [row for row in rows if row.primary]
     analyses = {load.name: load for load in analyse_study(store, study, primary)}
     return replace(
         view,
@@ -107,6 +109,7 @@ def _with_details(store: Store, view: StudyView) -> StudyView:
         checks=checks,
         details=details,
         analyses=analyses,
+        grids={load.name: load_grids(load, rows) for load in view.workloads},
         scores=score_rows(primary, {}, blocked=study.origin == "run"),
     )
 

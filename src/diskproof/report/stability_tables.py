@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from diskproof.report.analysis import FirstRuns, OutlierRun, StudyAnalysis, WorkloadAnalysis
 from diskproof.report.analysis_json import studies_json
 from diskproof.report.factor_words import finite
+from diskproof.report.first_boots import FirstBoots
 from diskproof.report.labels import render_figure
 from diskproof.report.stability_words import (
     change,
@@ -54,6 +55,14 @@ def steady_line(load: WorkloadAnalysis) -> str:
     return ", ".join(f"{counts[each]} {named[each]}" for each in _VERDICTS if counts[each])
 
 
+def first_boot_line(first: FirstBoots) -> tuple[str, str]:
+    """(what, finding): the first boot of a clone against its later ones."""
+    level = f", {first.factor}={first.level}" if first.level else ""
+    clones = "1 clone" if first.effect.cells == 1 else f"{first.effect.cells} clones"
+    words = first_run_words(first.effect, higher_is_better=False)
+    return f"first {first.kind} boot{level}", f"{words} ({clones})"
+
+
 def drift_line(load: WorkloadAnalysis) -> str:
     """What became of the host from the first block to the last; empty without blocks."""
     return drift_words(load.drift, load.higher_is_better) if load.drift else ""
@@ -67,6 +76,7 @@ def stability_lines(load: WorkloadAnalysis) -> list[tuple[str, str]]:
     """(what, finding) of one workload, in sentences."""
     better = load.higher_is_better
     lines = [(first_run_name(each), first_run_line(each, better)) for each in load.first_runs]
+    lines += [first_boot_line(each) for each in load.first_boots]
     if load.drift is not None:
         lines.append(("host over time", drift_line(load)))
     lines.append(("inside a run", steady_line(load)))
@@ -140,6 +150,7 @@ def _findings_json(load: WorkloadAnalysis) -> dict[str, object]:
     levels = load.variance
     return {
         "first_run": [_first_json(each) for each in load.first_runs],
+        "first_boot": [{"kind": each.kind, **_first_json(each)} for each in load.first_boots],
         "drift": _drift_json(load.drift) if load.drift else None,
         "outliers": [
             {
@@ -169,7 +180,7 @@ def _findings_json(load: WorkloadAnalysis) -> dict[str, object]:
     }
 
 
-def _first_json(first: FirstRuns) -> dict[str, object]:
+def _first_json(first: FirstRuns | FirstBoots) -> dict[str, object]:
     effect = first.effect
     return {
         "factor": first.factor or None,

@@ -21,6 +21,7 @@ from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
 from diskproof.stats.study_race import RaceState
+from diskproof.store.grids import Grid
 
 if TYPE_CHECKING:
     from diskproof.report.analysis import WorkloadAnalysis
@@ -73,6 +74,14 @@ class WorkloadDetail:
 
 
 @dataclass(frozen=True)
+class CellGrids:
+    """iozone's figures of one cell, one grid a test."""
+
+    label: str
+    grids: tuple[Grid, ...]
+
+
+@dataclass(frozen=True)
 class FailedRun:
     """A run that gave no result. ``tails`` are (name, last lines) of what it left behind."""
 
@@ -86,7 +95,8 @@ class FailedRun:
 @dataclass(frozen=True)
 class StudyView:
     """One study on one host. ``checks`` are the read-back settings by cell id, ``details``,
-    ``analyses`` and ``races`` stand by workload; ``scores`` are over all of them, None for one."""
+    ``analyses``, ``grids`` and ``races`` stand by workload; ``scores`` are over all of them, None
+    for one."""
 
     study: StudyRecord
     host: HostRecord
@@ -95,6 +105,7 @@ class StudyView:
     checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
     details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
     analyses: Mapping[str, WorkloadAnalysis] = field(default_factory=dict)
+    grids: Mapping[str, tuple[CellGrids, ...]] = field(default_factory=dict)
     races: Mapping[str, RaceState] = field(default_factory=dict)
     scores: StudyScores | None = None
     verdicts: tuple[VerdictRow, ...] = ()

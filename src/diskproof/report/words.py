@@ -18,12 +18,13 @@ TCG_NOTE = (
 )
 OURS = ("run", "program")
 """Origins of studies that were made here, by ``run`` and ``crash``."""
+GUESTS = ("guest", "own-guest")
 HIGHER = {True: "higher is better", False: "lower is better"}
 
 
 def accelerator(view: StudyView) -> str:
     """The accelerator the study's guests ran under, or empty when it has no guests."""
-    guests = [cell for cell in view.study.cells if cell.level("frontend") == "guest"]
+    guests = [cell for cell in view.study.cells if cell.level("frontend") in GUESTS]
     if not guests:
         return ""
     asked = {cell.level("accel", "auto") for cell in guests}

@@ -1,4 +1,4 @@
-"""Results out: CSV, Parquet or JSON, whole or not at all."""
+"""Results out: CSV, Parquet, JSON or a spreadsheet, whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from diskproof.errors import HostError, UsageError
 from diskproof.records import StudyRecord
 from diskproof.store.database import Store
 from diskproof.store.export_rows import Column, Kind, Row, table_columns, table_rows
+from diskproof.store.workbook import write_workbook
 
 _Batches = Iterable[Sequence[Row]]
 
@@ -25,11 +26,16 @@ def export_table(store: Store, studies: Sequence[str], kind: Kind, path: Path) -
 
     ``results`` has a row per cell and metric, ``runs`` one per run, ``series`` one per reading of a
     time series (times in seconds since the load began), ``verdicts`` one per crash cell and fault.
-    The suffix says how: ``.csv``, ``.parquet`` or ``.json``; ``-`` is CSV on standard output. A
+    The suffix says how: ``.csv``, ``.parquet`` or ``.json``; ``-`` is CSV on standard output;
+    ``.xlsx`` is a spreadsheet with results, runs and iozone's grids, whatever the kind. A
     file that is there is replaced when the new one is complete and on disk, and kept otherwise.
     Raises UsageError for another suffix or an unknown study, HostError when the file cannot be
     written.
     """
+    if path.suffix.lower() == _WORKBOOK:
+        with _explained(path), _target(path) as stream:
+            write_workbook(stream, store, _require_studies(store, studies))
+        return
     write = _find_writer(path)
     chosen = _require_studies(store, studies)
     columns = table_columns(store, chosen, kind)
@@ -44,7 +50,7 @@ def _find_writer(path: Path) -> Callable[[IO[bytes], Sequence[Column], _Batches]
     if writer is None:
         raise UsageError(
             f"{path} has no suffix that says what to write",
-            f"it is one of {', '.join(_WRITERS)}",
+            f"it is one of {', '.join((*_WRITERS, _WORKBOOK))}",
             "name a file like results.csv",
         )
     return writer
@@ -145,3 +151,4 @@ def _write_parquet(stream: IO[bytes], columns: Sequence[Column], batches: _Batch
 
 
 _WRITERS = {".csv": _write_csv, ".parquet": _write_parquet, ".json": _write_json}
+_WORKBOOK = ".xlsx"

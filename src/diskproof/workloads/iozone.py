@@ -4,6 +4,11 @@ Tests as iozone numbers them: 0 write and rewrite, 1 read and reread, 2 random r
 8 random reads and writes mixed. The flush after writing is in the time (``-e``). A file is a part
 of the disk under test that nothing was written to before, so that write finds it unallocated and
 rewrite does not. Source: iozone's own documentation.
+
+fio counts no flush after the last write (``fsync=N`` comes before the write that follows), and the
+time of ``end_fsync`` in whole milliseconds. So a job of its own follows each one that writes: it
+writes a block of the file again, flushes and writes another. fio measures that flush, of all that
+is dirty.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 
 from diskproof.drive import Drive
 from diskproof.errors import RunFailure
@@ -39,6 +45,7 @@ STEPS = (
     ("random_write", "2", "randwrite"),
     ("mixed", "8", "randrw"),
 )
+_FLUSH_BLOCK = 4096
 _MIB = 1 << 20
 
 
@@ -52,6 +59,10 @@ class Step:
     record: int
     file: int
     offset: int
+
+    @property
+    def writes(self) -> bool:
+        return "read" not in self.rw or self.rw == "randrw"
 
     @property
     def label(self) -> str:
@@ -68,12 +79,11 @@ class IozoneWorkload:
         steps = plan_steps(spec, drive.size)
         run = run_fio(drive, render_jobs(spec, steps, drive), _seconds(steps, threads), [])
         jobs = run.result.jobs
-        if len(jobs) != len(steps) * threads:
-            raise broken_answer(run, f"{len(jobs)} jobs, {len(steps) * threads} were started")
-        figures = [
-            measure_step(jobs[place * threads : (place + 1) * threads], step)
-            for place, step in enumerate(steps)
-        ]
+        started = sum(2 if step.writes else 1 for step in steps) * threads
+        if len(jobs) != started:
+            raise broken_answer(run, f"{len(jobs)} jobs, {started} were started")
+        rest = iter(jobs)
+        figures = [measure_step(rest, step, threads) for step in steps]
         metrics = [
             Metric(step.label, "MiB/s", figure, higher_is_better=True)
             for step, figure in zip(steps, figures, strict=True)
@@ -119,25 +129,36 @@ def render_jobs(spec: WorkloadSpec, steps: Sequence[Step], drive: Drive) -> str:
         "ioengine": "psync",
         "direct": "1" if spec.option("direct") == "on" else "0",
         "invalidate": "0",  # iozone reads what it has just written
+        "norandommap": "0",  # and visits every record once, in random order
         "numjobs": str(threads),
     }
-    sections = [
-        render_options(f"step{number}", {**shared, **_job(step)})
-        for number, step in enumerate(steps)
-    ]
+    sections = []
+    for number, step in enumerate(steps):
+        sections.append(render_options(f"step{number}", {**shared, **_job(step)}))
+        if step.writes:
+            sections.append(render_options(f"flush{number}", {**shared, **_flush_job(step)}))
     return "".join(sections)
 
 
-def measure_step(jobs: Sequence[FioJob], step: Step) -> float:
-    """MiB/s of one figure: bytes over the time of the slowest thread, its flush included.
+def measure_step(jobs: Iterator[FioJob], step: Step, threads: int) -> float:
+    """MiB/s of one figure: bytes over the time of the slowest thread, its flush included. Takes
+    the step's jobs from ``jobs``.
 
     fio counts a job's length in whole milliseconds; the sum of its operations is exact where
     there is one at a time.
     """
-    count = sum(job.read.bytes + job.write.bytes for job in jobs)
-    slowest = max(sum(_operation_seconds(job)) for job in jobs)
-    if count < step.file * len(jobs) or slowest <= 0:
+    measured = list(islice(jobs, threads))
+    flushes = list(islice(jobs, threads)) if step.writes else []
+    count = sum(job.read.bytes + job.write.bytes for job in measured)
+    if count < step.file * threads:
         raise RunFailure("workload", f"{step.label}: only {count} bytes were measured")
+    if any(job.flush.count != 1 for job in flushes):
+        raise RunFailure("workload", f"{step.label}: not one flush was measured")
+    seconds = [sum(_operation_seconds(job)) for job in measured]
+    waits = [job.flush.mean for job in flushes] or [0.0]
+    slowest = max(map(sum, zip_longest(seconds, waits, fillvalue=0.0)))
+    if slowest <= 0:
+        raise RunFailure("workload", f"{step.label}: no time was measured")
     return count / slowest / _MIB
 
 
@@ -154,8 +175,8 @@ def check_memory(drive: Drive, size: int) -> Check:
 
 
 def _job(step: Step) -> dict[str, str]:
-    """One figure as fio options; a flush after the last write, measured by fio as such."""
-    options = {
+    """One figure as fio options."""
+    return {
         "stonewall": "1",
         "rw": step.rw,
         "bs": str(step.record),
@@ -163,15 +184,18 @@ def _job(step: Step) -> dict[str, str]:
         "offset": str(step.offset),
         "offset_increment": str(step.file),
     }
-    if step.rw != "read" and step.rw != "randread":
-        options["fsync"] = str(step.file // step.record)
-    return options
+
+
+def _flush_job(step: Step) -> dict[str, str]:
+    """The flush after a figure: between the writes of two blocks, for fio measures no last one."""
+    block = min(step.file // 2, _FLUSH_BLOCK)
+    sizes = {"bs": str(block), "size": str(2 * block)}
+    return {**_job(step), "rw": "write", "fsync": "1", **sizes}
 
 
 def _operation_seconds(job: FioJob) -> Iterator[float]:
     for side in (job.read, job.write):
         yield side.operations * (side.lat.mean or side.clat.mean)
-    yield job.flush.count * job.flush.mean
 
 
 def _doubling(first: int, last: int) -> Iterator[int]:

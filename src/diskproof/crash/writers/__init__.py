@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 from diskproof.errors import UsageError
 
 if TYPE_CHECKING:  # a check is started for each state: what it does not need costs it
-    from diskproof.crash.recording import Recording
     from diskproof.drive import Drive, RunContext
+    from diskproof.recording import Recording
     from diskproof.records import Cell
 
 

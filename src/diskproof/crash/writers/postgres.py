@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.crash.recording import ACK_FILE
 from diskproof.crash.writers import WriterContext, command, rows
 from diskproof.crash.writers.command import Limit, main
 from diskproof.crash.writers.programs import require_written
 from diskproof.crash.writers.rows import Found
 from diskproof.errors import HostError, RunFailure
 from diskproof.proc import CONFINED_UID, Process, run, start_process
+from diskproof.recording import ACK_FILE
 from diskproof.records import Cell
 
 NAME = "postgres"

@@ -84,9 +84,9 @@ class SqliteWriter:
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload``, ``space``, or ``guest``."""
-        from diskproof.crash.recording import ACK_FILE
         from diskproof.crash.writers.programs import require_written
         from diskproof.proc import run
+        from diskproof.recording import ACK_FILE
 
         spec, folder = context.cell.workload, context.recording.folder
         if context.cell.level("frontend") == "guest":

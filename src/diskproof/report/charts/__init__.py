@@ -9,6 +9,7 @@ from diskproof.report.charts.effects import (
     interaction_chart,
     interaction_factors,
 )
+from diskproof.report.charts.grid import MAX_GRID_CELLS, grid_chart
 from diskproof.report.charts.heat import heat_chart, heat_factors
 from diskproof.report.charts.lines import MAX_POINTS, series_chart, tail_chart
 from diskproof.report.charts.pareto import front_cells, pareto_chart
@@ -17,6 +18,7 @@ from diskproof.report.charts.ratios import RatioChart, ratio_chart
 
 __all__ = [
     "MAX_BARS",
+    "MAX_GRID_CELLS",
     "MAX_LANES",
     "MAX_POINTS",
     "RatioChart",
@@ -27,6 +29,7 @@ __all__ = [
     "durability_chart",
     "effects_chart",
     "front_cells",
+    "grid_chart",
     "heat_chart",
     "heat_factors",
     "interaction_chart",

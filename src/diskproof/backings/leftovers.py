@@ -1,0 +1,28 @@
+"""What a dead study has left in the kernel: volumes, arrays and loop devices outlive a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diskproof.backings import lvm, md, zfs
+from diskproof.backings.block_tree import find_standing_on, take_down
+from diskproof.backings.loop import find_loops
+from diskproof.backings.volume_note import read_note
+
+
+def remove_leftovers(folder: Path) -> str:
+    """Take down what stands on files in the folder of a dead owner, and what a note there names.
+
+    A device is the dead owner's when all that it is made of is, down to loop devices over files
+    in the folder, or when it has the noted name, which nobody else has. Loop devices go with
+    their last user. Gives why something is still there, or nothing.
+    """
+    left = take_down(find_standing_on(find_loops(folder)))
+    volume = read_note(folder)
+    if left or volume is None:
+        return left
+    if volume.kind == "lvm":
+        return lvm.remove_group(folder, volume.name, volume.devices)
+    if volume.kind == "md":
+        return md.remove_array(volume.name, volume.devices)
+    return zfs.remove_pool(volume.name, volume.devices)

@@ -1,0 +1,223 @@
+"""A virtual machine of the user's own, driven through QEMU's guest agent."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.errors import RunFailure
+from diskproof.frontends.commands import MAX_COLLECTED, scratch_names
+from diskproof.frontends.effective import make_check, read_disk
+from diskproof.frontends.guest import (
+    ARGV,
+    CONSOLE,
+    check_device,
+    check_machine,
+    guest_machine,
+    keep_argv,
+    kept_files,
+)
+from diskproof.guest.own import OwnRunning, start_own_guest
+from diskproof.guest.own_image import inspect_own_image
+from diskproof.guest.qemu_agent import QemuAgent
+from diskproof.guest_rules import OwnGuest
+from diskproof.qemu.disk import bus, cache_mode
+from diskproof.qemu.machine import DISK_SERIAL, GuestMachine
+from diskproof.records import Artefact, Cell, Check
+
+_SCRATCH = "/tmp/diskproof"
+_BY_ID = "/dev/disk/by-id"
+_SHORT = 60.0  # seconds for a small program, under emulation on a busy host
+_LOOK_AGAIN = 0.5
+_DRIVE = re.compile(r"\\\\\.\\PhysicalDrive(\d{1,3})", re.IGNORECASE)
+# Constant; what it is to do comes as arguments. The agent starts programs in no folder of ours.
+_IN_FOLDER = 'cd "$0" && exec "$@"'
+
+
+@dataclass
+class OwnGuestDrive:
+    """The disk inside the user's guest; ``device`` is its name there."""
+
+    context: RunContext
+    running: OwnRunning
+    own: OwnGuest
+    vm: GuestMachine
+    device: str
+    size: int
+    pids: Sequence[int]
+    _executions: int = field(default=0, init=False)
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(self.running.qmp, self.context.image, _no_modules)
+
+    def fio_target(self) -> FioTarget:
+        options = {"ioengine": "libaio", "filename": self.device, "direct": "1"}
+        return FioTarget(options)
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        files: Mapping[str, bytes] | None = None,
+        collect: Sequence[str] = (),
+    ) -> Execution:
+        given = files or {}
+        scratch_names([*given, *collect])
+        agent = self.running.agent
+        if self.own.os == "windows":
+            if given or collect:
+                raise RunFailure("workload", "in a Windows guest a workload is a command")
+            return _run(agent, argv, timeout)
+        self._executions += 1
+        scratch = f"{_SCRATCH}-{self._executions}"
+        folders = dict.fromkeys(f"{scratch}/{name}".rpartition("/")[0] for name in (*given, "x"))
+        made = _run(agent, ["mkdir", "-p", *folders], _SHORT)
+        if made.returncode != 0:
+            why = made.stderr.decode("utf-8", "replace")[:300]
+            raise RunFailure("guest", f"{scratch} cannot be made in the guest", why)
+        for name, content in given.items():
+            agent.write_file(f"{scratch}/{name}", content)
+        done = _run(agent, ["/bin/sh", "-c", _IN_FOLDER, scratch, *argv], timeout)
+        brought = {
+            name: agent.read_file(f"{scratch}/{name}", MAX_COLLECTED)
+            for name in collect
+            if self._succeeds("test", "-f", f"{scratch}/{name}")
+        }
+        self._succeeds("rm", "-r", scratch)
+        return Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
+
+    def _succeeds(self, *argv: str) -> bool:
+        return _run(self.running.agent, argv, _SHORT).returncode == 0
+
+    def read_back(self) -> tuple[Check, ...]:
+        context, qmp = self.context, self.running.qmp
+        return (
+            *read_disk(qmp, self.running.process.pid, context.cell, context.image),
+            check_device(qmp, context.cell),
+            *check_machine(qmp, self.vm),
+            *self._check_view(context.cell),
+            Check("guest agent", "answers", self.running.version, "guest-info", True),
+        )
+
+    def _check_view(self, cell: Cell) -> tuple[Check, ...]:
+        """What the guest's own kernel says of the disk; Windows is not asked."""
+        if self.own.os == "windows":
+            return ()
+        folder = f"/sys/class/block/{self.device.removeprefix('/dev/')}"
+        asked = _run(self.running.agent, ["cat", f"{folder}/size"], _SHORT).stdout.strip()
+        size = int(asked) * 512 if asked.isdigit() and len(asked) < 18 else -1
+        checks = [make_check("guest: size", self.size, size, "the guest's sysfs")]
+        if bus(cell.level("bus", "virtio-blk")).reports_write_cache:
+            wanted = "write through" if cache_mode(cell).write_through else "write back"
+            done = _run(self.running.agent, ["cat", f"{folder}/queue/write_cache"], _SHORT)
+            found = done.stdout.decode("utf-8", "replace").strip()[:100]
+            checks.append(make_check("guest: write_cache", wanted, found, "the guest's sysfs"))
+        return tuple(checks)
+
+
+def _no_modules(names: Sequence[str]) -> None:
+    """The user's guest loads modules by itself."""
+
+
+def _run(agent: QemuAgent, argv: Sequence[str], timeout: float) -> Execution:
+    """Raises RunFailure ``workload`` for output that the agent has cut."""
+    done = agent.run(argv, timeout=timeout)
+    if done.truncated:
+        raise RunFailure(
+            "workload",
+            f"{shlex.join(argv)[:200]} printed too much",
+            "the guest agent keeps 16 MiB of each output and drops the rest",
+            "have it write into a file, or print less",
+            (("stdout", done.stdout[: 1 << 20]), ("stderr", done.stderr[: 1 << 20])),
+        )
+    return Execution(done.status, done.stdout, done.stderr, done.seconds)
+
+
+def find_disk(agent: QemuAgent, own: OwnGuest, deadline: float) -> str:
+    """The guest's name of the disk under test, by its serial number: a path on Linux, the number
+    of a physical drive on Windows. Raises RunFailure ``guest`` when it is not there in time."""
+    look = _find_on_windows if own.os == "windows" else _find_on_linux
+    end = time.monotonic() + deadline
+    while True:
+        found, seen = look(agent)
+        if found:
+            return found
+        if time.monotonic() >= end:
+            raise RunFailure(
+                "guest",
+                f"the guest has no disk with the serial number {DISK_SERIAL}",
+                f"it has: {', '.join(seen)[:500] or 'none'}",
+                "install the driver of the bus in the image, or choose another bus; on Linux udev "
+                f"has to make {_BY_ID}",
+            )
+        time.sleep(_LOOK_AGAIN)
+
+
+def _find_on_linux(agent: QemuAgent) -> tuple[str, list[str]]:
+    """udev's links, as ``virtio-SERIAL``, ``ata-MODEL_SERIAL``, ``nvme-MODEL_SERIAL``."""
+    listed = _run(agent, ["ls", "-1", _BY_ID], _SHORT).stdout.decode("utf-8", "replace")
+    names = listed.split()[:1000]
+    for name in names:
+        if re.fullmatch(rf"\S*[-_]{re.escape(DISK_SERIAL)}(_1)?", name):
+            done = _run(agent, ["readlink", "-f", f"{_BY_ID}/{name}"], _SHORT)
+            device = done.stdout.decode("utf-8", "replace").strip()
+            if re.fullmatch(r"/dev/[A-Za-z0-9]{1,32}", device):
+                return device, names
+    return "", names
+
+
+def _find_on_windows(agent: QemuAgent) -> tuple[str, list[str]]:
+    """The agent's own list of disks: it names drives as ``\\\\.\\PhysicalDriveN``."""
+    disks = agent.execute("guest-get-disks")
+    names = []
+    for disk in disks if isinstance(disks, list) else []:
+        name, where = (disk.get("name"), disk.get("address")) if isinstance(disk, dict) else ("", 0)
+        serial = str(where.get("serial", "")).strip() if isinstance(where, dict) else ""
+        names.append(f"{name} ({serial})")
+        if serial == DISK_SERIAL and (number := _DRIVE.fullmatch(str(name))):
+            return number[1], names
+    return "", names
+
+
+class OwnGuestFrontend:
+    """The frontend ``own-guest``."""
+
+    name = "own-guest"
+
+    @contextmanager
+    def start(self, context: RunContext) -> Iterator[Drive]:
+        own, image, vm = context.own_guest, context.image, guest_machine(context)
+        if own is None:
+            raise ValueError("this frontend needs the study's [guest]")
+        starting = start_own_guest(
+            own,
+            vm,
+            inspect_own_image(own),
+            run_dir=context.run_dir,
+            folder=image.path.parent,
+            deadline=context.deadline_seconds,
+        )
+        with starting as running:
+            try:
+                keep_argv(running.process.pid, context.run_dir / ARGV)
+                left = max(_SHORT, context.deadline_seconds - running.seconds)
+                device = find_disk(running.agent, own, left)
+                time.sleep(own.settle)
+                pids = (running.process.pid,)
+                yield OwnGuestDrive(context, running, own, vm, device, image.size, pids)
+            finally:
+                with suppress(OSError):  # a full disk must not hide why the run failed
+                    (context.run_dir / CONSOLE).write_bytes(running.console.read())
+
+    def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
+        return kept_files(context.run_dir)
+
+
+FRONTEND = OwnGuestFrontend()

@@ -1,0 +1,182 @@
+"""A tree of files copied with ``cp -a`` and synced: few big files, many small ones, five levels.
+
+In a guest the disk under test gets a file system, on the host the tree lies beside the disk's file,
+on the backing itself. The source is cold (written, dropped from the page cache, in a guest also
+unmounted) or all of it in memory, which is proved either way. The time is that of ``cp -a`` and of
+``sync -f`` after it. The copy is read and compared afterwards, from the disk again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.boot_rules import parse_scale
+from diskproof.drive import Drive, Execution
+from diskproof.errors import RunFailure
+from diskproof.guest.build import PROGRAM_FOLDER
+from diskproof.native import require_native
+from diskproof.records import Check, Metric, WorkloadSpec
+from diskproof.units import parse_bytes, render_bytes
+from diskproof.workloads import WorkloadResult
+
+PROGRAM = "diskproof-tree"
+MOUNT_POINT = "/mnt"
+MAKE = {
+    "ext4": ("mkfs.ext4", "-q", "-F"),
+    "xfs": ("mkfs.xfs", "-q", "-f"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f"),
+}
+ROOM = 1.25  # of two trees: blocks that are not full, the file system's own
+SLOWEST = 2 << 20  # bytes/s, under emulation on a busy host
+FILE_SECONDS = 0.02
+START_SECONDS = 120.0
+_HINTS = {
+    "disk": 'a backing on a disk, or source = "memory"',
+    "memory": 'a smaller scale, more memory, or source = "disk"',
+}
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class TreeShape:
+    """What ``diskproof-tree`` makes: the study's tree, shrunk by its scale."""
+
+    files: int
+    bytes: int
+    depth: int
+
+    def args(self) -> list[str]:
+        return [f"--files={self.files}", f"--bytes={self.bytes}", f"--depth={self.depth}"]
+
+    @property
+    def patience(self) -> float:
+        """Seconds within which all of it is written or read once, unless something hangs."""
+        return START_SECONDS + self.bytes / SLOWEST + self.files * FILE_SECONDS
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the trees are. ``device`` holds the file system; None on the host."""
+
+    drive: Drive
+    shape: TreeShape
+    folder: str
+    filesystem: str
+    device: str | None
+
+    def do(self, *argv: str) -> Execution:
+        """Run a program that must end well. Raises RunFailure ``space`` or ``workload``."""
+        done = self.drive.execute(argv, timeout=self.shape.patience)
+        if done.returncode != 0:
+            why = done.stderr.decode("utf-8", "replace").strip()[-500:]
+            full = "No space left" in why
+            what = f"{Path(argv[0]).name} failed with status {done.returncode}"
+            hint = "a larger size, or a smaller scale" if full else ""
+            raise RunFailure("space" if full else "workload", what, why, hint)
+        return done
+
+    def tree(self, command: str, name: str, *more: str) -> dict[str, float]:
+        """Let ``diskproof-tree`` work on one of the trees."""
+        own = f"{PROGRAM_FOLDER}/{PROGRAM}" if self.device else str(require_native(PROGRAM))
+        done = self.do(own, command, f"{self.folder}/{name}", *self.shape.args(), *more)
+        told = json.loads(done.stdout)
+        return {key: float(value) for key, value in told.items()}
+
+    def make_filesystem(self) -> None:
+        if self.device:
+            if self.drive.machine:
+                self.drive.machine.load_modules([self.filesystem])
+            self.do(*MAKE[self.filesystem], self.device)
+            self._mount()
+
+    def cool(self, name: str) -> Check:
+        """Take a tree out of memory: dropped, and where that can be, unmounted."""
+        left = int(self.tree("cache", name, "--drop")["cached"])
+        if self.device:
+            self.do("umount", self.folder)
+            self._mount()
+        how = ", unmounted and mounted again" if self.device else ""
+        told = f"{render_bytes(left)} cached{how}"
+        return Check(f"{name}: cold", "none of it cached", told, "cachestat", left == 0)
+
+    def _mount(self) -> None:
+        self.do("mount", "-t", self.filesystem, str(self.device), self.folder)
+
+
+class TreeCopy:
+    """The kind ``tree_copy``."""
+
+    def run(self, spec: WorkloadSpec, drive: Drive) -> WorkloadResult:
+        """Raises RunFailure ``space`` when the disk is too small, ``workload`` when a program
+        failed or the copy is not the tree."""
+        site = find_site(spec, drive)
+        site.make_filesystem()
+        site.tree("make", "source")
+        check = warm_check(site) if spec.option("source") == "memory" else site.cool("source")
+        if not check.ok:
+            raise RunFailure("cache", check.name, check.effective, _HINTS[spec.option("source")])
+        copied = site.do("cp", "-a", f"{site.folder}/source", f"{site.folder}/target")
+        synced = site.do("sync", "-f", f"{site.folder}/target")
+        if site.device:
+            site.cool("target")
+        site.tree("check", "target")
+        return WorkloadResult(
+            make_metrics(site.shape, copied.seconds, synced.seconds),
+            (check, Check("copy", "the tree", "every file compared", PROGRAM, True)),
+        )
+
+
+WORKLOAD = TreeCopy()
+
+
+def parse_shape(spec: WorkloadSpec) -> TreeShape:
+    """The tree of a spec; every level of folders keeps a file."""
+    scale, depth = parse_scale(spec.option("scale")), int(spec.option("depth"))
+    files = max(depth, round(int(spec.option("files")) * scale))
+    return TreeShape(files, round(parse_bytes(spec.option("bytes")) * scale), depth)
+
+
+def find_site(spec: WorkloadSpec, drive: Drive) -> Site:
+    """Where the trees go. Raises RunFailure, also when two of them do not fit on the disk."""
+    shape = parse_shape(spec)
+    path = drive.fio_target().options["filename"].replace(r"\:", ":")
+    if drive.machine is None:
+        if drive.execute(["test", "-b", path], timeout=START_SECONDS).returncode == 0:
+            raise RunFailure(
+                "workload",
+                "a tree cannot be copied on a bare device",
+                "it has no file system",
+                'a backing of the kind "filesystem" on it',
+            )
+        return Site(drive, shape, str(Path(path).parent), "", None)
+    require_room(shape, drive.size)
+    return Site(drive, shape, MOUNT_POINT, spec.option("filesystem"), path)
+
+
+def require_room(shape: TreeShape, size: int) -> None:
+    """Raises RunFailure ``space`` when two trees do not fit on a disk of so many bytes."""
+    needed = int(2 * ROOM * shape.bytes)
+    if needed > size:
+        what = f"two trees need {render_bytes(needed)}, the disk has {render_bytes(size)}"
+        raise RunFailure("space", what, hint="a larger size, or a smaller scale")
+
+
+def warm_check(site: Site) -> Check:
+    """Whether all of the source is in memory: it was just written."""
+    cached = int(site.tree("cache", "source")["cached"])
+    told = f"{render_bytes(cached)} of {render_bytes(site.shape.bytes)}"
+    ok = cached >= site.shape.bytes
+    return Check("source: in memory", "all of it", told, "cachestat", ok)
+
+
+def make_metrics(shape: TreeShape, copied: float, synced: float) -> tuple[Metric, ...]:
+    """The figures of a copy that took ``copied`` and a sync that took ``synced`` seconds."""
+    seconds = copied + synced
+    return (
+        Metric("seconds", "s", seconds, higher_is_better=False, primary=True),
+        Metric("bandwidth", "MiB/s", shape.bytes / seconds / _MIB, higher_is_better=True),
+        Metric("file_rate", "1/s", shape.files / seconds, higher_is_better=True),
+        Metric("sync_seconds", "s", synced, higher_is_better=False),
+    )

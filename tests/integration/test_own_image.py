@@ -1,0 +1,86 @@
+"""Images that cannot be used, made with qemu-img and held by a real qemu-nbd.
+
+Requires qemu-img and qemu-nbd (qemu-utils).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from diskproof.errors import HostError, UsageError
+from diskproof.guest.own_image import inspect_own_image
+from diskproof.proc import run, start_process
+from test_own_guest import make_own
+
+
+def create(path: Path, *options: str, size: str = "8M") -> Path:
+    run(["qemu-img", "create", "-q", *options, str(path), *([size] if size else [])], timeout=30)
+    return path
+
+
+def test_an_image_is_followed_to_its_base_and_not_changed(tmp_path: Path) -> None:
+    base = create(tmp_path / "base.raw", "-f", "raw")
+    top = create(tmp_path / "top", "-f", "qcow2", "-b", "base.raw", "-F", "raw", size="")
+    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in (base, top)]
+    found = inspect_own_image(make_own(image=str(top)))
+    assert found.layers == ((top, "qcow2"), (base, "raw")) and found.size == 8 << 20
+    assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in (base, top)] == before
+
+
+def test_an_image_in_use_is_refused(tmp_path: Path) -> None:
+    image = create(tmp_path / "vm", "-f", "qcow2")
+    argv = ["qemu-nbd", "-t", "-k", str(tmp_path / "socket"), "-f", "qcow2", str(image)]
+    with start_process(argv, name="nbd", log=tmp_path / "log") as server:
+        while not (tmp_path / "socket").exists():
+            assert server.poll() is None
+            time.sleep(0.01)
+        with pytest.raises(HostError, match="is in use") as caught:
+            inspect_own_image(make_own(image=str(image)))
+        assert "lock" in caught.value.why and "shut down" in caught.value.hint
+    assert inspect_own_image(make_own(image=str(image))).size == 8 << 20
+
+
+def test_an_encrypted_image_is_refused(tmp_path: Path) -> None:
+    # QEMU reports luks alike; to make one it times itself, which takes seconds and may fail.
+    key = ["--object", "secret,id=s,data=sixteen-letters!", "-f", "qcow2"]
+    image = create(tmp_path / "vm", *key, "-o", "encrypt.format=aes,encrypt.key-secret=s")
+    with pytest.raises(UsageError, match="is encrypted"):
+        inspect_own_image(make_own(image=str(image)))
+
+
+def test_bases_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    base = create(tmp_path / "base.raw", "-f", "raw")
+    top = create(tmp_path / "top", "-f", "qcow2", "-b", str(base), "-F", "raw", size="")
+    base.unlink()
+    with pytest.raises(UsageError, match="is based on cannot be used") as caught:
+        inspect_own_image(make_own(image=str(top)))
+    assert str(base) in caught.value.why
+    run(["qemu-img", "rebase", "-u", "-F", "raw", "-b", "nbd://host/x", str(top)], timeout=30)
+    with pytest.raises(UsageError, match="cannot be used"):
+        inspect_own_image(make_own(image=str(top)))
+    run(["qemu-img", "rebase", "-u", "-F", "qcow2", "-b", str(top), str(top)], timeout=30)
+    with pytest.raises(UsageError, match="more than 16 images"):
+        inspect_own_image(make_own(image=str(top)))
+
+
+def test_data_in_another_file_is_refused(tmp_path: Path) -> None:
+    data = f"data_file={tmp_path / 'data'}"
+    image = create(tmp_path / "vm", "-f", "qcow2", "-o", data)
+    with pytest.raises(UsageError, match="keeps its data in another file"):
+        inspect_own_image(make_own(image=str(image)))
+
+
+@pytest.mark.parametrize("content", [bytes(1 << 20), b"QFI\xfb", b"", b"QFI\xfb" + b"\xff" * 600])
+def test_what_is_no_such_image_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "vm.qcow2").write_bytes(content)
+    with pytest.raises(UsageError, match="is not a qcow2 image that can be read") as caught:
+        inspect_own_image(make_own(image=str(tmp_path / "vm.qcow2")))
+    assert "qemu-img info tells" in caught.value.hint
+
+
+def test_a_folder_is_no_image(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be used"):
+        inspect_own_image(make_own(image=str(tmp_path)))

@@ -1,0 +1,163 @@
+"""Volumes, arrays and pools before they are made: sizes, arguments, notes, and what a study may
+name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diskproof.backings import lvm, md, zfs
+from diskproof.backings.place import Place
+from diskproof.backings.room import choose_size
+from diskproof.backings.volume_note import NOTE, Volume, new_name, read_note, write_note
+from diskproof.errors import HostError, UsageError
+from diskproof.records import BackingSpec
+from diskproof.study import parse_study
+from volumes import MIB, backing, folder
+
+GIB = 1 << 30
+
+
+class Room(Place):
+    """A place with so much room."""
+
+    def free_bytes(self) -> int:
+        return self.base_free or 0
+
+
+def choose(free: int, kind: str, size: str = "", *, device: bool = False) -> int:
+    base = Room(Path("/x"), device=Path("/dev/x") if device else None, base_free=free)
+    spec = backing("lvm", type=kind, size=size)
+    return choose_size(spec, base, lambda wanted: lvm.needed_bytes(kind, wanted), lvm.EXTENT)
+
+
+@given(
+    free=st.integers(256 * MIB, 1 << 44),
+    kind=st.sampled_from(["linear", "snapshot", "thin"]),
+    device=st.booleans(),
+)
+def test_without_a_size_a_volume_is_as_large_as_it_can_be(
+    free: int, kind: str, device: bool
+) -> None:
+    size = choose(free, kind, device=device)
+    room = free if device else min(free - 64 * MIB, 8 * GIB)
+    assert size % lvm.EXTENT == 0
+    assert lvm.needed_bytes(kind, size) <= room < lvm.needed_bytes(kind, size + lvm.EXTENT)
+
+
+@given(st.integers(1, 1 << 44), st.sampled_from(["linear", "snapshot", "thin"]))
+def test_what_a_volume_needs_leaves_room_for_lvm(size: int, kind: str) -> None:
+    copies = 2 if kind == "snapshot" else 1
+    assert lvm.needed_bytes(kind, size) >= copies * size + 2 * lvm.EXTENT
+
+
+def test_a_size_is_rounded_up_and_refused_when_it_does_not_fit() -> None:
+    assert choose(GIB, "linear", str(5 * MIB)) == 8 * MIB
+    with pytest.raises(HostError, match="does not fit") as caught:
+        choose(GIB, "snapshot", str(600 * MIB))
+    assert "needed at the peak" in caught.value.why and "[backings.here]" in caught.value.hint
+    with pytest.raises(HostError, match="does not fit"):
+        choose(MIB, "linear")
+
+
+def test_arguments_of_arrays() -> None:
+    members = (Path("/dev/loop1"), Path("/dev/loop2"))
+    spec = backing("md", level="1", members="2", bitmap="internal")
+    start = ["--create", "/dev/md/diskproof_x", "--run", "--metadata=1.2", "--homehost=none"]
+    assert md.create_args("diskproof_x", spec, members) == [
+        *(*start, "--name=diskproof_x", "--level=1", "--raid-devices=2", "--data-offset=8192K"),
+        *("--assume-clean", "--bitmap=internal", "/dev/loop1", "/dev/loop2"),
+    ]
+    spec = backing("md", level="0", chunk=str(64 << 10))
+    assert md.create_args("diskproof_x", spec, members) == [
+        *(*start, "--name=diskproof_x", "--level=0", "--raid-devices=2", "--data-offset=8192K"),
+        *("--chunk=64K", "/dev/loop1", "/dev/loop2"),
+    ]
+
+
+def test_arguments_of_pools() -> None:
+    target = Path("/images/backing.img")
+    assert zfs.pool_args("diskproof_x", target) == [
+        *("create", "-o", "cachefile=none", "-O", "mountpoint=legacy", "diskproof_x", str(target))
+    ]
+    assert zfs.create_args("p", backing("zfs", sync="disabled"), GIB) == [
+        *("create", "-s", "-V", str(GIB), "-o", "sync=disabled", "-o", "compression=on"),
+        *("-o", "volblocksize=16384", "p/disk"),
+    ]
+    assert zfs.create_args("p", backing("zfs", type="dataset", compression="off"), GIB) == [
+        *("create", "-o", "sync=standard", "-o", "compression=off", "-o", "recordsize=131072"),
+        *("-o", f"quota={GIB}", "p/disk"),
+    ]
+
+
+def test_a_note_comes_back(tmp_path: Path) -> None:
+    volume = Volume("lvm", new_name(), (Path("/dev/sdb"), Path(os.fsdecode(b"/dev/a b\xff\n"))))
+    write_note(tmp_path, volume)
+    assert read_note(tmp_path) == volume
+    with pytest.raises(FileExistsError):
+        write_note(tmp_path, volume)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"lvm",
+        b"lvm\0vg0\0/dev/sda",
+        b"lvm\0diskproof_0123456789abcdef-x\0/dev/sda",
+        b"lvm\0../diskproof_0123456789abcdef",
+        b"shell\0diskproof_0123456789abcdef",
+        b"\xff" * 100_000,
+    ],
+)
+def test_a_note_that_is_not_ours_is_none(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / NOTE).write_bytes(text)
+    assert read_note(tmp_path) is None
+
+
+def test_a_note_that_is_no_file_of_ours_is_none(tmp_path: Path) -> None:
+    assert read_note(tmp_path) is None
+    write_note(tmp_path, Volume("md", new_name(), ()))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / NOTE).symlink_to(tmp_path / NOTE)
+    assert read_note(tmp_path / "other") is None
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / NOTE)
+    assert read_note(tmp_path / "pipes") is None
+    if os.geteuid() == 0:
+        os.chown(tmp_path / NOTE, 65534, 65534)
+        assert read_note(tmp_path) is None
+
+
+STUDY = 'workloads = "sync-write-4k"\n[factors]\nbacking = "b"\n[backings.b]\n'
+
+
+def read_spec(text: str) -> BackingSpec:
+    return parse_study(STUDY + text).backings[0]
+
+
+def test_an_array_of_named_devices_needs_consent_as_a_device_does() -> None:
+    assert read_spec('kind = "md"\npath = "/dev/sdb /dev/sdc"\nlevel = 1').destroys
+    assert not read_spec('kind = "md"\nlevel = 1').destroys
+    assert not read_spec('kind = "lvm"').destroys
+    assert not folder(Path("/images")).destroys
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("md", "path", '"/dev/sdb;reboot"'),
+        ("md", "level", "6"),
+        ("md", "members", "1"),
+        ("lvm", "type", '"mirror"'),
+        ("lvm", "size", '"lots"'),
+        ("zfs", "compression", '"on -o x"'),
+    ],
+)
+def test_tables_that_cannot_be(kind: str, key: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f":6: {key}: "):
+        read_spec(f'kind = "{kind}"\n{key} = {value}')

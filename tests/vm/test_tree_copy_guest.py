@@ -1,0 +1,34 @@
+"""A tree copied in a guest, on a file system of its own on the disk under test.
+
+Requires the built guest, qemu-system-x86_64, qemu-img, the monitor.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diskproof.study import parse_study
+from running import execute
+
+GUEST = {"frontend": "guest", "bus": "virtio-blk", "cache": "writeback", "format": "qcow2"}
+STUDY = """
+[workloads.tree-copy]
+files = 100
+bytes = "4MiB"
+scale = "1"
+filesystem = "xfs"
+[protocol]
+size = "384MiB"
+"""
+
+
+def test_a_tree_is_copied_in_a_guest(tmp_path: Path) -> None:
+    record = execute(tmp_path / "images", parse_study(STUDY).workloads[0], **GUEST)
+    assert record.failure is None
+    told = {metric.name: metric.value for metric in record.metrics}
+    assert told["file_rate"] == pytest.approx(100 / told["seconds"])
+    assert told["bandwidth"] == pytest.approx(4 / told["seconds"])
+    (state,) = [check for check in record.checks if check.name == "source: cold"]
+    assert state.effective == "0 B cached, unmounted and mounted again"

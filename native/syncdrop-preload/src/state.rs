@@ -118,7 +118,9 @@ fn is_ours_alone(page: &Page) -> bool {
 struct Marks([AtomicU64; 64]);
 
 impl Marks {
-    const NONE: Self = Self([const { AtomicU64::new(0) }; 64]);
+    const fn none() -> Self {
+        Self([const { AtomicU64::new(0) }; 64])
+    }
 
     fn word(&self, fd: i32) -> Option<&AtomicU64> {
         self.0.get((fd as u32 / 64) as usize)
@@ -144,9 +146,9 @@ impl Marks {
 }
 
 /// It was examined in full.
-static EXAMINED: Marks = Marks::NONE;
+static EXAMINED: Marks = Marks::none();
 /// It was opened here for writing, and will be closed here: it is open as long as nobody told otherwise.
-static OPENED: Marks = Marks::NONE;
+static OPENED: Marks = Marks::none();
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// So often it is examined again: errors of writes are told late at worst, and a descriptor that changed its file
 /// unseen does not pass for long.

@@ -13,23 +13,21 @@ from diskproof.backing_tables import FOLDER, read_backings
 from diskproof.crash_rules import FAULTS, FILE_SYSTEM_BYTES, WRITERS, CrashRules
 from diskproof.errors import StudyError
 from diskproof.factors import FACTOR_BY_NAME, Factor
-from diskproof.fio_job_file import find_job_mistakes
 from diskproof.guest_rules import OwnGuest, check_use, read_guest
-from diskproof.presets import PRESET_BY_NAME
-from diskproof.programs import COMMAND, PROGRAM_BY_NAME, Program
 from diskproof.race_rules import RaceRules
-from diskproof.records import BackingSpec, WorkloadSpec, canonical_json, content_id
+from diskproof.records import BackingSpec, WorkloadSpec, content_id
+from diskproof.study_workloads import read_workloads
+from diskproof.tile_file import read_rules
+from diskproof.tile_rules import TileRules
 from diskproof.toml_lines import Location, Mistakes, unknown
 from diskproof.units import parse_bytes, render_bytes
 
 if TYPE_CHECKING:
-    from diskproof.study_file import CrashTable, ProtocolTable, StudyTable, WorkloadTable
+    from diskproof.study_file import CrashTable, ProtocolTable, StudyTable
 
 MAX_TEXT = 1 << 20
-MAX_JOB_TEXT = 64 << 10
 DEFAULT_BLOCKS = 3
 RACE_FIELDS = ("delta", "confidence", "top", "min_blocks", "max_blocks")
-PRESET_FIELDS = ("rw", "bs", "iodepth", "fsync", "rwmixread", "distribution", "primary")
 
 Factors = Mapping[str, tuple[str, ...]]
 _TABLES_HINT = "workloads is a list of presets, or tables (one may be empty: [workloads.seq-read])"
@@ -66,11 +64,13 @@ class Study:
     race: RaceRules | None = None
     crash: CrashRules = CrashRules()
     guest: OwnGuest | None = None
+    tiles: TileRules | None = None
 
     @property
     def id(self) -> str:
         """Hash of what shapes a run; not of when to stop (the number of blocks, the rules of a
-        race), so a study can be prolonged, nor of ``crash``, whose runs are other ones."""
+        race), so a study can be prolonged, nor of ``crash`` and ``tiles``, whose runs are other
+        ones."""
         filters = [
             [[name, sorted(levels)] for name, levels in each.levels]
             for each in (*self.only, Filter(()), *self.exclude)
@@ -120,11 +120,13 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     table = _read_shape(content, mistakes)
     backings = read_backings(table.backings, mistakes) or {"": (FOLDER,)}
     factors = _factors(table, backings, mistakes)
-    workloads = tuple(_workloads(table, folder, mistakes))
+    workloads = tuple(read_workloads(table, folder, mistakes))
     crash = _crash(table.crash, mistakes)
     names = (*(spec.name for spec in workloads), *crash.writers)
     race = _race(table.protocol, mistakes)
     guest = read_guest(table.guest, folder, mistakes) if table.guest else None
+    tiles = read_rules(table.tiles, folder, mistakes) if table.tiles else None
+    names += (tiles.tile.name,) if tiles else ()
     check_use(guest, factors, [(spec.name, spec.kind) for spec in workloads], mistakes)
     study = Study(
         name=table.name or re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study",
@@ -141,6 +143,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         race=race,
         crash=crash,
         guest=guest,
+        tiles=tiles,
     )
     mistakes.raise_any()
     # Without a seed of its own the same file still gets the same order.
@@ -234,111 +237,6 @@ def _level(
     elif factor.power_of_two and count & (count - 1):
         mistakes.add(location, f"{factor.name} = {text}: must be a power of two", text)
     return str(count) if factor.kind == "count" else render_level_bytes(count)
-
-
-def _workloads(table: StudyTable, folder: Path, mistakes: Mistakes) -> Iterator[WorkloadSpec]:
-    for name, options in table.workloads.items():
-        location = ("workloads", name)
-        if options.job is not None:
-            yield _job_workload(name, options, table.protocol, folder, mistakes)
-            continue
-        wanted = COMMAND if options.command is not None else options.preset or name
-        preset = PRESET_BY_NAME.get(wanted)
-        if program := PROGRAM_BY_NAME.get(wanted):
-            yield _program_workload(name, options, program, table.protocol, mistakes)
-            continue
-        for key in options.model_extra or {}:
-            mistakes.add((*location, key), unknown("key", key, type(options).model_fields))
-        if preset is None:
-            known = [*PRESET_BY_NAME, *PROGRAM_BY_NAME]
-            mistakes.add(location, unknown("workload", wanted, known), wanted)
-            continue
-        shaped = {
-            field: str(getattr(preset, field) if (own := getattr(options, field)) is None else own)
-            for field in PRESET_FIELDS
-        }
-        ramp = 0.0 if preset.cold else table.protocol.ramp
-        shaped |= _common_options(options, table.protocol, preset.fill, ramp)
-        yield WorkloadSpec(name, "fio", tuple(sorted(shaped.items())))
-
-
-def _program_workload(
-    name: str,
-    options: WorkloadTable,
-    program: Program,
-    protocol: ProtocolTable,
-    mistakes: Mistakes,
-) -> WorkloadSpec:
-    """A program with its own keys; those that shape a fio load mean nothing to it."""
-    location = ("workloads", name)
-    given = {key: str(value) for key, value in (options.model_extra or {}).items()}
-    if options.command is not None:
-        given[COMMAND] = canonical_json(options.command)
-    for field in PRESET_FIELDS:
-        if (value := getattr(options, field)) is not None:
-            given[field] = str(value)
-    shaped = {key: option.default_text for key, option in program.options.items()}
-    for key, text in given.items():
-        if key not in program.options:
-            mistakes.add((*location, key), unknown(f"key of {program.name}", key, program.options))
-            continue
-        try:
-            shaped[key] = program.options[key].parse(text)
-        except ValueError as error:
-            mistakes.add((*location, key), f"{key}: {error}", text)
-    for key, option in program.options.items():
-        if option.default is None and key not in given:
-            mistakes.add(location, f"workloads.{name}: {key} is missing")
-    shaped |= {**program.fixed, **_common_options(options, protocol, program.fill, 0.0)}
-    return WorkloadSpec(name, program.kind, tuple(sorted(shaped.items())))
-
-
-def _job_workload(
-    name: str, options: WorkloadTable, protocol: ProtocolTable, folder: Path, mistakes: Mistakes
-) -> WorkloadSpec:
-    """A user's fio job file. What shapes the load stands in that file, not in the study."""
-    location = ("workloads", name)
-    for field in ("preset", *PRESET_FIELDS):
-        if field != "primary" and getattr(options, field) is not None:
-            mistakes.add((*location, field), f"{field}: this goes into the fio job file")
-    shaped = _common_options(options, protocol, True, protocol.ramp)
-    shaped["primary"] = options.primary or "iops"
-    for key in options.model_extra or {}:
-        mistakes.add((*location, key), unknown("key", key, type(options).model_fields))
-    shaped["job"] = _job_text(folder / (options.job or ""), (*location, "job"), mistakes)
-    return WorkloadSpec(name, "fio-job", tuple(sorted(shaped.items())))
-
-
-def _common_options(
-    options: WorkloadTable, protocol: ProtocolTable, fill: bool, ramp: float
-) -> dict[str, str]:
-    """What every workload has; ``fill`` and ``ramp`` unless its table says otherwise."""
-    runtime = protocol.runtime if options.runtime is None else options.runtime
-    ramp = ramp if options.ramp is None else options.ramp
-    size = options.size or protocol.size
-    fill = fill if options.fill is None else options.fill
-    return {
-        "runtime": f"{runtime:g}",
-        "ramp": f"{ramp:g}",
-        "fill": "on" if fill else "off",
-        "size": "auto" if size is None else str(size),
-    }
-
-
-def _job_text(file: Path, location: Location, mistakes: Mistakes) -> str:
-    """Content of a fio job file, checked; part of the spec, so that the cell's id covers it."""
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_JOB_TEXT + 1)
-        if len(data) > MAX_JOB_TEXT:
-            raise ValueError(f"larger than {MAX_JOB_TEXT >> 10} KiB")
-        text = data.decode()
-    except (OSError, ValueError) as error:
-        mistakes.add(location, f"cannot read the fio job file {file}: {error}")
-        return ""
-    for line, message in find_job_mistakes(text):
-        mistakes.add(location, f"{file}:{line}: {message}")
-    return text
 
 
 def _race(protocol: ProtocolTable, mistakes: Mistakes) -> RaceRules | None:

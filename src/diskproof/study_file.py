@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from diskproof.crash_rules import FAULTS, SECTORS, CrashRules
+from diskproof.tile_rules import BUILT_IN, NETWORKS, TileRules
 from diskproof.units import parse_bytes, parse_seconds, parse_share, render_bytes
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -93,6 +94,7 @@ Runtime = Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=86_400)]
 Share = Annotated[float, BeforeValidator(_share)]
 DiskSize = Annotated[int | None, BeforeValidator(_disk_size)]
 Sector = Annotated[int, BeforeValidator(_sector)]
+Tiles = Annotated[int, Field(ge=1, le=64)]
 Names = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1, max_length=20)]
 
 
@@ -189,6 +191,20 @@ class CrashTable(_Table):
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = CrashRules.seed
 
 
+class TilesTable(_Table):
+    """``[tiles]``: groups of guests, and how the largest number of them is looked for."""
+
+    tile: Annotated[str, Field(min_length=1, max_length=4096)] = BUILT_IN
+    scale: Annotated[str, Field(pattern=r"^(1|1/[1-9][0-9]{0,3})$")] = "1"
+    most: Tiles = TileRules.most
+    runs: Annotated[int, Field(ge=1, le=1000)] = TileRules.runs
+    counts: Annotated[list[Tiles], Field(min_length=1, max_length=100)] | None = None
+    service_level: Annotated[float, Field(gt=1, le=1000)] = TileRules.service_level
+    ksm: Levels = list(TileRules.ksm)
+    share: Levels = list(TileRules.share)
+    network: Annotated[str, Field(pattern=f"^({'|'.join(NETWORKS)})$")] = TileRules.network
+
+
 class StudyTable(_Table):
     """The whole file."""
 
@@ -204,6 +220,7 @@ class StudyTable(_Table):
     exclude: list[dict[str, Levels]] = []
     protocol: ProtocolTable = ProtocolTable()
     crash: CrashTable = CrashTable()
+    tiles: TilesTable | None = None
 
 
 _KEYS: dict[str, type[BaseModel]] = {
@@ -212,6 +229,7 @@ _KEYS: dict[str, type[BaseModel]] = {
     "guest": GuestTable,
     "protocol": ProtocolTable,
     "crash": CrashTable,
+    "tiles": TilesTable,
 }
 
 

@@ -1,0 +1,1 @@
+"""What guests of a tile do to each other: one file a load."""

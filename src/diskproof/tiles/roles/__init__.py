@@ -1,0 +1,1 @@
+"""What a guest of a tile is: one file a role."""

@@ -20,6 +20,13 @@ INFO = {
     "jbd2": "depends=\0softdep=pre: crypto-crc32c",
     "ext4": "softdep=pre: crc32c\0depends=mbcache,jbd2,crc16",
     "lost": "depends=not_there",
+    "ghash-generic": "depends=gf128mul",
+    "gf128mul": "depends=",
+    "gcm": "depends=",
+    "ctr": "depends=",
+    "cmac": "depends=",
+    # Entries in a row, as a list of many softdeps is kept.
+    "cifs": "softdep=gcm\0softdep=cmac\0softdep=sha512\0softdep=aes\0depends=",
 }
 
 
@@ -48,6 +55,11 @@ def test_checksums_asked_for_by_name_are_loaded_too(root: Path) -> None:
         "jbd2",
         "ext4",
     )
+
+
+def test_ciphers_come_with_what_they_are_made_of(root: Path) -> None:
+    order = load_order(find_modules(root), "cifs")
+    assert order == ("ctr", "gf128mul", "ghash_generic", "gcm", "cmac", "cifs")
 
 
 def test_built_in_needs_nothing(root: Path) -> None:

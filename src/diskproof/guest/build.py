@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.guest import cache, cpio, modules, packages, root
+from diskproof.guest import cache, cpio, modules, packages, root, server_root
 from diskproof.guest.kernel import unpack_kernel
 from diskproof.native import find_native, require_native
 from diskproof.proc import require_tool
@@ -183,6 +183,8 @@ def _base_id(suite: str, extra: str) -> str:
         inputs.append(root.EXTRA_UNUSED.get(extra, ()))
     if extra in root.EXTRA_USED:
         inputs.append(root.EXTRA_USED[extra])
+    if extra == root.SERVERS:
+        inputs.append(server_root.INPUTS)
     return content_id(inputs)
 
 

@@ -19,16 +19,23 @@ DRIVES = ("virtio_blk", "squashfs", "virtio_scsi", "sd_mod", "ata_piix", "ahci",
 FILESYSTEMS = ("ext4", "xfs", "btrfs", "overlay", "loop")
 # What only the guest with these extras (``packages.EXTRA_PACKAGES``) loads.
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
+    "servers": ("virtio_net", "cifs", "nfs", "nfsv4", "nfsd"),
     "storage": ("dm_mod", "dm_snapshot", "dm_thin_pool", "raid0", "raid1", "raid10", "raid456"),
 }
 
-# Checksums that file systems ask the kernel for by name; without modprobe in the initramfs nobody
-# would load them on demand. A kernel that has them built in lacks the module.
-_ALGORITHMS = {
-    "crc32c": "crc32c_generic",
-    "crypto_crc32c": "crc32c_generic",
-    "xxhash64": "xxhash_generic",
-    "blake2b_256": "blake2b_generic",
+# Checksums, ciphers and tables that file systems ask the kernel for by name; without modprobe in
+# the initramfs nobody would load them on demand. A kernel that has them built in lacks the module.
+_ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "crc32c": ("crc32c_generic",),
+    "crypto_crc32c": ("crc32c_generic",),
+    "xxhash64": ("xxhash_generic",),
+    "blake2b_256": ("blake2b_generic",),
+    "ccm": ("ctr", "ccm"),
+    "cmac": ("cmac",),
+    "ecb": ("ecb",),
+    "gcm": ("ctr", "ghash_generic", "gcm"),
+    "nls": ("nls_utf8",),
+    "sha512": ("sha512_generic",),
 }
 _UNPACK: Mapping[str, Callable[[bytes], bytes]] = {
     ".ko": bytes,
@@ -85,9 +92,9 @@ def _append(modules: KernelModules, name: str, order: list[str]) -> None:
     for needed in _read_info(content, "depends"):
         _append(modules, needed, order)
     for needed in _read_info(content, "softdep"):
-        algorithm = _ALGORITHMS.get(needed, "")
-        if algorithm in modules.files:
-            _append(modules, algorithm, order)
+        for algorithm in _ALGORITHMS.get(needed, ()):
+            if algorithm in modules.files:
+                _append(modules, algorithm, order)
     order.append(name)
 
 
@@ -101,7 +108,7 @@ def read_module(path: Path) -> bytes:
 
 def _read_info(content: bytes, key: str) -> list[str]:
     """The words of all ``key=`` entries of a module's .modinfo section, as plain names."""
-    values = re.findall(rb"\0%s=([^\0]*)\0" % key.encode(), content)
+    values = re.findall(rb"\0%s=([^\0]*)(?=\0)" % key.encode(), content)
     words = re.split(r"[,\s]+", b" ".join(values).decode("ascii", "replace"))
     return [_plain(word) for word in words if word]
 

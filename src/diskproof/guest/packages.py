@@ -25,6 +25,10 @@ PACKAGES = (
 )
 EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "postgres": ("postgresql",),
+    "servers": (
+        *("apache2-utils", "cifs-utils", "iproute2", "mariadb-server", "nfs-common"),
+        *("nfs-kernel-server", "nginx", "php-fpm", "php-mysql", "postfix", "postgresql", "samba"),
+    ),
     "storage": ("lvm2", "mdadm", "python3", "python3-psutil", "python3-pytest"),
 }
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""

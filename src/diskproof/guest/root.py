@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from diskproof.guest import server_root
 from diskproof.guest.modules import KernelModules, load_order
 from diskproof.proc import require_tool, run
 
@@ -14,6 +15,7 @@ from diskproof.proc import require_tool, run
 COMPRESSION = ("-comp", "lz4", "-b", "128K")
 MOUNT_POINTS = ("proc", "sys", "dev", "tmp", "run", "mnt", "root")
 MODULE_FOLDER = "usr/lib/diskproof/modules"
+SERVERS = "servers"
 UNUSED = (
     "boot",
     "lib/modules",
@@ -30,6 +32,7 @@ UNUSED = (
 # PostgreSQL loads its compiler of queries (JIT) only for large ones, and ours are not.
 EXTRA_UNUSED: Mapping[str, tuple[str, ...]] = {
     "postgres": ("usr/lib/*/libLLVM*", "usr/lib/*/libz3.so*", "usr/lib/llvm*"),
+    SERVERS: server_root.UNUSED,
     "storage": (
         *("usr/lib/python3*/ensurepip", "usr/lib/python3*/idlelib", "usr/lib/python3*/lib2to3"),
         *("usr/lib/python3*/pydoc_data", "usr/lib/python3*/test", "usr/lib/python3*/tkinter"),
@@ -81,9 +84,12 @@ def prepare_root(root: Path, extra: str) -> None:
             (root / name).symlink_to(f"usr/{name}")
     for name in MOUNT_POINTS:
         (root / name).mkdir(exist_ok=True)
+    more = server_root.ACCOUNTS if extra == SERVERS else {}
     for name, content in ACCOUNTS.items():
         (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_text(content)
+        (root / name).write_text(content + more.get(name, ""))
+    if extra == SERVERS:
+        server_root.complete_root(root)
     compile_python(root)
     mounts = root / "etc" / "mtab"
     mounts.unlink(missing_ok=True)

@@ -35,7 +35,8 @@ pub struct Trace {
 
 /// Whose end is the end of the trace.
 pub enum Subject {
-    Command(Child),
+    /// It, and the name it was given by.
+    Command(Child, String),
     Process(OwnedFd),
 }
 
@@ -69,7 +70,7 @@ impl Trace {
         session.ended = clock::now();
         self.running.drain(..).for_each(Running::finish);
         session.drain();
-        if matches!(self.subject, Subject::Command(_)) {
+        if matches!(self.subject, Subject::Command(..)) {
             session.exit_code = Some(code);
         }
         Ok(code)
@@ -85,7 +86,7 @@ impl Trace {
         let gone = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
         session.drain();
         match &self.subject {
-            Subject::Command(child) => self.wait_command(child),
+            Subject::Command(child, program) => self.wait_command(child, program),
             Subject::Process(_) => {
                 let asked = std::iter::from_fn(|| self.signals.read()).any(ends_watching);
                 Ok((gone || asked).then_some(0))
@@ -93,7 +94,7 @@ impl Trace {
         }
     }
 
-    fn wait_command(&self, child: &Child) -> Result<Option<u8>, Trouble> {
+    fn wait_command(&self, child: &Child, program: &str) -> Result<Option<u8>, Trouble> {
         while let Some(arrived) = self.signals.read() {
             if arrived.signal != Signal::CHILD && !arrived.from_terminal {
                 // A set-user-ID program may have left our reach; then there is nothing to pass on.
@@ -112,7 +113,7 @@ impl Trace {
         match ended {
             None => Ok(None),
             Some(ended) => match ended.exec_error {
-                Some(error) => Err(not_executed(ended.code, &error)),
+                Some(error) => Err(not_executed(ended.code, program, &error)),
                 None => Ok(Some(ended.code)),
             },
         }
@@ -136,10 +137,10 @@ fn ends_watching(arrived: Arrived) -> bool {
     signals.contains(&arrived.signal)
 }
 
-fn not_executed(code: u8, error: &io::Error) -> Trouble {
+fn not_executed(code: u8, program: &str, error: &io::Error) -> Trouble {
     let hint =
         if code == 127 { "look for a typing error, or give its path" } else { "chmod +x it" };
-    Trouble::new(code, "the command cannot be run", error, hint)
+    Trouble::new(code, format!("{program} cannot be run"), error, hint)
 }
 
 /// The best mechanism that works here, or the one that was asked for.
@@ -158,7 +159,11 @@ fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<T
         },
     };
     let Started { mechanism, rest, child, running } = started;
-    let (pid, subject) = (number_of(&child), Subject::Command(child));
+    let program = options
+        .command
+        .first()
+        .map_or_else(String::new, |word| word.to_string_lossy().into_owned());
+    let (pid, subject) = (number_of(&child), Subject::Command(child, program));
     Ok(Trace { mechanism, rest, pid, signals, subject, running, written: Vec::new() })
 }
 

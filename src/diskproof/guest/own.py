@@ -124,6 +124,7 @@ def _start_qemu(
             confined=True,
             cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in fds.booted())),
             groups=kvm_groups() if machine.accel == "kvm" else (),
+            network=machine.namespace,
         )
         return stack.enter_context(starting), ours
 

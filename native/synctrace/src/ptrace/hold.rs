@@ -79,8 +79,9 @@ pub fn hold(words: Vec<OsString>) -> ! {
         words.into_iter().skip(1).map(|word| CString::new(word.into_vec())).collect();
     let command = command.unwrap_or_default();
     let (code, error) = become_command(&command, stops);
+    let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let hint = if code == FORBIDDEN { "--by notify" } else { "look for a typing error" };
-    eprintln!("diskproof-sync-trace: the command cannot be run\n  why: {error}\n  try: {hint}");
+    eprintln!("diskproof-sync-trace: {program} cannot be run\n  why: {error}\n  try: {hint}");
     std::process::exit(code)
 }
 

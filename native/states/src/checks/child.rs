@@ -1,7 +1,10 @@
 //! Programs that are started: in a process group of their own, and ended with us.
 
+use std::ffi::CString;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -14,15 +17,23 @@ pub struct Program(Child);
 
 impl Program {
     pub fn start(command: &mut Command) -> io::Result<Program> {
-        // SAFETY: prctl is a plain system call, allowed between fork and exec.
-        unsafe {
-            command.process_group(0).pre_exec(|| {
-                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
-                }
-            });
-        }
+        let parent = std::process::id();
+        // SAFETY: only system calls are made between fork and exec.
+        unsafe { command.process_group(0).pre_exec(move || die_with(parent)) };
+        command.spawn().map(Program)
+    }
+
+    /// Start it in a folder of a file system that this process serves. The child enters when it is sure to die with us:
+    /// before exec it holds our end of that file system open, and would wait for an answer for ever.
+    pub fn start_in(command: &mut Command, folder: &Path) -> io::Result<Program> {
+        let folder = CString::new(folder.as_os_str().as_bytes())?;
+        let parent = std::process::id();
+        let enter = move || {
+            die_with(parent)?;
+            rustix::process::chdir(folder.as_c_str()).map_err(io::Error::from)
+        };
+        // SAFETY: as above.
+        unsafe { command.process_group(0).pre_exec(enter) };
         command.spawn().map(Program)
     }
 
@@ -41,6 +52,19 @@ impl Drop for Program {
     }
 }
 
+/// Have the kernel kill this child of `parent` when that dies; fails when it has died.
+fn die_with(parent: u32) -> io::Result<()> {
+    // SAFETY: plain system calls.
+    let (asked, now) = unsafe {
+        (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid().unsigned_abs())
+    };
+    match asked {
+        0 if now == parent => Ok(()),
+        0 => Err(io::ErrorKind::BrokenPipe.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// How a program ended, and what it said.
 pub struct Ended {
     /// None: it took too long and was killed.
@@ -49,11 +73,15 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Runs a program to its end; kills it, and what it started, when that takes too long.
-pub fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
+/// Runs a program to its end, in a folder that we serve if one is given; kills it, and what it started, when that takes
+/// too long.
+pub fn run(command: &mut Command, served: Option<&Path>, limit: Duration) -> io::Result<Ended> {
     let deadline = Instant::now() + limit;
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut program = Program::start(command)?;
+    let mut program = match served {
+        Some(folder) => Program::start_in(command, folder)?,
+        None => Program::start(command)?,
+    };
     let (stdout, stderr) = (program.0.stdout.take(), program.0.stderr.take());
     let (stdout, stderr) = (keep(stdout)?, keep(stderr)?);
     // Both pipes are closed when nobody is left who could write into them.

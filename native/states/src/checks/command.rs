@@ -111,12 +111,9 @@ impl Check for CommandCheck<'_> {
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
         let shown = self.ground.view.show(Snapshot::new(state));
         let mut command = Command::new(&self.argv[0]);
-        command
-            .args(&self.argv[1..])
-            .current_dir(&shown.path)
-            .env(ACKNOWLEDGED, &self.acknowledged)
-            .env(STATE, &shown.path);
-        let ended = run(&mut command, self.limit).during(format!("starting {}", self.argv[0]))?;
+        command.args(&self.argv[1..]).env(ACKNOWLEDGED, &self.acknowledged).env(STATE, &shown.path);
+        let ended = run(&mut command, Some(&shown.path), self.limit)
+            .during(format!("starting {}", self.argv[0]))?;
         self.last = self.judge(ended)?;
         Ok(self.last)
     }

@@ -66,7 +66,7 @@ impl Check for ImageCheck<'_> {
         let mut command = Command::new("qemu-img");
         let arguments = ["check", "--output=json", "-f", self.format.name(), "--"];
         command.args(arguments).arg(shown.path.join(&self.target));
-        let ended = run(&mut command, LIMIT).during(WHAT)?;
+        let ended = run(&mut command, None, LIMIT).during(WHAT)?;
         self.judge(ended)
     }
 

@@ -50,6 +50,7 @@ EXCEPTIONS = {
     ("open_files", "errors"): "a process that cannot be looked at fails a run",
     ("native", "errors"): "a program that is not there is an error with a hint",
     ("plan", "study"): "a plan is made of a study",
+    ("plan", "tile_file"): "a study without a tile of its own has the built-in one",
     ("study", "study_file"): "the file's shape is the larger half of reading it",
     ("fio_output", "records"): "what fio measured becomes metrics and histograms, in one place",
     ("proc", "cage"): "the door for processes puts a cage in force",

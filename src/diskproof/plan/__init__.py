@@ -15,6 +15,7 @@ from diskproof.plan.sizes import (
     resolved_workloads,
     warn_of_caches,
 )
+from diskproof.plan.tiles import TilePlan, make_tile_plan
 from diskproof.records import Cell, Dropped, HostFacts
 from diskproof.study import Study
 
@@ -22,10 +23,12 @@ __all__ = [
     "MAX_COMBINATIONS",
     "Estimate",
     "Plan",
+    "TilePlan",
     "estimate",
     "estimate_seconds",
     "make_crash_plan",
     "make_plan",
+    "make_tile_plan",
 ]
 
 

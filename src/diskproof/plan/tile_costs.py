@@ -1,0 +1,95 @@
+"""What tiles cost: memory, runs and time, before any was run."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from diskproof.errors import HostError
+from diskproof.plan.estimate import START_SECONDS, TCG_BOOT_SECONDS
+from diskproof.records import Cell
+from diskproof.tile_rules import Tile, TileRules, TileWork
+from diskproof.units import parse_seconds, render_bytes
+
+OVERHEAD_BYTES = 96 << 20
+"""What QEMU takes beside a guest's memory: itself, its heap, the translated code."""
+
+EXTRA_TRIALS = 3
+LOAD_SECONDS = {"copy": 240.0, "pgbench": 40.0, "http": 15.0, "mail": 30.0, "command": 10.0}
+"""What a load takes at full size on a host with KVM and one tile, its own waits left out."""
+
+SETUP_SECONDS = {"plain": 1.0, "file-server": 4.0, "web-mail": 15.0, "database": 10.0}
+TCG_FACTOR = 8.0
+
+
+def most_tiles(rules: TileRules) -> int:
+    """The largest number of tiles that may be run."""
+    return max(rules.counts) if rules.counts else rules.most
+
+
+def planned_runs(rules: TileRules) -> list[tuple[int, int]]:
+    """(number of tiles, runs of it) for each cell; of a search what it may come to at most, each
+    trial at the middle of the numbers."""
+    if rules.counts:
+        return [(count, rules.runs) for count in rules.counts]
+    baseline = [(1, rules.runs)]
+    if rules.most == 1:
+        return baseline
+    trials = math.ceil(math.log2(rules.most)) + EXTRA_TRIALS
+    return [*baseline, (math.ceil((1 + rules.most) / 2), trials)]
+
+
+def tile_memory(tile: Tile) -> int:
+    """Bytes of the host's memory that one tile takes at most."""
+    return tile.memory + OVERHEAD_BYTES * len(tile.guests)
+
+
+def count_fitting(tile: Tile, memory: int) -> int:
+    """How many tiles ``memory`` bytes hold."""
+    return memory // tile_memory(tile)
+
+
+def require_memory(tile: Tile, memory: int) -> None:
+    """Raises HostError, with the sum, when one tile does not fit."""
+    if count_fitting(tile, memory):
+        return
+    guests = f"{len(tile.guests)} guest{'s' * (len(tile.guests) > 1)}"
+    raise HostError(
+        f"one tile {tile.name} does not fit into this host's memory",
+        f"{guests}, {render_bytes(tile.memory)} + {render_bytes(OVERHEAD_BYTES)} for each QEMU = "
+        f"{render_bytes(tile_memory(tile))}, of {render_bytes(memory)} available",
+        "end other programs, or name a tile of your own with smaller guests",
+    )
+
+
+def run_seconds(cell: Cell, rules: TileRules, tiles: int, cpus: int) -> float:
+    """Expected seconds of one run of so many tiles, before any was made. Work beyond the first
+    tile shares the processors; waits do not grow."""
+    slow = cell.level("accel") == "tcg"
+    boot = START_SECONDS["guest"] + (TCG_BOOT_SECONDS if slow else 0.0)
+    factor = TCG_FACTOR if slow else 1.0
+    guests = rules.tile.guests
+    setup = factor * max(SETUP_SECONDS.get(guest.role, 1.0) for guest in guests)
+    busy = [(_load_seconds(work, rules.scale) * factor) for work in rules.tile.works]
+    shared = max(1.0, tiles * len(guests) / max(1, cpus))
+    waits = max(_waits(work, rules.scale) for work in rules.tile.works)
+    return shared * (boot + setup) + waits + max(max(busy), shared * sum(busy) / len(guests))
+
+
+def _load_seconds(work: TileWork, scale: Fraction) -> float:
+    share = 1.0 if work.load == "command" else float(scale)
+    return max(1.0, share * LOAD_SECONDS.get(work.load, 10.0))
+
+
+def _waits(work: TileWork, scale: Fraction) -> float:
+    """Seconds of a workload in which nothing is to be done."""
+    options = dict(work.options)
+    if work.load == "copy":
+        return parse_seconds(options["idle"]) * float(scale)
+    if work.load == "mail":
+        return parse_seconds(options["interval"]) * int(options["batches"]) * float(scale)
+    return 0.0
+
+
+def cell_seconds(cell: Cell, rules: TileRules, cpus: int) -> float:
+    return sum(runs * run_seconds(cell, rules, tiles, cpus) for tiles, runs in planned_runs(rules))

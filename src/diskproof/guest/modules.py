@@ -17,9 +17,11 @@ CHANNEL = ("virtio_pci", "virtio_console")
 DRIVES = ("virtio_blk", "squashfs", "virtio_scsi", "sd_mod", "ata_piix", "ahci", "nvme")
 # In the root, not the initramfs: four times the rest together, and no boot needs them.
 FILESYSTEMS = ("ext4", "xfs", "btrfs", "overlay", "loop")
+# There too: only guests that talk to each other have a card.
+NETWORK_CARD = ("virtio_net",)
 # What only the guest with these extras (``packages.EXTRA_PACKAGES``) loads.
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
-    "servers": ("virtio_net", "cifs", "nfs", "nfsv4", "nfsd"),
+    "servers": ("cifs", "nfs", "nfsv4", "nfsd"),
     "storage": ("dm_mod", "dm_snapshot", "dm_thin_pool", "raid0", "raid1", "raid10", "raid456"),
 }
 
@@ -66,7 +68,7 @@ def find_modules(root: Path) -> KernelModules:
 
 def root_modules(extra: str) -> tuple[str, ...]:
     """Names of the modules that lie in the root of a guest with an extra, if any."""
-    return FILESYSTEMS + EXTRA_MODULES.get(extra, ())
+    return FILESYSTEMS + NETWORK_CARD + EXTRA_MODULES.get(extra, ())
 
 
 def load_order(modules: KernelModules, name: str) -> tuple[str, ...]:

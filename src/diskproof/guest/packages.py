@@ -17,6 +17,7 @@ PACKAGES = (
     "dash",
     "e2fsprogs",
     "fio",
+    "iproute2",
     "kmod",
     "mount",
     "sqlite3",
@@ -26,7 +27,7 @@ PACKAGES = (
 EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "postgres": ("postgresql",),
     "servers": (
-        *("apache2-utils", "cifs-utils", "iproute2", "mariadb-server", "nfs-common"),
+        *("apache2-utils", "cifs-utils", "mariadb-server", "nfs-common"),
         *("nfs-kernel-server", "nginx", "php-fpm", "php-mysql", "postfix", "postgresql", "samba"),
     ),
     "storage": ("lvm2", "mdadm", "python3", "python3-psutil", "python3-pytest"),

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.qemu.network import NetworkCard, card_args
+
 ROOT_SERIAL = "diskproof-root"
 DISK_SERIAL = "diskproof-disk"
 AGENT_PORT = "diskproof.agent"
@@ -41,7 +43,8 @@ class GuestMachine:
 
     ``disk_args`` put it there (see ``disk``); ``disk_fds`` are the descriptors they name, if any.
     ``parameters`` are the kernel's beside KERNEL_PARAMETERS. ``namespace`` is the network namespace
-    that the disk is reached in; without one QEMU has no network at all.
+    that the disk is reached in; without one QEMU has no network at all. ``card`` joins the guest to
+    others, by a descriptor that needs none.
     """
 
     accel: str
@@ -52,11 +55,16 @@ class GuestMachine:
     disk_fds: tuple[int, ...] = ()
     parameters: tuple[str, ...] = ()
     namespace: Path | None = None
+    card: NetworkCard | None = None
 
     @property
     def drivers(self) -> tuple[str, ...]:
         """Kernel modules for the root and the bus."""
         return ROOT_DRIVERS + (BUS_DRIVERS[self.bus] if self.bus else ())
+
+    def fds(self) -> tuple[int, ...]:
+        """Descriptors that its arguments name, beside those every guest has."""
+        return (*self.disk_fds, *((self.card.fd,) if self.card else ()))
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> l
         *control_args(fds),
         *root_args(fds),
         *machine.disk_args,
+        *card_args(machine.card),
     ]
 
 

@@ -1,7 +1,8 @@
 """The host's side of the agent's channel: requests out, events in, every wait with a deadline.
 
 One thread only. Waiting for one request also takes in what belongs to others, so several programs
-can run in the guest at once.
+can run in the guest at once. Who talks to many guests waits for the ``fileno`` of all channels and
+has each ``take_ready``; a request that has ended has its ``final``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ class Channel:
         self._jobs: dict[int, Job] = {}
         self._hello: events.Hello | None = None
         self._last_number = 0
+
+    def fileno(self) -> int:
+        """The socket's descriptor, to wait until something has come."""
+        return self._socket.fileno()
+
+    def take_ready(self) -> None:
+        """Take in what has come, without waiting."""
+        self._pump(time.monotonic())
 
     def wait_hello(self, timeout: float) -> events.Hello:
         """The agent's first event. It must speak our protocol."""
@@ -126,8 +135,23 @@ class Channel:
 
     def write_file(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Create or replace a file. Raises ValueError when it does not fit a request (768 KiB)."""
+        self.wait_done(self.start_write(path, data, mode), ANSWER_SECONDS)
+
+    def start_write(self, path: str, data: bytes, mode: int = 0o644) -> Job:
+        """``write_file`` without waiting; ``wait_done`` tells how it ended."""
         job = self._enter(Job(self._number(), f"writing {path}"))
-        self._call(job, requests.write_request(job.number, path, data, mode), events.Done)
+        self._send(job, requests.write_request(job.number, path, data, mode))
+        return job
+
+    def start_clock(self) -> Job:
+        """Ask for a sign of life; the answer comes when the agent is well."""
+        job = self._enter(Job(self._number(), "clock"))
+        self._send(job, requests.clock_request(job.number))
+        return job
+
+    def wait_done(self, job: Job, timeout: float) -> None:
+        """The end of a ``start_write``, within ``timeout`` seconds from now."""
+        self._wait(job, events.Done, timeout)
 
     def clock(self) -> ClockReading:
         """Both clocks of the guest between two readings of ours."""

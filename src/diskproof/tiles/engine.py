@@ -1,0 +1,215 @@
+"""Run the steps of all tiles at once: one thread, one selector over the channels of all guests.
+
+A phase is a barrier: ``Engine.run`` returns when each of its steps has ended with status 0, and
+raises at the first thing that goes wrong anywhere, whatever else is still under way.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+from diskproof.errors import RunFailure
+from diskproof.guest.jobs import Job
+from diskproof.tile_records import Phase, StepRun
+from diskproof.tiles.course import Course, Seat
+from diskproof.tiles.steps import TileStep
+
+HEARTBEAT_SECONDS = 10.0
+SILENCE_SECONDS = 120.0
+"""How long an agent may leave a sign of life unanswered. Long: an emulated guest beside many
+others is slow, and what hangs for good is told all the same."""
+
+Node = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Which steps of a phase run, as (tile, guest, step); ``done`` of ``total`` have ended."""
+
+    phase: Phase
+    running: tuple[tuple[int, str, str], ...]
+    done: int
+    total: int
+
+
+OnStep = Callable[[Progress], None]
+
+
+class Heartbeat:
+    """Asks one guest for signs of life."""
+
+    def __init__(self, seat: Seat, silence: float) -> None:
+        self.seat, self._silence = seat, silence
+        self._job: Job | None = None
+        self._asked = 0.0
+        self.due = time.monotonic()
+
+    def advance(self) -> None:
+        """Ask when it is time. Raises RunFailure ``guest`` after a long silence."""
+        now = time.monotonic()
+        if self._job is not None and self._job.final is None:
+            if now >= self._asked + self._silence:
+                why = f"its agent gave no sign of life for {self._silence:g} s"
+                raise RunFailure("guest", "the guest hangs", why)
+            self.due = self._asked + self._silence
+        elif now >= self.due:
+            self.seat.check()
+            self._job, self._asked = self.seat.channel.start_clock(), now
+            self.due = now + min(HEARTBEAT_SECONDS, self._silence)
+
+
+class Engine:
+    """Runs ``steps`` of each tile in the guests of that tile. ``left`` gives the seconds until the
+    run must have ended, and raises RunFailure when it must. Raises ValueError for steps of guests
+    or after steps that there are not."""
+
+    def __init__(
+        self,
+        seats: Sequence[Seat],
+        steps: Sequence[TileStep],
+        left: Callable[[], float],
+        on_step: OnStep = lambda progress: None,
+        silence: float = SILENCE_SECONDS,
+    ) -> None:
+        self._seats = {(seat.tile, seat.name): seat for seat in seats}
+        self._steps = tuple(steps)
+        self._left, self._on_step, self._silence = left, on_step, silence
+        self._tiles = sorted({seat.tile for seat in seats})
+        self.courses: dict[Node, Course] = {}
+        """What has been started, by tile and name of the step."""
+
+    def run(self, phase: Phase) -> None:
+        """All steps of one phase. Raises RunFailure with guest, phase and step in its ``what``."""
+        steps = {step.name: step for step in self._steps if step.phase == phase}
+        order = sort_steps(self._tiles, steps)
+        beats = [Heartbeat(seat, self._silence) for seat in self._seats.values()]
+        running: dict[Node, Course] = {}
+        done, total = 0, len(steps) * len(self._tiles)
+        with start_selector(self._seats.values()) as selector:
+            while order.is_active():
+                changed = self._start_ready(order, steps, running)
+                for node in self._find_ended(phase, running):
+                    done, changed = done + 1, True
+                    del running[node]
+                    order.done(node)
+                if changed:
+                    self._tell(phase, running, done, total)
+                else:
+                    self._wait(selector, beats, phase, running)
+
+    def _start_ready(
+        self,
+        order: TopologicalSorter[Node],
+        steps: Mapping[str, TileStep],
+        running: dict[Node, Course],
+    ) -> bool:
+        ready = order.get_ready()
+        for tile, name in ready:
+            step = steps[name]
+            course = Course(self._seats[tile, step.guest], step)
+            self.courses[tile, name] = running[tile, name] = course
+        return bool(ready)
+
+    def _find_ended(self, phase: Phase, running: Mapping[Node, Course]) -> list[Node]:
+        ended = []
+        for node, course in running.items():
+            with self._blamed(course.seat, phase, running):
+                if course.advance():
+                    ended.append(node)
+        return ended
+
+    def _wait(
+        self,
+        selector: selectors.BaseSelector,
+        beats: Sequence[Heartbeat],
+        phase: Phase,
+        running: Mapping[Node, Course],
+    ) -> None:
+        """Take in what comes, until something is due."""
+        for beat in beats:
+            with self._blamed(beat.seat, phase, running):
+                beat.advance()
+        with self._named(phase, running):
+            left = self._left()
+        now = time.monotonic()
+        moments = [beat.due for beat in beats] + [course.due for course in running.values()]
+        within = max(0.0, min([*moments, now + left]) - now)
+        for key, _ in selector.select(within):
+            seat, take = key.data
+            with self._blamed(seat, phase, running):
+                take()
+
+    @contextmanager
+    def _blamed(self, seat: Seat, phase: Phase, running: Mapping[Node, Course]) -> Iterator[None]:
+        """A failure inside is this guest's, and says so."""
+        try:
+            yield
+        except RunFailure as failure:
+            explained = seat.explain(failure)
+            if explained.what.startswith(seat.title):  # a step has told
+                raise explained from failure
+            own = [course.step.name for course in running.values() if course.seat is seat]
+            steps = "step " + ", ".join(own) if own else "no step of its own under way"
+            what = f"{seat.title}, {phase}, {steps}: {explained.what}"
+            raise RunFailure(
+                explained.kind, what, explained.why, explained.hint, explained.evidence
+            ) from failure
+
+    @contextmanager
+    def _named(self, phase: Phase, running: Mapping[Node, Course]) -> Iterator[None]:
+        """A failure inside names the steps that were under way."""
+        try:
+            yield
+        except RunFailure as failure:
+            names = ", ".join(f"{each.seat.title} {each.step.name}" for each in running.values())
+            what = f"{phase}: {failure.what}"
+            raise RunFailure(
+                failure.kind, what, f"still under way: {names}", failure.hint
+            ) from None
+
+    def _tell(self, phase: Phase, running: Mapping[Node, Course], done: int, total: int) -> None:
+        names = ((tile, course.seat.name, name) for (tile, name), course in running.items())
+        self._on_step(Progress(phase, tuple(names), done, total))
+
+    def step_runs(self, zero: float) -> tuple[StepRun, ...]:
+        """What was started, with times from ``zero`` (of time.monotonic()); what has not ended
+        ends now."""
+        now = time.monotonic()
+        runs = []
+        for (tile, name), course in self.courses.items():
+            started = course.began if course.started is None else course.started
+            ended = now if course.ended is None else course.ended
+            step = course.step
+            times = (started - zero, ended - zero)
+            status = course.status
+            runs.append(StepRun(tile, step.guest, name, step.phase, step.work, *times, status))
+        return tuple(runs)
+
+
+def sort_steps(tiles: Iterable[int], steps: Mapping[str, TileStep]) -> TopologicalSorter[Node]:
+    """The steps of one phase in all tiles, in an order to be asked for. Raises ValueError for
+    steps that wait for each other or for one that is not there."""
+    order: TopologicalSorter[Node] = TopologicalSorter()
+    for step in steps.values():
+        if unknown := set(step.after) - set(steps):
+            raise ValueError(f"{step.name} comes after {sorted(unknown)}, which there are not")
+        for tile in tiles:
+            order.add((tile, step.name), *((tile, name) for name in step.after))
+    order.prepare()
+    return order
+
+
+@contextmanager
+def start_selector(seats: Iterable[Seat]) -> Iterator[selectors.BaseSelector]:
+    """Waits for all that seats have to say; ``data`` is the seat and what takes it in."""
+    with selectors.DefaultSelector() as selector:
+        for seat in seats:
+            takers = {seat.channel.fileno(): seat.channel.take_ready, **seat.watched}
+            for descriptor, take in takers.items():
+                selector.register(descriptor, selectors.EVENT_READ, (seat, take))
+        yield selector

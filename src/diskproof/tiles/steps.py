@@ -120,15 +120,17 @@ def guest_mac(tile: int, place: int) -> str:
     return f"52:54:00:4d:{tile:02x}:{place:02x}"
 
 
+def host_variable(guest: str) -> str:
+    """The variable in which steps find the address of a guest of their tile."""
+    return f"HOST_{guest.upper().replace('-', '_')}"
+
+
 def step_environment(
     tile: Tile, number: int, tiles: int, guest: str, disk: str, scale: Fraction
 ) -> dict[str, str]:
     """What a step finds in its environment: who it is, and where the others of its tile are."""
     places = {each.name: place for place, each in enumerate(tile.guests, 1)}
-    hosts = {
-        f"HOST_{name.upper().replace('-', '_')}": guest_address(number, place)
-        for name, place in places.items()
-    }
+    hosts = {host_variable(name): guest_address(number, place) for name, place in places.items()}
     return {
         "TILE": str(number),
         "TILES": str(tiles),

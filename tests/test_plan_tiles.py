@@ -75,9 +75,8 @@ def test_the_tile_is_in_the_cell_and_not_in_the_studys_id() -> None:
     (a,), (b,) = (make_tile_plan(study, FACTS).cells for study in (small, large))
     assert a.id != b.id and a.levels == b.levels
     shape = json.loads(a.workload.option("tile"))
-    assert [guest["role"] for guest in shape["guests"]] == [
-        *("file-server", "file-server", "web-mail", "database"),
-    ]
+    roles = [guest["role"] for guest in shape["guests"]]
+    assert roles == ["file-server", "file-server", "web-mail", "database"]
     assert dict(shape["works"][1]["options"]) == {"clients": "4", "transactions": "10000"}
 
 

@@ -19,6 +19,7 @@ from diskproof.guest.build import GuestFiles
 from diskproof.guest.channel import Channel, GuestGone
 from diskproof.guest.console import Console
 from diskproof.guest.events import Hello, Started
+from diskproof.guest.jobs import Job
 from diskproof.proc import Process, require_tool, run, start_process
 from diskproof.qemu.machine import (
     DISK_SERIAL,
@@ -39,6 +40,25 @@ _GUEST_ENDS = (
 
 
 @dataclass(frozen=True)
+class Launched:
+    """A QEMU that was started at ``began`` (time.monotonic); its guest may not be up."""
+
+    process: Process
+    channel: Channel
+    qmp_socket: socket.socket
+    console: Console
+    began: float
+    sandboxed: bool
+
+    def wait_hello(self, deadline: float) -> Booted:
+        """The guest with its agent up, ``deadline`` seconds from now. Raises RunFailure."""
+        hello = self.channel.wait_hello(deadline)
+        seconds = time.monotonic() - self.began
+        ends = (self.process, self.channel, self.qmp_socket, self.console)
+        return Booted(*ends, hello, seconds, self.sandboxed)
+
+
+@dataclass(frozen=True)
 class Booted:
     """A guest whose agent has said hello, ``seconds`` after QEMU was started."""
 
@@ -49,6 +69,11 @@ class Booted:
     hello: Hello
     seconds: float
     sandboxed: bool
+
+    def ask_start(self, machine: GuestMachine, timeout: float) -> Job:
+        """Have the agent load the drivers, mount the root and find the disk under test."""
+        serial = DISK_SERIAL if machine.bus else None
+        return self.channel.ask_start(machine.drivers, ROOT_SERIAL, serial, timeout)
 
 
 @dataclass(frozen=True)
@@ -106,9 +131,8 @@ def start_guest(
     """
     folder = disk_folder or run_dir
     with start_agent(files, machine, run_dir=run_dir, folder=folder, deadline=deadline) as booted:
-        serial = DISK_SERIAL if machine.bus else None
         left = max(1.0, deadline - booted.seconds)
-        started = booted.channel.start(machine.drivers, ROOT_SERIAL, serial, left)
+        started = booted.channel.wait_started(booted.ask_start(machine, left), left)
         with qmp.start_qmp(booted.qmp_socket, QMP_SECONDS) as control:
             yield Guest(files, machine, booted, started, control)
 
@@ -118,23 +142,28 @@ def start_agent(
     files: GuestFiles, machine: GuestMachine, *, run_dir: Path, folder: Path, deadline: float
 ) -> Iterator[Booted]:
     """Boot a guest up to the hello of its agent; the rest as ``start_guest``."""
-    sandbox = has_sandbox()
     with ExitStack() as stack:
-        began = time.monotonic()
-        log = run_dir / "qemu.log"
-        process, ends = start_qemu(stack, files, machine, log=log, folder=folder)
-        console = Console(ends["console"])
+        launched = launch(stack, files, machine, run_dir=run_dir, folder=folder)
         try:
-            channel = Channel(ends["agent"])
-            hello = channel.wait_hello(deadline)
-            seconds = time.monotonic() - began
-            yield Booted(process, channel, ends["qmp"], console, hello, seconds, sandbox)
+            yield launched.wait_hello(deadline)
         except RunFailure as failure:
-            explained = explain(failure, process, console)
-            process.kill()
+            explained = explain(failure, launched.process, launched.console)
+            launched.process.kill()
             if explained is failure:
                 raise
             raise explained from failure
+
+
+def launch(
+    stack: ExitStack, files: GuestFiles, machine: GuestMachine, *, run_dir: Path, folder: Path
+) -> Launched:
+    """Start a guest and wait for nothing; ``stack`` ends it. Folders are those of
+    ``start_agent``."""
+    began = time.monotonic()
+    process, ends = start_qemu(stack, files, machine, log=run_dir / "qemu.log", folder=folder)
+    console = Console(ends["console"])
+    channel = Channel(ends["agent"])
+    return Launched(process, channel, ends["qmp"], console, began, has_sandbox())
 
 
 class BootFiles(Protocol):
@@ -178,7 +207,7 @@ def start_qemu(
             name="qemu",
             log=log,
             cwd=folder,
-            pass_fds=(*fds.all(), *machine.disk_fds),
+            pass_fds=(*fds.all(), *machine.fds()),
             confined=True,
             cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in fds.booted())),
             groups=kvm_groups() if machine.accel == "kvm" else (),

@@ -54,6 +54,11 @@ class Channel:
         """Take in what has come, without waiting."""
         self._pump(time.monotonic())
 
+    @property
+    def has_hello(self) -> bool:
+        """Whether the agent has said hello, as far as what came was taken in."""
+        return self._hello is not None
+
     def wait_hello(self, timeout: float) -> events.Hello:
         """The agent's first event. It must speak our protocol."""
         deadline = time.monotonic() + timeout
@@ -72,13 +77,18 @@ class Channel:
             )
         return self._hello
 
-    def start(
+    def ask_start(
         self, modules: Sequence[str], root_serial: str, disk_serial: str | None, timeout: float
-    ) -> events.Started:
-        """Load drivers, mount the root, find the disk under test."""
+    ) -> Job:
+        """Have the agent load drivers, mount the root and find the disk under test."""
         job = self._enter(Job(self._number(), "start"))
         request = requests.start_request(job.number, modules, root_serial, disk_serial, timeout)
-        return self._call(job, request, events.Started, timeout + ANSWER_SECONDS)
+        self._send(job, request)
+        return job
+
+    def wait_started(self, job: Job, timeout: float) -> events.Started:
+        """The end of an ``ask_start``, within ``timeout`` seconds from now and time to answer."""
+        return self._wait(job, events.Started, timeout + ANSWER_SECONDS)
 
     def start_exec(
         self, argv: Sequence[str], *, timeout: float, **options: Unpack[ExecOptions]
@@ -150,7 +160,7 @@ class Channel:
         return job
 
     def wait_done(self, job: Job, timeout: float) -> None:
-        """The end of a ``start_write``, within ``timeout`` seconds from now."""
+        """The end of a ``start_write`` or ``start_power_off``, within ``timeout`` seconds."""
         self._wait(job, events.Done, timeout)
 
     def clock(self) -> ClockReading:
@@ -163,8 +173,13 @@ class Channel:
 
     def power_off(self, sync: bool = False) -> None:
         """Have the guest switch itself off; it is about to when this returns."""
+        self.wait_done(self.start_power_off(sync), ANSWER_SECONDS)
+
+    def start_power_off(self, sync: bool = False) -> Job:
+        """``power_off`` without waiting."""
         job = self._enter(Job(self._number(), "poweroff"))
-        self._call(job, requests.poweroff_request(job.number, sync), events.Done)
+        self._send(job, requests.poweroff_request(job.number, sync))
+        return job
 
     def _number(self) -> int:
         self._last_number += 1

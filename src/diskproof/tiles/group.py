@@ -1,0 +1,225 @@
+"""Many guests at once: started together, waited for together, ended together.
+
+One thread does it, the one that has started the QEMUs: they die with it.
+"""
+
+from __future__ import annotations
+
+import select
+import selectors
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from diskproof import qmp
+from diskproof.errors import DiskproofError, RunFailure
+from diskproof.guest.boot import QMP_SECONDS, Booted, Guest, Launched, explain, launch
+from diskproof.guest.build import GuestFiles
+from diskproof.guest.channel import Channel
+from diskproof.guest.jobs import Job
+from diskproof.qemu.machine import GuestMachine
+from diskproof.qemu.network import DRIVER
+
+GuestKey = tuple[int, str]
+"""A guest's tile, from 1, and its name in the tile."""
+OFF_SECONDS = 20.0
+_ROOM_SECONDS = 0.0  # a guest that takes no request is not waited for
+_LOAD = 'for module; do insmod "$module" || exit; done'
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One guest of a group: as ``guest.boot.start_guest`` takes it."""
+
+    files: GuestFiles
+    machine: GuestMachine
+    run_dir: Path
+    disk_folder: Path | None = None
+
+
+@contextmanager
+def start_group(
+    members: Mapping[GuestKey, Member], *, deadline: float
+) -> Iterator[Mapping[GuestKey, Guest]]:
+    """All guests with their roots mounted and the drivers of their cards loaded, within
+    ``deadline`` seconds.
+
+    Raises RunFailure as ``start_guest``, naming the guest that does not come up (``tile 2 web:``);
+    the others are ended. At the end of the block all are switched off, and killed when they are
+    not off ``OFF_SECONDS`` later; when it fails they are killed at once.
+    """
+    end = time.monotonic() + deadline
+    with ExitStack() as stack:
+        launched: dict[GuestKey, Launched] = {}
+        try:
+            for key, member in members.items():
+                with _named(key):
+                    launched[key] = _launch(stack, member)
+            booted = _await_hellos(launched, end)
+            guests = _start_guests(stack, members, booted, end)
+            _load_cards(guests, end)
+            yield guests
+            end_group(guests)
+        finally:
+            _kill(launched)
+
+
+def _launch(stack: ExitStack, member: Member) -> Launched:
+    folder = member.disk_folder or member.run_dir
+    return launch(stack, member.files, member.machine, run_dir=member.run_dir, folder=folder)
+
+
+def title(key: GuestKey) -> str:
+    tile, name = key
+    return f"tile {tile} {name}"
+
+
+# -- coming up ----------------------------------------------------------------------------------
+
+
+def _await_hellos(launched: Mapping[GuestKey, Launched], end: float) -> dict[GuestKey, Booted]:
+    booted: dict[GuestKey, Booted] = {}
+
+    def find_booted(key: GuestKey) -> bool:
+        if launched[key].channel.has_hello:
+            booted[key] = launched[key].wait_hello(0.0)
+        return key in booted
+
+    _await_all(launched, find_booted, end)
+    return booted
+
+
+def _start_guests(
+    stack: ExitStack,
+    members: Mapping[GuestKey, Member],
+    booted: Mapping[GuestKey, Booted],
+    end: float,
+) -> dict[GuestKey, Guest]:
+    left = max(1.0, end - time.monotonic())
+    jobs = _ask_all(booted, lambda key, guest: guest.ask_start(members[key].machine, left))
+    _await_all(booted, lambda key: jobs[key].final is not None, end)
+    guests: dict[GuestKey, Guest] = {}
+    for key, guest in booted.items():
+        with _explained(key, guest):
+            started = guest.channel.wait_started(jobs[key], 0.0)
+            control = stack.enter_context(qmp.start_qmp(guest.qmp_socket, QMP_SECONDS))
+            member = members[key]
+            guests[key] = Guest(member.files, member.machine, guest, started, control)
+    return guests
+
+
+def _load_cards(guests: Mapping[GuestKey, Guest], end: float) -> None:
+    """The driver of each card. It lies in the root, so it can only be loaded now."""
+    joined = {key: guest for key, guest in guests.items() if guest.machine.card}
+    left = max(1.0, end - time.monotonic())
+    booted = {key: guest.booted for key, guest in joined.items()}
+
+    def load(key: GuestKey, guest: Booted) -> Job:
+        argv = ["sh", "-c", _LOAD, "sh", *joined[key].files.root_modules[DRIVER]]
+        return guest.channel.start_exec(argv, timeout=left)
+
+    jobs = _ask_all(booted, load)
+    _await_all(booted, lambda key: jobs[key].final is not None, end)
+    for key, guest in booted.items():
+        with _explained(key, guest):
+            done = guest.channel.wait_exec(jobs[key], 0.0)
+            if done.exit.code != 0:
+                why = done.stderr.decode("utf-8", "replace")
+                raise RunFailure("guest", f"the guest cannot load {DRIVER}", why)
+
+
+def _ask_all(
+    booted: Mapping[GuestKey, Booted], ask: Callable[[GuestKey, Booted], T]
+) -> dict[GuestKey, T]:
+    answers: dict[GuestKey, T] = {}
+    for key, guest in booted.items():
+        with _explained(key, guest):
+            answers[key] = ask(key, guest)
+    return answers
+
+
+def _await_all(
+    guests: Mapping[GuestKey, Launched | Booted], is_ready: Callable[[GuestKey], bool], end: float
+) -> None:
+    """Take in what all say until each is ready. The first that fails ends it."""
+    waiting = {key for key in guests if not _is_ready(key, guests[key], is_ready)}
+    with selectors.DefaultSelector() as selector:
+        for key in waiting:
+            selector.register(guests[key].channel, selectors.EVENT_READ, key)
+        while waiting:
+            ready = selector.select(max(0.0, end - time.monotonic()))
+            if not ready:
+                _give_up(guests, min(waiting))
+            for event, _ in ready:
+                key = event.data
+                with _explained(key, guests[key]):
+                    guests[key].channel.take_ready()
+                if _is_ready(key, guests[key], is_ready):
+                    waiting.discard(key)
+                    selector.unregister(event.fileobj)
+
+
+def _is_ready(
+    key: GuestKey, guest: Launched | Booted, is_ready: Callable[[GuestKey], bool]
+) -> bool:
+    with _explained(key, guest):
+        return is_ready(key)
+
+
+def _give_up(guests: Mapping[GuestKey, Launched | Booted], key: GuestKey) -> None:
+    with _explained(key, guests[key]):
+        what = "the guest is not up" if isinstance(guests[key], Launched) else "the guest is mute"
+        raise RunFailure("guest", what, "the time to start all guests is over")
+
+
+@contextmanager
+def _explained(key: GuestKey, guest: Launched | Booted) -> Iterator[None]:
+    """What fails in the block is this guest's failure, with its console and QEMU's log."""
+    with _named(key):
+        try:
+            yield
+        except RunFailure as failure:
+            raise explain(failure, guest.process, guest.console) from failure
+
+
+@contextmanager
+def _named(key: GuestKey) -> Iterator[None]:
+    try:
+        yield
+    except DiskproofError as error:
+        error.what = f"{title(key)}: {error.what}"
+        error.args = (error.what,)
+        raise
+
+
+# -- ending -------------------------------------------------------------------------------------
+
+
+def end_group(guests: Mapping[GuestKey, Guest]) -> None:
+    """Have all guests switch themselves off, and wait until they have or ``OFF_SECONDS`` are over.
+
+    A guest that is dead or hangs keeps none from it and is no failure: the work is done.
+    """
+    asked = [guest for guest in guests.values() if _ask_off(guest.channel)]
+    end = time.monotonic() + OFF_SECONDS
+    for guest in asked:
+        guest.process.wait(max(0.0, end - time.monotonic()))
+
+
+def _ask_off(channel: Channel) -> bool:
+    with suppress(RunFailure):
+        if select.select([], [channel], [], _ROOM_SECONDS)[1]:
+            channel.start_power_off()
+            return True
+    return False
+
+
+def _kill(launched: Mapping[GuestKey, Launched]) -> None:
+    """All at once: what then ends each on its own has nothing left to wait for."""
+    for guest in launched.values():
+        if guest.process.poll() is None:
+            guest.process.kill()

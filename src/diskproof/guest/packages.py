@@ -27,8 +27,9 @@ PACKAGES = (
 EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "postgres": ("postgresql",),
     "servers": (
-        *("apache2-utils", "cifs-utils", "mariadb-server", "nfs-common"),
+        *("apache2-utils", "cifs-utils", "findutils", "grep", "mariadb-server", "nfs-common"),
         *("nfs-kernel-server", "nginx", "php-fpm", "php-mysql", "postfix", "postgresql", "samba"),
+        "sed",
     ),
     "storage": ("lvm2", "mdadm", "python3", "python3-psutil", "python3-pytest"),
 }

@@ -45,8 +45,10 @@ ACCOUNTS = {
     ),
     "etc/group": "".join(f"{name}:x:{number}:\n" for name, number in GROUPS.items()),
 }
-# There is no name server; a script may mount a longer list of hosts over this one.
+# There is no name server; a script may mount a longer list of hosts over this one. exportfs wants
+# its list to be there.
 FILES = {
+    "etc/exports": "",
     "etc/hosts": "127.0.0.1 localhost\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\nservices: files\n",
 }

@@ -54,7 +54,7 @@ def home() -> Iterator[Path]:
         python = home / "python"
         proc.run([str(SYSTEM_PYTHON), "-m", "venv", "--without-pip", str(python)], timeout=60)
         (python / "libexec" / "diskproof").mkdir(parents=True)
-        for name in (build.AGENT, *build.PROGRAMS):
+        for name in (build.AGENT, *build.PROGRAMS, proc.CONFINE):
             shutil.copy(native.require_native(name), program_in(home, name))
         shutil.copytree(Path(diskproof.__file__).parent, home / "src" / "diskproof")
         shutil.copytree(Path(qemu.qmp.__file__).parent, home / "src" / "qemu" / "qmp")

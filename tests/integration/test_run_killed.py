@@ -1,4 +1,4 @@
-"""``kill -9`` of a real ``diskproof run`` at 50 random moments: nothing lost, doubled, left.
+"""``kill -9`` of a real ``diskproof run`` at 52 random moments, four studies at a time: nothing lost, doubled, left.
 
 Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 """
@@ -9,12 +9,14 @@ import os
 import random
 import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from commands import diskproof, left_behind, start_diskproof, write_study
+from diskproof.proc import Process
 from diskproof.store import open_store
 
-KILLS = 50
+STUDIES, KILLS = 4, 13
 STUDY = """
 name = "killed"
 workloads = ["sync-write-4k"]
@@ -33,21 +35,40 @@ TOLD = re.compile(r"^\[(\d+)/300, ", re.MULTILINE)
 
 
 def test_no_finished_run_is_lost_or_doubled(tmp_path: Path) -> None:
-    moments = random.Random(20121112)
-    study = write_study(tmp_path, STUDY)
+    folders = [tmp_path / str(number) for number in range(STUDIES)]
+    with ThreadPoolExecutor(STUDIES) as pool:
+        known = list(pool.map(kill_again_and_again, folders))
+    assert sum(known) >= STUDIES * KILLS / 2, "too few runs ended for the test to mean anything"
+
+
+def kill_again_and_again(folder: Path) -> int:
+    """One study, killed and resumed; gives how many of its runs were stored."""
+    folder.mkdir()
+    moments = random.Random(f"20121112 {folder.name}")
+    study = write_study(folder, STUDY)
     known: list[str] = []
     for _ in range(KILLS):
-        (tmp_path / "log").unlink(missing_ok=True)
-        with start_diskproof("run", study, cwd=tmp_path) as running:
-            assert running.wait(moments.uniform(0.3, 5.0)) is None, running.read_log().decode()
+        (folder / "log").unlink(missing_ok=True)
+        with start_diskproof("run", study, cwd=folder) as running:
+            await_runs(running, moments.choice((0, 0, 1, 1, 2)))
+            assert running.wait(moments.uniform(0.0, 1.5)) is None, running.read_log().decode()
             os.kill(running.pid, signal.SIGKILL)
             assert running.wait(30) == -signal.SIGKILL
-            told = [int(number) for number in TOLD.findall(running.read_log().decode())]
-        known = check_store(tmp_path, known, told)
-    assert len(known) >= KILLS / 2, "too few runs ended for the test to mean anything"
-    shown = diskproof("run", study, "--budget", "1s", "--quiet", cwd=tmp_path)
+            told = runs_told(running)
+        known = check_store(folder, known, told)
+    shown = diskproof("run", study, "--budget", "1s", "--quiet", cwd=folder)
     assert shown.returncode == 0, shown.error_text
-    assert left_behind(tmp_path) == []
+    assert left_behind(folder) == []
+    return len(known)
+
+
+def runs_told(running: Process) -> list[int]:
+    return [int(number) for number in TOLD.findall(running.read_log().decode())]
+
+
+def await_runs(running: Process, count: int) -> None:
+    while len(runs_told(running)) < count:
+        assert running.wait(0.05) is None, running.read_log().decode()
 
 
 def check_store(folder: Path, known: list[str], told: list[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``kill -9`` of a real ``diskproof run`` at 52 random moments, four studies at a time: nothing lost, doubled, left.
+"""``kill -9`` of real ``diskproof run``s at 52 random moments: nothing lost, doubled, left.
 
 Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 """

@@ -27,7 +27,10 @@ GuestKey = tuple[int, str]
 """A guest's tile, from 1, and its name in the tile."""
 OFF_SECONDS = 20.0
 _ROOM_SECONDS = 0.0  # a guest that takes no request is not waited for
-_LOAD = 'for module; do insmod "$module" || exit; done'
+_LOAD = """for file; do
+name=${file##*/}
+[ -d "/sys/module/${name%%.ko*}" ] || insmod "$file" || exit
+done"""
 T = TypeVar("T")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,17 +12,17 @@ from sqlalchemy.exc import IntegrityError
 
 from diskproof.crash_rules import FAULTS
 from diskproof.errors import UsageError
-from diskproof.records import Artefact, Cell, Check, CrashRun, Failure, TraceEvent, Verdict
+from diskproof.records import Cell, Check, CrashRun, TraceEvent, Verdict
 from diskproof.store.encoding import (
     cell_columns,
     parse_cell,
     parse_phases,
     render_json,
-    unpack_bytes,
 )
+from diskproof.store.read_runs import parse_artefact, parse_failure
 from diskproof.store.rows import VerdictRow
 from diskproof.store.tables import CELL, CRASH_FILE, CRASH_RUN, HOST, STUDY, VERDICT
-from diskproof.store.write import DuplicateRun, clean_text
+from diskproof.store.write import DuplicateRun, artefact_columns, clean_text, failure_columns
 
 _PLAIN = (
     *("fault", "verdict", "lost", "age_seconds", "states_checked", "states_total", "estimated"),
@@ -63,14 +62,7 @@ def write_crash_run(connection: Connection, run: CrashRun) -> None:
         ) from error
     for place, artefact in enumerate(run.artefacts):
         connection.execute(
-            insert(CRASH_FILE).values(
-                run_number=number,
-                place=place,
-                name=artefact.name,
-                media_type=artefact.media_type,
-                size=len(artefact.content),
-                content=zlib.compress(artefact.content),
-            )
+            insert(CRASH_FILE).values(run_number=number, place=place, **artefact_columns(artefact))
         )
 
 
@@ -82,7 +74,7 @@ def _require_known(connection: Connection, run: CrashRun) -> None:
 
 
 def _run_columns(run: CrashRun) -> dict[str, Any]:
-    columns: dict[str, Any] = {
+    return {
         "id": run.id,
         "study_id": run.study_id,
         "cell_id": run.cell.id,
@@ -92,11 +84,8 @@ def _run_columns(run: CrashRun) -> dict[str, Any]:
         "checks": render_json([dataclasses.astuple(check) for check in run.checks]),
         "counts": render_json(dict(run.counts)),
         "phases": render_json(run.phases),
+        **failure_columns(run.failure),
     }
-    if run.failure is not None:
-        failure = dataclasses.asdict(run.failure)
-        columns |= {f"failure_{key}": clean_text(text) for key, text in failure.items()}
-    return columns
 
 
 def _verdict_columns(verdict: Verdict) -> dict[str, Any]:
@@ -172,9 +161,6 @@ def find_crash_run(connection: Connection, run_id: str) -> CrashRun | None:
     cell: Cell = parse_cell(*connection.execute(columns.where(CELL.c.id == row.cell_id)).one())
     verdicts = select(VERDICT).where(VERDICT.c.run_number == row.number).order_by(_FAULT_PLACE)
     files = select(CRASH_FILE).where(CRASH_FILE.c.run_number == row.number)
-    failure = None
-    if row.failure_kind is not None:
-        failure = Failure(row.failure_kind, row.failure_what, row.failure_why, row.failure_hint)
     return CrashRun(
         row.id,
         row.study_id,
@@ -183,12 +169,9 @@ def find_crash_run(connection: Connection, run_id: str) -> CrashRun | None:
         row.started,
         row.ended,
         tuple(_verdict(each) for each in connection.execute(verdicts)),
-        failure,
+        parse_failure(row),
         tuple(Check(*check) for check in json.loads(row.checks)),
         _counts(row.counts),
-        tuple(
-            Artefact(each.name, each.media_type, unpack_bytes(each.content))
-            for each in connection.execute(files.order_by(CRASH_FILE.c.place))
-        ),
+        tuple(map(parse_artefact, connection.execute(files.order_by(CRASH_FILE.c.place)))),
         parse_phases(row.phases),
     )

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from diskproof.errors import UsageError
 from diskproof.records import Check, CrashRun, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.stats.histograms import merge_histograms
-from diskproof.store import crash, read, read_runs, write
+from diskproof.store import crash, read, read_runs, tiles, write
 from diskproof.store.connect import StoreUrl, explained, make_engine
 from diskproof.store.limits import (
     require_storable_crash_run,
@@ -22,6 +22,8 @@ from diskproof.store.limits import (
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow, VerdictRow
 from diskproof.store.schema import require_schema
 from diskproof.store.tables import RUN
+from diskproof.store.tile_limits import require_storable_tile_run
+from diskproof.tile_records import TileRun
 
 
 def open_store(url_or_path: str, *, create: bool = False) -> Store:
@@ -51,6 +53,7 @@ class Store:
         self._place = place
         self._engine = engine
         self._has_verdicts = version >= 2
+        self._has_tiles = version >= 3
 
     def __enter__(self) -> Store:
         return self
@@ -145,6 +148,17 @@ class Store:
         """Let undecided verdicts be made again; returns how many there were."""
         with self._writing() as connection:
             return crash.supersede_undecided(connection, study_id)
+
+    def add_tile_run(self, run: TileRun) -> None:
+        """Store a run of tiles with all it brought, as ``add_run`` stores a run."""
+        require_storable_tile_run(run)
+        with self._writing() as connection:
+            tiles.write_tile_run(connection, run)
+
+    def remove_failed_tiles(self, study_id: str) -> int:
+        """Let failed runs of tiles be made again, as ``remove_failed`` does; returns how many."""
+        with self._writing() as connection:
+            return tiles.supersede_failed(connection, study_id)
 
     def set_progress(self, progress: Progress) -> None:
         """Say how far a study is. Call it between runs: it writes to the store's disk."""
@@ -241,6 +255,33 @@ class Store:
                 found = crash.find_crash_run(connection, run_id)
         if found is None:
             raise UsageError(f"the store {self.place} has no crash run {run_id!r}")
+        return found
+
+    def tile_runs(self, study_id: str | None = None) -> tuple[TileRun, ...]:
+        """The runs of tiles that count, failed ones too, of one study or of all, as they ended.
+
+        Their series and artefacts are left out: ``tile_series_of`` and ``tile_run`` have them.
+        """
+        if not self._has_tiles:
+            return ()
+        with self._reading() as connection:
+            return tiles.read_tile_runs(connection, study_id)
+
+    def tile_series_of(self, run_id: str) -> tuple[Series, ...]:
+        """The time series of one run of tiles."""
+        if not self._has_tiles:
+            return ()
+        with self._reading() as connection:
+            return tiles.read_tile_series(connection, run_id)
+
+    def tile_run(self, run_id: str) -> TileRun:
+        """A run of tiles with all it brought. Raises UsageError when there is none of this id."""
+        found = None
+        if self._has_tiles:
+            with self._reading() as connection:
+                found = tiles.find_tile_run(connection, run_id)
+        if found is None:
+            raise UsageError(f"the store {self.place} has no run of tiles {run_id!r}")
         return found
 
     def progress(self) -> Progress | None:

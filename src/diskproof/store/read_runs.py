@@ -79,12 +79,12 @@ def _run_row(row: Row[Any], cell: Cell) -> RunRow:
         row.ended,
         row.status,
         row.counted,
-        _failure(row),
+        parse_failure(row),
         parse_phases(row.phases),
     )
 
 
-def _failure(row: Row[Any]) -> Failure | None:
+def parse_failure(row: Row[Any]) -> Failure | None:
     if row.failure_kind is None:
         return None
     return Failure(row.failure_kind, row.failure_what, row.failure_why, row.failure_hint)
@@ -107,12 +107,12 @@ def find_run(connection: Connection, run_id: str) -> RunRecord | None:
         row.ended,
         row.status,
         row.host_id,
-        _failure(row),
+        parse_failure(row),
         tuple(_check(each) for each in _parts(connection, CHECKED_SETTING, row.number)),
-        tuple(_metric(each) for each in _parts(connection, METRIC, row.number)),
-        tuple(_series(each) for each in _parts(connection, SERIES, row.number)),
+        tuple(parse_metric(each) for each in _parts(connection, METRIC, row.number)),
+        tuple(parse_series(each) for each in _parts(connection, SERIES, row.number)),
         tuple(_histogram(each) for each in _parts(connection, HISTOGRAM, row.number)),
-        tuple(_artefact(each) for each in _parts(connection, ARTEFACT, row.number)),
+        tuple(parse_artefact(each) for each in _parts(connection, ARTEFACT, row.number)),
         parse_phases(row.phases),
     )
 
@@ -126,11 +126,11 @@ def _check(row: Row[Any]) -> Check:
     return Check(row.name, row.requested, row.effective, row.source, row.ok)
 
 
-def _metric(row: Row[Any]) -> Metric:
+def parse_metric(row: Row[Any]) -> Metric:
     return Metric(row.name, row.unit, row.value, row.higher_is_better, row.is_primary)
 
 
-def _series(row: Row[Any]) -> Series:
+def parse_series(row: Row[Any]) -> Series:
     times, values = unpack_floats(row.times), unpack_floats(row.readings)
     return Series(row.source, row.name, row.unit, times, values)
 
@@ -139,13 +139,13 @@ def _histogram(row: Row[Any]) -> Histogram:
     return Histogram(row.name, unpack_floats(row.edges), unpack_counts(row.counts))
 
 
-def _artefact(row: Row[Any]) -> Artefact:
+def parse_artefact(row: Row[Any]) -> Artefact:
     return Artefact(row.name, row.media_type, unpack_bytes(row.content))
 
 
 def read_series(connection: Connection, run_id: str) -> tuple[Series, ...]:
     query = select(SERIES).join(RUN).where(RUN.c.id == run_id).order_by(SERIES.c.place)
-    return tuple(_series(row) for row in connection.execute(query))
+    return tuple(parse_series(row) for row in connection.execute(query))
 
 
 def read_histograms(

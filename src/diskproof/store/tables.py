@@ -18,22 +18,23 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised with every change of the tables; a store of a newer version is refused."""
 
 OLDEST_VERSION = 1
-"""What has been added since: 2 has the tables ``crash_run``, ``crash_file`` and ``verdict``."""
+"""What has been added since: 2 has the tables ``crash_run``, ``crash_file`` and ``verdict``, 3 has
+those of ``tile_tables.py``."""
 
 METADATA = MetaData()
 # SQLite numbers rows by itself only in a column of exactly this type.
-_RUN_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+RUN_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _run_reference() -> Column[int]:
-    return Column("run_number", _RUN_NUMBER, ForeignKey("run.number"), primary_key=True)
+    return Column("run_number", RUN_NUMBER, ForeignKey("run.number"), primary_key=True)
 
 
-def _place() -> Column[int]:
+def place_column() -> Column[int]:
     """Where the record stood in the run's tuple."""
     return Column("place", Integer, primary_key=True)
 
@@ -84,7 +85,7 @@ HOST = Table(
 RUN = Table(
     "run",
     METADATA,
-    Column("number", _RUN_NUMBER, primary_key=True),
+    Column("number", RUN_NUMBER, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("study_id", Text, nullable=False),
     Column("cell_id", Text, nullable=False),
@@ -131,7 +132,7 @@ CHECKED_SETTING = Table(
     "checked_setting",
     METADATA,
     _run_reference(),
-    _place(),
+    place_column(),
     Column("name", Text, nullable=False),
     Column("requested", Text, nullable=False),
     Column("effective", Text, nullable=False),
@@ -144,7 +145,7 @@ SERIES = Table(
     "series",
     METADATA,
     _run_reference(),
-    _place(),
+    place_column(),
     Column("source", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("unit", Text, nullable=False),
@@ -156,7 +157,7 @@ HISTOGRAM = Table(
     "histogram",
     METADATA,
     _run_reference(),
-    _place(),
+    place_column(),
     Column("name", Text, nullable=False),
     Column("edges", LargeBinary, nullable=False),
     Column("counts", LargeBinary, nullable=False),
@@ -166,7 +167,7 @@ ARTEFACT = Table(
     "artefact",
     METADATA,
     _run_reference(),
-    _place(),
+    place_column(),
     Column("name", Text, nullable=False),
     Column("media_type", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
@@ -192,7 +193,7 @@ PROGRESS = Table(
 CRASH_RUN = Table(
     "crash_run",
     METADATA,
-    Column("number", _RUN_NUMBER, primary_key=True),
+    Column("number", RUN_NUMBER, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("study_id", Text, ForeignKey("study.id"), nullable=False),
     Column("cell_id", Text, ForeignKey("cell.id"), nullable=False),
@@ -211,8 +212,8 @@ CRASH_RUN = Table(
 CRASH_FILE = Table(
     "crash_file",
     METADATA,
-    Column("run_number", _RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
-    _place(),
+    Column("run_number", RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
+    place_column(),
     Column("name", Text, nullable=False),
     Column("media_type", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
@@ -222,7 +223,7 @@ CRASH_FILE = Table(
 VERDICT = Table(
     "verdict",
     METADATA,
-    Column("run_number", _RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
+    Column("run_number", RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
     Column("fault", Text, primary_key=True),
     Column("study_id", Text, nullable=False),
     Column("cell_id", Text, nullable=False),

@@ -15,12 +15,15 @@ from diskproof.records import (
     Artefact,
     Cell,
     Check,
+    Failure,
     Histogram,
     HostRecord,
+    Metric,
     RunRecord,
     Series,
     StudyRecord,
 )
+from diskproof.store.bounds import MAX_TEXT
 from diskproof.store.encoding import (
     cell_columns,
     pack_counts,
@@ -28,7 +31,6 @@ from diskproof.store.encoding import (
     render_dropped,
     render_json,
 )
-from diskproof.store.limits import MAX_TEXT
 from diskproof.store.rows import Progress
 from diskproof.store.tables import (
     ARTEFACT,
@@ -79,10 +81,12 @@ def _write_cells(connection: Connection, study_id: str, cells: Sequence[Cell]) -
     known: set[str] = set()
     for ids in _batches(list(by_id)):
         known.update(connection.scalars(select(CELL.c.id).where(CELL.c.id.in_(ids))))
-    _insert(connection, CELL, (cell_columns(by_id[key]) for key in by_id if key not in known))
+    insert_rows(connection, CELL, (cell_columns(by_id[key]) for key in by_id if key not in known))
     places = ({"study_id": study_id, "cell_id": key} for key in by_id)
     start = len(listed)
-    _insert(connection, STUDY_CELL, ({**row, "place": start + n} for n, row in enumerate(places)))
+    insert_rows(
+        connection, STUDY_CELL, ({**row, "place": start + n} for n, row in enumerate(places))
+    )
 
 
 def write_host(connection: Connection, host: HostRecord) -> None:
@@ -108,14 +112,14 @@ def write_run(connection: Connection, run: RunRecord) -> None:
     except IntegrityError as error:
         raise _duplicate(run, "another run, stored at this moment,") from error
     for table, rows in (
-        (METRIC, _metric_rows(run)),
+        (METRIC, map(metric_columns, run.metrics)),
         (CHECKED_SETTING, map(_check_columns, run.checks)),
-        (SERIES, map(_series_columns, run.series)),
+        (SERIES, map(series_columns, run.series)),
         (HISTOGRAM, map(_histogram_columns, run.histograms)),
-        (ARTEFACT, map(_artefact_columns, run.artefacts)),
+        (ARTEFACT, map(artefact_columns, run.artefacts)),
     ):
         numbered = enumerate(rows)
-        _insert(
+        insert_rows(
             connection, table, ({"run_number": number, "place": n} | row for n, row in numbered)
         )
 
@@ -167,21 +171,23 @@ def _run_columns(run: RunRecord) -> dict[str, Any]:
         "counted": True,
         "phases": render_json(run.phases),
     }
-    if run.failure is not None:
-        failure = dataclasses.asdict(run.failure)
-        columns |= {f"failure_{key}": clean_text(text) for key, text in failure.items()}
-    return columns
+    return columns | failure_columns(run.failure)
 
 
-def _metric_rows(run: RunRecord) -> Iterable[dict[str, Any]]:
-    for metric in run.metrics:
-        yield {
-            "name": metric.name,
-            "unit": metric.unit,
-            "value": float(metric.value),
-            "higher_is_better": metric.higher_is_better,
-            "is_primary": metric.primary,
-        }
+def failure_columns(failure: Failure | None) -> dict[str, Any]:
+    if failure is None:
+        return {}
+    return {f"failure_{key}": clean_text(text) for key, text in dataclasses.asdict(failure).items()}
+
+
+def metric_columns(metric: Metric) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "unit": metric.unit,
+        "value": float(metric.value),
+        "higher_is_better": metric.higher_is_better,
+        "is_primary": metric.primary,
+    }
 
 
 def _check_columns(check: Check) -> dict[str, Any]:
@@ -189,7 +195,7 @@ def _check_columns(check: Check) -> dict[str, Any]:
     return {**texts, "source": clean_text(check.source), "ok": check.ok}
 
 
-def _series_columns(series: Series) -> dict[str, Any]:
+def series_columns(series: Series) -> dict[str, Any]:
     names = {"source": series.source, "name": series.name, "unit": series.unit}
     packed = {"times": pack_floats(series.times), "readings": pack_floats(series.values)}
     return {**names, **packed}
@@ -200,7 +206,7 @@ def _histogram_columns(histogram: Histogram) -> dict[str, Any]:
     return {"name": histogram.name, "edges": edges, "counts": counts}
 
 
-def _artefact_columns(artefact: Artefact) -> dict[str, Any]:
+def artefact_columns(artefact: Artefact) -> dict[str, Any]:
     return {
         "name": artefact.name,
         "media_type": artefact.media_type,
@@ -235,7 +241,7 @@ def clean_text(text: str, limit: int = _FREE_TEXT) -> str:
     return cleaned if len(cleaned) <= limit else cleaned[:limit] + " [cut]"
 
 
-def _insert(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+def insert_rows(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
     for batch in _batches(list(rows)):
         connection.execute(insert(table), batch)
 

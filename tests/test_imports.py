@@ -49,6 +49,7 @@ EXCEPTIONS = {
     ("guest", "qmp"): "who boots a QEMU holds its control socket",
     ("open_files", "errors"): "a process that cannot be looked at fails a run",
     ("native", "errors"): "a program that is not there is an error with a hint",
+    ("plan", "stats"): "what a search may cost is bounded by what decides it",
     ("plan", "study"): "a plan is made of a study",
     ("plan", "tile_file"): "a study without a tile of its own has the built-in one",
     ("study", "study_file"): "the file's shape is the larger half of reading it",

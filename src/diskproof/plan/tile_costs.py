@@ -8,13 +8,13 @@ from fractions import Fraction
 from diskproof.errors import HostError
 from diskproof.plan.estimate import START_SECONDS, TCG_BOOT_SECONDS
 from diskproof.records import Cell
+from diskproof.stats.capacity import trial_limit
 from diskproof.tile_rules import Tile, TileRules, TileWork
 from diskproof.units import parse_seconds, render_bytes
 
 OVERHEAD_BYTES = 96 << 20
 """What QEMU takes beside a guest's memory: itself, its heap, the translated code."""
 
-EXTRA_TRIALS = 3
 LOAD_SECONDS = {"copy": 240.0, "pgbench": 40.0, "http": 15.0, "mail": 30.0, "command": 10.0}
 """What a load takes at full size on a host with KVM and one tile, its own waits left out."""
 
@@ -35,8 +35,7 @@ def planned_runs(rules: TileRules) -> list[tuple[int, int]]:
     baseline = [(1, rules.runs)]
     if rules.most == 1:
         return baseline
-    trials = math.ceil(math.log2(rules.most)) + EXTRA_TRIALS
-    return [*baseline, (math.ceil((1 + rules.most) / 2), trials)]
+    return [*baseline, (math.ceil((1 + rules.most) / 2), trial_limit(rules.most))]
 
 
 def tile_memory(tile: Tile) -> int:

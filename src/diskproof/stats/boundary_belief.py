@@ -28,9 +28,10 @@ guests scatter by 5 to 15 %."""
 PRIOR_FREEDOM = 4
 """Degrees of freedom that SCATTER counts for: three baseline runs add two of their own."""
 
-SPOILT = 1 / 20
+SPOILT = 1 / 16
 """However far from the limit, one run may mislead so often: a host that hung for a moment, a guest
-that died of something else, a lucky run of a number that fails half of the time."""
+that died of something else, a lucky run of a number that fails half of the time. More than 5 %: so
+no answer at 95 % rests on a single run."""
 
 _SURE = 8
 """More runs that agree than this add nothing (4e-11): probabilities stay off nought and one."""

@@ -7,7 +7,6 @@ are never easier than fewer is assumed, and said when the runs speak against it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -28,6 +27,9 @@ __all__ = [
 SPARE = 3
 """Trials beyond those of a search without noise: one more on each side of the answer, and one for
 a number that lies on the limit."""
+
+_DIGITS = 9
+"""Probabilities that are the same to so many digits are equal."""
 
 
 @dataclass(frozen=True)
@@ -87,20 +89,15 @@ def next_trial(trials: Sequence[Trial], most: int, runs: int) -> int | None:
 
 
 def _most_open(belief: Belief, most: int, runs: int) -> int | None:
-    """Of the numbers that may run again, the one whose probability to hold is nearest to a half;
-    None when none of them matters any more."""
-    best, found = (1 - CONFIDENCE) / 2, None
-    fewest = 0
-    holds = math.fsum(belief.chances[1:])
+    """Of the numbers that may run again, the one whose probability to hold is nearest to a half
+    (of equals the one with fewer runs); None when none of them matters any more."""
+    ranked = []
     for tiles in range(1, most + 1):
-        count = belief.runs.get(tiles, 0)
-        doubt = min(holds, 1 - holds)
-        holds -= belief.chances[tiles]
-        if count >= runs:
-            continue
-        if doubt > best + 1e-9 or (found is not None and doubt > best - 1e-9 and count < fewest):
-            best, found, fewest = doubt, tiles, count
-    return found
+        holds, count = belief.at_least(tiles), belief.runs.get(tiles, 0)
+        doubt = round(min(holds, 1 - holds), _DIGITS)
+        if count < runs and doubt > (1 - CONFIDENCE) / 2:
+            ranked.append((-doubt, count, tiles))
+    return min(ranked)[2] if ranked else None
 
 
 def find_capacity(trials: Sequence[Trial], most: int) -> Capacity:
@@ -111,7 +108,8 @@ def find_capacity(trials: Sequence[Trial], most: int) -> Capacity:
     if most < 1:
         raise ValueError("a search needs at least one tile to try")
     belief = find_belief(trials, most)
-    tiles = max((each for each in belief.runs if belief.at_least(each) >= 0.5), default=0)
+    held = [each for each in belief.runs if round(belief.at_least(each), _DIGITS) >= 0.5]
+    tiles = max(held, default=0)
     low, high = _interval(belief.chances, tiles)
     against = _contradiction(belief)
     if against:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from diskproof.errors import RunFailure
 from diskproof.executor import Deadline
 from diskproof.guest.channel import Channel
-from diskproof.tiles.course import TAIL, Seat
+from diskproof.tiles.course import TAIL, Station
 from diskproof.tiles.engine import Engine, Progress
 from diskproof.tiles.steps import TileStep
 
@@ -87,9 +87,9 @@ class Agent:
 
 
 @contextmanager
-def seated(*agents: Agent, tiles: int = 1) -> Iterator[list[Seat]]:
+def stationed(*agents: Agent, tiles: int = 1) -> Iterator[list[Station]]:
     """Seats ``a``, ``b``, ... of each tile, the agents taken in turn."""
-    seats, threads, ours = [], [], []
+    stations, threads, ours = [], [], []
     per_tile = len(agents) // tiles
     for number, agent in enumerate(agents):
         near, far = socket.socketpair()
@@ -97,9 +97,9 @@ def seated(*agents: Agent, tiles: int = 1) -> Iterator[list[Seat]]:
         threads.append(threading.Thread(target=agent.serve, args=(far,)))
         threads[-1].start()
         tile, place = divmod(number, per_tile)
-        seats.append(Seat(tile + 1, "abcdef"[place], Channel(near), {"TILE": str(tile + 1)}))
+        stations.append(Station(tile + 1, "abcdef"[place], Channel(near), {"TILE": str(tile + 1)}))
     try:
-        yield seats
+        yield stations
     finally:
         for near in ours:
             near.shutdown(socket.SHUT_RDWR)
@@ -113,8 +113,10 @@ def make_step(name: str, guest: str = "a", *after: str, word: str = "", **more: 
     return replace(step, **more)  # type: ignore[arg-type]
 
 
-def fail(seats: list[Seat], *steps: TileStep, seconds: float = 60, **more: float) -> RunFailure:
-    engine = Engine(seats, steps, Deadline(seconds).left, **more)  # type: ignore[arg-type]
+def fail(
+    stations: list[Station], *steps: TileStep, seconds: float = 60, **more: float
+) -> RunFailure:
+    engine = Engine(stations, steps, Deadline(seconds).left, **more)  # type: ignore[arg-type]
     with pytest.raises(RunFailure) as caught:
         engine.run("load")
     return caught.value
@@ -139,8 +141,8 @@ def orders(draw: st.DrawFn) -> list[TileStep]:
 @given(orders())
 def test_each_step_runs_once_and_behind_those_it_waits_for(steps: list[TileStep]) -> None:
     told: list[Progress] = []
-    with seated(*(Agent() for _ in range(6)), tiles=2) as seats:
-        engine = Engine(seats, steps, Deadline(60).left, told.append)
+    with stationed(*(Agent() for _ in range(6)), tiles=2) as stations:
+        engine = Engine(stations, steps, Deadline(60).left, told.append)
         engine.run("load")
         runs = {(run.tile, run.step): run for run in engine.step_runs(0.0)}
     assert sorted(runs) == sorted((tile, step.name) for tile in (1, 2) for step in steps)
@@ -154,8 +156,8 @@ def test_each_step_runs_once_and_behind_those_it_waits_for(steps: list[TileStep]
 def test_a_phase_runs_its_own_steps_only_and_knows_their_output() -> None:
     agent = Agent()
     steps = [replace(make_step("up"), phase="setup"), make_step("hello", work="greet")]
-    with seated(agent) as seats:
-        engine = Engine(seats, steps, Deadline(60).left)
+    with stationed(agent) as stations:
+        engine = Engine(stations, steps, Deadline(60).left)
         engine.run("setup")
         assert [request["argv"] for request in agent.asked] == [["run", "up"]]
         engine.run("check")
@@ -168,10 +170,10 @@ def test_a_phase_runs_its_own_steps_only_and_knows_their_output() -> None:
 def test_files_and_modules_are_there_before_the_program() -> None:
     agent = Agent()
     files = {"/run/x/one": b"1", "/tmp/two": b"2"}
-    with seated(agent) as seats:
-        seat = replace(seats[0], modules={"cifs": ("/m/md4.ko", "/m/cifs.ko")})
+    with stationed(agent) as stations:
+        station = replace(stations[0], modules={"cifs": ("/m/md4.ko", "/m/cifs.ko")})
         engine = Engine(
-            [seat], [make_step("go", files=files, modules=("cifs",))], Deadline(60).left
+            [station], [make_step("go", files=files, modules=("cifs",))], Deadline(60).left
         )
         engine.run("load")
     asked = [request.get("argv") or request["path"] for request in agent.asked]
@@ -190,8 +192,10 @@ def test_files_and_modules_are_there_before_the_program() -> None:
 )
 def test_a_step_that_fails_ends_the_run_by_name(word: str, kind: str, said: str) -> None:
     """Nobody waits for the step that hangs beside it."""
-    with seated(Agent(), Agent()) as seats:
-        failure = fail(seats, make_step("stay", "a", word="hang"), make_step("go", "b", word=word))
+    with stationed(Agent(), Agent()) as stations:
+        failure = fail(
+            stations, make_step("stay", "a", word="hang"), make_step("go", "b", word=word)
+        )
     assert failure.kind == kind
     assert failure.what == f"tile 1 b, load, step b.go: {said}"
     assert failure.why == f"first\n{word}"
@@ -200,9 +204,9 @@ def test_a_step_that_fails_ends_the_run_by_name(word: str, kind: str, said: str)
 
 
 def test_a_server_that_does_not_come_up_is_a_failure_of_its_guest() -> None:
-    with seated(Agent()) as seats:
+    with stationed(Agent()) as stations:
         engine = Engine(
-            seats, [replace(make_step("up", word="1"), phase="setup")], Deadline(60).left
+            stations, [replace(make_step("up", word="1"), phase="setup")], Deadline(60).left
         )
         with pytest.raises(
             RunFailure, match=r"tile 1 a, setup, step a.up: it ended with 1"
@@ -213,36 +217,36 @@ def test_a_server_that_does_not_come_up_is_a_failure_of_its_guest() -> None:
 
 def test_what_waits_for_a_step_that_failed_does_not_start() -> None:
     agent = Agent()
-    with seated(agent) as seats:
-        fail(seats, make_step("go", word="1"), make_step("next", "a", "a.go"))
+    with stationed(agent) as stations:
+        fail(stations, make_step("go", word="1"), make_step("next", "a", "a.go"))
     assert [request["argv"] for request in agent.asked] == [["run", "1"]]
 
 
 def test_a_guest_that_goes_ends_the_run_whoever_works() -> None:
     """The one that goes has a step under way, and so has another."""
-    with seated(Agent(), Agent()) as seats:
-        failure = fail(seats, make_step("stay", word="hang"), make_step("go", "b", word="close"))
+    with stationed(Agent(), Agent()) as stations:
+        failure = fail(stations, make_step("stay", word="hang"), make_step("go", "b", word="close"))
     assert failure.kind == "guest"
     assert failure.what == "tile 1 b, load, step b.go: the guest is gone"
 
 
 def test_a_guest_that_hangs_is_told_by_its_silence() -> None:
-    with seated(Agent(), Agent(deaf=True)) as seats:
-        failure = fail(seats, make_step("stay", word="hang"), silence=0.05)
+    with stationed(Agent(), Agent(deaf=True)) as stations:
+        failure = fail(stations, make_step("stay", word="hang"), silence=0.05)
     assert failure.kind == "guest"
     assert failure.what == "tile 1 b, load, no step of its own under way: the guest hangs"
 
 
 def test_the_deadline_of_the_run_names_what_was_under_way() -> None:
-    with seated(Agent()) as seats:
-        failure = fail(seats, make_step("stay", word="hang"), seconds=0.05)
+    with stationed(Agent()) as stations:
+        failure = fail(stations, make_step("stay", word="hang"), seconds=0.05)
     assert failure.kind == "timeout"
     assert failure.why == "still under way: tile 1 a a.stay"
 
 
 def test_a_rest_ends_no_later_than_the_run() -> None:
-    with seated(Agent()) as seats:
-        assert fail(seats, make_step("rest", argv=(), idle=60.0), seconds=0.05).kind == "timeout"
+    with stationed(Agent()) as stations:
+        assert fail(stations, make_step("rest", argv=(), idle=60.0), seconds=0.05).kind == "timeout"
 
 
 def test_what_is_watched_beside_the_channel_ends_the_run() -> None:
@@ -250,10 +254,10 @@ def test_what_is_watched_beside_the_channel_ends_the_run() -> None:
         raise RunFailure("space", "the disk is full")
 
     near, far = socket.socketpair()
-    with near, far, seated(Agent()) as seats:
+    with near, far, stationed(Agent()) as stations:
         far.send(b"x")
-        seat = replace(seats[0], watched={near.fileno(): take})
-        failure = fail([seat], make_step("stay", word="hang"))
+        station = replace(stations[0], watched={near.fileno(): take})
+        failure = fail([station], make_step("stay", word="hang"))
     assert (failure.kind, failure.what) == (
         "space",
         "tile 1 a, load, step a.stay: the disk is full",
@@ -264,29 +268,29 @@ def test_a_failure_is_explained_by_its_guest() -> None:
     def explain(failure: RunFailure) -> RunFailure:
         return RunFailure("qemu", "QEMU ended", failure.what)
 
-    with seated(Agent()) as seats:
-        failure = fail([replace(seats[0], explain=explain)], make_step("go", word="close"))
+    with stationed(Agent()) as stations:
+        failure = fail([replace(stations[0], explain=explain)], make_step("go", word="close"))
     assert (failure.kind, failure.why) == ("qemu", "the guest is gone")
     assert failure.what == "tile 1 a, load, step a.go: QEMU ended"
 
 
 @pytest.mark.parametrize("after", [("a.nowhere",), ("a.two",)], ids=["unknown", "circle"])
 def test_an_order_that_cannot_be_is_a_defect(after: tuple[str, ...]) -> None:
-    with seated(Agent()) as seats:
+    with stationed(Agent()) as stations:
         steps = [make_step("one", "a", *after), make_step("two", "a", "a.one")]
         with pytest.raises(ValueError, match=r"a\.nowhere|a\.two"):
-            Engine(seats, steps, Deadline(60).left).run("load")
+            Engine(stations, steps, Deadline(60).left).run("load")
 
 
 def test_a_module_that_is_not_in_the_root() -> None:
-    with seated(Agent()) as seats:
-        failure = fail(seats, make_step("go", modules=("cifs",)))
+    with stationed(Agent()) as stations:
+        failure = fail(stations, make_step("go", modules=("cifs",)))
     assert "its root has no kernel module cifs" in failure.what
 
 
 def test_a_file_that_is_too_large_for_the_channel() -> None:
-    with seated(Agent()) as seats:
-        failure = fail(seats, make_step("go", files={"/tmp/x": bytes(1 << 20)}))
+    with stationed(Agent()) as stations:
+        failure = fail(stations, make_step("go", files={"/tmp/x": bytes(1 << 20)}))
     assert "/tmp/x cannot be written" in failure.what
 
 
@@ -300,6 +304,6 @@ class Talker(Agent):
 
 
 def test_the_end_of_a_long_output_is_evidence() -> None:
-    with seated(Talker()) as seats:
-        ((_, kept),) = fail(seats, make_step("go", word="1")).evidence
+    with stationed(Talker()) as stations:
+        ((_, kept),) = fail(stations, make_step("go", word="1")).evidence
     assert len(kept) == TAIL and kept.endswith(b"xfirst\n1\n")

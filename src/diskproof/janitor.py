@@ -1,4 +1,5 @@
-"""Clean up after the dead: run folders that nobody owns any more, and what stands on them.
+"""Clean up after the dead: run folders that nobody owns any more, what stands on them, and the
+settings of the host that are noted in them.
 
 A run folder (``backings.run_dir``) is a private folder ``diskproof-run-*`` with a file ``lock``
 that its owner keeps flock(2)ed while it lives; the kernel drops the lock with the owner, however
@@ -23,6 +24,7 @@ from pathlib import Path
 from diskproof.backings.leftovers import remove_leftovers
 from diskproof.backings.run_dir import LOCK_NAME, RUN_PREFIX
 from diskproof.errors import DiskproofError
+from diskproof.host.ksm import restore_held_ksm
 from diskproof.proc import CONFINED_UID, run
 
 KILL_SECONDS = 5.0
@@ -138,7 +140,7 @@ def _remove(path: Path, folder: int) -> Swept:
     for mount in reversed([each for each in _mounts() if each.point.is_relative_to(inside)]):
         if not (mount.is_ours and _detach(mount.point)):
             return Swept(path, f"{mount.point} is mounted; unmount it first", killed)
-    if left := remove_leftovers(path):
+    if left := remove_leftovers(path) or restore_held_ksm(path):
         return Swept(path, left, killed)
     with _open_at(None, str(path.parent), os.O_RDONLY | os.O_DIRECTORY) as parent:
         seen = os.stat(path.name, dir_fd=parent, follow_symlinks=False)

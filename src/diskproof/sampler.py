@@ -41,9 +41,10 @@ class Recording:
 
 @contextmanager
 def start_sampler(
-    pids: Sequence[int], *, run_dir: Path, interval: float = 0.5
+    pids: Sequence[int], *, run_dir: Path, interval: float = 0.5, more: Sequence[str] = ()
 ) -> Iterator[Recording]:
     """Sample host and ``pids`` every ``interval`` seconds for the length of a ``with`` block.
+    ``more`` names modules beside MODULES.
 
     Raises HostError when the sampler is not built; RunFailure ``tool`` after the block when it
     failed or wrote something else than samples.
@@ -52,7 +53,7 @@ def start_sampler(
     recording = Recording(time.time())
     with os.fdopen(os.memfd_create(PROGRAM), "w+b") as stream:
         with start_process(
-            sampler_args(program, pids, interval),
+            sampler_args(program, pids, interval, more),
             name="sampler",
             log=run_dir / "sampler.log",
             stdout=stream,
@@ -66,11 +67,13 @@ def start_sampler(
         recording.series = parse_samples(stream.read(MAX_STREAM), recording.zero)
 
 
-def sampler_args(program: Path, pids: Sequence[int], interval: float) -> list[str]:
+def sampler_args(
+    program: Path, pids: Sequence[int], interval: float, more: Sequence[str] = ()
+) -> list[str]:
     """The sampler's command line; it takes 10 ms to a minute."""
     return [
         *(str(program), "--json", "--quiet"),
-        *(f"--{module}" for module in MODULES),
+        *(f"--{module}" for module in (*MODULES, *more)),
         *(("--process",) if pids else ()),
         *(part for pid in pids for part in ("--pid", str(pid))),
         f"{min(60.0, max(0.01, interval)):g}",

@@ -14,9 +14,10 @@ from diskproof.errors import RunFailure
 from diskproof.guest.channel import ANSWER_SECONDS, Channel
 from diskproof.guest.jobs import GuestExecution, Job
 from diskproof.tiles.steps import TileStep
+from diskproof.units import render_bytes
 
 MAX_OUTPUT = 4 << 20
-"""Bytes of a step's output that are kept; what it prints past that is dropped."""
+"""Bytes that a step may print."""
 TAIL = 64 << 10
 _LINES = 5
 _CHORE_SECONDS = 60.0
@@ -24,7 +25,7 @@ _STANDING = ("/", "/dev/shm", "/run", "/tmp")
 
 
 @dataclass(frozen=True)
-class Seat:
+class Station:
     """A guest as the engine sees it. ``environment`` is that of its steps, ``modules`` names what
     its root has (name to paths, in load order). ``watched`` are further descriptors to wait for,
     each with what takes in what came there and raises RunFailure when that is the end.
@@ -58,8 +59,8 @@ class Course:
     program that ends with another status than 0, and for one that does not end in time.
     """
 
-    def __init__(self, seat: Seat, step: TileStep) -> None:
-        self.seat, self.step = seat, step
+    def __init__(self, station: Station, step: TileStep) -> None:
+        self.station, self.step = station, step
         self.began = time.monotonic()
         self.started: float | None = None
         self.ended: float | None = None
@@ -69,6 +70,12 @@ class Course:
         self._tails: dict[str, bytearray] = {}
         self._job: Job | None = None
         self._requests = self._ask() if step.argv else self._rest()
+
+    @property
+    def seconds(self) -> float:
+        """What an ended step took."""
+        assert self.started is not None and self.ended is not None
+        return self.ended - self.started
 
     def advance(self) -> bool:
         """Go on as far as there are answers; whether the step has ended."""
@@ -85,12 +92,15 @@ class Course:
 
     def failure(self, kind: str, said: str, why: str = "", hint: str = "") -> RunFailure:
         """What went wrong, with the step's name and its last output."""
-        what = f"{self.seat.title}, {self.step.phase}, step {self.step.name}: {said}"
-        evidence = tuple(
-            (self.seat.file_name(f"{self.step.name}.{stream}"), bytes(tail))
+        what = f"{self.station.title}, {self.step.phase}, step {self.step.name}: {said}"
+        return RunFailure(kind, what, why, hint, self.evidence())
+
+    def evidence(self) -> tuple[tuple[str, bytes], ...]:
+        """The last that it said so far."""
+        return tuple(
+            (self.station.file_name(f"{self.step.name}.{stream}"), bytes(tail))
             for stream, tail in sorted(self._tails.items())
         )
-        return RunFailure(kind, what, why, hint, evidence)
 
     def _rest(self) -> Iterator[None]:
         self.started = self.began
@@ -101,13 +111,13 @@ class Course:
 
     def _ask(self) -> Iterator[Job]:
         """The step's requests, each made when the one before has its end."""
-        channel, step = self.seat.channel, self.step
+        channel, step = self.station.channel, self.step
         yield from self._prepare()
         self.started = time.monotonic()
         job = channel.start_exec(
             step.argv,
             timeout=step.timeout,
-            env=self.seat.environment,
+            env=self.station.environment,
             limit=MAX_OUTPUT,
             on_output=self._keep_tail,
         )
@@ -116,7 +126,7 @@ class Course:
         self._judge(channel.wait_exec(job, 0))
 
     def _prepare(self) -> Iterator[Job]:
-        channel, step = self.seat.channel, self.step
+        channel, step = self.station.channel, self.step
         folders = {str(PurePosixPath(path).parent) for path in step.files}
         if made := sorted(folders.difference(_STANDING)):
             yield from self._chore(["mkdir", "-p", "--", *made])
@@ -128,15 +138,15 @@ class Course:
             yield self._await(job, _CHORE_SECONDS)
             channel.wait_done(job, 0)
         for name in step.modules:
-            if name not in self.seat.modules:
+            if name not in self.station.modules:
                 raise self.failure("guest", f"its root has no kernel module {name}")
-            for path in self.seat.modules[name]:
+            for path in self.station.modules[name]:
                 yield from self._chore(["insmod", path], allowed=b"File exists")
 
     def _chore(self, argv: Sequence[str], allowed: bytes | None = None) -> Iterator[Job]:
-        job = self.seat.channel.start_exec(argv, timeout=_CHORE_SECONDS)
+        job = self.station.channel.start_exec(argv, timeout=_CHORE_SECONDS)
         yield self._await(job, _CHORE_SECONDS)
-        done = self.seat.channel.wait_exec(job, 0)
+        done = self.station.channel.wait_exec(job, 0)
         if done.exit.code != 0 and not (allowed and allowed in done.stderr):
             why = done.stderr.decode("utf-8", "replace").strip()
             raise self.failure("guest", f"{argv[0]} failed", why[-500:])
@@ -159,6 +169,9 @@ class Course:
             kind = "guest" if step.phase == "setup" else "workload"
             how = f"was killed by signal {end.signal}" if end.signal else f"ended with {end.code}"
             raise self.failure(kind, f"it {how}", why)
+        if done.truncated:
+            said = f"it prints more than {render_bytes(MAX_OUTPUT)}"
+            raise self.failure("workload", said, hint="redirect its output to a file")
 
     def _keep_tail(self, stream: str, data: bytes) -> None:
         tail = self._tails.setdefault(stream, bytearray())

@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from diskproof.errors import RunFailure
 from diskproof.guest.jobs import Job
 from diskproof.tile_records import Phase, StepRun
-from diskproof.tiles.course import Course, Seat
+from diskproof.tiles.course import Course, Station
 from diskproof.tiles.steps import TileStep
 
 HEARTBEAT_SECONDS = 10.0
@@ -43,8 +43,8 @@ OnStep = Callable[[Progress], None]
 class Heartbeat:
     """Asks one guest for signs of life."""
 
-    def __init__(self, seat: Seat, silence: float) -> None:
-        self.seat, self._silence = seat, silence
+    def __init__(self, station: Station, silence: float) -> None:
+        self.station, self._silence = station, silence
         self._job: Job | None = None
         self._asked = 0.0
         self.due = time.monotonic()
@@ -58,28 +58,30 @@ class Heartbeat:
                 raise RunFailure("guest", "the guest hangs", why)
             self.due = self._asked + self._silence
         elif now >= self.due:
-            self.seat.check()
-            self._job, self._asked = self.seat.channel.start_clock(), now
+            self.station.check()
+            self._job, self._asked = self.station.channel.start_clock(), now
             self.due = now + min(HEARTBEAT_SECONDS, self._silence)
 
 
 class Engine:
     """Runs ``steps`` of each tile in the guests of that tile. ``left`` gives the seconds until the
-    run must have ended, and raises RunFailure when it must. Raises ValueError for steps of guests
-    or after steps that there are not."""
+    run must have ended, and raises RunFailure when it must. Raises ValueError for an order of steps
+    that cannot be."""
 
     def __init__(
         self,
-        seats: Sequence[Seat],
+        stations: Sequence[Station],
         steps: Sequence[TileStep],
         left: Callable[[], float],
         on_step: OnStep = lambda progress: None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        self._seats = {(seat.tile, seat.name): seat for seat in seats}
+        self._stations = {(station.tile, station.name): station for station in stations}
         self._steps = tuple(steps)
+        if len({step.name for step in steps}) < len(self._steps):
+            raise ValueError("two steps have the same name")
         self._left, self._on_step, self._silence = left, on_step, silence
-        self._tiles = sorted({seat.tile for seat in seats})
+        self._tiles = sorted({station.tile for station in stations})
         self.courses: dict[Node, Course] = {}
         """What has been started, by tile and name of the step."""
 
@@ -87,17 +89,17 @@ class Engine:
         """All steps of one phase. Raises RunFailure with guest, phase and step in its ``what``."""
         steps = {step.name: step for step in self._steps if step.phase == phase}
         order = sort_steps(self._tiles, steps)
-        beats = [Heartbeat(seat, self._silence) for seat in self._seats.values()]
+        beats = [Heartbeat(station, self._silence) for station in self._stations.values()]
         running: dict[Node, Course] = {}
         done, total = 0, len(steps) * len(self._tiles)
-        with start_selector(self._seats.values()) as selector:
+        with start_selector(self._stations.values()) as selector:
             while order.is_active():
-                changed = self._start_ready(order, steps, running)
-                for node in self._find_ended(phase, running):
-                    done, changed = done + 1, True
+                ended = self._find_ended(phase, running)
+                for node in ended:
                     del running[node]
                     order.done(node)
-                if changed:
+                done += len(ended)
+                if self._start_ready(order, steps, running) or ended:
                     self._tell(phase, running, done, total)
                 else:
                     self._wait(selector, beats, phase, running)
@@ -111,14 +113,14 @@ class Engine:
         ready = order.get_ready()
         for tile, name in ready:
             step = steps[name]
-            course = Course(self._seats[tile, step.guest], step)
+            course = Course(self._stations[tile, step.guest], step)
             self.courses[tile, name] = running[tile, name] = course
         return bool(ready)
 
     def _find_ended(self, phase: Phase, running: Mapping[Node, Course]) -> list[Node]:
         ended = []
         for node, course in running.items():
-            with self._blamed(course.seat, phase, running):
+            with self._blamed(course.station, phase, running):
                 if course.advance():
                     ended.append(node)
         return ended
@@ -132,7 +134,7 @@ class Engine:
     ) -> None:
         """Take in what comes, until something is due."""
         for beat in beats:
-            with self._blamed(beat.seat, phase, running):
+            with self._blamed(beat.station, phase, running):
                 beat.advance()
         with self._named(phase, running):
             left = self._left()
@@ -140,22 +142,24 @@ class Engine:
         moments = [beat.due for beat in beats] + [course.due for course in running.values()]
         within = max(0.0, min([*moments, now + left]) - now)
         for key, _ in selector.select(within):
-            seat, take = key.data
-            with self._blamed(seat, phase, running):
+            station, take = key.data
+            with self._blamed(station, phase, running):
                 take()
 
     @contextmanager
-    def _blamed(self, seat: Seat, phase: Phase, running: Mapping[Node, Course]) -> Iterator[None]:
+    def _blamed(
+        self, station: Station, phase: Phase, running: Mapping[Node, Course]
+    ) -> Iterator[None]:
         """A failure inside is this guest's, and says so."""
         try:
             yield
         except RunFailure as failure:
-            explained = seat.explain(failure)
-            if explained.what.startswith(seat.title):  # a step has told
+            explained = station.explain(failure)
+            if explained.what.startswith(station.title):  # a step has told
                 raise explained from failure
-            own = [course.step.name for course in running.values() if course.seat is seat]
+            own = [course.step.name for course in running.values() if course.station is station]
             steps = "step " + ", ".join(own) if own else "no step of its own under way"
-            what = f"{seat.title}, {phase}, {steps}: {explained.what}"
+            what = f"{station.title}, {phase}, {steps}: {explained.what}"
             raise RunFailure(
                 explained.kind, what, explained.why, explained.hint, explained.evidence
             ) from failure
@@ -166,14 +170,14 @@ class Engine:
         try:
             yield
         except RunFailure as failure:
-            names = ", ".join(f"{each.seat.title} {each.step.name}" for each in running.values())
+            names = ", ".join(f"{each.station.title} {each.step.name}" for each in running.values())
             what = f"{phase}: {failure.what}"
             raise RunFailure(
                 failure.kind, what, f"still under way: {names}", failure.hint
             ) from None
 
     def _tell(self, phase: Phase, running: Mapping[Node, Course], done: int, total: int) -> None:
-        names = ((tile, course.seat.name, name) for (tile, name), course in running.items())
+        names = ((tile, course.station.name, name) for (tile, name), course in running.items())
         self._on_step(Progress(phase, tuple(names), done, total))
 
     def step_runs(self, zero: float) -> tuple[StepRun, ...]:
@@ -205,11 +209,11 @@ def sort_steps(tiles: Iterable[int], steps: Mapping[str, TileStep]) -> Topologic
 
 
 @contextmanager
-def start_selector(seats: Iterable[Seat]) -> Iterator[selectors.BaseSelector]:
-    """Waits for all that seats have to say; ``data`` is the seat and what takes it in."""
+def start_selector(stations: Iterable[Station]) -> Iterator[selectors.BaseSelector]:
+    """Waits for all that stations have to say; ``data`` is the station and what takes it in."""
     with selectors.DefaultSelector() as selector:
-        for seat in seats:
-            takers = {seat.channel.fileno(): seat.channel.take_ready, **seat.watched}
+        for station in stations:
+            takers = {station.channel.fileno(): station.channel.take_ready, **station.watched}
             for descriptor, take in takers.items():
-                selector.register(descriptor, selectors.EVENT_READ, (seat, take))
+                selector.register(descriptor, selectors.EVENT_READ, (station, take))
         yield selector

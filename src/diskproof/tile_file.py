@@ -77,8 +77,12 @@ def read_rules(table: TilesTable, folder: Path, mistakes: Mistakes) -> TileRules
 @cache
 def built_in_tile() -> Tile:
     """The tile of the article that the method comes from."""
-    name = f"{BUILT_IN}.toml"
-    return parse_tile(files("diskproof").joinpath("tiles", name).read_text(), name)
+    return parse_tile(read_built_in(), f"{BUILT_IN}.toml")
+
+
+def read_built_in() -> str:
+    """The text of its file."""
+    return files("diskproof").joinpath("tiles", f"{BUILT_IN}.toml").read_text()
 
 
 def parse_tile(text: str, file: str) -> Tile:

@@ -18,6 +18,7 @@ from diskproof.cli import (
     import_verbs,
     result_verbs,
     study_verbs,
+    tile_verbs,
     tool_verbs,
 )
 from diskproof.errors import DiskproofError, Exit, UsageError
@@ -33,6 +34,7 @@ for verbs in (
     host_verbs,
     study_verbs,
     crash_verbs,
+    tile_verbs,
     result_verbs,
     analysis_verbs,
     import_verbs,

@@ -32,10 +32,8 @@ def planned_runs(rules: TileRules) -> list[tuple[int, int]]:
     trial at the middle of the numbers."""
     if rules.counts:
         return [(count, rules.runs) for count in rules.counts]
-    baseline = [(1, rules.runs)]
-    if rules.most == 1:
-        return baseline
-    return [*baseline, (math.ceil((1 + rules.most) / 2), trial_limit(rules.most))]
+    trials = min(trial_limit(rules.most), (rules.most - 1) * rules.runs)
+    return [(1, rules.runs), (math.ceil((1 + rules.most) / 2), trials)]
 
 
 def tile_memory(tile: Tile) -> int:

@@ -258,7 +258,7 @@ class Search:
             return []
         baseline = self._count(cell.id, 1)
         others = len(self._runs[cell.id]) - baseline
-        limit = trial_limit(rules.most) if rules.most > 1 else 0
+        limit = min(trial_limit(rules.most), (rules.most - 1) * rules.runs)
         middle = max(tiles, math.ceil((1 + rules.most) / 2))
         return [(1, max(0, rules.runs - baseline)), (middle, max(0, limit - others))]
 

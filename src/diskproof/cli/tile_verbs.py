@@ -1,0 +1,233 @@
+"""The verb ``tiles``: how many groups of virtual machines does this host carry?"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from diskproof.plan import TilePlan
+    from diskproof.records import Cell, HostFacts, StudyRecord
+    from diskproof.store import Store
+    from diskproof.study import Study
+    from diskproof.tiles.search import Outcome
+
+MAX_TILES = 64
+SCALE = re.compile(r"1(/[1-9][0-9]{0,3})?")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(tiles)
+
+
+def _print_example(wanted: bool) -> None:
+    """The built-in tile's file."""
+    if wanted:
+        from diskproof.tile_file import read_built_in
+
+        print(read_built_in(), end="")
+        raise typer.Exit
+
+
+def tiles(
+    study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).")],
+    store: StoreOption = DEFAULT_STORE,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=MAX_TILES, help="Search up to N tiles, not the study's."
+        ),
+    ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=1000, help="Runs of each number, not the study's."),
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(metavar="1/N", help="Size of the work, not the study's: 1 or 1/N."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: JsonOption = False,
+    example: Annotated[
+        bool,
+        typer.Option(
+            "--example",
+            callback=_print_example,
+            is_eager=True,
+            help="Print the built-in tile, to start one of your own from.",
+        ),
+    ] = False,
+) -> int:
+    """Start groups of guests that load each other, and find how many of them keep their pace.
+
+    All is compared with one tile alone. Exit code 1 when a run failed.
+
+    diskproof tiles studies/tiles-small.toml
+
+    diskproof tiles --example > my-tile.toml
+    """
+    from diskproof.cli.study_verbs import make_setup, parse_budget, require_quiet_store
+    from diskproof.cli.tile_live import start_watching
+    from diskproof.store import open_store
+    from diskproof.study import load_study
+    from diskproof.tiles.lab import TileLab
+    from diskproof.tiles.search import run_tile_study
+
+    seconds = parse_budget(budget)
+    study = _with_options(load_study(study_file), most, runs, scale)
+    with open_store(store, create=True) as opened:
+        require_quiet_store(opened)
+        facts = probe_tile_host(study)
+        plan, record = _plan(study, facts), _record(study)
+        setup = make_setup(study, facts, opened)
+        with start_watching(study.name, plan.cells, plan.rules, quiet) as watcher:
+            outcome = run_tile_study(
+                record,
+                plan.cells,
+                plan.rules,
+                TileLab(setup, plan.rules, watcher.on_step),
+                opened,
+                host_id=setup.host_id,
+                cpus=facts.cpus,
+                on_event=watcher,
+                budget_seconds=seconds,
+                retry=retry,
+            )
+        _print_results(opened, record, plan.cells, setup.host_id, as_json)
+    options = {"--store": store if store != DEFAULT_STORE else None, "--most": most}
+    options |= {"--runs": runs, "--scale": scale, "--budget": budget}
+    return _conclude(outcome, study_file, options)
+
+
+def _with_options(study: Study, most: int | None, runs: int | None, scale: str | None) -> Study:
+    """The study with what the command line says in place of its ``[tiles]``."""
+    from diskproof.plan.tiles import tile_rules
+
+    rules = tile_rules(study)
+    if most is not None:
+        rules = replace(rules, most=most, counts=())
+    if scale is not None:
+        if not SCALE.fullmatch(scale):
+            raise UsageError(f"--scale: {scale!r} is not 1 or 1/N", "N is at most 9999")
+        rules = replace(rules, scale=Fraction(scale))
+    return replace(study, tiles=replace(rules, runs=runs or rules.runs))
+
+
+# -- the host and the plan ------------------------------------------------------------------
+
+
+def probe_tile_host(study: Study) -> HostFacts:
+    """What this host can do; builds the guests of the study's tile where they are missing.
+
+    Raises HostError when they cannot be built: there is nothing else to run tiles in.
+    """
+    from diskproof.cli.terminal import note
+    from diskproof.guest.build import build_guest
+    from diskproof.host.facts import probe_facts
+    from diskproof.plan.tiles import tile_rules
+
+    tile = tile_rules(study).tile
+    for root in sorted({"", *(guest.root for guest in tile.guests)}):  # "" also probes KVM
+        build_guest(note, root)
+    return probe_facts(study.backings, guest=True, progress=note)
+
+
+def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
+    """The tile cells of a study on a host with the memory it has free now."""
+    from diskproof.host.memory import read_available_bytes
+    from diskproof.plan import make_tile_plan
+
+    return make_tile_plan(study, facts, read_available_bytes())
+
+
+def _plan(study: Study, facts: HostFacts) -> TilePlan:
+    """The plan, with what it leaves out and warns of told."""
+    from diskproof.cli.terminal import note
+
+    made = plan_tiles(study, facts)
+    for each in made.dropped:
+        note(f"left out, {each.count} of the cells: {each.reason}")
+    for text in made.warnings:
+        note(f"warning: {text}")
+    return made
+
+
+def _record(study: Study) -> StudyRecord:
+    from diskproof.records import StudyRecord
+
+    return StudyRecord(
+        id=study.id,
+        name=study.name,
+        origin="run",
+        text=study.text,
+        seed=study.seed,
+        blocks=study.blocks,
+        cells=(),
+        created=time.time(),
+    )
+
+
+# -- the end --------------------------------------------------------------------------------
+
+
+def _print_results(
+    store: Store, study: StudyRecord, cells: Sequence[Cell], host_id: str, as_json: bool
+) -> None:
+    """What this host's runs of these cells tell."""
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.report.tile_analysis import analyse_tiles
+    from diskproof.report.tile_json import tiles_json
+    from diskproof.report.tile_tables import render_tiles
+
+    wanted = {cell.id for cell in cells}
+    every = [run for run in store.tile_runs(study.id) if run.host_id == host_id]
+    runs = [run for run in every if run.cell.id in wanted]
+    views = []
+    if runs:
+        host = next(host for host in store.hosts() if host.id == host_id)
+        series = {run.id: store.tile_series_of(run.id) for run in runs if run.failure is None}
+        views.append(analyse_tiles(study, host, runs, series))
+    if as_json:
+        print_json(tiles_json(views))
+        return
+    for view in views:
+        console().print(render_tiles(view))
+
+
+def _conclude(outcome: Outcome, study_file: Path, options: Mapping[str, object]) -> int:
+    from diskproof.cli.terminal import note
+
+    resume = _command("tiles", str(study_file), options=options)
+    if outcome.reason == "interrupted":
+        note(f"diskproof: interrupted; every finished run is stored. To go on: {resume}")
+        return Exit.INTERRUPTED
+    if outcome.reason == "budget":
+        left = outcome.standing.total - outcome.standing.done
+        note(f"diskproof: the budget is spent, at most {left} runs are left. To go on: {resume}")
+    if outcome.standing.done:
+        kept = {name: value for name, value in options.items() if name == "--store"}
+        page = f"{study_file.stem}.html"
+        note(f"the page with all of it: {_command('report', '-o', page, options=kept)}")
+    return Exit.FELL_SHORT if outcome.standing.failed else Exit.OK
+
+
+def _command(*words: str, options: Mapping[str, object]) -> str:
+    """A command to type; options that were not given are left out."""
+    given = [str(each) for pair in options.items() if pair[1] is not None for each in pair]
+    return shlex.join(["diskproof", *words, *given])

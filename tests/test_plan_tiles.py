@@ -9,10 +9,16 @@ import pytest
 
 from diskproof.errors import HostError, StudyError
 from diskproof.plan import make_plan, make_tile_plan
-from diskproof.plan.tile_costs import count_fitting, run_seconds, tile_memory
+from diskproof.plan.tile_costs import (
+    LOAD_SECONDS,
+    SETUP_SECONDS,
+    count_fitting,
+    run_seconds,
+    tile_memory,
+)
 from diskproof.records import Cell
 from diskproof.study import parse_study
-from diskproof.tile_rules import KIND
+from diskproof.tile_rules import COMMAND, KIND, LOADS, ROLES
 from planning import FACTS, facts_with
 
 MIB = 1 << 20
@@ -180,3 +186,7 @@ def test_time_grows_with_tiles_emulation_and_size() -> None:
     assert fast.seconds < made.seconds
     assert any("TCG" in text for text in made.warnings)
     assert not any("TCG" in text for text in fast.warnings)
+
+
+def test_every_role_and_load_has_an_expected_time() -> None:
+    assert set(SETUP_SECONDS) == set(ROLES) and {*LOAD_SECONDS, COMMAND} == set(LOADS)

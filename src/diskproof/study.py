@@ -48,6 +48,7 @@ class Study:
     """A study as written. ``factors`` holds only what the file names, levels in its order.
 
     ``blocks`` is the most that any cell runs; ``race`` says when cells stop before, if they do.
+    ``names_workloads``: the file does, so that they are not the default.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Study:
     crash: CrashRules = CrashRules()
     guest: OwnGuest | None = None
     tiles: TileRules | None = None
+    names_workloads: bool = True
 
     @property
     def id(self) -> str:
@@ -144,6 +146,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         crash=crash,
         guest=guest,
         tiles=tiles,
+        names_workloads="workloads" in table.model_fields_set,
     )
     mistakes.raise_any()
     # Without a seed of its own the same file still gets the same order.

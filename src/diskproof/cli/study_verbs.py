@@ -36,14 +36,24 @@ def register(app: typer.Typer) -> None:
 def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
     """Show what a study means on this host: cells, what is left out and why, time and disk."""
     from diskproof.cli.terminal import console, print_json
+    from diskproof.cli.tile_verbs import plan_here, study_record
     from diskproof.report.plan_tables import plan_json, render_plan
+    from diskproof.report.tile_plan import render_tile_plan, tile_plan_json
     from diskproof.study import load_study
 
-    record, seconds, disk_bytes, _ = _plan_here(load_study(study_file))
-    if as_json:
-        print_json(plan_json(record, seconds, disk_bytes))
+    study = load_study(study_file)
+    tiles = plan_here(study) if study.tiles else None
+    if tiles and not study.names_workloads:  # there is nothing else to measure
+        planned = study_record(study), 0.0, 0
     else:
-        console().print(render_plan(record, seconds, disk_bytes))
+        planned = _plan_here(study)[:3]
+    if as_json:
+        print_json(plan_json(*planned) | ({"tiles": tile_plan_json(tiles)} if tiles else {}))
+        return Exit.OK
+    if planned[0].cells:
+        console().print(render_plan(*planned))
+    if tiles:
+        console().print(render_tile_plan(tiles))
     return Exit.OK
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from diskproof.plan import TilePlan
     from diskproof.records import Cell, HostFacts, StudyRecord
+    from diskproof.report.tile_plan import TilePlanView
     from diskproof.store import Store
     from diskproof.study import Study
     from diskproof.tiles.search import Outcome
@@ -94,7 +95,7 @@ def tiles(
     with open_store(store, create=True) as opened:
         require_quiet_store(opened)
         facts = probe_tile_host(study)
-        plan, record = _plan(study, facts), _record(study)
+        plan, record = _plan(study, facts), study_record(study)
         setup = make_setup(study, facts, opened)
         with start_watching(study.name, plan.cells, plan.rules, quiet) as watcher:
             outcome = run_tile_study(
@@ -156,6 +157,25 @@ def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
     return make_tile_plan(study, facts, read_available_bytes())
 
 
+def plan_here(study: Study) -> TilePlanView:
+    """A study's tiles on this host, for ``diskproof plan``."""
+    from diskproof.plan.tile_costs import tile_memory
+    from diskproof.report.tile_plan import TilePlanView
+
+    made = plan_tiles(study, probe_tile_host(study))
+    return TilePlanView(
+        study=study.name,
+        rules=made.rules,
+        cells=made.cells,
+        dropped=made.dropped,
+        warnings=made.warnings,
+        runs=made.runs,
+        seconds=made.seconds,
+        disk_bytes=made.needed_bytes,
+        memory_bytes=tile_memory(made.rules.tile),
+    )
+
+
 def _plan(study: Study, facts: HostFacts) -> TilePlan:
     """The plan, with what it leaves out and warns of told."""
     from diskproof.cli.terminal import note
@@ -168,7 +188,8 @@ def _plan(study: Study, facts: HostFacts) -> TilePlan:
     return made
 
 
-def _record(study: Study) -> StudyRecord:
+def study_record(study: Study) -> StudyRecord:
+    """The study without cells of ``run``: those of its tiles stand with their runs."""
     from diskproof.records import StudyRecord
 
     return StudyRecord(

@@ -9,14 +9,17 @@ from diskproof.errors import HostError
 from diskproof.plan.estimate import START_SECONDS, TCG_BOOT_SECONDS
 from diskproof.records import Cell
 from diskproof.stats.capacity import trial_limit
-from diskproof.tile_rules import Tile, TileRules, TileWork
+from diskproof.tile_rules import COMMAND, Tile, TileRules, TileWork
 from diskproof.units import parse_seconds, render_bytes
 
 OVERHEAD_BYTES = 96 << 20
 """What QEMU takes beside a guest's memory: itself, its heap, the translated code."""
 
-LOAD_SECONDS = {"copy": 240.0, "pgbench": 40.0, "http": 15.0, "mail": 30.0, "command": 10.0}
+LOAD_SECONDS = {"copy": 240.0, "pgbench": 40.0, "http": 15.0, "mail": 30.0}
 """What a load takes at full size on a host with KVM and one tile, its own waits left out."""
+
+COMMAND_SECONDS = 5.0
+"""A command's own time is not known before it was run."""
 
 SETUP_SECONDS = {"plain": 1.0, "file-server": 4.0, "web-mail": 15.0, "database": 10.0}
 TCG_FACTOR = 8.0
@@ -66,16 +69,17 @@ def run_seconds(cell: Cell, rules: TileRules, tiles: int, cpus: int) -> float:
     boot = START_SECONDS["guest"] + (TCG_BOOT_SECONDS if slow else 0.0)
     factor = TCG_FACTOR if slow else 1.0
     guests = rules.tile.guests
-    setup = factor * max(SETUP_SECONDS.get(guest.role, 1.0) for guest in guests)
-    busy = [(_load_seconds(work, rules.scale) * factor) for work in rules.tile.works]
+    setup = factor * max(SETUP_SECONDS[guest.role] for guest in guests)
+    busy = [_load_seconds(work, rules.scale, factor) for work in rules.tile.works]
     shared = max(1.0, tiles * len(guests) / max(1, cpus))
     waits = max(_waits(work, rules.scale) for work in rules.tile.works)
     return shared * (boot + setup) + waits + max(max(busy), shared * sum(busy) / len(guests))
 
 
-def _load_seconds(work: TileWork, scale: Fraction) -> float:
-    share = 1.0 if work.load == "command" else float(scale)
-    return max(1.0, share * LOAD_SECONDS.get(work.load, 10.0))
+def _load_seconds(work: TileWork, scale: Fraction, factor: float) -> float:
+    if work.load == COMMAND:
+        return COMMAND_SECONDS
+    return max(1.0, factor * float(scale) * LOAD_SECONDS[work.load])
 
 
 def _waits(work: TileWork, scale: Fraction) -> float:

@@ -49,7 +49,8 @@ def show(
     store: StoreOption = DEFAULT_STORE,
     study: StudiesOption = None,
     metric: Annotated[
-        str | None, typer.Option(help="One metric; else each workload's primary one.")
+        str | None,
+        typer.Option(help="One metric or test of iozone; else each workload's primary one."),
     ] = None,
     all_metrics: Annotated[bool, typer.Option("--all", help="Every metric.")] = False,
     sort: Annotated[Sort, typer.Option(help="Order within a workload.")] = Sort.MEAN,
@@ -79,11 +80,17 @@ def show(
 
 
 def _results(store: Store, wanted: Sequence[str] | None, metric: str | None) -> list[ResultRow]:
-    """Results of the wanted studies. Raises UsageError for a study or metric there is none of."""
+    """Results of the wanted studies. ``metric`` may be a test of iozone: all sizes of it. Raises
+    UsageError for a study or metric there is none of."""
+    from diskproof.store.grids import find_test
+
     ids = [_require_study(store, name) for name in wanted] if wanted else [None]
     found = [row for each in dict.fromkeys(ids) for row in store.results(each, metric)]
     if metric and not found:
-        known = dict.fromkeys(row.metric for each in ids for row in store.results(each))
+        rows = [row for each in dict.fromkeys(ids) for row in store.results(each)]
+        if found := [row for row in rows if find_test(row) == metric]:
+            return found
+        known = dict.fromkeys(find_test(row) or row.metric for row in rows)
         raise UsageError(
             f"there is no result of the metric {metric!r}",
             f"there are {', '.join(known)}" if known else "there are no results yet",

@@ -41,6 +41,7 @@ from diskproof.report.labels import (
     unit_name,
     varying_factors,
 )
+from diskproof.report.protocol_page import protocol_parts
 from diskproof.report.stability_words import steady_words
 from diskproof.report.view import LATENCIES, StudyView, WorkloadDetail, WorkloadView
 
@@ -196,6 +197,7 @@ def _load_parts(view: StudyView, load: WorkloadView, drawing: Drawing) -> dict[s
         "judged": any(line.durability for line in load.lines),
         "grids": view.grids.get(load.name, ()),
         "grid_figures": grid_figures(view.grids.get(load.name, ()), drawing.figure),
+        "protocols": protocol_parts(view.protocols.get(load.name), drawing.figure),
         "closer": [*_detail_figures(detail, drawing)],
         "latencies": [
             name for name in LATENCIES if any(name in line.latencies for line in load.lines)

@@ -11,6 +11,7 @@ from diskproof.records import Artefact, Histogram, HostRecord, Series, StudyReco
 from diskproof.report.analysis import analyse_study
 from diskproof.report.durability import join_verdicts
 from diskproof.report.grid_page import load_grids
+from diskproof.report.protocol_views import read_protocol
 from diskproof.report.scores import score_rows
 from diskproof.report.view import (
     FailedRun,
@@ -110,6 +111,7 @@ def _with_details(store: Store, view: StudyView) -> StudyView:
         details=details,
         analyses=analyses,
         grids={load.name: load_grids(load, rows) for load in view.workloads},
+        protocols={load.name: read_protocol(store, load, rows) for load in view.workloads},
         scores=score_rows(primary, {}, blocked=study.origin == "run"),
     )
 

@@ -13,6 +13,7 @@ from diskproof.report.labels import (
     render_half_width,
     varying_factors,
 )
+from diskproof.report.part_tables import is_part, part_tables
 from diskproof.report.table_style import plain, start_table
 from diskproof.stats.intervals import mean_interval
 
@@ -24,20 +25,35 @@ if TYPE_CHECKING:
 
 
 def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> Group:
-    """One table a study, in the order of ``rows``; several hosts get a column."""
+    """One table a study, in the order of ``rows``; several hosts get a column. Figures that come by
+    the hundred (iozone's sizes, parts of a disk) follow as small tables of their own."""
     from rich.console import Group
 
     by_id = {study.id: study for study in studies}
     tables: list[RenderableType] = []
     for study_id, own in groupby(rows, key=lambda row: row.study_id):
-        tables += [""] if tables else []
-        tables.append(_render_study(by_id[study_id], list(own)))
+        for table in _study_tables(by_id[study_id], list(own)):
+            tables += ["", table] if tables else [table]
     return Group(*tables)
 
 
-def _render_study(study: StudyRecord, rows: Sequence[ResultRow]) -> Table:
+def _study_tables(study: StudyRecord, rows: Sequence[ResultRow]) -> list[Table]:
     hosts = {host: f"{n}" for n, host in enumerate(dict.fromkeys(r.host_id for r in rows), 1)}
     factors = varying_factors(study.cells)
+    parts = [row for row in rows if is_part(row)]
+    if len({row.metric for row in parts}) < 2:  # asked for by its name: a row like any other
+        return [_render_study(study, rows, factors, hosts)]
+    rest = [row for row in rows if not is_part(row)]
+    tables = [_render_study(study, rest, factors, hosts)] if rest else []
+    return tables + part_tables(parts, factors, hosts)
+
+
+def _render_study(
+    study: StudyRecord,
+    rows: Sequence[ResultRow],
+    factors: Sequence[str],
+    hosts: Mapping[str, str],
+) -> Table:
     table = start_table(f"study {study.name}")
     table.add_column("workload", overflow="fold")
     table.add_column("cell", ratio=1, overflow="fold")

@@ -25,6 +25,7 @@ from diskproof.store.grids import Grid
 
 if TYPE_CHECKING:
     from diskproof.report.analysis import WorkloadAnalysis
+    from diskproof.report.protocol_views import ProtocolView
     from diskproof.report.scores import StudyScores
     from diskproof.store import ResultRow, VerdictRow
 
@@ -95,8 +96,8 @@ class FailedRun:
 @dataclass(frozen=True)
 class StudyView:
     """One study on one host. ``checks`` are the read-back settings by cell id, ``details``,
-    ``analyses``, ``grids`` and ``races`` stand by workload; ``scores`` are over all of them, None
-    for one."""
+    ``analyses``, ``grids``, ``protocols`` and ``races`` stand by workload; ``scores`` are over
+    all of them, None for one."""
 
     study: StudyRecord
     host: HostRecord
@@ -106,6 +107,7 @@ class StudyView:
     details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
     analyses: Mapping[str, WorkloadAnalysis] = field(default_factory=dict)
     grids: Mapping[str, tuple[CellGrids, ...]] = field(default_factory=dict)
+    protocols: Mapping[str, ProtocolView] = field(default_factory=dict)
     races: Mapping[str, RaceState] = field(default_factory=dict)
     scores: StudyScores | None = None
     verdicts: tuple[VerdictRow, ...] = ()

@@ -31,6 +31,12 @@ def is_grid_metric(row: ResultRow) -> bool:
     return _find_place(row) is not None
 
 
+def find_test(row: ResultRow) -> str | None:
+    """The test that such a figure is of: ``random_read``; None for other results."""
+    place = _find_place(row)
+    return place[0] if place else None
+
+
 def read_grids(rows: Iterable[ResultRow]) -> tuple[Grid, ...]:
     """The grids of one cell on one host, in the order of the tests; none of another workload."""
     found: dict[str, list[tuple[str, str, ResultRow]]] = {}

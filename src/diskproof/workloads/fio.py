@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from diskproof.drive import Drive
 from diskproof.fio_output import FioJob, job_histograms, job_metrics
-from diskproof.records import Check, WorkloadSpec
+from diskproof.records import Check, Metric, Series, WorkloadSpec
+from diskproof.stats.warm_up import find_warm_up
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.fio_run import (
     FIXED_OPTIONS,
@@ -39,7 +42,7 @@ class FioWorkload:
         except ValueError as error:
             raise broken_answer(run, str(error)) from None
         return WorkloadResult(
-            metrics,
+            (*metrics, *warm_up_metrics(spec, run.series[LOG])),
             check_load(spec, job, run),
             run.series[LOG],
             job_histograms(job),
@@ -68,6 +71,22 @@ def render_job(spec: WorkloadSpec, drive: Drive) -> str:
         options["random_distribution"] = spec.option("distribution")
     options |= log_options(runtime, LOG)
     return render_options(spec.name, {**drive.fio_target().options, **FIXED_OPTIONS, **options})
+
+
+def warm_up_metrics(spec: WorkloadSpec, series: Sequence[Series]) -> Iterator[Metric]:
+    """What a skewed load that is measured from its first operation on says of caches; nothing of
+    other loads. A run that was not steady at its end has no ``warm_up_seconds``."""
+    skewed = spec.option("distribution", "random").startswith("zipf")
+    course = next((each for each in series if each.name == "iops"), None)
+    if not skewed or float(spec.option("ramp")) or course is None:
+        return
+    found = find_warm_up(course.times, course.values)
+    if found is None:
+        return
+    yield Metric("cold_iops", "1/s", found.first, higher_is_better=True)
+    yield Metric("warm_iops", "1/s", found.last, higher_is_better=True)
+    if found.seconds is not None:
+        yield Metric("warm_up_seconds", "s", found.seconds, higher_is_better=False)
 
 
 def check_load(spec: WorkloadSpec, job: FioJob, run: FioRun) -> tuple[Check, ...]:

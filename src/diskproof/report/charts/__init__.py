@@ -2,7 +2,9 @@
 
 from diskproof.report.charts.bars import MAX_BARS, bars_chart
 from diskproof.report.charts.base import Spec, draw
+from diskproof.report.charts.cache_life import MAX_LIVES, cache_life_chart
 from diskproof.report.charts.crash import durability_chart, timeline_caption, timeline_chart
+from diskproof.report.charts.curves import PASS_WORDS, curve_chart, warm_up_chart
 from diskproof.report.charts.drift import drift_chart
 from diskproof.report.charts.effects import (
     effects_chart,
@@ -20,10 +22,14 @@ __all__ = [
     "MAX_BARS",
     "MAX_GRID_CELLS",
     "MAX_LANES",
+    "MAX_LIVES",
     "MAX_POINTS",
+    "PASS_WORDS",
     "RatioChart",
     "Spec",
     "bars_chart",
+    "cache_life_chart",
+    "curve_chart",
     "draw",
     "drift_chart",
     "durability_chart",
@@ -41,4 +47,5 @@ __all__ = [
     "tail_chart",
     "timeline_caption",
     "timeline_chart",
+    "warm_up_chart",
 ]

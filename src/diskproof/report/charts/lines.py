@@ -19,7 +19,7 @@ def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> Spec:
     """Latency by percentile; the further right, the rarer. Both axes are logarithmic."""
     rows = [
         {
-            "cell": _legend(label),
+            "cell": legend(label),
             "rarity": 100 / (100 - percent),
             "percentile": f"p{percent:g}",
             "seconds": latency,
@@ -49,7 +49,7 @@ def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> Spec:
                 "scale": {"type": "log"},
                 "axis": {"title": "latency (s)", "format": "~s", "tickCount": 5},
             },
-            "color": _by_cell([label for label, _ in curves]),
+            "color": by_cell([label for label, _ in curves]),
             "tooltip": [{"field": f} for f in ("cell", "percentile", "latency")],
         },
     )
@@ -66,7 +66,7 @@ def _tail_latency(histogram: Histogram, percent: float) -> float | None:
 def series_chart(name: str, unit: str, traces: Sequence[tuple[str, Series]]) -> Spec:
     """One metric over time, a line a cell."""
     rows = [
-        {"cell": _legend(label), "s": times, "value": values}
+        {"cell": legend(label), "s": times, "value": values}
         for label, series in traces
         for times, values in [_thinned(series)]
     ]
@@ -86,7 +86,7 @@ def series_chart(name: str, unit: str, traces: Sequence[tuple[str, Series]]) -> 
                 "type": "quantitative",
                 "axis": {"title": f"{name} ({unit})", "format": "~s", "tickCount": 4},
             },
-            "color": _by_cell([label for label, _ in traces]),
+            "color": by_cell([label for label, _ in traces]),
             "tooltip": [{"field": f} for f in ("cell", "s", "value")],
         },
     )
@@ -105,12 +105,13 @@ def _thinned(series: Series) -> tuple[list[float], list[float]]:
     return [round(group[0][0], 3) for group in groups], [float(f"{mean:.5g}") for mean in means]
 
 
-def _legend(label: str) -> str:
+def legend(label: str) -> str:
     """A legend line cannot wrap: levels beyond its width end in an ellipsis the table resolves."""
     return label if len(label) <= 48 else label[:47] + "\u2026"
 
 
-def _by_cell(labels: Sequence[str]) -> Spec:
-    names = [_legend(label) for label in labels]
+def by_cell(labels: Sequence[str]) -> Spec:
+    """The colour of a line by its cell, for up to four."""
+    names = [legend(label) for label in labels]
     scale = {"domain": names, "range": list(_COLOURS[: len(names)])}
     return {"field": "cell", "type": "nominal", "scale": scale, "sort": names}

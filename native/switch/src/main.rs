@@ -12,6 +12,7 @@ use port::{End, Port};
 use rustix::io::{fcntl_getfd, fcntl_setfd, FdFlags};
 use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
+use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use switch::Switch;
@@ -22,7 +23,8 @@ const USAGE: u8 = 2;
 /// An Ethernet switch between guests, without privileges.
 ///
 /// Each port is a connected Unix stream socket that it was started with, whose other end QEMU has as
-/// `-netdev socket,fd=N`. It ends when all ports have hung up, and tells what went over each.
+/// `-netdev socket,fd=N`. It says "ready" when it takes frames, ends when all ports have hung up, and tells what went
+/// over each.
 #[derive(Parser)]
 #[command(name = "diskproof-switch", version)]
 #[command(after_help = "Example: diskproof-switch --port 5 --port 7")]
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
             Err(why) => return complain(&format!("--port {number}: {why}"), USAGE),
         }
     }
+    // Whoever started us may wait for it; if nobody reads it, the switch is as good.
+    let _ = writeln!(std::io::stdout(), "ready");
     match Switch::new(sockets, tell).run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&error.to_string(), FELL_SHORT),

@@ -8,6 +8,7 @@ descriptor is closed, however we end, so there is nothing to clean up.
 from __future__ import annotations
 
 import os
+import select
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,7 +33,7 @@ LOG = "switch.log"
 MAX_TILES = 255
 MAX_PLACES = 254
 MAX_PORTS = 250
-_BRIDGE_SECONDS = 30.0
+_START_SECONDS = 30.0
 _LAST_FRAMES = 2.0  # from the last port's end to the switch's own
 
 
@@ -117,7 +118,7 @@ def _receive_bridge(stack: ExitStack, ports: int) -> list[int]:
     with ours, theirs:
         argv = [str(require_native(BRIDGE)), "--socket", str(theirs.fileno()), "--ports"]
         done = run(
-            [*argv, str(ports)], timeout=_BRIDGE_SECONDS, pass_fds=[theirs.fileno()], check=False
+            [*argv, str(ports)], timeout=_START_SECONDS, pass_fds=[theirs.fileno()], check=False
         )
         theirs.close()
         received = _receive_all(stack, ours, ports + 1)
@@ -167,6 +168,7 @@ def _start_switch_process(
 ) -> tuple[Process, list[socket.socket]]:
     """The switch and QEMU's ends of its ports."""
     pairs = [socket.socketpair() for _ in range(ports)]
+    said, ready = os.pipe()
     try:
         numbers = [theirs.fileno() for _, theirs in pairs]
         argv = [str(require_native(SWITCH))]
@@ -178,8 +180,13 @@ def _start_switch_process(
             pass_fds=numbers,
             confined=True,
             cage=Cage(QEMU_CAGE.readable),
+            stdout=ready,
         )
-        return stack.enter_context(starting), [ours for ours, _ in pairs]
+        process = stack.enter_context(starting)
+        os.close(ready)
+        ready = -1
+        _await_ready(process, said)
+        return process, [ours for ours, _ in pairs]
     except BaseException:
         for ours, _ in pairs:
             ours.close()
@@ -187,3 +194,14 @@ def _start_switch_process(
     finally:
         for _, theirs in pairs:
             theirs.close()
+        for fd in (said, ready):
+            if fd >= 0:
+                os.close(fd)
+
+
+def _await_ready(process: Process, said: int) -> None:
+    """Raises RunFailure ``tool`` for a switch that does not come up."""
+    if select.select([said], [], [], _START_SECONDS)[0] and os.read(said, 16) == b"ready\n":
+        return
+    why = process.read_log(2000).decode("utf-8", "replace")
+    raise RunFailure("tool", f"{SWITCH} did not start", why)

@@ -1,0 +1,102 @@
+"""Many guests at once: one that fails is named, the others end with it or without it.
+
+Requires the built guest and qemu-system-x86_64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from diskproof.errors import RunFailure
+from diskproof.guest.build import GuestFiles, render_initrd
+from diskproof.native import require_native
+from diskproof.qemu.machine import GuestMachine
+from diskproof.tiles import group
+from diskproof.tiles.group import GuestKey, Member, start_group
+
+TCG = GuestMachine("tcg", memory_bytes=192 << 20)
+
+
+def make_members(
+    files: GuestFiles, folder: Path, keys: Sequence[GuestKey]
+) -> dict[GuestKey, Member]:
+    members = {}
+    for tile, name in keys:
+        run_dir = folder / f"{tile}-{name}"
+        run_dir.mkdir()
+        run_dir.chmod(0o711)
+        members[tile, name] = Member(files, TCG, run_dir)
+    return members
+
+
+def find_offspring() -> list[str]:
+    return [child.name() for child in psutil.Process().children(recursive=True)]
+
+
+def test_a_guest_that_does_not_come_up_is_named(guest_files: GuestFiles, tmp_path: Path) -> None:
+    initrd = tmp_path / "initrd"
+    initrd.write_bytes(render_initrd(require_native("diskproof-poweroff").read_bytes(), None))
+    members = make_members(guest_files, tmp_path, [(1, "web"), (2, "web")])
+    dead = dataclasses.replace(guest_files, initrd=initrd)
+    members[2, "web"] = dataclasses.replace(members[2, "web"], files=dead)
+    with pytest.raises(RunFailure) as caught, start_group(members, deadline=200):
+        pytest.fail("one of them is off")
+    assert caught.value.kind == "guest"
+    assert caught.value.what == "tile 2 web: the guest switched itself off"
+    assert str(caught.value).startswith("tile 2 web: ")
+    assert {name for name, _ in caught.value.evidence} == {"console", "qemu.log"}
+    assert find_offspring() == []
+
+
+def test_guests_that_are_slow_are_given_up(guest_files: GuestFiles, tmp_path: Path) -> None:
+    members = make_members(guest_files, tmp_path, [(1, "a"), (1, "b")])
+    with pytest.raises(RunFailure, match="tile 1 a: the guest is not up"):
+        with start_group(members, deadline=0.2):
+            pytest.fail("nothing boots so fast")
+    assert find_offspring() == []
+
+
+def test_a_qemu_that_cannot_start_is_named(guest_files: GuestFiles, tmp_path: Path) -> None:
+    members = make_members(guest_files, tmp_path, [(1, "a"), (1, "b")])
+    wrong = dataclasses.replace(TCG, disk_args=("-device", "no-such-device"))
+    members[1, "b"] = dataclasses.replace(members[1, "b"], machine=wrong)
+    with pytest.raises(RunFailure, match="tile 1 b: QEMU ended with status 1") as caught:
+        with start_group(members, deadline=200):
+            pytest.fail("one cannot start")
+    assert caught.value.kind == "qemu" and "no-such-device" in caught.value.why
+    assert find_offspring() == []
+
+
+def test_one_that_hangs_and_one_that_died_keep_nobody_from_ending(
+    guest_files: GuestFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "OFF_SECONDS", 3.0)
+    keys: list[GuestKey] = [(1, "hangs"), (1, "well"), (1, "died")]
+    statuses = {}
+    with start_group(make_members(guest_files, tmp_path, keys), deadline=200) as guests:
+        assert set(guests) == set(keys)
+        processes = {name: guests[1, name].process for _, name in keys}
+        processes["died"].kill()
+        os.kill(processes["hangs"].pid, signal.SIGSTOP)
+    for name, process in processes.items():
+        statuses[name] = process.wait(0.0)
+    assert statuses["hangs"] == statuses["died"] == -signal.SIGKILL
+    assert statuses["well"] in (0, -signal.SIGKILL), "an emulated guest may need longer"
+    assert find_offspring() == []
+
+
+def test_a_failure_in_the_block_ends_all_at_once(guest_files: GuestFiles, tmp_path: Path) -> None:
+    processes = []
+    with pytest.raises(RunFailure, match="^the work fails$"):
+        with start_group(make_members(guest_files, tmp_path, [(1, "a")]), deadline=200) as guests:
+            processes = [guest.process for guest in guests.values()]
+            raise RunFailure("workload", "the work fails")
+    assert [process.poll() for process in processes] == [-signal.SIGKILL]
+    assert find_offspring() == []

@@ -55,5 +55,5 @@ smbd -D -s {_CONFIG} -l {STATE} </dev/null >/run/smbd.log 2>&1 || {{
 
 def mount_command(host: str, folder: str) -> str:
     # The server judges rights: all that the client does is done by the share's user.
-    options = f"vers=3.1.1,username={ACCOUNT},password={PASSWORD},noperm"
+    options = f"vers=3.1.1,username={ACCOUNT},password={PASSWORD},noperm,hard"
     return f"mount -t cifs -o {options} //{host}/{SHARE} {folder}"

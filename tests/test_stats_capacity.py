@@ -130,7 +130,7 @@ def test_foreign_trials_are_refused() -> None:
 
 
 @given(studies, st.integers(1, 5))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_never_asks_for_what_it_must_not(study: tuple[int, list[Trial]], runs: int) -> None:
     most, trials = study
     tiles = next_trial(trials, most, runs)
@@ -142,7 +142,7 @@ def test_never_asks_for_what_it_must_not(study: tuple[int, list[Trial]], runs: i
 
 
 @given(st.integers(1, 40), st.integers(1, 5), st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_every_search_ends(most: int, runs: int, data: st.DataObject) -> None:
     """Whatever the host answers."""
     trials: list[Trial] = []
@@ -156,7 +156,7 @@ def test_every_search_ends(most: int, runs: int, data: st.DataObject) -> None:
 
 
 @given(studies)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_an_answer_is_whole(study: tuple[int, list[Trial]]) -> None:
     most, trials = study
     found = find_capacity(trials, most)
@@ -172,7 +172,7 @@ def test_an_answer_is_whole(study: tuple[int, list[Trial]]) -> None:
 
 
 @given(studies, st.randoms())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_the_order_of_the_trials_does_not_matter(
     study: tuple[int, list[Trial]], rng: random.Random
 ) -> None:
@@ -183,7 +183,7 @@ def test_the_order_of_the_trials_does_not_matter(
 
 
 @given(studies, st.floats(1.0, 3.0))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_host_that_is_slower_throughout_carries_no_more(
     study: tuple[int, list[Trial]], slower: float
 ) -> None:
@@ -196,7 +196,7 @@ def test_a_host_that_is_slower_throughout_carries_no_more(
 
 
 @given(studies, st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_one_more_run_like_the_others_undecides_nothing(
     study: tuple[int, list[Trial]], data: st.DataObject
 ) -> None:

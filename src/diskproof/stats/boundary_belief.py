@@ -164,6 +164,8 @@ def find_belief(trials: Sequence[Trial], most: int) -> Belief:
         weights[:, : each.tiles] += np.log1p(-chances)[:, None]
         weights[:, each.tiles :] += np.log(chances)[:, None]
         alone[each.tiles] = float(density @ chances / density.sum())
-    shares = density @ np.exp(weights - weights.max())
+    shares = np.exp(weights - weights.max(axis=1, keepdims=True))
+    # Each limit keeps its weight, which the baseline gave it: so a slower host never carries more.
+    chances = density @ (shares / shares.sum(axis=1, keepdims=True)) / density.sum()
     runs = {each.tiles: each.runs for each in evidence}
-    return Belief(tuple((shares / shares.sum()).tolist()), runs, alone)
+    return Belief(tuple(chances.tolist()), runs, alone)

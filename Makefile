@@ -25,11 +25,11 @@ test: setup-test lint test-native guest-cached ## everything that must hold: lin
 	$(SECTION) 'unit tests'
 	@$(PYTHON_BIN) -m pytest tests -n auto $(addprefix --ignore=tests/,integration vm e2e)
 	$(SECTION) 'integration tests: real processes'
-	@$(PYTHON_BIN) -m pytest tests/integration
+	@$(PYTHON_BIN) -m pytest tests/integration -n 2 --dist loadfile
 	$(SECTION) 'guest tests: real virtual machines'
-	@$(PYTHON_BIN) -m pytest tests/vm
+	@$(PYTHON_BIN) -m pytest tests/vm -n 2 --dist loadfile
 	$(SECTION) 'end-to-end tests: the command line and the page'
-	@$(PYTHON_BIN) -m pytest tests/e2e
+	@$(PYTHON_BIN) -m pytest tests/e2e -n 2 --dist loadfile
 
 .PHONY: lint
 lint: setup-test ## style and types of Python, Rust and shell

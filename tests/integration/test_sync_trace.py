@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from commands import let_everybody_in
 from diskproof import proc
 from diskproof.native import require_native
 
@@ -280,8 +281,7 @@ def test_a_process_that_ends_ends_the_trace(tmp_path: Path, program: Path, by: s
 
 def test_without_privileges(open_folder: Path, program: Path, dynamic_program: Path) -> None:
     """Own commands by preload, own processes by ptrace, those of others not at all."""
-    for folder in (program, program.parent, dynamic_program.parent, program.parent.parent):
-        folder.chmod(0o755)
+    let_everybody_in(program, dynamic_program)
     tool = open_folder / "trace"
     for copy, name in ((tool, "diskproof-sync-trace"), (open_folder / LIBRARY, LIBRARY)):
         copy.write_bytes(require_native(name).read_bytes())

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from commands import let_everybody_in
 from diskproof import proc
 from diskproof.native import require_native
 
@@ -84,8 +85,7 @@ def test_what_the_library_does_not_tell_is_traced(
 ) -> None:
     """Once each, with the process's number as we know it."""
     tmp_path.chmod(0o777)
-    for folder in (*tmp_path.parents[:2], program, program.parent):
-        folder.chmod(0o755)
+    let_everybody_in(tmp_path, program)
     report = run_traced(tmp_path, *around, program, "once", tmp_path / "f")
     (group,) = report["groups"]
     assert (group["call"], group["calls"]) == ("fsync", 1)

@@ -75,6 +75,12 @@ def test_nothing_rests_on_a_single_run() -> None:
     assert found.decided and found.tiles == 5 and counts[5] >= 2 and counts[6] >= 2
 
 
+@pytest.mark.parametrize("carries", [0, 1, 4, 7, 8])
+def test_with_one_run_of_each_nothing_is_decided_and_nothing_false_is_said(carries: int) -> None:
+    found, _ = search(step(carries, 3.0), 8, 1, 0.01, random.Random(1))
+    assert not found.decided and found.low <= max(1, carries) <= found.high
+
+
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 8, 33, 200])
 @pytest.mark.parametrize("runs", [2, 3])
 def test_without_noise_every_answer_is_found_and_decided(most: int, runs: int) -> None:

@@ -3,8 +3,11 @@
 The peers are run by hand with the options that we say we use: dd, fio, ``cp -a`` with ``sync -f``,
 and iozone (Debian's iozone3, in non-free: install it by hand; without it that part is left out and
 said to be). Each round measures ours and the peer twice, in changing order, on the same file
-system. What the peer differs from itself by is the noise. Prints medians of the rounds' ratios;
-exits with 1 when one of ours differs by more than the noise and the scatter of its own ratios.
+system. Prints the geometric mean of the rounds' ratios, ours over the peer, with an interval that
+holds for all figures together (95 %, Bonferroni), and beside it what the peer differs from itself
+by (median of its two figures in a round). Exits with 1 when an interval lies wholly more than
+--noise from 1: by so much two clocks of the same thing may differ. A figure whose interval spans
+more than a factor of 2 is said to be unsure: take a quieter host, or more rounds.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +37,9 @@ from diskproof.workloads.tree_copy import parse_shape
 
 Figures = dict[str, float]
 TIMEOUT = 300.0
-FLOOR = 0.02  # two clocks of the same thing differ by so much
+NOISE = 0.05
+UNSURE = 2.0  # an interval that spans more than this factor tells neither way
+FAMILY = 0.05  # how often all of it may find a difference where there is none
 MIB = 1 << 20
 DISK = 256 << 20
 FILE, RECORDS = "16M", ("4K", "64K", "1M")
@@ -139,7 +144,7 @@ def iozone_pair() -> Pair:
         return {name: value for name, value in told.items() if name in wanted}
 
     def peer(room: Path) -> Figures:
-        found = {}
+        found: Figures = {}
         for record in RECORDS:
             for flush in ("-e", ""):
                 row = parse_iozone(run(iozone_args(record, flush, room), timeout=TIMEOUT).text)
@@ -211,12 +216,44 @@ def measure(pair: Pair, room: Path, rounds: int) -> Tally:
     return tally
 
 
-def judge(logs: Sequence[float], itself: Sequence[float]) -> tuple[float, float, float, bool]:
-    """The median ratio, its scatter (95 % half width), the noise, and whether they agree."""
-    middle = statistics.median(logs)
-    noise = max(FLOOR, statistics.median(map(abs, itself)))
-    scatter = mean_interval(logs).half_width or 0.0
-    return math.exp(middle), scatter, noise, abs(middle) <= noise + scatter
+@dataclass(frozen=True)
+class Verdict:
+    """A ratio with its interval; ``itself`` is what the peer differs from itself by."""
+
+    label: str
+    ratio: float
+    low: float
+    high: float
+    itself: float
+
+    def differs(self, noise: float) -> bool:
+        return self.low > 1 + noise or self.high < 1 / (1 + noise)
+
+    @property
+    def unsure(self) -> bool:
+        return self.high > UNSURE * self.low
+
+    def line(self, noise: float) -> str:
+        words = "  differs" if self.differs(noise) else "  unsure" if self.unsure else ""
+        spread = f"{self.low:7.2f} to {self.high:5.2f}"
+        return f"{self.label:34}{self.ratio:9.2f} {spread} {self.itself:12.1%}{words}"
+
+
+def judge(tallies: Mapping[str, Tally]) -> list[Verdict]:
+    """All figures of all pairs; their intervals hold together."""
+    figures = [
+        (f"{pair} {name}", logs, tally.itself[name])
+        for pair, tally in tallies.items()
+        for name, logs in tally.ours.items()
+    ]
+    verdicts = []
+    for label, logs, itself in figures:
+        mean = mean_interval(logs, 1 - FAMILY / len(figures))
+        half = math.inf if mean.half_width is None else mean.half_width
+        low, high = math.exp(mean.mean - half), math.exp(min(700.0, mean.mean + half))
+        scatter = math.expm1(statistics.median(map(abs, itself)))
+        verdicts.append(Verdict(label, math.exp(mean.mean), low, high, scatter))
+    return verdicts
 
 
 def main() -> int:
@@ -224,31 +261,31 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", help="a pair's name")
+    parser.add_argument("--noise", type=float, default=NOISE, help="a share, 0.05 by default")
     options = parser.parse_args()
     pairs = [dd_pair("dd-write"), dd_pair("dd-read"), *map(fio_pair, PRESETS), tree_pair()]
     if find_tool("iozone"):
         pairs.append(iozone_pair())
     else:
         print("iozone is not there: that part is left out (apt-get install iozone3, non-free)")
-    short, measured = [], 0
-    print(f"{'':34}ours/peer   scatter     noise   ({options.rounds} rounds)")
+    tallies = {}
     for pair in pairs:
-        if options.only not in (None, pair.name):
-            continue
-        with tempfile.TemporaryDirectory(dir=options.folder) as room:
-            tally = measure(pair, Path(room), options.rounds)
-        measured += len(tally.ours)
-        for name, logs in tally.ours.items():
-            ratio, scatter, noise, agrees = judge(logs, tally.itself[name])
-            label = f"{pair.name} {name}"
-            print(
-                f"{label:34}{ratio:9.2f} {scatter:9.1%} {noise:9.1%}{'' if agrees else '  differs'}"
-            )
-            short += [] if agrees else [label]
-    if not measured:
+        if options.only in (None, pair.name):
+            with tempfile.TemporaryDirectory(dir=options.folder) as room:
+                tallies[pair.name] = measure(pair, Path(room), options.rounds)
+    if not tallies:
         print(f"nothing was measured: no pair {options.only!r} here")
         return 3
-    print(f"{len(short)} differ: {', '.join(short)}" if short else "all agree within noise")
+    print(f"{'':34}ours/peer {'interval':>16} {'peer/itself':>12}   ({options.rounds} rounds)")
+    verdicts = judge(tallies)
+    for verdict in verdicts:
+        print(verdict.line(options.noise))
+    short = [verdict.label for verdict in verdicts if verdict.differs(options.noise)]
+    unsure = sum(verdict.unsure and not verdict.differs(options.noise) for verdict in verdicts)
+    if unsure:
+        print(f"{unsure} of {len(verdicts)} are unsure")
+    told = f"by more than {options.noise:.0%}"
+    print(f"{len(short)} differ {told}: {', '.join(short)}" if short else f"none differs {told}")
     return 1 if short else 0
 
 

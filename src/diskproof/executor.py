@@ -233,8 +233,10 @@ class LabExecutor:
                 with start_sampler(
                     drive.pids, run_dir=context.run_dir, interval=choose_interval(spec)
                 ) as recording:
+                    began = time.time()
                     notes.result = result = workload.run(spec, BoundedDrive(drive, deadline))
-                    recording.zero = time.time() - result.measured_seconds
+                    measured = result.measured_seconds
+                    recording.zero = time.time() - measured if measured else began
                     notes.keep(result.artefacts)
                 notes.series += recording.series
                 notes.require(result.checks, "workload")

@@ -20,7 +20,7 @@ class WorkloadResult:
 
     ``checks`` tell whether the load was the one asked for; the figures of a run with one that is
     not right do not count. ``measured_seconds`` is how long the measured part took, which ended
-    when the workload did: it is where series of other sources find second 0.
+    when the workload did: it is where series of other sources find second 0. Nought: all of it.
     """
 
     metrics: tuple[Metric, ...]

@@ -30,7 +30,7 @@ shift
 sync -f "$tree"
 told=$({TREE} cache "$tree" "$@" --drop)
 case $told in
-  *'"cached":0'[,}}]*) ;;
+  *'"cached":0'[,'}}']*) ;;
   *) echo "the tree is still in memory: $told" >&2; exit 1 ;;
 esac
 """

@@ -43,6 +43,8 @@ from diskproof.report.labels import (
 )
 from diskproof.report.protocol_page import protocol_parts
 from diskproof.report.stability_words import steady_words
+from diskproof.report.tile_json import tiles_json
+from diskproof.report.tile_page import tile_parts
 from diskproof.report.view import LATENCIES, StudyView, WorkloadDetail, WorkloadView
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ def render_page(views: Sequence[StudyView]) -> str:
             "together": _score_parts(view, drawing),
             "loads": [_load_parts(view, load, drawing) for load in view.workloads],
             "crash": crash_parts(view, drawing.figure),
+            "tiles": tile_parts(view.tiles, drawing.figure) if view.tiles else None,
         }
         for view in views
     ]
@@ -156,6 +159,8 @@ def raw_rows(view: StudyView) -> Iterator[dict[str, object]]:
             }
     for row in crash_cells_json(view.verdicts):
         yield {"study": view.study.name, "host": view.host.name, **row}
+    if view.tiles:
+        yield from tiles_json([view.tiles])
 
 
 def _score_parts(view: StudyView, drawing: Drawing) -> dict[str, object] | None:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
-from diskproof.records import Artefact, Histogram, HostRecord, Series, StudyRecord
+from diskproof.records import Histogram, HostRecord, Series, StudyRecord
 from diskproof.report.analysis import analyse_study
 from diskproof.report.durability import join_verdicts
 from diskproof.report.grid_page import load_grids
 from diskproof.report.protocol_views import read_protocol
 from diskproof.report.scores import score_rows
+from diskproof.report.tails import text_tails
+from diskproof.report.tile_analysis import analyse_stored
 from diskproof.report.view import (
     FailedRun,
     StudyView,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
 MAX_TAILS = 50
 """Failed runs whose consoles are shown; the rest is listed with its reason."""
 
-_TAIL_LINES = 40
-_TAIL_CHARS = 4000
 _NOBODY = HostRecord("", "no host yet", {})
 
 
@@ -66,8 +66,9 @@ def _views(
     rows = store.results(study.id)
     failures = store.failures(study.id)
     own = [row for row in verdicts if row.study_id == study.id]
+    tiles = store.tile_runs(study.id)
     measured = dict.fromkeys([row.host_id for row in rows] + [run.host_id for run in failures])
-    ids = measured | dict.fromkeys(row.host_id for row in own)
+    ids = measured | dict.fromkeys([row.host_id for row in own] + [run.host_id for run in tiles])
     races, joined = _races(store, study), join_verdicts(verdicts)
     views = []
     for host in [hosts[host_id] for host_id in ids] or [_NOBODY]:
@@ -79,7 +80,9 @@ def _views(
         )
         loads = tuple(with_durability(load, joined) for load in loads)
         of_host = tuple(row for row in own if row.host_id == host.id)
-        views.append(StudyView(study, host, loads, failed, races=races, verdicts=of_host))
+        loaded = tuple(run for run in tiles if run.host_id == host.id)
+        shared = StudyView(study, host, loads, failed, races=races, verdicts=of_host)
+        views.append(replace(shared, tile_runs=loaded))
     return views
 
 
@@ -94,7 +97,7 @@ def _races(store: Store, study: StudyRecord) -> dict[str, RaceState]:
 def _with_details(store: Store, view: StudyView) -> StudyView:
     study, host = view.study, view.host
     failures = tuple(
-        FailedRun(each.run_id, each.cell, each.block, each.failure, _tails(store, each.run_id))
+        replace(each, tails=text_tails(store.run(each.run_id).artefacts))
         if number < MAX_TAILS
         else each
         for number, each in enumerate(view.failures)
@@ -113,6 +116,7 @@ def _with_details(store: Store, view: StudyView) -> StudyView:
         grids={load.name: load_grids(load, rows) for load in view.workloads},
         protocols={load.name: read_protocol(store, load, rows) for load in view.workloads},
         scores=score_rows(primary, {}, blocked=study.origin == "run"),
+        tiles=analyse_stored(store, study, host, view.tile_runs),
     )
 
 
@@ -130,17 +134,3 @@ def _detail(store: Store, view: StudyView, load: WorkloadView) -> WorkloadDetail
         {name: tuple(each) for name, each in curves.items()},
         {name: tuple(each) for name, each in traces.items()},
     )
-
-
-def _tails(store: Store, run_id: str) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (artefact.name, tail)
-        for artefact in store.run(run_id).artefacts
-        if artefact.media_type.startswith("text/") and (tail := _tail(artefact))
-    )
-
-
-def _tail(artefact: Artefact) -> str:
-    """The last lines of a text: where the reason of a failure stands."""
-    text = artefact.content[-4 * _TAIL_CHARS :].decode("utf-8", "replace").strip()
-    return "\n".join(text.splitlines()[-_TAIL_LINES:])[-_TAIL_CHARS:]

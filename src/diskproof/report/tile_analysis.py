@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, Metric, Series, StudyRecord
 from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.tails import Tails, text_tails
 from diskproof.report.tile_host import host_figures
 from diskproof.stats.capacity import Capacity, find_capacity
 from diskproof.stats.intervals import Interval, Sample, mean_interval
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from diskproof.store import Store
 
 THROUGHPUT = "throughput"
+MAX_FAILED = 20
+"""Failed runs of which what they left is shown."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ class CellTiles:
 
 @dataclass(frozen=True)
 class TileView:
-    """The runs of tiles of one study on one host. ``guests`` are those of one tile."""
+    """The runs of tiles of one study on one host. ``guests`` are those of one tile; ``tails`` are
+    the last lines of what failed runs left, by their id."""
 
     study: StudyRecord
     host: HostRecord
@@ -105,7 +109,7 @@ class TileView:
     guests: tuple[str, ...]
     works: tuple[str, ...]
     cells: tuple[CellTiles, ...]
-    levels: Mapping[str, float] = field(default_factory=dict)
+    tails: Mapping[str, Tails] = field(default_factory=dict)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -131,9 +135,21 @@ def read_tile_views(store: Store, wanted: Sequence[str] = ()) -> tuple[TileView,
         runs = store.tile_runs(study.id)
         for host_id in dict.fromkeys(run.host_id for run in runs):
             own = [run for run in runs if run.host_id == host_id]
-            series = {run.id: store.tile_series_of(run.id) for run in own if run.failure is None}
-            found.append(analyse_tiles(study, hosts[host_id], own, series))
-    return tuple(found)
+            found.append(analyse_stored(store, study, hosts[host_id], own))
+    return tuple(view for view in found if view is not None)
+
+
+def analyse_stored(
+    store: Store, study: StudyRecord, host: HostRecord, runs: Sequence[TileRun]
+) -> TileView | None:
+    """The runs of one study on one host with what the store holds beside them; None without any."""
+    if not runs:
+        return None
+    series = {run.id: store.tile_series_of(run.id) for run in runs if run.failure is None}
+    view = analyse_tiles(study, host, runs, series)
+    failed = [run.id for run in runs if run.failure is not None][:MAX_FAILED]
+    tails = {each: text_tails(store.tile_run(each).artefacts) for each in failed}
+    return replace(view, tails=tails)
 
 
 def analyse_tiles(

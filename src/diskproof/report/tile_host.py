@@ -40,7 +40,7 @@ FIGURES = (
 )
 """All but the efficiency, which is no mean of samples but a quotient of two means."""
 
-EFFICIENCY = HostFigure("efficiency", "disk throughput for each percent", "MiB/s/percent", ())
+EFFICIENCY = HostFigure("efficiency", "efficiency of the disk", "MiB/s/percent", ())
 NAMED: Mapping[str, HostFigure] = {figure.name: figure for figure in (*FIGURES, EFFICIENCY)}
 LEAST_UTIL = 0.5
 """Percent of utilisation below which an efficiency would be noise."""

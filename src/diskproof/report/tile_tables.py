@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diskproof.report.table_style import plain, printable, start_table
-from diskproof.report.tile_analysis import CellTiles, TilesAt, TileView
+from diskproof.report.tile_analysis import TileView
+from diskproof.report.tile_rows import time_rows
 from diskproof.report.tile_words import (
     HOST_CAPTION,
     MISSED_CAPTION,
@@ -18,12 +19,7 @@ from diskproof.report.tile_words import (
     failure_line,
     headline,
     host_text,
-    interval_text,
-    runs_text,
-    work_text,
-    work_title,
 )
-from diskproof.stats.tile_trials import JUDGED
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -115,9 +111,8 @@ def render_times(view: TileView, numbers: Sequence[int]) -> Table:
     table.add_column("cell", overflow="fold", ratio=1)
     for number in numbers:
         table.add_column(count(number, "tile"), justify="right", no_wrap=True)
-    rows = _time_rows(view, numbers)
     before = ""
-    for title, label, *texts in rows:
+    for title, label, texts in time_rows(view, numbers):
         table.add_row("" if title == before else plain(title), plain(label), *texts)
         before = title
     table.caption = (
@@ -125,41 +120,6 @@ def render_times(view: TileView, numbers: Sequence[int]) -> Table:
         "among the cells, = a tie"
     )
     return table
-
-
-def _time_rows(view: TileView, numbers: Sequence[int]) -> list[list[str]]:
-    at = {(cell.cell.id, each.tiles): each for cell in view.cells for each in cell.at}
-
-    def row(title: str, cell: CellTiles, texts: Sequence[str]) -> list[str]:
-        return [title, cell.label, *texts]
-
-    def places(cell: CellTiles) -> list[TilesAt | None]:
-        return [at.get((cell.cell.id, number)) for number in numbers]
-
-    rows = [row("runs", c, [runs_text(a) if a else "-" for a in places(c)]) for c in view.cells]
-    rows += [row("wall time s", c, [_wall(a) for a in places(c)]) for c in view.cells]
-    keys = dict.fromkeys(key for each in at.values() for key in each.works if key[1] in JUDGED)
-    order = {name: place for place, name in enumerate(view.works)}
-    for key in sorted(keys, key=lambda key: (order.get(key[0], len(order)), JUDGED.index(key[1]))):
-        title = next(work_title(each.works[key]) for each in at.values() if key in each.works)
-        for cell in view.cells:
-            found = [a.works.get(key) if a else None for a in places(cell)]
-            rows.append(row(title, cell, [work_text(figure) for figure in found]))
-    scores = [(c, [a.score if a else None for a in places(c)]) for c in view.cells]
-    for title in ("score", "fairness"):
-        for cell, found_scores in scores:
-            intervals = [
-                (s.sum if title == "score" else s.minimum) if s else None for s in found_scores
-            ]
-            rows.append(row(title, cell, [interval_text(each) for each in intervals]))
-    return rows
-
-
-def _wall(at: TilesAt | None) -> str:
-    """The wall time with its place among the cells."""
-    if at is None:
-        return "-"
-    return f"{interval_text(at.seconds)} {f'#{at.place}' if at.place else ''}".strip()
 
 
 def render_host(view: TileView) -> list[Table]:

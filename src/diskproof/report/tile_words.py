@@ -11,6 +11,10 @@ from diskproof.report.tile_host import NAMED
 from diskproof.stats.capacity import Capacity, compare_capacity
 from diskproof.stats.intervals import Interval
 
+ORIGIN = (
+    "Each run starts all machines of its tiles with fresh disks. How many tiles run next, and in "
+    "which cell, the runs before and the study's seed decide."
+)
 MISSED = "!"
 MISSED_CAPTION = "! missed its service level, in at least one run and tile, by the factor beside it"
 SCORE_CAPTION = (
@@ -76,10 +80,8 @@ def capacity_sentence(view: TileView) -> str:
         return f"{best.label} carries most: {_carried(view, best)}; {best.capacity.reason}."
     tied = [cell for cell, each in zip(cells, stands, strict=True) if each == "tie"]
     if len(tied) == len(cells):
-        most = max(cells, key=lambda cell: cell.capacity.tiles)
-        return (
-            f"No cell is proved to carry more than another; most have held {_carried(view, most)}."
-        )
+        most = _carried(view, max(cells, key=lambda cell: cell.capacity.tiles))
+        return f"No cell is proved to carry more than another; the most that held are {most}."
     named = ", ".join(cell.label for cell in tied)
     return f"Not told apart, and not proved to carry fewer than any other: {named}."
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from diskproof.report.analysis import WorkloadAnalysis
     from diskproof.report.protocol_views import ProtocolView
     from diskproof.report.scores import StudyScores
+    from diskproof.report.tile_analysis import TileView
     from diskproof.store import ResultRow, VerdictRow
+    from diskproof.tile_records import TileRun
 
 LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
 
@@ -111,6 +113,8 @@ class StudyView:
     races: Mapping[str, RaceState] = field(default_factory=dict)
     scores: StudyScores | None = None
     verdicts: tuple[VerdictRow, ...] = ()
+    tile_runs: tuple[TileRun, ...] = ()
+    tiles: TileView | None = None
 
     @property
     def runs(self) -> int:

@@ -24,7 +24,8 @@ HIGHER = {True: "higher is better", False: "lower is better"}
 
 def accelerator(view: StudyView) -> str:
     """The accelerator the study's guests ran under, or empty when it has no guests."""
-    guests = [cell for cell in view.study.cells if cell.level("frontend") in GUESTS]
+    cells = [*view.study.cells, *(run.cell for run in view.tile_runs)]
+    guests = [cell for cell in cells if cell.level("frontend") in GUESTS]
     if not guests:
         return ""
     asked = {cell.level("accel", "auto") for cell in guests}
@@ -46,7 +47,9 @@ def headline(view: StudyView) -> str:
         parts += [f"imported {study.origin}"]
     if view.verdicts:
         parts += [f"{len(view.verdicts)} crash verdicts"]
-    if view.verdicts and not view.workloads:
+    if view.tile_runs:
+        parts += [f"{len(view.tile_runs)} runs of tiles"]
+    if (view.verdicts or view.tile_runs) and not view.workloads:
         return ", ".join(parts)
     failed = len(view.failures)
     parts += [f"{view.runs} runs", f"{failed} failed" if failed else "none failed"]
@@ -101,6 +104,8 @@ def _margin(load: WorkloadView, second: Line) -> str:
 
 
 def title(view: StudyView) -> str:
+    if only_tiles(view):
+        return f"{view.study.name}: how many virtual machines does {view.host.name} carry?"
     if view.verdicts and not view.workloads:
         return f"{view.study.name}: what does a crash leave?"
     if view.study.origin == "run":
@@ -165,6 +170,22 @@ def ratio_text(ranked: Ranked | Scored) -> str:
     return f"{ratio.ratio:.3g} ({ratio.low:.3g}-{high})"
 
 
+def only_tiles(view: StudyView) -> bool:
+    return bool(view.tile_runs) and not view.workloads
+
+
+def _runs(view: StudyView) -> str:
+    return f"{view.runs} good, {len(view.failures)} failed, {len(view.study.cells)} cells"
+
+
+def _tile_runs(view: StudyView) -> str:
+    if not view.tile_runs:
+        return ""
+    failed = sum(run.failure is not None for run in view.tile_runs)
+    cells = len({run.cell.id for run in view.tile_runs})
+    return f"{len(view.tile_runs) - failed} good, {failed} failed, {cells} cells"
+
+
 def study_facts(view: StudyView) -> list[tuple[str, str]]:
     """What stands at the head of a page, as (name, value)."""
     study = view.study
@@ -173,7 +194,8 @@ def study_facts(view: StudyView) -> list[tuple[str, str]]:
     lines = [
         ("host", view.host.name),
         ("guests run under", accel.upper()),
-        ("runs", f"{view.runs} good, {len(view.failures)} failed, {len(study.cells)} cells"),
+        ("runs", "" if only_tiles(view) else _runs(view)),
+        ("runs of tiles", _tile_runs(view)),
         ("blocks and seed", f"{study.blocks}, {study.seed}" if study.origin == "run" else ""),
         ("study made", made),
         ("study id", study.id),

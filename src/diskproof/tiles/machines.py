@@ -3,6 +3,7 @@ said last."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -38,6 +39,7 @@ KEPT = 64 << 10
 RESERVED = ("falloc", "full")
 _EVENT_SECONDS = 0.01
 _TROUBLE = ("BLOCK_IO_ERROR", "STOP")
+_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 _OUT_OF_MEMORY = re.compile(rb"Out of memory: Killed process \d+ \([^)\n]*\)")
 
 
@@ -164,10 +166,11 @@ def _trouble(event: Mapping[str, object]) -> RunFailure:
     told = data if isinstance(data, dict) else {}
     if event["event"] == "STOP":
         return RunFailure("qemu", "the guest was stopped", "QEMU tells so (QMP event STOP)")
+    reason = str(told.get("reason"))  # of an error that is reported it does not set "nospace"
     kind, what = "qemu", "its disk cannot be read or written"
-    if told.get("nospace"):
+    if reason in _FULL:
         kind, what = "space", "the file system of its disk is full"
-    why = f"{told.get('operation')}: {told.get('reason')} (QMP event BLOCK_IO_ERROR)"
+    why = f"{told.get('operation')}: {reason} (QMP event BLOCK_IO_ERROR)"
     return RunFailure(kind, what, why)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from diskproof.qemu.machine import (
     BUS_DRIVERS,
     Descriptors,
@@ -13,6 +15,7 @@ from diskproof.qemu.machine import (
     processor_args,
     root_args,
 )
+from diskproof.qemu.network import NetworkCard, card_args
 
 FDS = Descriptors(kernel=3, initrd=4, root=5, qmp=6, agent=7, console=8)
 
@@ -58,6 +61,28 @@ def test_isolation() -> None:
 def test_the_disk_comes_last_so_that_the_root_keeps_its_address() -> None:
     machine = GuestMachine("tcg", bus="nvme", disk_args=("-device", "nvme,drive=x"))
     assert machine_args(machine, FDS, sandbox=True)[-2:] == ["-device", "nvme,drive=x"]
+
+
+def test_a_card_on_a_descriptor() -> None:
+    assert card_args(None) == []
+    card = NetworkCard("52:54:00:4d:01:02", "tap", 9)
+    expected = [
+        *("-netdev", "tap,id=net,fd=9"),
+        *("-device", "virtio-net-pci,netdev=net,mac=52:54:00:4d:01:02,romfile="),
+    ]
+    assert card_args(card) == expected
+    machine = GuestMachine("tcg", disk_fds=(11, 12), card=card)
+    assert machine_args(machine, FDS, sandbox=True)[-4:] == expected
+    assert machine.fds() == (11, 12, 9)
+    assert card_args(replace(card, via="socket"))[1] == "socket,id=net,fd=9"
+
+
+def test_a_guest_that_goes_on_from_a_state() -> None:
+    machine = GuestMachine("tcg", state=9, generation=True)
+    arguments = machine_args(machine, FDS, sandbox=True)
+    assert arguments[-4:] == ["-device", "vmgenid", "-incoming", "fd:9"]
+    assert machine.fds() == (9,)
+    assert "-incoming" not in machine_args(GuestMachine("tcg"), FDS, sandbox=True)
 
 
 def test_drivers() -> None:

@@ -37,6 +37,11 @@ class Qmp:
         what = f"QEMU did not carry out {command}"
         return _drive(self._loop, self._client.execute(command, arguments), timeout, what)
 
+    def give_descriptor(self, name: str, fd: int) -> None:
+        """Hand an open file to QEMU, which knows it by ``name`` then (``fd:NAME``)."""
+        self._client.send_fd_scm(fd)
+        self.execute("getfd", {"fdname": name})
+
     def wait_event(self, names: Sequence[str], timeout: float) -> Mapping[str, Any] | None:
         """The next event with one of those names, None when none comes within ``timeout`` seconds.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +19,11 @@ from diskproof.errors import RunFailure
 from diskproof.guest.build import GuestFiles, render_initrd
 from diskproof.native import require_native
 from diskproof.qemu.machine import GuestMachine
+from diskproof.qemu.network import NetworkCard
 from diskproof.tiles import group
+from diskproof.tiles.boot_states import restorable, shape_of, start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group
+from diskproof.tiles.network import mac_address, start_network
 
 TCG = GuestMachine("tcg", memory_bytes=192 << 20)
 
@@ -100,3 +104,59 @@ def test_a_failure_in_the_block_ends_all_at_once(guest_files: GuestFiles, tmp_pa
             raise RunFailure("workload", "the work fails")
     assert [process.poll() for process in processes] == [-signal.SIGKILL]
     assert find_offspring() == []
+
+
+UNIQUE = """
+cat /proc/sys/kernel/random/uuid
+for path in /sys/class/net/*; do [ "${path##*/}" = lo ] || cat "$path/address"; done
+date +%s
+dmesg
+"""
+
+
+def test_guests_go_on_from_where_one_was_booted(guest_files: GuestFiles, tmp_path: Path) -> None:
+    """One boot for four guests; each has its own address, the time, random numbers of its own."""
+    seats = [(1, 1), (2, 1)]
+    numbers = set()
+    with start_network(tmp_path, "switch", seats) as network, start_boot_states(tmp_path) as states:
+        for turn in ("first", "second"):
+            folder = tmp_path / turn
+            folder.mkdir(mode=0o711)
+            members = make_members(guest_files, folder, [(tile, "a") for tile, _ in seats])
+            for tile, place in seats:
+                machine = dataclasses.replace(TCG, card=network.port(tile, place))
+                members[tile, "a"] = dataclasses.replace(members[tile, "a"], machine=machine)
+            with start_group(members, deadline=200, states=states) as guests:
+                for (tile, _), guest in guests.items():
+                    before = time.time()
+                    done = guest.channel.exec(["sh", "-c", UNIQUE], timeout=60)
+                    number, address, moment, *log = done.stdout.decode().splitlines()
+                    numbers.add(number)
+                    assert address == mac_address(tile, 1)
+                    assert before - 60 < float(moment) <= time.time() + 1
+                    assert any("reseeded due to virtual machine fork" in line for line in log)
+                    assert guest.booted.hello.kernel == guest_files.kernel_release
+            assert {path.name for path in folder.rglob("*") if path.is_file()} == {"qemu.log"}
+    assert len(numbers) == 4
+    assert find_offspring() == []
+
+
+def test_guests_of_other_shapes_are_booted_themselves(guest_files: GuestFiles) -> None:
+    def shape(machine: GuestMachine) -> object:
+        return shape_of(guest_files, restorable(machine))
+
+    card = NetworkCard("52:54:00:4d:01:01", "tap", 5)
+    joined = dataclasses.replace(TCG, card=card)
+    again = dataclasses.replace(card, mac="52:54:00:4d:01:02", fd=6)
+    assert shape(joined) == shape(dataclasses.replace(TCG, card=again))
+    others = [
+        TCG,
+        dataclasses.replace(joined, memory_bytes=256 << 20),
+        dataclasses.replace(joined, vcpus=2),
+        dataclasses.replace(joined, bus="virtio-scsi"),
+        dataclasses.replace(joined, card=dataclasses.replace(card, via="socket")),
+        dataclasses.replace(joined, disk_args=("-device", "virtio-blk-pci,drive=x")),
+    ]
+    assert len({shape(joined), *map(shape, others)}) == 1 + len(others)
+    for machine in (GuestMachine("kvm"), dataclasses.replace(TCG, bus="nvme")):
+        assert restorable(machine) == machine and not machine.generation

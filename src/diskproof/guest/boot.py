@@ -52,7 +52,10 @@ class Launched:
 
     def wait_hello(self, deadline: float) -> Booted:
         """The guest with its agent up, ``deadline`` seconds from now. Raises RunFailure."""
-        hello = self.channel.wait_hello(deadline)
+        return self.after_hello(self.channel.wait_hello(deadline))
+
+    def after_hello(self, hello: Hello) -> Booted:
+        """The guest with its agent, of which that was heard."""
         seconds = time.monotonic() - self.began
         ends = (self.process, self.channel, self.qmp_socket, self.console)
         return Booted(*ends, hello, seconds, self.sandboxed)

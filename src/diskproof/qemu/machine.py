@@ -44,7 +44,9 @@ class GuestMachine:
     ``disk_args`` put it there (see ``disk``); ``disk_fds`` are the descriptors they name, if any.
     ``parameters`` are the kernel's beside KERNEL_PARAMETERS. ``namespace`` is the network namespace
     that the disk is reached in; without one QEMU has no network at all. ``card`` joins the guest to
-    others, by a descriptor that needs none.
+    others, by a descriptor that needs none. ``state`` is a descriptor of a saved state: the guest
+    goes on from it instead of booting. ``generation`` gives it a device that tells its kernel so,
+    which must not draw the random numbers that others draw.
     """
 
     accel: str
@@ -56,6 +58,8 @@ class GuestMachine:
     parameters: tuple[str, ...] = ()
     namespace: Path | None = None
     card: NetworkCard | None = None
+    state: int | None = None
+    generation: bool = False
 
     @property
     def drivers(self) -> tuple[str, ...]:
@@ -64,7 +68,8 @@ class GuestMachine:
 
     def fds(self) -> tuple[int, ...]:
         """Descriptors that its arguments name, beside those every guest has."""
-        return (*self.disk_fds, *((self.card.fd,) if self.card else ()))
+        card = (self.card.fd,) if self.card else ()
+        return (*self.disk_fds, *card, *(() if self.state is None else (self.state,)))
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> l
         *root_args(fds),
         *machine.disk_args,
         *card_args(machine.card),
+        *(("-device", "vmgenid") if machine.generation else ()),
+        *(() if machine.state is None else ("-incoming", f"fd:{machine.state}")),
     ]
 
 

@@ -5,12 +5,13 @@ One thread does it, the one that has started the QEMUs: they die with it.
 
 from __future__ import annotations
 
+import os
 import select
 import selectors
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,15 +23,24 @@ from diskproof.guest.channel import Channel
 from diskproof.guest.jobs import Job
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.network import DRIVER
+from diskproof.tiles.boot_states import BootState, BootStates, restorable, shape_of
 
 GuestKey = tuple[int, str]
 """A guest's tile, from 1, and its name in the tile."""
 OFF_SECONDS = 20.0
 _ROOM_SECONDS = 0.0  # a guest that takes no request is not waited for
-_LOAD = """for file; do
-name=${file##*/}
-[ -d "/sys/module/${name%%.ko*}" ] || insmod "$file" || exit
-done"""
+_SETTLE = """
+for file; do
+    name=${file##*/}
+    [ -d "/sys/module/${name%%.ko*}" ] || insmod "$file"
+done
+[ -z "$NOW" ] || date --set "@$NOW" > /dev/null
+for path in /sys/class/net/*; do
+    [ "${path##*/}" = lo ] || ip link set "${path##*/}" address "$MAC"
+done
+"""
+"""A shell's script: the driver of the card lies in the root. A guest that goes on from another's
+state has the other's time and address."""
 T = TypeVar("T")
 
 
@@ -46,10 +56,11 @@ class Member:
 
 @contextmanager
 def start_group(
-    members: Mapping[GuestKey, Member], *, deadline: float
+    members: Mapping[GuestKey, Member], *, deadline: float, states: BootStates | None = None
 ) -> Iterator[Mapping[GuestKey, Guest]]:
     """All guests with their roots mounted and the drivers of their cards loaded, within
-    ``deadline`` seconds.
+    ``deadline`` seconds. With ``states`` one guest of each shape is booted where that takes long,
+    and all go on from there.
 
     Raises RunFailure as ``start_guest``, naming the guest that does not come up (``tile 2 web:``);
     the others are ended. At the end of the block all are switched off, and killed when they are
@@ -57,23 +68,49 @@ def start_group(
     """
     end = time.monotonic() + deadline
     with ExitStack() as stack:
-        launched: dict[GuestKey, Launched] = {}
-        try:
-            for key, member in members.items():
-                with _named(key):
-                    launched[key] = _launch(stack, member)
-            booted = _await_hellos(launched, end)
+        if states:
+            members = {key: _restorable(member) for key, member in members.items()}
+            _make_states(members, states, end)
+        with _start_all(stack, members, states) as launched:
+            booted = _await_hellos(launched, members, states, end)
             guests = _start_guests(stack, members, booted, end)
-            _load_cards(guests, end)
+            _settle(guests, members, states, end)
             yield guests
             end_group(guests)
-        finally:
-            _kill(launched)
 
 
-def _launch(stack: ExitStack, member: Member) -> Launched:
+@contextmanager
+def _start_all(
+    stack: ExitStack, members: Mapping[GuestKey, Member], states: BootStates | None
+) -> Iterator[Mapping[GuestKey, Launched]]:
+    """Every QEMU is started before one is waited for; at the end of the block all are killed."""
+    launched: dict[GuestKey, Launched] = {}
+    try:
+        for key, member in members.items():
+            with _named(key):
+                launched[key] = _launch(stack, member, _find_state(member, states))
+        yield launched
+    finally:
+        _kill(launched)
+
+
+def _launch(stack: ExitStack, member: Member, state: BootState | None) -> Launched:
     folder = member.disk_folder or member.run_dir
-    return launch(stack, member.files, member.machine, run_dir=member.run_dir, folder=folder)
+    with ExitStack() as opened:
+        machine = member.machine
+        if state:
+            fd = state.open()
+            opened.callback(os.close, fd)
+            machine = replace(machine, state=fd)
+        return launch(stack, member.files, machine, run_dir=member.run_dir, folder=folder)
+
+
+def _restorable(member: Member) -> Member:
+    return replace(member, machine=restorable(member.machine))
+
+
+def _find_state(member: Member, states: BootStates | None) -> BootState | None:
+    return states.find(member.files, member.machine) if states else None
 
 
 def title(key: GuestKey) -> str:
@@ -84,16 +121,39 @@ def title(key: GuestKey) -> str:
 # -- coming up ----------------------------------------------------------------------------------
 
 
-def _await_hellos(launched: Mapping[GuestKey, Launched], end: float) -> dict[GuestKey, Booted]:
+def _make_states(members: Mapping[GuestKey, Member], states: BootStates, end: float) -> None:
+    """Boot one guest of each shape that is not known yet, all at once, and end them."""
+    makers: dict[object, GuestKey] = {}
+    for key, member in members.items():
+        if member.machine.generation and not _find_state(member, states):
+            makers.setdefault(shape_of(member.files, member.machine), key)
+    chosen = {key: members[key] for key in makers.values()}
+    with ExitStack() as stack, _start_all(stack, chosen, None) as launched:
+        for key, booted in _await_hellos(launched, chosen, None, end).items():
+            with _explained(key, booted):
+                states.keep(chosen[key].files, chosen[key].machine, booted)
+
+
+def _await_hellos(
+    launched: Mapping[GuestKey, Launched],
+    members: Mapping[GuestKey, Member],
+    states: BootStates | None,
+    end: float,
+) -> dict[GuestKey, Booted]:
+    """All agents up. One that goes on from a state has said hello before it was saved."""
     booted: dict[GuestKey, Booted] = {}
+    for key, guest in launched.items():
+        if state := _find_state(members[key], states):
+            booted[key] = guest.after_hello(state.hello)
+    waiting = {key: guest for key, guest in launched.items() if key not in booted}
 
     def find_booted(key: GuestKey) -> bool:
-        if launched[key].channel.has_hello:
-            booted[key] = launched[key].wait_hello(0.0)
+        if waiting[key].channel.has_hello:
+            booted[key] = waiting[key].wait_hello(0.0)
         return key in booted
 
-    _await_all(launched, find_booted, end)
-    return booted
+    _await_all(waiting, find_booted, end)
+    return {key: booted[key] for key in launched}
 
 
 def _start_guests(
@@ -115,24 +175,36 @@ def _start_guests(
     return guests
 
 
-def _load_cards(guests: Mapping[GuestKey, Guest], end: float) -> None:
-    """The driver of each card. It lies in the root, so it can only be loaded now."""
-    joined = {key: guest for key, guest in guests.items() if guest.machine.card}
+def _settle(
+    guests: Mapping[GuestKey, Guest],
+    members: Mapping[GuestKey, Member],
+    states: BootStates | None,
+    end: float,
+) -> None:
+    """Give each guest what is its own and what it could not have before its root."""
     left = max(1.0, end - time.monotonic())
-    booted = {key: guest.booted for key, guest in joined.items()}
+    booted = {
+        key: guest.booted
+        for key, guest in guests.items()
+        if guest.machine.card or _find_state(members[key], states)
+    }
 
-    def load(key: GuestKey, guest: Booted) -> Job:
-        argv = ["sh", "-c", _LOAD, "sh", *joined[key].files.root_modules[DRIVER]]
-        return guest.channel.start_exec(argv, timeout=left)
+    def settle(key: GuestKey, guest: Booted) -> Job:
+        card = guests[key].machine.card
+        files = guests[key].files.root_modules[DRIVER] if card else ()
+        now = f"{time.time():.3f}" if _find_state(members[key], states) else ""
+        env = {"MAC": card.mac if card else "", "NOW": now}
+        argv = ["sh", "-e", "-c", _SETTLE, "sh", *files]
+        return guest.channel.start_exec(argv, timeout=left, env=env)
 
-    jobs = _ask_all(booted, load)
+    jobs = _ask_all(booted, settle)
     _await_all(booted, lambda key: jobs[key].final is not None, end)
     for key, guest in booted.items():
         with _explained(key, guest):
             done = guest.channel.wait_exec(jobs[key], 0.0)
             if done.exit.code != 0:
                 why = done.stderr.decode("utf-8", "replace")
-                raise RunFailure("guest", f"the guest cannot load {DRIVER}", why)
+                raise RunFailure("guest", "the guest cannot be prepared", why)
 
 
 def _ask_all(

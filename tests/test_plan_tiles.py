@@ -56,6 +56,7 @@ def test_the_frontend_is_a_guest_and_the_tile_has_memory_and_processors() -> Non
 def test_share_and_ksm_are_levels_where_they_mean_something() -> None:
     text = '[tiles]\nshare = ["smb", "nfs"]\n'
     assert levels_of(text, "share", "ksm") == [("smb", "-"), ("nfs", "-")]
+    assert levels_of('[tiles]\nksm = "off"\n', "ksm") == [("off",)]
     assert levels_of(f'{text}ksm = ["off", "on"]\n', "ksm", "share") == [
         ("off", "smb"),
         ("off", "nfs"),

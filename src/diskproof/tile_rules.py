@@ -152,7 +152,8 @@ class Tile:
 @dataclass(frozen=True)
 class TileRules:
     """``[tiles]`` of a study. ``counts``: exactly these numbers of tiles instead of a search up to
-    ``most``; at most ``runs`` runs for each number. ``ksm`` and ``share`` are levels."""
+    ``most``; at most ``runs`` runs for each number. ``ksm`` and ``share`` are levels; without
+    one of ``ksm`` it stays as the host has it."""
 
     tile: Tile
     scale: Fraction = Fraction(1)
@@ -160,7 +161,7 @@ class TileRules:
     runs: int = 3
     counts: tuple[int, ...] = ()
     service_level: float = 2.0
-    ksm: tuple[str, ...] = ("off",)
+    ksm: tuple[str, ...] = ()
     share: tuple[str, ...] = ("smb",)
     network: str = "auto"
 

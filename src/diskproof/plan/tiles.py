@@ -190,12 +190,11 @@ def _obstacle(levels: Levels, facts: HostFacts) -> str:
 
 def _cells(kept: Iterable[Levels], rules: TileRules) -> Iterator[Cell]:
     """Each combination with every level of KSM and share that means something to the tile."""
-    ksm = () if rules.ksm == TileRules.ksm else rules.ksm
     shares = any(guest.role == "file-server" for guest in rules.tile.guests)
     workload = tile_workload(rules)
     for levels in kept:
         plain = tuple(each for each in levels if each[0] not in OF_THE_TILE)
-        for merged in ksm or ("",):
+        for merged in rules.ksm or ("",):
             for share in rules.share if shares else ("",):
                 more = [("ksm", merged)] * bool(merged) + [("share", share)] * bool(share)
                 yield Cell(tuple(sorted((*plain, *more))), workload)

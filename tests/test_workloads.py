@@ -119,6 +119,18 @@ def test_a_good_answer_behind_a_warning_is_a_result_with_all_that_was_said() -> 
     assert b"rw=randread" in kept["fio.job"]
 
 
+def test_a_skewed_load_without_a_ramp_tells_how_caches_warm_up() -> None:
+    log = "".join(f"{100 * n}, {min(1000, 100 * n)}, 0, 4096\n" for n in range(1, 61)).encode()
+    end = {"stdout": json.dumps(answer(jobname="zipf-read")).encode()}
+    drive = Answering(files={"load_iops.log": log}, **end)
+    told = {m.name: m.value for m in load_workload("fio").run(spec("zipf-read"), drive).metrics}
+    assert (told["cold_iops"], told["warm_iops"]) == (350.0, 1000.0)
+    assert told["warm_up_seconds"] == pytest.approx(0.9)
+    for other in (spec("rand-read-4k-d1"), spec("zipf-read", ramp="1s")):
+        plain = load_workload("fio").run(other, drive)
+        assert plain.series and "warm_iops" not in {metric.name for metric in plain.metrics}
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [

@@ -69,3 +69,15 @@ def test_more_parts_than_writes_fit_is_a_clear_failure(tmp_path: Path) -> None:
     spec = make("first-write", size="16MiB", parts="100", bs="1M")
     record = execute(tmp_path / "images", spec, frontend="host")
     assert record.failure is not None and "100 parts" in record.failure.what
+
+
+def test_a_skewed_re_read_tells_how_the_cache_warms_up(tmp_path: Path) -> None:
+    levels = {"frontend": "daemon", "format": "raw", "cache": "writeback"}
+    record = execute(tmp_path / "images", make("zipf-read", runtime="3s"), **levels)
+    told = metrics(record)
+    assert told["cold_iops"] > 0 and told["warm_iops"] > 0
+    (course,) = [each for each in record.series if (each.source, each.name) == ("fio", "iops")]
+    assert 0.05 < course.times[0] < 0.5 and len(course.times) >= 20  # ends of samples of 0.1 s
+    assert min(course.values) <= told["warm_iops"] <= max(course.values)
+    (cold,) = [check for check in record.checks if check.name == "page cache"]
+    assert cold.ok

@@ -35,7 +35,7 @@ _CONFIG: Spec = {
         "labelColor": "currentColor",
         "titleColor": "currentColor",
         "labelFontSize": 11,
-        "labelLimit": 320,
+        "labelLimit": 270,
         "title": None,
         "orient": "bottom",
         "columns": 1,

@@ -6,6 +6,7 @@ import math
 
 from diskproof.report.analysis import WorkloadAnalysis
 from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.charts.lines import legend
 from diskproof.report.factor_words import ALPHA, effect_words, speeds
 from diskproof.stats.factors import FactorAnalysis
 
@@ -64,7 +65,7 @@ def _effect_rows(load: WorkloadAnalysis, analysis: FactorAnalysis) -> list[dict[
         rows.append(
             {
                 "place": len(rows),
-                "level": f"{effect.factor}: {effect.level} over {effect.base}",
+                "level": legend(f"{effect.factor}: {effect.level} over {effect.base}"),
                 "effect": effect_words(effect, load.higher_is_better),
                 "ratio": _digits(ratio),
                 "low": _digits(low) if known and low is not None else None,

@@ -106,7 +106,7 @@ def _thinned(series: Series) -> tuple[list[float], list[float]]:
 
 
 def legend(label: str) -> str:
-    """A legend line cannot wrap: levels beyond its width end in an ellipsis the table resolves."""
+    """A line of a chart cannot wrap: what is too long ends in an ellipsis the table resolves."""
     return label if len(label) <= 48 else label[:47] + "\u2026"
 
 

@@ -87,6 +87,7 @@ def tiles(
     from diskproof.cli.tile_live import start_watching
     from diskproof.store import open_store
     from diskproof.study import load_study
+    from diskproof.tiles.boot_states import find_state_folder, start_boot_states
     from diskproof.tiles.lab import TileLab
     from diskproof.tiles.search import run_tile_study
 
@@ -97,12 +98,15 @@ def tiles(
         facts = probe_tile_host(study)
         plan, record = _plan(study, facts), study_record(study)
         setup = make_setup(study, facts, opened)
-        with start_watching(study.name, plan.cells, plan.rules, quiet) as watcher:
+        with (
+            start_watching(study.name, plan.cells, plan.rules, quiet) as watcher,
+            start_boot_states(find_state_folder()) as states,
+        ):
             outcome = run_tile_study(
                 record,
                 plan.cells,
                 plan.rules,
-                TileLab(setup, plan.rules, watcher.on_step),
+                TileLab(setup, plan.rules, watcher.on_step, states),
                 opened,
                 host_id=setup.host_id,
                 cpus=facts.cpus,

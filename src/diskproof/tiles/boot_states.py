@@ -63,7 +63,14 @@ class BootStates:
             control.give_descriptor(_NAME, file.fileno())
             control.execute("migrate", {"uri": f"fd:{_NAME}"})
             _await_saved(control)
+        os.fdatasync(file.fileno())  # not while disks are measured
         self._states[shape_of(files, machine)] = BootState(file.fileno(), booted.hello)
+
+
+def find_state_folder() -> Path:
+    """Where large temporary files lie on a disk: /tmp is often memory."""
+    large = Path("/var/tmp")
+    return large if os.access(large, os.W_OK) else Path(tempfile.gettempdir())
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from diskproof.records import Cell, Failure
 from diskproof.sampler import start_sampler
 from diskproof.tile_records import GuestUse, StepRun, TileRun, WorkRun
 from diskproof.tile_rules import Tile, TileRules
+from diskproof.tiles.boot_states import BootStates
 from diskproof.tiles.engine import Engine, OnStep
 from diskproof.tiles.group import GuestKey, start_group
 from diskproof.tiles.host_side import guest_use, read_use, require_memory
@@ -66,12 +67,17 @@ class _Outcome:
 
 
 class TileLab:
-    """The real executor of tiles. ``on_step`` hears which steps run."""
+    """The real executor of tiles. ``on_step`` hears which steps run. With ``states`` guests need
+    not boot anew for each run, where that takes long."""
 
     def __init__(
-        self, setup: LabSetup, rules: TileRules, on_step: OnStep = lambda progress: None
+        self,
+        setup: LabSetup,
+        rules: TileRules,
+        on_step: OnStep = lambda progress: None,
+        states: BootStates | None = None,
     ) -> None:
-        self.setup, self.rules, self.on_step = setup, rules, on_step
+        self.setup, self.rules, self.on_step, self.states = setup, rules, on_step, states
 
     def execute(self, cell: Cell, tiles: int, repeat: int) -> TileRun:
         """One run of so many tiles; what goes wrong in it is its result. Raises only for Ctrl-C
@@ -121,7 +127,7 @@ class _Run:
     def make(self) -> None:
         """All of it. Raises RunFailure or HostError; nothing is left in any case."""
         notes = self.notes
-        require_memory(self.tile, self.tiles, read_available_bytes())
+        require_memory(self.tile, self.tiles, read_available_bytes(), self.accel)
         with ExitStack() as stack:
             with notes.phase("folder"):
                 backing = self.lab.setup.backings[self.cell.level("backing")]
@@ -160,7 +166,8 @@ class _Run:
         network = stack.enter_context(start_network(room, self.lab.rules.network, seats))
         members = make_members(bays, self.cell, network, self.accel)
         within = min(START_SECONDS + BOOT_SECONDS * len(bays), self.deadline.left())
-        guests = stack.enter_context(start_group(members, deadline=within))
+        starting = start_group(members, deadline=within, states=self.lab.states)
+        guests = stack.enter_context(starting)
         self.notes.keep([keep_argvs(guests)])
         return network, guests
 

@@ -19,7 +19,7 @@ LATENCIES = """latencies() {
         END {
             print what, NR
             if (!NR) exit
-            rank = int(NR * 0.99); if (rank < NR * 0.99) rank++
+            rank = int((NR * 99 + 99) / 100)
             printf "latency_mean %.9f\\n", sum / NR * factor
             printf "latency_p99 %.9f\\n", value[rank] * factor
         }'

@@ -24,7 +24,9 @@ def test_processor() -> None:
     tcg = GuestMachine("tcg", vcpus=2, memory_bytes=256 << 20)
     expected = ["-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "262144K"]
     assert processor_args(tcg) == expected
-    assert processor_args(GuestMachine("kvm"))[:4] == [
+    bounded = replace(tcg, translated_bytes=192 << 20)
+    assert processor_args(bounded)[:4] == ["-machine", "pc", "-accel", "tcg,tb-size=192"]
+    assert processor_args(GuestMachine("kvm", translated_bytes=192 << 20))[:4] == [
         *("-machine", "pc,accel=kvm"),
         *("-cpu", "host"),
     ]

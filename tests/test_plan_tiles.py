@@ -144,7 +144,7 @@ def test_a_tile_that_is_too_large_is_refused_with_the_sum() -> None:
     with pytest.raises(HostError) as caught:
         make_tile_plan(parse_study("[tiles]\n"), FACTS, 900 * MIB)
     assert caught.value.why == (
-        "4 guests, 1.25 GiB + 96 MiB for each QEMU = 1.62 GiB, of 900 MiB available"
+        "4 guests, 1.25 GiB + 288 MiB for each QEMU = 2.38 GiB, of 900 MiB available"
     )
 
 
@@ -152,13 +152,17 @@ def test_more_tiles_than_memory_holds_are_cut_with_a_warning() -> None:
     study = parse_study("[tiles]\nmost = 9\n")
     tile = study.tiles.tile if study.tiles else None
     assert tile is not None
-    made = make_tile_plan(study, FACTS, 3 * tile_memory(tile) + 5)
-    assert (made.rules.most, count_fitting(tile, 3 * tile_memory(tile) - 1)) == (3, 2)
-    assert made.warnings[0].startswith("9 tiles are asked for, at most 3 fit: one takes 1.62 GiB")
+    one = tile_memory(tile, "tcg")
+    made = make_tile_plan(study, FACTS, 3 * one + 5)
+    assert (made.rules.most, count_fitting(tile, 3 * one - 1, "tcg")) == (3, 2)
+    assert made.warnings[0].startswith("9 tiles are asked for, at most 3 fit: one takes 2.38 GiB")
+    virtual = make_tile_plan(study, facts_with(accel="kvm"), 3 * one)
+    assert virtual.rules.most == 4, "no translated code"
 
 
 def test_counts_are_exact_beside_the_one_that_all_is_compared_with() -> None:
-    made = make_tile_plan(parse_study("[tiles]\ncounts = [4, 2, 9]\nruns = 2\n"), FACTS)
+    study = parse_study("[tiles]\ncounts = [4, 2, 9]\nruns = 2\n")
+    made = make_tile_plan(study, FACTS, 16 << 30)
     assert made.rules.counts == (1, 2, 4) and made.runs == 6
     assert [text[:7] for text in made.warnings[:2]] == ["9 tiles", "1 tile "]
 

@@ -12,8 +12,14 @@ from diskproof.stats.capacity import trial_limit
 from diskproof.tile_rules import COMMAND, Tile, TileRules, TileWork
 from diskproof.units import parse_seconds, render_bytes
 
-OVERHEAD_BYTES = 96 << 20
-"""What QEMU takes beside a guest's memory: itself, its heap, the translated code."""
+TRANSLATED_BYTES = 192 << 20
+"""How much translated code an emulated guest of a tile may keep. QEMU's own bound is 1 GiB: a web
+server's guest was at 320 MiB when its servers were up."""
+
+OVERHEAD_BYTES = {"kvm": 64 << 20, "tcg": TRANSLATED_BYTES + (96 << 20)}
+"""What QEMU takes beside a guest's memory, by accelerator: its heap and stacks, 31 to 59 MiB in
+guests at work, and in an emulator translated code and what it notes of that. Its program and the
+files that it boots from are shared by all."""
 
 LOAD_SECONDS = {"copy": 240.0, "pgbench": 40.0, "http": 15.0, "mail": 30.0}
 """What a load takes at full size on a host with KVM and one tile, its own waits left out."""
@@ -39,25 +45,26 @@ def planned_runs(rules: TileRules) -> list[tuple[int, int]]:
     return [(1, rules.runs), (math.ceil((1 + rules.most) / 2), trials)]
 
 
-def tile_memory(tile: Tile) -> int:
+def tile_memory(tile: Tile, accel: str = "tcg") -> int:
     """Bytes of the host's memory that one tile takes at most."""
-    return tile.memory + OVERHEAD_BYTES * len(tile.guests)
+    return tile.memory + OVERHEAD_BYTES[accel] * len(tile.guests)
 
 
-def count_fitting(tile: Tile, memory: int) -> int:
+def count_fitting(tile: Tile, memory: int, accel: str) -> int:
     """How many tiles ``memory`` bytes hold."""
-    return memory // tile_memory(tile)
+    return memory // tile_memory(tile, accel)
 
 
-def require_memory(tile: Tile, memory: int) -> None:
+def require_memory(tile: Tile, memory: int, accel: str) -> None:
     """Raises HostError, with the sum, when one tile does not fit."""
-    if count_fitting(tile, memory):
+    if count_fitting(tile, memory, accel):
         return
     guests = f"{len(tile.guests)} guest{'s' * (len(tile.guests) > 1)}"
+    overhead = render_bytes(OVERHEAD_BYTES[accel])
     raise HostError(
         f"one tile {tile.name} does not fit into this host's memory",
-        f"{guests}, {render_bytes(tile.memory)} + {render_bytes(OVERHEAD_BYTES)} for each QEMU = "
-        f"{render_bytes(tile_memory(tile))}, of {render_bytes(memory)} available",
+        f"{guests}, {render_bytes(tile.memory)} + {overhead} for each QEMU = "
+        f"{render_bytes(tile_memory(tile, accel))}, of {render_bytes(memory)} available",
         "end other programs, or name a tile of your own with smaller guests",
     )
 

@@ -64,8 +64,9 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
     """
     rules = tile_rules(study)
     room = facts.memory_bytes if memory is None else memory
-    fitting = count_fitting(rules.tile, room)
-    require_memory(rules.tile, room)
+    accel = _slowest_accel(study, facts)
+    fitting = count_fitting(rules.tile, room, accel)
+    require_memory(rules.tile, room, accel)
     bounded = _bound(rules, fitting)
     selection = select(_narrow(study, rules.tile), facts)
     obstacles = [_obstacle(levels, facts) for levels, _ in selection.kept]
@@ -126,18 +127,25 @@ def _require_space(tile: Tile, cells: Iterable[Cell], facts: HostFacts) -> None:
             )
 
 
+def _slowest_accel(study: Study, facts: HostFacts) -> str:
+    """The accelerator of the study that takes most memory."""
+    return "tcg" if "tcg" in dict(study.factors).get("accel", ()) else facts.accel
+
+
 def _warnings(
     rules: TileRules, bounded: TileRules, cells: Sequence[Cell], facts: HostFacts, room: int
 ) -> Iterator[str]:
     wanted, most = most_tiles(rules), most_tiles(bounded)
+    emulated = any(cell.level("accel") == "tcg" for cell in cells)
+    accel = "tcg" if emulated else facts.accel
     if most < wanted:
         yield (
             f"{wanted} tiles are asked for, at most {most} fit: one takes "
-            f"{render_bytes(tile_memory(rules.tile))} of {render_bytes(room)}"
+            f"{render_bytes(tile_memory(rules.tile, accel))} of {render_bytes(room)}"
         )
     if rules.counts and 1 not in rules.counts:
         yield "1 tile is run as well: all is compared with it"
-    if any(cell.level("accel") == "tcg" for cell in cells):
+    if emulated:
         why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
         yield f"guests run under TCG emulation, not KVM: {why}"
     grown = most * rules.tile.disk

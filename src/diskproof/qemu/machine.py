@@ -46,7 +46,8 @@ class GuestMachine:
     that the disk is reached in; without one QEMU has no network at all. ``card`` joins the guest to
     others, by a descriptor that needs none. ``state`` is a descriptor of a saved state: the guest
     goes on from it instead of booting. ``generation`` gives it a device that tells its kernel so,
-    which must not draw the random numbers that others draw.
+    which must not draw the random numbers that others draw. ``translated_bytes`` bounds the code
+    that an emulator keeps (None: QEMU's own bound).
     """
 
     accel: str
@@ -60,6 +61,7 @@ class GuestMachine:
     card: NetworkCard | None = None
     state: int | None = None
     generation: bool = False
+    translated_bytes: int | None = None
 
     @property
     def drivers(self) -> tuple[str, ...]:
@@ -121,11 +123,17 @@ def isolation_args(sandbox: bool) -> list[str]:
 def processor_args(machine: GuestMachine) -> list[str]:
     """All that the accelerator offers: what a user who tunes disks would choose."""
     return [
-        *("-machine", f"pc,accel={machine.accel}"),
+        *accel_args(machine),
         *("-cpu", "host" if machine.accel == "kvm" else "max"),
         *("-smp", str(machine.vcpus)),
         *("-m", f"{machine.memory_bytes >> 10}K"),
     ]
+
+
+def accel_args(machine: GuestMachine) -> list[str]:
+    if machine.accel == "tcg" and machine.translated_bytes is not None:
+        return ["-machine", "pc", "-accel", f"tcg,tb-size={machine.translated_bytes >> 20}"]
+    return ["-machine", f"pc,accel={machine.accel}"]
 
 
 def kernel_args(fds: Descriptors, more: tuple[str, ...] = ()) -> list[str]:

@@ -29,25 +29,25 @@ class Reading:
     merged_bytes: int
 
 
-def most_tiles(tile: Tile, memory: int) -> int:
+def most_tiles(tile: Tile, memory: int, accel: str) -> int:
     """How many tiles fit into ``memory`` bytes (``host.memory.read_available_bytes``)."""
-    return count_fitting(tile, memory)
+    return count_fitting(tile, memory, accel)
 
 
-def require_memory(tile: Tile, tiles: int, memory: int) -> None:
+def require_memory(tile: Tile, tiles: int, memory: int, accel: str) -> None:
     """Raises RunFailure ``memory``, with the sum, for more tiles than fit into it: a host that
     swaps measures its swap, and one that cannot kills a guest or us."""
-    needed = tile_memory(tile) * tiles
+    needed = tile_memory(tile, accel) * tiles
     if needed <= memory:
         return
-    guests = len(tile.guests) * tiles
+    guests, most = len(tile.guests) * tiles, most_tiles(tile, memory, accel)
     raise RunFailure(
         "memory",
         f"{tiles} {'tile' if tiles == 1 else 'tiles'} do not fit into this host's memory",
         f"{guests} guests: {render_bytes(tile.memory * tiles)} of their own + {guests} x "
-        f"{render_bytes(OVERHEAD_BYTES)} for QEMU = {render_bytes(needed)}, "
+        f"{render_bytes(OVERHEAD_BYTES[accel])} for QEMU = {render_bytes(needed)}, "
         f"{render_bytes(memory)} are available",
-        f"at most {most_tiles(tile, memory)} fit; end other programs, or make guests smaller",
+        f"at most {most} fit; end other programs, or make guests smaller",
     )
 
 

@@ -24,6 +24,7 @@ from diskproof.guest import boot
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import require_guest
 from diskproof.images import create_image, full_size, inspect_image
+from diskproof.plan.tile_costs import TRANSLATED_BYTES
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Artefact, Cell, Check
@@ -114,6 +115,7 @@ def _make_member(bay: Bay, cell: Cell, network: Network, accel: str) -> Member:
         bus=cell.level("bus", "virtio-blk"),
         disk_args=tuple(guest_disk_args(cell, bay.image)),
         card=network.port(bay.tile, bay.place),
+        translated_bytes=TRANSLATED_BYTES,
     )
     return Member(require_guest(bay.guest.root), machine, bay.folder)
 

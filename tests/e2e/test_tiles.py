@@ -1,0 +1,188 @@
+"""``diskproof tiles`` as a user meets it: two plain guests with commands, one and two tiles, two
+cache modes, Ctrl-C in the middle and on again.
+
+Requires qemu-system-x86, qemu-utils and what builds the guest (setup/packages-demo.txt).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import diskproof, left_behind, start_diskproof
+from diskproof import proc
+from diskproof.store import open_store
+from diskproof.tile_file import built_in_tile, parse_tile
+
+TILE = """
+[guests.writer]
+memory = "192MiB"
+disk = "32MiB"
+
+[guests.files-b]
+memory = "192MiB"
+disk = "32MiB"
+
+[workloads.write]
+from = "writer"
+command = ["dd", "if=/dev/zero", "of=/mnt/written", "bs=64k", "count=32", "conv=fsync"]
+check = ["sh", "-c", "test $(stat -c %s /mnt/written) -eq 2097152"]
+
+[workloads.tell]
+from = "files-b"
+to = "writer"
+after = ["write"]
+command = ["sh", "-c", 'echo "$HOST_WRITER" >/mnt/it && printf %s "{\\"of\\": $TILES}"']
+check = ["sh", "-c", "test $(cat /mnt/it) = 10.77.$TILE.1"]
+"""
+
+STUDY = """
+name = "pairs"
+[backings.here]
+path = "images"
+[factors]
+format = "raw"
+cache = ["none", "writeback"]
+[tiles]
+tile = "pair.toml"
+counts = [1, 2]
+runs = 1
+"""
+
+
+def write_tiles(folder: Path, tile: str = TILE, study: str = STUDY) -> Path:
+    (folder / "pair.toml").write_text(tile)
+    path = folder / "study.toml"
+    path.write_text(study.replace('"images"', f'"{folder}/images"'))
+    return path
+
+
+def wait_for_log(folder: Path, text: str, running: proc.Process) -> str:
+    """Until the command has printed ``text``; it must still run then."""
+    while text not in (log := (folder / "log").read_text()):
+        assert running.wait(0.05) is None, log
+    return log
+
+
+def test_a_study_of_tiles_is_cut_goes_on_and_tells(tmp_path: Path) -> None:
+    study = write_tiles(tmp_path)
+    with start_diskproof("tiles", study, cwd=tmp_path) as running:
+        wait_for_log(tmp_path, "[1/4, at most ", running)
+        wait_for_log(tmp_path, "starting\n  setup: ", running)
+        os.kill(running.pid, signal.SIGINT)
+        assert running.wait(60) == 130
+        said = running.read_log().decode()
+    assert f"To go on: diskproof tiles {study}\n" in said and "Traceback" not in said
+    assert "  now: " in said and "guests: starting\n" in said
+    assert left_behind(tmp_path) == []
+
+    rest = diskproof("tiles", study, "--json", cwd=tmp_path, timeout=300)
+    assert rest.returncode == 0, rest.error_text
+    assert "FAILED" not in rest.error_text and "[4/4, at most 0 ms left] " in rest.error_text
+    assert said.count("/4, at most ") + rest.error_text.count("/4, at most ") == 4
+    assert "the page with all of it: diskproof report -o study.html\n" in rest.error_text
+    check_cells(json.loads(rest.text))
+    check_stored(tmp_path)
+    assert left_behind(tmp_path) == []
+
+    shown = diskproof("tiles", study, "--quiet", cwd=tmp_path)
+    assert shown.returncode == 0 and "/4, " not in shown.error_text
+    assert "study pairs" in shown.text and "writeback" in shown.text and "4 runs" in shown.text
+
+
+def check_cells(cells: list[dict[str, Any]]) -> None:
+    """Each cache mode with one and two tiles, and the figures of both workloads."""
+    assert {cell["cell"]["cache"] for cell in cells} == {"none", "writeback"}
+    for cell in cells:
+        assert cell["guests"] == ["writer", "files-b"]
+        one, two = cell["numbers"]
+        assert (one["tiles"], two["tiles"]) == (1, 2) and not one["failed"] + two["failed"]
+        works = {(figure["workload"], figure["metric"]) for figure in two["workloads"]}
+        assert {("write", "seconds"), ("tell", "seconds"), ("tell", "of")} <= works
+        assert two["seconds"]["mean"] > 0
+
+
+def check_stored(folder: Path) -> None:
+    """Every run is whole: steps in their order, each guest's use, all levels read back."""
+    with open_store(str(folder / "diskproof.sqlite")) as store:
+        (study,) = store.studies()
+        runs = store.tile_runs(study.id)
+    assert sorted(run.tiles for run in runs) == [1, 1, 2, 2]
+    for run in runs:
+        assert run.failure is None and len(run.uses) == 2 * run.tiles
+        written = {use.tile for use in run.uses if use.guest == "writer"}
+        assert written == set(range(1, run.tiles + 1))
+        ended = {(step.tile, step.step): step for step in run.steps}
+        for tile in range(1, run.tiles + 1):
+            assert ended[tile, "tell.run"].started >= ended[tile, "write.run"].ended >= 0
+            assert ended[tile, "write.check"].status == 0
+        of = [work.value("of") for work in run.works if work.work == "tell"]
+        assert of == [float(run.tiles)] * run.tiles
+
+
+def test_a_tile_that_fails_is_a_result_told_and_made_again_when_asked(tmp_path: Path) -> None:
+    tile = TILE.replace('"conv=fsync"]', '"conv=fsink"]')
+    text = STUDY.replace('cache = ["none", "writeback"]', 'cache = "none"')
+    study = write_tiles(tmp_path, tile, text.replace("[1, 2]", "[1]"))
+    failed = diskproof("tiles", study, cwd=tmp_path, timeout=200)
+    assert failed.returncode == 1, failed.error_text
+    assert "FAILED (workload): tile 1 writer, load, step write.run: it ended with 1" in (
+        failed.error_text
+    )
+    assert "fsink" in failed.error_text and "write.run" in failed.text
+    (tmp_path / "pair.toml").write_text(TILE)
+    again = diskproof("tiles", study, "--retry", cwd=tmp_path, timeout=200)
+    assert again.returncode == 0, again.error_text
+    assert left_behind(tmp_path) == []
+
+
+def test_the_plan_shows_tiles_with_their_sum(tmp_path: Path) -> None:
+    study = write_tiles(tmp_path)
+    planned = diskproof("plan", study, "--json", cwd=tmp_path)
+    assert planned.returncode == 0, planned.error_text
+    content = json.loads(planned.text)
+    tiles = content["tiles"]
+    assert content["cells"] == [] and len(tiles["cells"]) == 2
+    assert (tiles["counts"], tiles["runs"]) == ([1, 2], 4)
+    assert tiles["memory_bytes"] > 2 * (192 << 20)
+    shown = diskproof("plan", study, cwd=tmp_path)
+    assert "tiles of study pairs: 2 cells, 1, 2 tiles of 2 guests, 4 runs" in shown.text
+    assert not (tmp_path / "diskproof.sqlite").exists()
+
+
+def test_the_example_is_a_tile_to_start_from(tmp_path: Path) -> None:
+    printed = diskproof("tiles", "--example", cwd=tmp_path)
+    assert printed.returncode == 0 and printed.error_text == ""
+    assert parse_tile(printed.text, "mine.toml") == built_in_tile()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--scale", "0.5"], "'0.5' is not 1 or 1/N"),
+        (["--most", "0"], "--most"),
+        (["--budget", "soon"], "--budget"),
+        ([], "pair.toml:11: "),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_starts(
+    tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    tile = TILE if arguments else TILE.replace('from = "writer"', 'from = "writter"')
+    done = diskproof("tiles", write_tiles(tmp_path, tile), *arguments, cwd=tmp_path)
+    assert done.returncode == 2 and told in done.error_text, done.error_text
+    assert "Traceback" not in done.error_text
+    assert not (tmp_path / "images").exists()
+
+
+def test_a_tile_that_does_not_fit_is_refused_with_the_sum(tmp_path: Path) -> None:
+    tile = TILE.replace('memory = "192MiB"', 'memory = "512GiB"')
+    done = diskproof("tiles", write_tiles(tmp_path, tile), cwd=tmp_path)
+    assert done.returncode == 3, done.error_text
+    assert "2 guests, 1 TiB + " in done.error_text and " for each QEMU = " in done.error_text
+    assert left_behind(tmp_path) == []

@@ -36,6 +36,7 @@ class ExportKind(StrEnum):
     RUNS = "runs"
     SERIES = "series"
     VERDICTS = "verdicts"
+    TILES = "tiles"
 
 
 def register(app: typer.Typer) -> None:
@@ -68,6 +69,7 @@ def show(
     with open_store(store) as opened:
         studies = opened.studies()
         found = _results(opened, study, metric)
+        tiles = _tiles_line(opened, study)
     chosen = [row for row in found if all_metrics or metric or row.primary]
     results = sorted_results(chosen, by_cell=sort is Sort.CELL)
     if as_json:
@@ -75,8 +77,24 @@ def show(
     elif as_csv:
         _print_csv(show_rows(results))
     else:
-        console().print(render_results(studies, results) if results else _nothing_yet(store))
+        nothing = tiles or _nothing_yet(store)
+        console().print(render_results(studies, results) if results else nothing)
+        if results and tiles:
+            console().print(tiles)
     return Exit.OK
+
+
+def _tiles_line(store: Store, wanted: Sequence[str] | None) -> str:
+    """That there are runs of tiles, which are no results of a workload, and how to see them."""
+    ids = [_require_study(store, name) for name in wanted] if wanted else [None]
+    count = sum(len(store.tile_runs(each)) for each in dict.fromkeys(ids))
+    if not count:
+        return ""
+    named = "1 run of tiles is" if count == 1 else f"{count} runs of tiles are"
+    return (
+        f"{named} stored: `diskproof report -o FILE.html` tells what they say, "
+        "`diskproof export --kind tiles -o FILE` writes them"
+    )
 
 
 def _results(store: Store, wanted: Sequence[str] | None, metric: str | None) -> list[ResultRow]:
@@ -206,7 +224,7 @@ def export(
     ],
     store: StoreOption = DEFAULT_STORE,
     study: StudiesOption = None,
-    kind: Annotated[ExportKind, typer.Option(help="A row a result, run, sample or verdict.")] = (
+    kind: Annotated[ExportKind, typer.Option(help="A row a result, run, sample, ...")] = (
         ExportKind.RESULTS
     ),
 ) -> int:

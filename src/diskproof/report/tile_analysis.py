@@ -169,8 +169,8 @@ def analyse_tiles(
     try:
         guests, works = _tile_parts(runs[0].cell)
         cells = [_cell(own, factors, series) for own in by_cell.values()]
-    except (KeyError, TypeError, ValueError) as error:
-        why = f"a cell of study {study.name!r} is not one of tiles: {error!r:.80}"
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+        why = f"runs of tiles of study {study.name!r}: {error!r:.80}"
         raise UsageError("the store holds damaged data", why) from error
     name = runs[0].cell.workload.name
     return TileView(study, host, name, guests, works, _with_places(cells))

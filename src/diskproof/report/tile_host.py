@@ -59,14 +59,14 @@ def host_figures(series: Iterable[Series], seconds: float) -> dict[str, float]:
         if each.source == "host" and (mean := _mean(each, seconds)) is not None
     }
     found = {
-        figure.name: math.fsum(means[name] for name in figure.series)
+        figure.name: sum(means[name] for name in figure.series)
         for figure in FIGURES
         if all(name in means for name in figure.series)
     }
     if {"disk_read", "disk_write", "disk_util"} <= set(found) and found["disk_util"] > LEAST_UTIL:
         moved = found["disk_read"] + found["disk_write"]
         found[EFFICIENCY.name] = moved / found["disk_util"]
-    return found
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _mean(series: Series, seconds: float) -> float | None:
@@ -76,4 +76,7 @@ def _mean(series: Series, seconds: float) -> float | None:
         for time, value in zip(series.times, series.values, strict=False)
         if 0 < time <= seconds and math.isfinite(value)
     ]
-    return fmean(values) if values else None
+    try:
+        return fmean(values) if values else None
+    except OverflowError:  # no host has such figures
+        return None

@@ -25,9 +25,10 @@ def export_table(store: Store, studies: Sequence[str], kind: Kind, path: Path) -
     """Write a table of some studies (names or ids; all when none is named) to ``path``.
 
     ``results`` has a row per cell and metric, ``runs`` one per run, ``series`` one per reading of a
-    time series (times in seconds since the load began), ``verdicts`` one per crash cell and fault.
+    time series (times in seconds since the load began), ``verdicts`` one per crash cell and fault,
+    ``tiles`` one per workload of each tile of a run of tiles (a failed run without any is one row).
     The suffix says how: ``.csv``, ``.parquet`` or ``.json``; ``-`` is CSV on standard output;
-    ``.xlsx`` is a spreadsheet with results, runs and iozone's grids, whatever the kind. A
+    ``.xlsx`` is a spreadsheet with results, runs, tiles and iozone's grids, whatever the kind. A
     file that is there is replaced when the new one is complete and on disk, and kept otherwise.
     Raises UsageError for another suffix or an unknown study, HostError when the file cannot be
     written.

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from diskproof.records import StudyRecord
+from diskproof.records import Failure, StudyRecord
 from diskproof.store.database import Store
 from diskproof.store.rows import RunRow, VerdictRow
 from diskproof.store.show import show_rows
+from diskproof.tile_records import TileRun, WorkRun
 
-Kind = Literal["results", "runs", "series", "verdicts"]
+Kind = Literal["results", "runs", "series", "verdicts", "tiles"]
 Type = Literal["text", "number", "integer", "flag", "numbers"]
 Row = dict[str, object]
 
@@ -39,9 +40,13 @@ class Column:
 
 def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> list[Column]:
     """The columns of a table, over all studies in it."""
-    cells = [cell for study in studies for cell in study.cells]
+    loads = [run for s in studies for run in store.tile_runs(s.id)] if kind == "tiles" else []
     if kind == "verdicts":
         cells = [row.cell for study in studies for row in store.verdicts(study.id)]
+    elif kind == "tiles":
+        cells = [run.cell for run in loads]
+    else:
+        cells = [cell for study in studies for cell in study.cells]
     factors = sorted({name for cell in cells for name, _ in cell.levels})
     levels = [Column(name, "text", "cell") for name in factors]
     if kind == "runs":
@@ -52,6 +57,12 @@ def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> l
         return [*_columns(_RUN_START), *levels, *_columns(_RUN_END), *metrics]
     if kind == "verdicts":
         return [*_columns(_VERDICT_START), *levels, *_columns(_VERDICT_END)]
+    if kind == "tiles":
+        told = dict.fromkeys(
+            metric.name for run in loads for work in run.works for metric in work.metrics
+        )
+        metrics = [Column(name, "number", "metrics") for name in told]
+        return [*_columns(_TILE_START), *levels, *_columns(_TILE_END), *metrics]
     if kind == "series":
         return [*_columns(_SERIES_START), *levels, *_columns(_SERIES_END)]
     return [*_columns(_RESULT_START), *levels, *_columns(_RESULT_END)]
@@ -66,6 +77,8 @@ def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iter
             yield _run_rows(store, study)
         elif kind == "verdicts":
             yield [_verdict_row(study, row) for row in store.verdicts(study.id)]
+        elif kind == "tiles":
+            yield [row for run in store.tile_runs(study.id) for row in _tile_rows(study, run)]
         else:
             for run in store.runs(study.id):
                 yield _series_rows(store, study, run)
@@ -127,6 +140,25 @@ _VERDICT_END: dict[str, Type] = {
     "reason": "text",
     "reproduce": "text",
 }
+_TILE_START: dict[str, Type] = {
+    "study": "text",
+    "study_name": "text",
+    "host": "text",
+    "run": "text",
+    "tile": "text",
+    "workload": "text",
+    "guest": "text",
+}
+_TILE_END: dict[str, Type] = {
+    "tiles": "integer",
+    "repeat": "integer",
+    "tile_number": "integer",
+    "started": "number",
+    "ended": "number",
+    "wall_seconds": "number",
+    "failure": "text",
+    "failure_kind": "text",
+}
 _SERIES_END: dict[str, Type] = {
     "block": "integer",
     "source": "text",
@@ -154,14 +186,18 @@ def _run_rows(store: Store, study: StudyRecord) -> list[Row]:
             "ended": run.ended,
             "status": run.status,
             "counted": run.counted,
-            "failure": " - ".join(filter(None, (run.failure.what, run.failure.why)))
-            if run.failure
-            else None,
-            "failure_kind": run.failure.kind if run.failure else None,
+            **_failed(run.failure),
             "metrics": metrics.get(run.id, {}),
         }
         for run in store.runs(study.id)
     ]
+
+
+def _failed(failure: Failure | None) -> Row:
+    if failure is None:
+        return {"failure": None, "failure_kind": None}
+    text = " - ".join(filter(None, (failure.what, failure.why)))
+    return {"failure": text, "failure_kind": failure.kind}
 
 
 def _described(study: StudyRecord, run: RunRow) -> Row:
@@ -187,6 +223,30 @@ def _verdict_row(study: StudyRecord, row: VerdictRow) -> Row:
     }
     values = {name: getattr(row.verdict, name) for name in ("fault", *_VERDICT_END)}
     return {**start, **values, "missing": list(row.verdict.missing)}
+
+
+def _tile_rows(study: StudyRecord, run: TileRun) -> Iterator[Row]:
+    """A row for each workload of each tile; one without them for a run that has none."""
+    works: tuple[WorkRun | None, ...] = run.works or (None,)
+    for work in works:
+        yield {
+            "study": study.id,
+            "study_name": study.name,
+            "host": run.host_id,
+            "run": run.id,
+            "tile": run.cell.workload.name,
+            "workload": work.work if work else None,
+            "guest": work.guest if work else None,
+            "cell": run.cell.levels_dict(),
+            "tiles": run.tiles,
+            "repeat": run.repeat,
+            "tile_number": work.tile if work else None,
+            "started": run.started,
+            "ended": run.ended,
+            "wall_seconds": run.seconds,
+            **_failed(run.failure),
+            "metrics": {metric.name: metric.value for metric in work.metrics} if work else {},
+        }
 
 
 def _series_rows(store: Store, study: StudyRecord, run: RunRow) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Results as a spreadsheet: a sheet of results, one of runs, and for iozone one a cell."""
+"""Results as a spreadsheet: sheets of results, runs and tiles, and for iozone one a cell."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def write_workbook(stream: IO[bytes], store: Store, studies: Sequence[StudyRecor
 
     with Workbook(stream, _OPTIONS) as book:
         text = book.add_format({"quote_prefix": True})
-        kinds: tuple[Kind, ...] = ("results", "runs")
+        tiles = any(store.tile_runs(study.id) for study in studies)
+        kinds: tuple[Kind, ...] = ("results", "runs", *(("tiles",) if tiles else ()))
         for kind in kinds:
             _write_table(book, text, store, studies, kind)
         for number, rows in enumerate(_iozone_cells(store, studies), 1):

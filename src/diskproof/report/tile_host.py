@@ -36,7 +36,7 @@ FIGURES = (
     HostFigure("memory_cached", "memory with page cache", "MiB", ("memory.used_with_cache",)),
     HostFigure("ksm_saved", "memory that KSM saves", "MiB", ("ksm.saved",)),
     HostFigure("ksm_shared", "memory that KSM shares", "MiB", ("ksm.shared",)),
-    HostFigure("ksmd_cpu", "CPU of ksmd", "percent", ("ksm.cpu",)),
+    HostFigure("ksmd_cpu", "ksmd, of one CPU", "percent", ("ksm.cpu",)),
 )
 """All but the efficiency, which is no mean of samples but a quotient of two means."""
 

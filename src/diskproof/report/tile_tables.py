@@ -52,7 +52,7 @@ _MEMORY_COLUMNS: _Columns = (
 )
 _MEMORY_CAPTION = (
     "read, write and flush: how long they waited (await), in ms; memory without and with the page "
-    "cache, and saved by KSM, in GiB; ksmd: percent of CPU that merging took"
+    "cache, and saved by KSM, in GiB; ksmd: percent of one CPU that merging took"
 )
 
 

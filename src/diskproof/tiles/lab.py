@@ -17,6 +17,7 @@ from diskproof.guest.boot import Guest
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
 from diskproof.host.ksm import start_ksm
+from diskproof.host.ksmd import ksmd_series, read_ksmd_seconds
 from diskproof.host.memory import read_available_bytes
 from diskproof.proc import run
 from diskproof.records import Cell, Failure
@@ -223,9 +224,10 @@ class _Run:
         course = self.outcome
         pids = {key: guest.process.pid for key, guest in guests.items()}
         before = {key: read_use(pid) for key, pid in pids.items()}
+        merged = read_ksmd_seconds()
         sampled = (*pids.values(), *network.pids)
         with start_sampler(
-            sampled, run_dir=room, interval=SAMPLE_SECONDS, more=("ksm",)
+            sampled, run_dir=room, interval=SAMPLE_SECONDS, more=("ksm", "disk-wait")
         ) as recording:
             recording.zero, course.zero = time.time(), time.monotonic()
             try:
@@ -235,7 +237,8 @@ class _Run:
             course.uses = tuple(
                 guest_use(*key, before[key], read_use(pid)) for key, pid in pids.items()
             )
-        self.notes.series += recording.series
+        cost = ksmd_series(merged, read_ksmd_seconds(), course.seconds)
+        self.notes.series += (*recording.series, *cost)
 
 
 def all_steps(context: TileContext) -> tuple[TileStep, ...]:

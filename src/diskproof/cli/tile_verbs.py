@@ -6,7 +6,6 @@ import re
 import shlex
 import time
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,6 +121,8 @@ def tiles(
 
 def _with_options(study: Study, most: int | None, runs: int | None, scale: str | None) -> Study:
     """The study with what the command line says in place of its ``[tiles]``."""
+    from fractions import Fraction
+
     from diskproof.plan.tiles import tile_rules
 
     rules = tile_rules(study)
@@ -176,7 +177,7 @@ def plan_here(study: Study) -> TilePlanView:
         runs=made.runs,
         seconds=made.seconds,
         disk_bytes=made.needed_bytes,
-        memory_bytes=tile_memory(made.rules.tile),
+        memory_bytes=max(tile_memory(made.rules.tile, c.level("accel")) for c in made.cells),
     )
 
 

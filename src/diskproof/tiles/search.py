@@ -273,7 +273,8 @@ class _Teller:
     def tell(self, event: RunStarted) -> None:
         standing = event.standing
         tiles = f"{event.tiles} tile{'s' * (event.tiles > 1)}"
-        levels = " ".join(event.cell.level(name) for name in ("cache", "format", "share"))
+        levels = [event.cell.level(name) for name in ("cache", "format", "share")]
+        what = " ".join(filter(None, [tiles, event.cell.workload.name, *levels]))
         self.store.set_progress(
             Progress(
                 study_id=self.study_id,
@@ -284,7 +285,7 @@ class _Teller:
                 total=standing.total,
                 done=standing.done,
                 failed=standing.failed,
-                current=f"{tiles} {event.cell.workload.name} {levels} (run {event.repeat})",
+                current=f"{what} (run {event.repeat})",
                 eta_seconds=standing.eta_seconds,
                 updated=time.time(),
             )

@@ -61,8 +61,8 @@ COURSE = Series(
 )
 
 
-def fill_protocols(path: Path, levels: Sequence[str]) -> Path:
-    """Two runs of each cell; a cell for each level of ``backing`` and each workload."""
+def fill_protocols(path: Path, levels: Sequence[str], runs: int = 2) -> Path:
+    """Up to two runs of each cell; a cell for each level of ``backing`` and each workload."""
     cells = tuple(
         Cell((("backing", text), ("cache", "none")), load)
         for load in (THIN, ZIPF, LIFE)
@@ -72,7 +72,7 @@ def fill_protocols(path: Path, levels: Sequence[str]) -> Path:
         opened.add_host(SIMULATED_HOST)
         opened.add_study(StudyRecord("=study", "protocols", "run", "", 1, 2, cells, created=1e9))
         for cell in cells:
-            for number in (0, 1):
+            for number in range(runs):
                 opened.add_run(_run(cell, number))
     return path
 

@@ -72,3 +72,13 @@ def test_the_parts_of_the_classic_protocols(browser: Browser, page: Path, width:
     assert browser.evaluate(OUTSIDE) == []
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.complaints() == []
+
+
+def test_single_runs_make_no_console_complain(browser: Browser, tmp_path: Path) -> None:
+    with open_store(str(fill_protocols(tmp_path / "p.sqlite", ("one", "two"), runs=1))) as store:
+        (tmp_path / "p.html").write_text(render_page(read_views(store, details=True)), "utf-8")
+    browser.load(tmp_path / "p.html", width=1280, height=40000)
+    browser.evaluate(UNFOLD)
+    browser.evaluate(DRAWN)
+    assert browser.evaluate(titled(LINES, TITLES[0])) == [[2, 0, 2 * len(PARTS)]] * 2
+    assert browser.complaints() == []

@@ -61,10 +61,10 @@ def _grid_tables(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> list
 
 def _grid_table(title: str, grid: Grid) -> Table:
     table = start_table(f"{title}: {grid.test}, {grid.unit}, record size by file size")
-    table.expand = False
     table.add_column("", no_wrap=True)
     for file in grid.files:
         table.add_column(file, justify="right", no_wrap=True)
+    table.add_column("", ratio=1)  # the title's room
     for record in grid.records:
         means = (grid.means.get((record, file)) for file in grid.files)
         table.add_row(record, *("" if mean is None else short_figure(mean) for mean in means))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.charts.base import Spec, interval_layer, vega_chart
 from diskproof.report.charts.row_text import (
     LINE_HEIGHT,
     mark_offset,
@@ -33,7 +33,7 @@ def bars_chart(load: WorkloadView) -> Spec:
         },
         layer=[
             _bar(value, below),
-            _whisker(value, below),
+            *interval_layer(rows, _whisker(value, below)),
             _runs(value, below),
             *name_layers(tallest, below),
             text_layer("figure", {"value": "width"}, "right", below),

@@ -60,6 +60,13 @@ def vega_chart(
     }
 
 
+def interval_layer(rows: Sequence[Mapping[str, object]], layer: Spec) -> list[Spec]:
+    """A layer of intervals from ``low`` to ``high``, where any row has one: single runs have none,
+    and Vega warns of a layer without data."""
+    known = any(row.get("low") is not None and row.get("high") is not None for row in rows)
+    return [layer] if known else []
+
+
 def draw(spec: Spec) -> str:
     """The chart as an SVG element."""
     import vl_convert

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.charts.base import Spec, interval_layer, vega_chart
 from diskproof.report.charts.lines import by_cell, legend
 from diskproof.stats.intervals import Interval
 from diskproof.store.curves import Curve
@@ -88,4 +88,5 @@ def _band_chart(
             "tooltip": [{"field": name} for name in (by, "x", "mean", "low", "high")],
         },
     }
-    return vega_chart(rows, height, encoding={"x": x, "color": named}, layer=[band, line])
+    layers = [*interval_layer(rows, band), line]
+    return vega_chart(rows, height, encoding={"x": x, "color": named}, layer=layers)

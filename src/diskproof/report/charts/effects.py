@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from diskproof.report.analysis import WorkloadAnalysis
-from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.charts.base import Spec, interval_layer, vega_chart
 from diskproof.report.charts.lines import legend
 from diskproof.report.factor_words import ALPHA, effect_words, speeds
 from diskproof.stats.factors import FactorAnalysis
@@ -34,15 +34,18 @@ def effects_chart(load: WorkloadAnalysis, analysis: FactorAnalysis) -> Spec:
                 "mark": {"type": "rule", "strokeWidth": 2, "color": "var(--grid)"},
                 "encoding": {"x": {"datum": 1, **ratio}, "y": None},
             },
-            {
-                "mark": {"type": "rule", "strokeWidth": 3, "yOffset": 7},
-                "transform": [{"filter": "isValid(datum.low)"}],
-                "encoding": {
-                    "x": {"field": "low", **ratio},
-                    "x2": {"field": "high"},
-                    "color": shown,
+            *interval_layer(
+                rows,
+                {
+                    "mark": {"type": "rule", "strokeWidth": 3, "yOffset": 7},
+                    "transform": [{"filter": "isValid(datum.low)"}],
+                    "encoding": {
+                        "x": {"field": "low", **ratio},
+                        "x2": {"field": "high"},
+                        "color": shown,
+                    },
                 },
-            },
+            ),
             {
                 "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1, "yOffset": 7},
                 "encoding": {"x": {"field": "ratio", **ratio}, "color": shown, "tooltip": tooltip},

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts.base import Spec, vega_chart
+from diskproof.report.charts.base import Spec, interval_layer, vega_chart
 from diskproof.report.charts.row_text import (
     LINE_HEIGHT,
     mark_offset,
@@ -92,12 +92,15 @@ def _spec(rows: Sequence[dict[str, object]], title: str) -> Spec:
                 "mark": {"type": "rule", "color": "var(--grid)"},
                 "encoding": {"x": {"datum": 1, **ratio}, "y": None},
             },
-            {
-                "mark": {"type": "rule", "strokeWidth": 3, "yOffset": below},
-                "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
-                "encoding": {"x": {"field": "low", **ratio}, "x2": {"field": "high"}}
-                | {"color": colour},
-            },
+            *interval_layer(
+                rows,
+                {
+                    "mark": {"type": "rule", "strokeWidth": 3, "yOffset": below},
+                    "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+                    "encoding": {"x": {"field": "low", **ratio}, "x2": {"field": "high"}}
+                    | {"color": colour},
+                },
+            ),
             {
                 "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1}
                 | {"yOffset": below},

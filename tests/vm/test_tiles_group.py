@@ -84,7 +84,11 @@ def test_one_that_hangs_and_one_that_died_keep_nobody_from_ending(
     monkeypatch.setattr(group, "OFF_SECONDS", 3.0)
     keys: list[GuestKey] = [(1, "hangs"), (1, "well"), (1, "died")]
     statuses = {}
-    with start_group(make_members(guest_files, tmp_path, keys), deadline=200) as guests:
+    members = make_members(guest_files, tmp_path, keys)
+    with (
+        start_boot_states(tmp_path) as states,
+        start_group(members, deadline=200, states=states) as guests,
+    ):
         assert set(guests) == set(keys)
         processes = {name: guests[1, name].process for _, name in keys}
         processes["died"].kill()

@@ -20,6 +20,7 @@ from diskproof.guest.boot import Guest
 from diskproof.guest.build import GuestFiles
 from diskproof.guest.jobs import GuestExecution
 from diskproof.qemu.machine import GuestMachine
+from diskproof.tiles.boot_states import start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group
 from diskproof.tiles.network import LOG, Network, ip_address, mac_address, start_network
 
@@ -79,7 +80,10 @@ def start_three(
         run_dir.chmod(0o711)
         machine = GuestMachine("tcg", memory_bytes=192 << 20, card=network.port(*seat))
         members[key] = Member(files, machine, run_dir)
-    with start_group(members, deadline=240) as guests:
+    with (
+        start_boot_states(folder) as states,
+        start_group(members, deadline=240, states=states) as guests,
+    ):
         yield guests
 
 

@@ -48,7 +48,8 @@ def _rows(
 
 
 def _wall(at: TilesAt) -> str:
-    return f"{interval_text(at.seconds)} {f'#{at.place}' if at.place else ''}".strip()
+    placed = f"#{at.place}" if at.place not in ("", "?") else ""  # single runs have no place
+    return f"{interval_text(at.seconds)} {placed}".strip()
 
 
 def _work(key: tuple[str, str]) -> Callable[[TilesAt], str]:

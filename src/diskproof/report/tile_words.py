@@ -81,7 +81,7 @@ def capacity_sentence(view: TileView) -> str:
     tied = [cell for cell, each in zip(cells, stands, strict=True) if each == "tie"]
     if len(tied) == len(cells):
         most = _carried(view, max(cells, key=lambda cell: cell.capacity.tiles))
-        return f"No cell is proved to carry more than another; the most that held are {most}."
+        return f"No cell is proved to carry more than another; the best guess is {most}."
     named = ", ".join(cell.label for cell in tied)
     return f"Not told apart, and not proved to carry fewer than any other: {named}."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from diskproof.plan import TilePlan
-    from diskproof.records import Cell, HostFacts, StudyRecord
+    from diskproof.records import Cell, HostFacts, HostRecord, StudyRecord
     from diskproof.report.tile_plan import TilePlanView
     from diskproof.store import Store
     from diskproof.study import Study
+    from diskproof.tile_rules import TileRules
     from diskproof.tiles.search import Outcome
 
 MAX_TILES = 64
@@ -97,6 +99,7 @@ def tiles(
         facts = probe_tile_host(study)
         plan, record = _plan(study, facts), study_record(study)
         setup = make_setup(study, facts, opened)
+        host_ids = _same_hosts(opened, study.id, setup.host_id, plan.rules)
         with (
             start_watching(study.name, plan.cells, plan.rules, quiet) as watcher,
             start_boot_states(find_state_folder()) as states,
@@ -107,13 +110,13 @@ def tiles(
                 plan.rules,
                 TileLab(setup, plan.rules, watcher.on_step, states),
                 opened,
-                host_id=setup.host_id,
+                host_ids=host_ids,
                 cpus=facts.cpus,
                 on_event=watcher,
                 budget_seconds=seconds,
                 retry=retry,
             )
-        _print_results(opened, record, plan.cells, setup.host_id, as_json)
+        _print_results(opened, record, plan.cells, host_ids, as_json)
     options = {"--store": store if store != DEFAULT_STORE else None, "--most": most}
     options |= {"--runs": runs, "--scale": scale, "--budget": budget}
     return _conclude(outcome, study_file, options)
@@ -193,6 +196,29 @@ def _plan(study: Study, facts: HostFacts) -> TilePlan:
     return made
 
 
+def _same_hosts(
+    store: Store, study_id: str, host_id: str, rules: TileRules
+) -> dict[str, HostRecord]:
+    """This host as it is, first, and as it was where that does not matter: KSM that each run
+    switches. Says which stored runs of the study count for nothing here."""
+    from diskproof.cli.terminal import note
+
+    hosts = {host.id: host for host in store.hosts()}
+    here = hosts[host_id]
+    same = {host_id: here}
+    counts = Counter(run.host_id for run in store.tile_runs(study_id))
+    for other in (hosts[each] for each in counts if each != host_id):
+        known = sorted({*other.facts, *here.facts})
+        changed = [key for key in known if other.facts.get(key) != here.facts.get(key)]
+        if other.name == here.name and rules.ksm and changed == ["ksm"]:
+            same[other.id] = other
+            continue
+        was = ", ".join(f"{key} was {other.facts.get(key)}" for key in changed)
+        whose = f"this host, when {was}," if other.name == here.name else other.name
+        note(f"stored runs of {whose} do not count here: {counts[other.id]}")
+    return same
+
+
 def study_record(study: Study) -> StudyRecord:
     """The study without cells of ``run``: those of its tiles stand with their runs."""
     from diskproof.records import StudyRecord
@@ -213,7 +239,11 @@ def study_record(study: Study) -> StudyRecord:
 
 
 def _print_results(
-    store: Store, study: StudyRecord, cells: Sequence[Cell], host_id: str, as_json: bool
+    store: Store,
+    study: StudyRecord,
+    cells: Sequence[Cell],
+    hosts: Mapping[str, HostRecord],
+    as_json: bool,
 ) -> None:
     """What this host's runs of these cells tell."""
     from diskproof.cli.terminal import console, print_json
@@ -222,13 +252,12 @@ def _print_results(
     from diskproof.report.tile_tables import render_tiles
 
     wanted = {cell.id for cell in cells}
-    every = [run for run in store.tile_runs(study.id) if run.host_id == host_id]
+    every = [run for run in store.tile_runs(study.id) if run.host_id in hosts]
     runs = [run for run in every if run.cell.id in wanted]
     views = []
     if runs:
-        host = next(host for host in store.hosts() if host.id == host_id)
         series = {run.id: store.tile_series_of(run.id) for run in runs if run.failure is None}
-        views.append(analyse_tiles(study, host, runs, series))
+        views.append(analyse_tiles(study, next(iter(hosts.values())), runs, series))
     if as_json:
         print_json(tiles_json(views))
         return

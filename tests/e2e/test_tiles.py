@@ -84,14 +84,19 @@ def test_a_study_of_tiles_is_cut_goes_on_and_tells(tmp_path: Path) -> None:
     rest = diskproof("tiles", study, "--json", cwd=tmp_path, timeout=300)
     assert rest.returncode == 0, rest.error_text
     assert "FAILED" not in rest.error_text and "[4/4, at most 0 ms left] " in rest.error_text
-    assert said.count("/4, at most ") + rest.error_text.count("/4, at most ") == 4
-    assert "the page with all of it: diskproof report -o study.html\n" in rest.error_text
+    # Where somebody has switched KSM between the two, the first run is told not to count.
+    again = "do not count here: 1\n" in rest.error_text
+    made = said.count("/4, at most "), rest.error_text.count("/4, at most ")
+    assert made == (1, 4 if again else 3)
+    assert "the page with all of it: diskproof report -o study.html" in rest.error_text
     check_cells(json.loads(rest.text))
     check_stored(tmp_path)
     assert left_behind(tmp_path) == []
 
-    shown = diskproof("tiles", study, "--quiet", cwd=tmp_path)
-    assert shown.returncode == 0 and "/4, " not in shown.error_text
+    shown = diskproof("tiles", study, cwd=tmp_path, timeout=300)
+    assert shown.returncode == 0 and (
+        "/4, " not in shown.error_text or "do not count" in shown.error_text
+    )
     assert "study pairs" in shown.text and "writeback" in shown.text and "4 runs" in shown.text
 
 
@@ -111,7 +116,8 @@ def check_stored(folder: Path) -> None:
     """Every run is whole: steps in their order, each guest's use, all levels read back."""
     with open_store(str(folder / "diskproof.sqlite")) as store:
         (study,) = store.studies()
-        runs = store.tile_runs(study.id)
+        stored = store.tile_runs(study.id)
+    runs = [run for run in stored if run.host_id == stored[-1].host_id]
     assert sorted(run.tiles for run in runs) == [1, 1, 2, 2]
     for run in runs:
         assert run.failure is None and len(run.uses) == 2 * run.tiles
@@ -125,19 +131,18 @@ def check_stored(folder: Path) -> None:
         assert of == [float(run.tiles)] * run.tiles
 
 
-def test_a_tile_that_fails_is_a_result_told_and_made_again_when_asked(tmp_path: Path) -> None:
+def test_a_tile_that_fails_is_a_result_and_not_made_again(tmp_path: Path) -> None:
     tile = TILE.replace('"conv=fsync"]', '"conv=fsink"]')
     text = STUDY.replace('cache = ["none", "writeback"]', 'cache = "none"')
     study = write_tiles(tmp_path, tile, text.replace("[1, 2]", "[1]"))
     failed = diskproof("tiles", study, cwd=tmp_path, timeout=200)
     assert failed.returncode == 1, failed.error_text
-    assert "FAILED (workload): tile 1 writer, load, step write.run: it ended with 1" in (
-        failed.error_text
-    )
-    assert "fsink" in failed.error_text and "write.run" in failed.text
-    (tmp_path / "pair.toml").write_text(TILE)
-    again = diskproof("tiles", study, "--retry", cwd=tmp_path, timeout=200)
-    assert again.returncode == 0, again.error_text
+    told = "FAILED (workload): tile 1 writer, load, step write.run: it ended with 1"
+    assert told in failed.error_text and "fsink" in failed.error_text
+    assert "failed runs" in failed.text and "write.run" in failed.text
+    again = diskproof("tiles", study, cwd=tmp_path)
+    assert again.returncode == 1 and "FAILED" not in again.error_text
+    assert again.text == failed.text
     assert left_behind(tmp_path) == []
 
 

@@ -71,6 +71,13 @@ KINDS: Mapping[str, Kind] = {
         nests=True,
         carries=False,
     ),
+    "lio": Kind(
+        {
+            "store": one_of("fileio", "fileio-wb", "blockio", "nullio"),
+            "size": Option("", size=True),
+        },
+        nests=True,
+    ),
     "zfs": Kind(
         {
             "type": one_of("zvol", "dataset"),

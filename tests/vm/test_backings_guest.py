@@ -1,4 +1,4 @@
-"""LVM and md for real inside a guest whose kernel has them: the same code and the same tests.
+"""LVM, md and the kernel's iSCSI for real inside a guest whose kernel has them, by the same tests.
 
 Requires qemu-system-x86_64 and what builds the guest with LVM, md and Python (25 s at the first
 time; ``diskproof guest build --with storage``).
@@ -22,9 +22,12 @@ from diskproof.qemu.machine import GuestMachine
 
 SECONDS = 540.0  # a tenth of it, on a machine with nothing else to do
 TESTS = Path(__file__).parent.parent
-FILES = ("test_backings_loop.py", "test_backings_lvm.py", "test_backings_md.py")
+FILES = tuple(f"test_backings_{name}.py" for name in ("loop", "lvm", "md", "lio"))
 WORK = "/run/work"
 RESULT = f"{WORK}/result.xml"
+# open-iscsi keeps what it knows of targets in a folder of the root, which is read-only here.
+INITIATOR = """ip link set lo up; mkdir -p /run/lock /run/iscsi; cp -a /etc/iscsi/. /run/iscsi
+mount --bind /run/iscsi /etc/iscsi"""
 # The guest's /tmp has no device nodes (nodev).
 MOUNT = f"mkdir {WORK} && mount -t tmpfs -o size=768m work {WORK}"
 UNPACK = f"import tarfile; tarfile.open('/tmp/work.tar.xz').extractall('{WORK}')"
@@ -48,7 +51,7 @@ def pack_sources() -> bytes:
     return packed.getvalue()
 
 
-def test_the_backing_tests_pass_in_a_guest_that_has_lvm_and_md(
+def test_the_backing_tests_pass_in_a_guest_whose_kernel_has_it_all(
     storage_files: GuestFiles, run_dir: Path
 ) -> None:
     machine = GuestMachine(probe_accel().accel, memory_bytes=1 << 30)
@@ -56,6 +59,8 @@ def test_the_backing_tests_pass_in_a_guest_that_has_lvm_and_md(
         guest.load_modules(["ext4", "loop", *EXTRA_MODULES["storage"]])
         guest.channel.write_file("/tmp/work.tar.xz", pack_sources())
         done = guest.channel.exec(["sh", "-ec", f'{MOUNT}; python3 -c "{UNPACK}"'], timeout=60)
+        assert done.exit.code == 0, done.stderr
+        done = guest.channel.exec(["sh", "-ec", INITIATOR], timeout=60)
         assert done.exit.code == 0, done.stderr
         options = [
             "-p",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diskproof.backings import lvm, md, zfs
+from diskproof.backings import lio, lvm, md, zfs
 from diskproof.backings.block_tree import find_standing_on, take_down
 from diskproof.backings.loop import find_loops
 from diskproof.backings.volume_note import read_note
@@ -17,8 +17,11 @@ def remove_leftovers(folder: Path) -> str:
     in the folder, or when it has the noted name, which nobody else has. Loop devices go with
     their last user. Gives why something is still there, or nothing.
     """
-    left = take_down(find_standing_on(find_loops(folder)))
+    loops = find_loops(folder)
     volume = read_note(folder)
+    if volume and volume.kind == "lio":  # it holds what it stands on
+        return lio.remove_target(folder, volume.name) or take_down(find_standing_on(loops))
+    left = take_down(find_standing_on(loops))
     if left or volume is None:
         return left
     if volume.kind == "lvm":

@@ -18,12 +18,12 @@ from diskproof.backings.run_dir import start_run_dir
 NOTE = "volume"
 _MAX_BYTES = 1 << 16
 _NAME = re.compile(r"diskproof_[0-9a-f]{16}")
-_KINDS = ("lvm", "md", "zfs")
+_KINDS = ("lvm", "md", "zfs", "lio")
 
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume group, array or pool of that ``name``, on ``devices`` (or files)."""
+    """A volume group, array, pool or target of that ``name``, on ``devices`` (or files)."""
 
     kind: str
     name: str

@@ -22,7 +22,10 @@ NETWORK_CARD = ("virtio_net",)
 # What only the guest with these extras (``packages.EXTRA_PACKAGES``) loads.
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
     "servers": ("cifs", "nfs", "nfsv4", "nfsd"),
-    "storage": ("dm_mod", "dm_snapshot", "dm_thin_pool", "raid0", "raid1", "raid10", "raid456"),
+    "storage": (
+        *("dm_mod", "dm_snapshot", "dm_thin_pool", "raid0", "raid1", "raid10", "raid456"),
+        *("iscsi_target_mod", "target_core_file", "target_core_iblock", "iscsi_tcp", "sd_mod"),
+    ),
 }
 
 # Checksums, ciphers and tables that file systems ask the kernel for by name; without modprobe in

@@ -31,7 +31,7 @@ EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
         *("nfs-kernel-server", "nginx", "php-fpm", "php-mysql", "postfix", "postgresql", "samba"),
         "sed",
     ),
-    "storage": ("lvm2", "mdadm", "python3", "python3-psutil", "python3-pytest"),
+    "storage": ("lvm2", "mdadm", "open-iscsi", "python3", "python3-psutil", "python3-pytest"),
 }
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""
 FETCH_SECONDS = 900.0

@@ -91,7 +91,10 @@ STACKS = (
         *("iSCSI target", "tgtadm", "tgt", "", ("", ""), "apt-get install tgt qemu-block-extra"),
         *("iscsi", "store", ("fileio-wb", "aio")),
     ),
-    Stack("iSCSI target (LIO)", "targetcli", "targetcli-fb", "iscsi_target_mod"),
+    Stack(
+        *("iSCSI target (LIO)", "iscsiadm", "open-iscsi", "iscsi_target_mod", ("", ""), _KERNEL),
+        *("lio", "store", ("fileio", "fileio-wb", "blockio", "nullio")),
+    ),
     Stack(
         *("NBD server", "qemu-nbd", "qemu-utils", "", ("", ""), "apt-get install qemu-utils"),
         *("nbd", "cache", ("writeback",)),

@@ -131,7 +131,7 @@ def go(
         rules,
         host,
         store,
-        host_ids={HOST.id},
+        host_id=HOST.id,
         cpus=2,
         on_event=on_event,
         budget_seconds=budget,

@@ -9,7 +9,7 @@ mod options;
 mod random;
 mod shape;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -25,7 +25,8 @@ fn main() -> ExitCode {
     let options = match parse_options(lexopt::Parser::from_env()) {
         Ok(Some(options)) => options,
         Ok(None) => {
-            print!("{USAGE}");
+            // Who reads no further has seen enough.
+            let _ = write!(io::stdout(), "{USAGE}");
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -59,7 +60,8 @@ fn act(options: &Options) -> io::Result<ExitCode> {
             format!(",\"cached\":{}", cache::count_cached(folder, &tree)?)
         }
     };
-    println!("{}", render_summary(options, &tree, began.elapsed().as_secs_f64(), &more));
+    let summary = render_summary(options, &tree, began.elapsed().as_secs_f64(), &more);
+    writeln!(io::stdout(), "{summary}")?;
     Ok(if wrong > 0 { DIFFERS.into() } else { ExitCode::SUCCESS })
 }
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from diskproof.report.tile_plan import TilePlanView
     from diskproof.store import Store
     from diskproof.study import Study
-    from diskproof.tile_rules import TileRules
     from diskproof.tiles.search import Outcome
 
 MAX_TILES = 64
@@ -99,7 +98,7 @@ def tiles(
         facts = probe_tile_host(study)
         plan, record = _plan(study, facts), study_record(study)
         setup = make_setup(study, facts, opened)
-        host_ids = _same_hosts(opened, study.id, setup.host_id, plan.rules)
+        here = _find_host(opened, study.id, setup.host_id)
         with (
             start_watching(study.name, plan.cells, plan.rules, quiet) as watcher,
             start_boot_states(find_state_folder()) as states,
@@ -110,13 +109,13 @@ def tiles(
                 plan.rules,
                 TileLab(setup, plan.rules, watcher.on_step, states),
                 opened,
-                host_ids=host_ids,
+                host_id=here.id,
                 cpus=facts.cpus,
                 on_event=watcher,
                 budget_seconds=seconds,
                 retry=retry,
             )
-        _print_results(opened, record, plan.cells, host_ids, as_json)
+        _print_results(opened, record, plan.cells, here, as_json)
     options = {"--store": store if store != DEFAULT_STORE else None, "--most": most}
     options |= {"--runs": runs, "--scale": scale, "--budget": budget}
     return _conclude(outcome, study_file, options)
@@ -196,27 +195,20 @@ def _plan(study: Study, facts: HostFacts) -> TilePlan:
     return made
 
 
-def _same_hosts(
-    store: Store, study_id: str, host_id: str, rules: TileRules
-) -> dict[str, HostRecord]:
-    """This host as it is, first, and as it was where that does not matter: KSM that each run
-    switches. Says which stored runs of the study count for nothing here."""
+def _find_host(store: Store, study_id: str, host_id: str) -> HostRecord:
+    """This host. Says which stored runs of the study count for nothing here."""
     from diskproof.cli.terminal import note
 
     hosts = {host.id: host for host in store.hosts()}
     here = hosts[host_id]
-    same = {host_id: here}
     counts = Counter(run.host_id for run in store.tile_runs(study_id))
     for other in (hosts[each] for each in counts if each != host_id):
         known = sorted({*other.facts, *here.facts})
         changed = [key for key in known if other.facts.get(key) != here.facts.get(key)]
-        if other.name == here.name and rules.ksm and changed == ["ksm"]:
-            same[other.id] = other
-            continue
         was = ", ".join(f"{key} was {other.facts.get(key)}" for key in changed)
         whose = f"this host, when {was}," if other.name == here.name else other.name
         note(f"stored runs of {whose} do not count here: {counts[other.id]}")
-    return same
+    return here
 
 
 def study_record(study: Study) -> StudyRecord:
@@ -242,7 +234,7 @@ def _print_results(
     store: Store,
     study: StudyRecord,
     cells: Sequence[Cell],
-    hosts: Mapping[str, HostRecord],
+    host: HostRecord,
     as_json: bool,
 ) -> None:
     """What this host's runs of these cells tell."""
@@ -252,12 +244,12 @@ def _print_results(
     from diskproof.report.tile_tables import render_tiles
 
     wanted = {cell.id for cell in cells}
-    every = [run for run in store.tile_runs(study.id) if run.host_id in hosts]
+    every = [run for run in store.tile_runs(study.id) if run.host_id == host.id]
     runs = [run for run in every if run.cell.id in wanted]
     views = []
     if runs:
         series = {run.id: store.tile_series_of(run.id) for run in runs if run.failure is None}
-        views.append(analyse_tiles(study, next(iter(hosts.values())), runs, series))
+        views.append(analyse_tiles(study, host, runs, series))
     if as_json:
         print_json(tiles_json(views))
         return

@@ -25,8 +25,8 @@ _KSM = {"0": "off", "1": "on", "2": "off, pages unmerged"}  # kernel: mm/ksm.rst
 def host_record(accel: str, accel_reason: str) -> HostRecord:
     """This host with its facts; ``accel`` is what guests run under (``HostFacts.accel``).
 
-    The id changes with the machine and its facts, but not with ``accel_reason``, a sentence, nor
-    with the last MiB of memory, which balloons take and give.
+    The id changes with the machine and its facts, but not with ``accel_reason``, a sentence, the
+    last MiB of memory, which balloons take and give, nor KSM, which ksmtuned switches by itself.
     """
     memory = read_memory_bytes()
     facts: dict[str, object] = {
@@ -41,15 +41,14 @@ def host_record(accel: str, accel_reason: str) -> HostRecord:
         "virtualization": find_virtualization("--vm"),
         "container": find_virtualization("--container"),
         "transparent_hugepages": read_choice(Path("/sys/kernel/mm/transparent_hugepage/enabled")),
-        "ksm": _KSM.get(_read_text(Path("/sys/kernel/mm/ksm/run")), "not offered"),
         "schedulers": read_schedulers(),
     }
     name = platform.node() or "unnamed"
     machine = _read_text(Path("/etc/machine-id"))
     identity = content_id([name, machine, facts, round(memory / (1 << 30))])
-    return HostRecord(
-        identity, name, {**facts, "memory_bytes": memory, "accel_reason": accel_reason}
-    )
+    ksm = _KSM.get(_read_text(Path("/sys/kernel/mm/ksm/run")), "not offered")
+    varying = {"ksm": ksm, "memory_bytes": memory, "accel_reason": accel_reason}
+    return HostRecord(identity, name, {**facts, **varying})
 
 
 def read_memory_bytes() -> int:

@@ -11,7 +11,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,15 +90,15 @@ def run_tile_study(
     executor: TileExecutor,
     store: Store,
     *,
-    host_ids: Collection[str],
+    host_id: str,
     cpus: int,
     on_event: Callable[[Event], None],
     budget_seconds: float | None = None,
     retry: bool = False,
     now: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Make the runs that the answer needs and the store does not hold of this host, which may have
-    several ``host_ids`` (what another carries says nothing about it).
+    """Make the runs that the answer needs and the store does not hold of this host (what
+    another carries says nothing about it).
 
     Failed runs are results, and not made again unless ``retry``. No run is started that is
     expected to overshoot ``budget_seconds``. Ctrl-C discards the run in flight and returns
@@ -110,7 +110,7 @@ def run_tile_study(
         store.remove_failed_tiles(study.id)
     search = Search(cells, rules, study.seed, cpus)
     for run in store.tile_runs(study.id):
-        if run.host_id in host_ids:
+        if run.host_id == host_id:
             search.add(run, run.ended - run.started)
     teller = _Teller(store, study.id)
     began, executed = now(), 0

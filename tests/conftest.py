@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,11 @@ from hypothesis import settings
 # A busy machine is not a defect: no example fails for being slow.
 settings.register_profile("diskproof", deadline=None, print_blob=True)
 settings.load_profile("diskproof")
+
+# Children that tests start find what tests share, as pytest lets the tests do.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+)
 
 # Started in the background of a script, we inherit that Ctrl-C is ignored; our children must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -58,10 +58,7 @@ fn start(command: &str, delay: f64) -> Result<(Group, Watched), String> {
     let words = words::split_words(command)?;
     let mut program = Program::start(&words, delay)
         .map_err(|error| format!("{} cannot be started: {error}", words[0]))?;
-    let Some(line) = program.wait_line(PATIENCE) else {
-        let silence = format!("no header came within {} s", PATIENCE.as_secs());
-        return Err(program.wait_end().unwrap_or(silence));
-    };
+    let line = program.wait_line(PATIENCE)?;
     let given =
         Path::new(&words[0]).file_stem().map(|name| name.to_string_lossy()).unwrap_or_default();
     let header = parse_header(&line, &given)?;

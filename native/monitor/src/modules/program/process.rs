@@ -54,21 +54,28 @@ impl Program {
         Ok(Program { child, group, output, errors, text, last_words, over: false })
     }
 
-    /// The first line, if it comes in time.
-    pub fn wait_line(&mut self, patience: Duration) -> Option<Vec<u8>> {
+    /// The first line, or why there is none. What floods us after it waits in its pipe.
+    pub fn wait_line(&mut self, patience: Duration) -> Result<Vec<u8>, String> {
         let deadline = Instant::now() + patience;
         loop {
-            let at_end = self.take_in();
+            self.take_complaints();
+            let (room, text) = (LONGEST_LINE.saturating_sub(self.text.len()), &mut self.text);
+            let at_end =
+                read_some(self.output.as_fd(), room, |bytes| text.extend_from_slice(bytes));
             if let Some(end) = self.text.iter().position(|&byte| byte == b'\n') {
                 let mut line: Vec<u8> = self.text.drain(..=end).collect();
                 line.pop();
-                return Some(line);
+                return Ok(line);
+            }
+            if self.text.len() >= LONGEST_LINE {
+                return Err(format!("its first line has more than {} KiB", LONGEST_LINE >> 10));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if at_end || left.is_zero() {
-                return None;
+                let silence = format!("no header came within {} s", patience.as_secs());
+                return Err(self.wait_end().unwrap_or(silence));
             }
-            let left = Timespec::try_from(left).ok()?;
+            let left = Timespec::try_from(left).map_err(|error| error.to_string())?;
             let _ = poll(&mut [PollFd::new(&self.output, PollFlags::IN)], Some(&left));
         }
     }
@@ -89,13 +96,12 @@ impl Program {
             return None;
         }
         let status = self.end();
-        let words = &mut self.last_words;
-        read_some(self.errors.as_fd(), MOST_PER_TICK, |bytes| keep_end(words, bytes, LAST_WORDS));
+        self.take_complaints();
         Some(format!("it ended ({status}){}", shown_words(&self.last_words)))
     }
 
     /// The same for one whose output is at its end already.
-    pub fn wait_end(&mut self) -> Option<String> {
+    fn wait_end(&mut self) -> Option<String> {
         self.wait_until_ended();
         self.take_end()
     }
@@ -120,10 +126,10 @@ impl Program {
         self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 
-    /// Read what there is; true at the end of the output.
-    fn take_in(&mut self) -> bool {
-        let (text, words) = (&mut self.text, &mut self.last_words);
-        read_some(self.errors.as_fd(), MOST_PER_TICK, |bytes| keep_end(words, bytes, LAST_WORDS));
+    /// Read what there is.
+    fn take_in(&mut self) {
+        self.take_complaints();
+        let text = &mut self.text;
         read_some(self.output.as_fd(), MOST_PER_TICK, |bytes| {
             text.extend_from_slice(bytes);
             // Of lines that were overtaken only the last is of use.
@@ -136,7 +142,13 @@ impl Program {
                     _ => text.clear(),
                 }
             }
-        })
+        });
+    }
+
+    /// Of its standard error only the end is kept.
+    fn take_complaints(&mut self) {
+        let words = &mut self.last_words;
+        read_some(self.errors.as_fd(), MOST_PER_TICK, |bytes| keep_end(words, bytes, LAST_WORDS));
     }
 }
 

@@ -91,6 +91,16 @@ fn a_flood_without_an_end_is_bounded() {
 }
 
 #[test]
+fn a_header_is_found_however_much_comes_at_once_after_it() {
+    let header = r#"{"type":"header","protocol":1,"columns":[{"name":"a","unit":"1/s"}]}"#;
+    let file = std::env::temp_dir().join(format!("diskproof-flood-{}", std::process::id()));
+    std::fs::write(&file, format!("{header}\n{}", "\0".repeat(1 << 20))).unwrap();
+    let opened = open_commands(&[&format!("cat {}", file.display())]);
+    std::fs::remove_file(&file).unwrap();
+    assert!(opened.is_ok());
+}
+
+#[test]
 fn what_it_started_ends_with_it() {
     let path = std::env::temp_dir().join(format!("diskproof-module-{}", std::process::id()));
     let mut module = open_script(&format!(
@@ -119,6 +129,7 @@ fn a_module_that_cannot_be_used_is_refused_with_the_reason() {
     assert!(refusal("/no/such/program").contains("cannot be started"));
     assert!(refusal("sh -c 'echo hello'").contains("no header"));
     assert!(refusal("sh -c 'echo oh dear >&2; exit 3'").contains("exit status: 3): oh dear"));
+    assert!(refusal("cat /dev/zero").contains("more than 64 KiB"));
     assert!(refusal("sh -c 'echo").contains("not closed"));
     let twice = format!("sh -c \"{}sleep 9\"", HEADER.replace('"', "\\\""));
     assert!(

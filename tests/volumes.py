@@ -131,7 +131,7 @@ def _own(spec: BackingSpec, die_at: int, tell: int) -> NoReturn:
             os.write(tell, b"made")
             os.close(tell)
             signal.pause()
-    except DiskproofError:
+    except (DiskproofError, OSError):
         traceback.print_exc()
     finally:
         os._exit(1)

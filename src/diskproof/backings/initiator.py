@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from diskproof.backings.place import read_device_bytes
@@ -114,8 +114,9 @@ def find_disk(target: str, size: int) -> Path:
         found = sorted(session.glob("device/target*/*/block/*")) if session else []
         for entry in found:
             node = Path("/dev") / entry.name
-            if node.is_block_device() and read_device_bytes(node) == size:
-                return node
+            with suppress(OSError):  # its node is there before it, and after the one before it
+                if node.is_block_device() and read_device_bytes(node) == size:
+                    return node
         time.sleep(_PAUSE)
     raise HostError(f"the disk of {target} does not appear", f"within {SECONDS:.0f} s")
 

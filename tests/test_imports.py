@@ -55,6 +55,8 @@ EXCEPTIONS = {
     ("plan", "tile_file"): "a study without a tile of its own has the built-in one",
     ("study", "study_file"): "the file's shape is the larger half of reading it",
     ("fio_output", "records"): "what fio measured becomes metrics and histograms, in one place",
+    ("scratch", "errors"): "a folder that cannot be made is an error with a hint",
+    ("scratch", "proc"): "QEMU's user may enter a private folder",
     ("proc", "cage"): "the door for processes puts a cage in force",
     ("proc", "native"): "a cage is put in force by a program of ours",
     ("proc", "errors"): "the door for processes raises the tree's errors",

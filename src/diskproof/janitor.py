@@ -1,9 +1,8 @@
 """Clean up after the dead: run folders that nobody owns any more, what stands on them, and the
 settings of the host that are noted in them.
 
-A run folder (``backings.run_dir``) is a private folder ``diskproof-run-*`` with a file ``lock``
-that its owner keeps flock(2)ed while it lives; the kernel drops the lock with the owner, however
-it ends. What does not look exactly so is not ours and stays. A directory that somebody else has
+A run folder (``scratch.start_locked_dir``) is a private folder ``diskproof-run-*`` with a file
+``lock`` that its owner keeps flock(2)ed while it lives. What does not look exactly so is not ours and stays. A directory that somebody else has
 flocked (an owner between making a folder and locking it, another sweep) is left to the next sweep.
 """
 
@@ -22,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings.leftovers import remove_leftovers
-from diskproof.backings.run_dir import LOCK_NAME, RUN_PREFIX
 from diskproof.errors import DiskproofError
 from diskproof.host.ksm import restore_held_ksm
 from diskproof.proc import CONFINED_UID, run
+from diskproof.scratch import LOCK_NAME, PREFIX
 
 KILL_SECONDS = 5.0
 FUSE_SOURCE = b"diskproof-"
@@ -77,7 +76,7 @@ def _candidates(directory: Path) -> list[str]:
         return sorted(
             entry.name
             for entry in entries
-            if entry.name.startswith(RUN_PREFIX) and entry.is_dir(follow_symlinks=False)
+            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False)
         )
     return []
 

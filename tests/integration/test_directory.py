@@ -13,10 +13,10 @@ import pytest
 
 from diskproof.backings import load_backing, probe_backing, start_disk_dir
 from diskproof.backings.place import find_filesystem
-from diskproof.backings.run_dir import LOCK_NAME, RUN_PREFIX
 from diskproof.errors import HostError, UsageError
 from diskproof.proc import CONFINED_UID, run
 from diskproof.records import BackingSpec
+from diskproof.scratch import LOCK_NAME, PREFIX
 
 
 def spec(path: Path) -> BackingSpec:
@@ -64,7 +64,7 @@ def test_probe_keeps_a_directory_that_was_there(tmp_path: Path) -> None:
 def test_run_dir_is_private_locked_and_gone_at_the_end(tmp_path: Path) -> None:
     with start_disk_dir(spec(tmp_path / "new")) as folder:
         assert folder.parent == tmp_path / "new"
-        assert folder.name.startswith(RUN_PREFIX)
+        assert folder.name.startswith(PREFIX)
         stat = folder.stat()
         assert stat.st_uid == os.geteuid()
         if os.geteuid() == 0:  # QEMU's user may enter, no more

@@ -77,14 +77,12 @@ def crash_program(
 def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
     """A study of its own for each call: a program may have changed since the last one."""
     from diskproof.backing_tables import FOLDER
-    from diskproof.cli.terminal import note
+    from diskproof.cli.sweeping import sweep_and_tell
     from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
-    from diskproof.janitor import sweep
     from diskproof.records import StudyRecord, content_id
 
-    for swept in sweep([Path(FOLDER.option("path"))]):
-        note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
+    sweep_and_tell([Path(FOLDER.option("path"))])
     host = host_record("", "no guest is started")
     store.add_host(host)
     now = time.time()

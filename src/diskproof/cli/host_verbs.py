@@ -26,13 +26,13 @@ def doctor(
     ] = False,
 ) -> int:
     """Probe what this host can do, and name what is missing and the package that brings it."""
+    from diskproof.cli.sweeping import sweep_and_tell
     from diskproof.cli.terminal import console, print_json
     from diskproof.host.doctor import examine
-    from diskproof.janitor import sweep
     from diskproof.report.findings import render_findings
 
     places = directories or [Path()]
-    sweep(places)  # what a killed doctor left behind
+    sweep_and_tell(places)  # what a killed doctor left behind
     findings = examine(places, refresh=refresh)
     if as_json:
         print_json([asdict(finding) for finding in findings])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from diskproof import native, proc
 from diskproof.cli.handover import MONITOR, PAGE_OPTIONS
 from diskproof.errors import Exit, HostError, UsageError
+from diskproof.scratch import start_scratch_dir
 
 PAGE_HELP = """
 Pages and tables of what was seen (by `diskproof monitor` only):
@@ -61,8 +61,8 @@ def make_pages(arguments: Sequence[str]) -> int:
             "--json and --list do not go with --html and --parquet",
             hint="record with `--json FILE` first, then `--html OUT --from FILE`",
         )
-    with tempfile.TemporaryDirectory(prefix="diskproof-monitor-") as folder:
-        recording = Path(folder) / "recording.jsonl"
+    with start_scratch_dir() as folder:
+        recording = folder / "recording.jsonl"
         program = str(native.require_native(MONITOR))
         status = proc.run_in_terminal([program, *wish.rest, "--json", str(recording)])
         if recording.is_file() and recording.stat().st_size:

@@ -202,14 +202,12 @@ def _start_lab(study: Study, facts: HostFacts, store: Store) -> Iterator[LabExec
 def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
     """What all runs share, after what dead runs left behind is gone and the host is stored."""
     from diskproof.backing_tables import chain
-    from diskproof.cli.terminal import note
+    from diskproof.cli.sweeping import sweep_and_tell
     from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
-    from diskproof.janitor import sweep
 
     folders = (chain(backing)[-1].option("path") for backing in study.backings)
-    for swept in sweep(map(Path, filter(None, folders))):
-        note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")
+    sweep_and_tell(map(Path, filter(None, folders)))
     host = host_record(facts.accel, facts.accel_reason)
     store.add_host(host)
     return LabSetup(

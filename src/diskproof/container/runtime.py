@@ -18,6 +18,7 @@ from pathlib import Path
 from diskproof.container.oci import BUNDLE, SCRATCH, Bundle, make_bundle
 from diskproof.errors import RunFailure
 from diskproof.proc import CONFINED_UID, Completed, require_tool, run
+from diskproof.scratch import start_scratch_dir
 
 RUNTIME = "crun"
 _SEEN_AS = "/tmp"
@@ -77,9 +78,7 @@ def runtime_args(folder: Path) -> list[str]:
 def require_containers() -> None:
     """Start a container here. Raises HostError or RunFailure when there cannot be one."""
     require_tool(RUNTIME, RUNTIME)
-    with tempfile.TemporaryDirectory(prefix="diskproof-container-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)
+    with start_scratch_dir() as folder:
         disk = folder / "disk"
         disk.touch()
         with start_scratch(folder) as scratch:

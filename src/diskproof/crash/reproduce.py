@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from diskproof.errors import UsageError
 from diskproof.native import require_native
 from diskproof.proc import CONFINED_UID, run
 from diskproof.records import CrashRun, Fault, Verdict
+from diskproof.scratch import start_scratch_dir
 
 SHOW_SECONDS = 600.0
 CHECK_SECONDS = 600.0
@@ -41,8 +41,7 @@ def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False
     verdict = _require_loss(run_, fault)
     if target.exists():
         raise UsageError(f"{target} is there already", hint="name a folder that is not, with --to")
-    with tempfile.TemporaryDirectory(prefix="diskproof-state-") as name:
-        room = Path(name)
+    with start_scratch_dir() as room:
         room.chmod(0o711)
         base, log = unpack_evidence(run_, room)
         state, until = _find_state(verdict, log, worst)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from diskproof.guest.cache import cache_folder, write_file
 from diskproof.proc import require_tool
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import content_id
+from diskproof.scratch import start_scratch_dir
 
 KVM = Path("/dev/kvm")
 PROBE_SECONDS = 10.0
@@ -55,9 +55,7 @@ def probe_accel(*, refresh: bool = False) -> AccelFacts:
 
 def _boot_under_kvm(files: GuestFiles) -> AccelFacts:
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="diskproof-accel-") as folder:
-        run_dir = Path(folder)
-        run_dir.chmod(0o755)  # QEMU's working folder, as another user
+    with start_scratch_dir() as run_dir:
         try:
             with start_agent(
                 files,

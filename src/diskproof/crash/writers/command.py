@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Protocol
 from diskproof.crash.writers import rows
 from diskproof.crash.writers.rows import FAILED, Found
 from diskproof.errors import DiskproofError
+from diskproof.scratch import start_scratch_dir
 
 _START = """
 import runpy, sys
@@ -163,10 +163,11 @@ def read_acks(acks: Path | None) -> list[str]:
 @contextmanager
 def copied(folder: Path) -> Iterator[Path]:
     """A copy with the same owners to work on, removed at the end; others may pass its parent."""
-    with tempfile.TemporaryDirectory(prefix="diskproof-check-") as name:
-        room, source = Path(name), folder.absolute()
+    with start_scratch_dir() as room:
         room.chmod(0o711)
-        copy = room / source.name
+        source = folder.absolute()
+        copy = room / "copy" / source.name
+        copy.parent.mkdir()
         shutil.copytree(source, copy, symlinks=True)
         for path in (copy, *copy.rglob("*")):
             owner = (source / path.relative_to(copy)).lstat()

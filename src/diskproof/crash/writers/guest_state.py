@@ -11,7 +11,6 @@ import argparse
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from diskproof.errors import RunFailure
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
 from diskproof.proc import CONFINED_UID, run
+from diskproof.scratch import start_scratch_dir
 
 FSCK: Mapping[str, tuple[str, ...]] = {
     "ext4": ("e2fsck", "-f", "-n"),
@@ -48,12 +48,12 @@ def check_state(
         return rows.all_lost(int(promises[-1].split()[-1]), f"{image} is not there")
     with (
         copied_image(image) as copy,
-        tempfile.TemporaryDirectory(prefix="diskproof-check-") as room,
+        start_scratch_dir() as room,
     ):
         machine = state_machine(copy.name, form, accel)
         files = require_guest(GUEST_EXTRAS.get(writer, ""))
         folder = copy.parent
-        with start_guest(files, machine, run_dir=Path(room), disk_folder=folder) as guest:
+        with start_guest(files, machine, run_dir=room, disk_folder=folder) as guest:
             found = _look(guest, file_system, writer, promises)
             guest.power_off()
             return found
@@ -62,12 +62,12 @@ def check_state(
 @contextmanager
 def copied_image(image: Path) -> Iterator[Path]:
     """A copy with the same holes that QEMU's user may write, removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="diskproof-check-") as room:
-        copy = Path(room) / image.name
+    with start_scratch_dir() as room:
+        copy = room / "copy" / image.name
+        copy.parent.mkdir()
         argv = ["cp", "--reflink=auto", "--sparse=always", "--", str(image.absolute()), str(copy)]
         run(argv, timeout=_SECONDS)
         if os.geteuid() == 0:
-            Path(room).chmod(0o711)
             os.chown(copy, CONFINED_UID, CONFINED_UID)
         yield copy
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from diskproof.errors import HostError, RunFailure
 from diskproof.proc import CONFINED_UID, Process, run, start_process
 from diskproof.recording import ACK_FILE
 from diskproof.records import Cell
+from diskproof.scratch import start_scratch_dir
 
 NAME = "postgres"
 FOLDER = "postgres"
@@ -123,17 +123,18 @@ def start_server(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Pr
     programs = require_programs()
     if not any(folder.iterdir()):
         make_cluster(folder)
-    with tempfile.TemporaryDirectory(prefix="diskproof-pg-") as name:
-        room = Path(name)
+    with start_scratch_dir() as scratch:
+        room = scratch / "pg"
+        room.mkdir(0o700)
         if os.geteuid() == 0:
             os.chown(room, CONFINED_UID, CONFINED_UID)
-        argv = [str(programs / "postgres"), "-D", str(folder), "-k", name]
+        argv = [str(programs / "postgres"), "-D", str(folder), "-k", str(room)]
         for setting, value in {**SETTINGS, **settings}.items():
             argv += ["-c", f"{setting}={value}"]
         log = room / "log"
         starting = start_process(argv, name="postgres", log=log, cwd=room, confined=True)
         with starting as process:
-            url = f"postgresql://{USER}@/postgres?host={name}"
+            url = f"postgresql://{USER}@/postgres?host={room}"
             _wait_until_ready(process, url)
             yield process, url
             process.kill()

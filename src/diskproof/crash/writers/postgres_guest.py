@@ -8,7 +8,6 @@ is one with further packages, see ``guest/packages.py``.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from diskproof.guest.build import require_guest
 from diskproof.proc import CONFINED_UID
 from diskproof.qemu.disk import image_format
 from diskproof.records import Cell
+from diskproof.scratch import start_scratch_dir
 
 CLUSTER = f"{MOUNT_POINT}/{postgres.FOLDER}"
 EXTRA = postgres.NAME
@@ -75,9 +75,9 @@ def prepare_disk(cell: Cell, folder: Path) -> None:
     """Make file system and cluster on the cell's new image. Raises RunFailure ``guest``."""
     form, spec = image_format(cell), cell.workload
     machine = state_machine(f"disk.{form}", form, "tcg")
-    with tempfile.TemporaryDirectory(prefix="diskproof-prepare-") as room:
+    with start_scratch_dir() as room:
         files = require_guest(EXTRA)
-        with start_guest(files, machine, run_dir=Path(room), disk_folder=folder) as guest:
+        with start_guest(files, machine, run_dir=room, disk_folder=folder) as guest:
             disk = guest.started.disk
             if disk is None:
                 raise RunFailure("guest", "the guest names no disk under test")

@@ -2,8 +2,9 @@
 settings of the host that are noted in them.
 
 A run folder (``scratch.start_locked_dir``) is a private folder ``diskproof-run-*`` with a file
-``lock`` that its owner keeps flock(2)ed while it lives. What does not look exactly so is not ours and stays. A directory that somebody else has
-flocked (an owner between making a folder and locking it, another sweep) is left to the next sweep.
+``lock`` that its owner keeps flock(2)ed while it lives. What does not look exactly so is not ours
+and stays. A directory that somebody else has flocked (an owner between making a folder and locking
+it, another sweep) is left to the next sweep.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,12 +32,16 @@ def make_job_spec(folder: Path, text: str, runtime: str = "1s") -> WorkloadSpec:
 
 @contextmanager
 def start_executor(
-    images: Path, timeout: float = 120.0, backing: BackingSpec | None = None
+    images: Path,
+    timeout: float = 120.0,
+    backing: BackingSpec | None = None,
+    others: Sequence[BackingSpec] = (),
 ) -> Iterator[LabExecutor]:
     """An executor with ``images`` as its backing, or with another one that stands there."""
     folder = BackingSpec("here", "directory", (("path", str(images)),))
     backing = replace(backing, name="here", on=folder) if backing else folder
-    with LabExecutor(LabSetup("study", "host", {"here": backing}, "tcg", timeout)) as executor:
+    backings = {each.name: each for each in (backing, *others)}
+    with LabExecutor(LabSetup("study", "host", backings, "tcg", timeout)) as executor:
         yield executor
 
 
@@ -52,10 +56,11 @@ def execute(
     spec: WorkloadSpec,
     timeout: float = 120.0,
     on: BackingSpec | None = None,
+    others: Sequence[BackingSpec] = (),
     **levels: str,
 ) -> RunRecord:
     """One run; afterwards no process, no folder and no mapping of it is left."""
-    with start_executor(images, timeout, on) as executor:
+    with start_executor(images, timeout, on, others) as executor:
         record = executor.execute(plan_run(spec, **levels))
         assert find_offspring() == []
     assert_nothing_left(images)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
 from diskproof.errors import HostError, StudyError
+from diskproof.factors import FACTOR_BY_NAME
 from diskproof.plan import Plan, estimate_seconds, make_plan
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.study import load_study, parse_study
@@ -173,3 +175,55 @@ def test_an_iothread_that_ends_the_daemon_is_left_out_there_only() -> None:
     made = plan('frontend = ["daemon", "guest"]\niothread = ["on", "off"]', facts=facts)
     assert reasons(made) == {"iothread=on does not work with frontend=daemon: it ends": 1}
     assert len(made.cells) == 3
+
+
+COPY = """
+workloads = {tree-copy = {source_on = "ssd"}}
+[backings.ssd]
+kind = "directory"
+path = "/images"
+[backings.hdd]
+kind = "directory"
+path = "/images"
+[factors]
+frontend = ["host", "guest"]
+backing = ["hdd", "ssd"]
+[protocol]
+size = "1GiB"
+"""
+
+
+def plan_copy(**ssd: object) -> Plan:
+    plain = BackingFacts("/images", "ext4", True, "", 4 << 30)
+    backings = {"hdd": plain, "ssd": replace(plain, **ssd)}
+    return make_plan(parse_study(COPY), facts_with(backings=backings))
+
+
+def test_a_source_may_be_on_any_backing_with_files() -> None:
+    made = plan_copy()
+    assert levels(made, "backing") == ["hdd", "hdd", "ssd", "ssd"]
+    assert [backing.name for backing in parse_study(COPY).backings] == ["ssd", "hdd"]
+    device = reasons(plan_copy(device=True))
+    assert any("a bare device: on the host" in reason for reason in device)
+    assert any("one device, and the target's" in reason for reason in device)
+    with pytest.raises(StudyError) as caught:
+        plan_copy(network="nbd")
+    assert "is reached over nbd" in caught.value.why
+
+
+def test_a_source_beside_its_target_needs_twice_the_room() -> None:
+    with pytest.raises(HostError, match="does not fit") as caught:
+        plan_copy(free_bytes=2 << 30)
+    assert "2.54 GiB are needed" in caught.value.why
+
+
+def test_a_source_only_is_probed_and_made_but_no_level() -> None:
+    study = parse_study(COPY.replace('["hdd", "ssd"]', '["hdd"]'))
+    assert {backing.name for backing in study.backings} == {"hdd", "ssd"}
+    assert study.levels(FACTOR_BY_NAME["backing"]) == ("hdd",)
+
+
+def test_a_source_that_the_study_does_not_know_is_a_mistake_with_its_line() -> None:
+    with pytest.raises(StudyError) as caught:
+        parse_study(COPY.replace('source_on = "ssd"', 'source_on = "sdd"'))
+    assert "ssd" in str(caught.value) and "2:" in str(caught.value)

@@ -105,3 +105,6 @@ def test_a_tree_shrinks_in_proportion_and_must_fit_twice() -> None:
     with pytest.raises(RunFailure, match="two trees need 25.6 MiB, the disk has 16 MiB") as caught:
         require_room(shape, 16 << 20)
     assert caught.value.kind == "space"
+    require_room(shape, 16 << 20, alone=True)
+    with pytest.raises(RunFailure, match="a tree needs 12.8 MiB"):
+        require_room(shape, 12 << 20, alone=True)

@@ -114,6 +114,8 @@ class Drive(Protocol):
     size: int
     pids: Sequence[int]
     """Processes whose cost is the disk's (QEMU, the storage daemon), for the sampler."""
+    source: str
+    """The disk that data is copied from, as commands see it; empty where there is none."""
 
     @property
     def machine(self) -> Machine | None:
@@ -148,6 +150,7 @@ class RunContext:
 
     ``run_dir`` is private to the run and holds logs and sockets. ``accel`` is the accelerator to
     use (the cell's, or the host's probed one for ``auto``). ``deadline_seconds`` bounds start-up.
+    ``source`` is a second disk, that data is copied from, for frontends whose drives have one.
     ``guest_extra`` names further packages that a guest is to have, ``own_guest`` is the user's
     own machine, for the frontend that runs it.
     """
@@ -159,3 +162,4 @@ class RunContext:
     deadline_seconds: float = 120.0
     guest_extra: str = ""
     own_guest: OwnGuest | None = None
+    source: DiskImage | None = None

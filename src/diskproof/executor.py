@@ -131,6 +131,7 @@ class LabExecutor:
                 place = self._ensure_place(backing)
                 run_dir = stack.enter_context(start_run_dir(place))
             image = self._put_disk(stack, run_dir, place, cell, deadline, notes)
+            source = self._put_source(stack, cell, deadline, notes)
             if cell.workload.option("fill") == "on":
                 self._fill(image, backing, deadline, notes)
             with notes.phase("drop"):
@@ -144,6 +145,7 @@ class LabExecutor:
                 accel=self.setup.accel if accel == "auto" else accel,
                 deadline_seconds=min(self._start_seconds(cell), deadline.left()),
                 own_guest=self.setup.own_guest,
+                source=source,
             )
             self._put_in_service(context, deadline, notes)
             with notes.phase("remove"):
@@ -189,6 +191,20 @@ class LabExecutor:
                 image = create_image(folder, cell, size, device=device, timeout=deadline.left())
             notes.require(inspect_image(image, cell))
         return image
+
+    def _put_source(
+        self, stack: ExitStack, cell: Cell, deadline: Deadline, notes: RunNotes
+    ) -> DiskImage | None:
+        """A raw disk of the same size to copy from, where the workload names a backing for it."""
+        name = cell.workload.option("source_on")
+        if not name:
+            return None
+        with notes.phase("source"):
+            place = self._ensure_place(self.setup.backings[name])
+            folder = stack.enter_context(start_run_dir(place))
+            size, plain = int(cell.workload.option("size")), Cell((), cell.workload)
+            device = find_device(folder)
+            return create_image(folder, plain, size, device=device, timeout=deadline.left())
 
     def _fill(
         self, image: DiskImage, backing: BackingSpec, deadline: Deadline, notes: RunNotes
@@ -337,6 +353,7 @@ class BoundedDrive:
 
     def __init__(self, drive: Drive, deadline: Deadline) -> None:
         self.size, self.pids, self.machine = drive.size, drive.pids, drive.machine
+        self.source = drive.source
         self.drive, self.deadline = drive, deadline
 
     def fio_target(self) -> FioTarget:

@@ -50,6 +50,7 @@ _TREE = {
     "scale": Option("1/20", r"1|1/[1-9]\d{0,3}", help="a share of the full tree: 1 or 1/N"),
     "filesystem": one_of("ext4", "xfs", "btrfs"),
     "source": one_of("disk", "memory"),
+    "source_on": Option("", help="the name of a backing"),
 }
 _BOOTS = {
     "reads": Option("5", r"\d{1,2}", help="0 to 99 boots"),

@@ -129,6 +129,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     guest = read_guest(table.guest, folder, mistakes) if table.guest else None
     tiles = read_rules(table.tiles, folder, mistakes) if table.tiles else None
     names += (tiles.tile.name,) if tiles else ()
+    sources = _sources(workloads, backings, mistakes)
     check_use(guest, factors, [(spec.name, spec.kind) for spec in workloads], mistakes)
     study = Study(
         name=table.name or re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study",
@@ -136,7 +137,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         text=text,
         factors=tuple(factors.items()),
         workloads=workloads,
-        backings=_used_backings(backings, factors["backing"]),
+        backings=_used_backings(backings, (*factors["backing"], *sources)),
         only=tuple(_filters("only", table.only, factors, names, mistakes)),
         exclude=tuple(_filters("exclude", table.exclude, factors, names, mistakes)),
         blocks=_blocks(table.protocol, race),
@@ -198,6 +199,21 @@ def _used_backings(
     tables: Mapping[str, tuple[BackingSpec, ...]], levels: tuple[str, ...]
 ) -> tuple[BackingSpec, ...]:
     return tuple(spec for specs in tables.values() for spec in specs if spec.name in levels)
+
+
+def _sources(
+    workloads: tuple[WorkloadSpec, ...],
+    tables: Mapping[str, tuple[BackingSpec, ...]],
+    mistakes: Mistakes,
+) -> tuple[str, ...]:
+    """The backings that workloads copy from."""
+    known = [spec.name for specs in tables.values() for spec in specs]
+    wanted = [(spec.name, name) for spec in workloads if (name := spec.option("source_on"))]
+    for workload, name in wanted:
+        if name not in known:
+            location = ("workloads", workload, "source_on")
+            mistakes.add(location, unknown("backing", name, known), name)
+    return tuple(name for _, name in wanted)
 
 
 def _factors(

@@ -21,7 +21,9 @@ ROOM = Path("/var/tmp")  # a tmpfs cannot be cold
 def make(**keys: str) -> WorkloadSpec:
     chosen = {"files": "300", "bytes": "8MiB", "scale": "1/2", **keys}
     lines = "".join(f'{key} = "{value}"\n' for key, value in chosen.items())
-    return parse_study(f'[workloads.tree-copy]\n{lines}[protocol]\nsize = "32MiB"\n').workloads[0]
+    other = '[backings.other]\nkind = "directory"\npath = "other"\n'
+    text = f'[workloads.tree-copy]\n{lines}[protocol]\nsize = "32MiB"\n{other}'
+    return parse_study(text).workloads[0]
 
 
 @pytest.fixture
@@ -47,6 +49,26 @@ def test_a_tree_is_copied_and_compared(images: Path, source: str) -> None:
     )
     assert state.name == ("source: cold" if source == "disk" else "source: in memory")
     assert copy.effective == "every file compared"
+
+
+def test_a_tree_is_copied_from_another_backing(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source is in a folder of the run's there, which is gone after it."""
+    real, seen = tree_copy.Site.do, []
+
+    def do(site: tree_copy.Site, *argv: str) -> Execution:
+        seen.extend(argv[2:] if argv[0] == "cp" else [])
+        return real(site, *argv)
+
+    monkeypatch.setattr(tree_copy.Site, "do", do)
+    other = BackingSpec("other", "directory", (("path", str(images.parent / "other")),))
+    record = execute(images, make(source_on="other"), others=[other], frontend="host")
+    require_good(record)
+    source, target = (Path(path) for path in seen)
+    assert source.parents[1] == images.parent / "other"
+    assert target.parents[1] == images
+    assert not source.parents[1].exists()
 
 
 def test_a_copy_that_lost_something_fails_the_run(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.records import BackingSpec
 from diskproof.study import parse_study
 from running import execute
 
@@ -32,3 +33,20 @@ def test_a_tree_is_copied_in_a_guest(tmp_path: Path) -> None:
     assert told["bandwidth"] == pytest.approx(4 / told["seconds"])
     (state,) = [check for check in record.checks if check.name == "source: cold"]
     assert state.effective == "0 B cached, unmounted and mounted again"
+
+
+def test_a_tree_is_copied_from_a_disk_on_another_backing(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    source = BackingSpec("other", "directory", (("path", str(elsewhere)),))
+    (spec,) = parse_study(
+        STUDY.replace("files = 100", 'files = 100\nsource_on = "other"')
+        + f'[backings.other]\nkind = "directory"\npath = "{elsewhere}"\n'
+    ).workloads
+    record = execute(tmp_path / "images", spec, others=[source], **GUEST)
+    assert record.failure is None
+    told = {check.name: check.effective for check in record.checks}
+    assert told["source: cold"] == "0 B cached, unmounted and mounted again"
+    assert told["source: cache.direct"] == "on"
+    argv = next(item for item in record.artefacts if item.name == "qemu.argv.json")
+    assert b"serial=diskproof-source" in argv.content
+    assert not elsewhere.exists()

@@ -45,6 +45,7 @@ class BootsDrive:
     system: SystemFiles
     pids: Sequence[int] = ()
     machine: Machine | None = None
+    source: str = ""
     size: int = field(init=False)
     checks: tuple[Check, ...] = field(default=(), init=False)
 

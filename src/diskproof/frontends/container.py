@@ -36,6 +36,7 @@ class ContainerDrive:
     size: int
     pids: Sequence[int] = ()
     machine: Machine | None = None
+    source: str = ""
 
     def fio_target(self) -> FioTarget:
         direct = "0" if self.direct_obstacle else "1"

@@ -44,6 +44,7 @@ class DaemonDrive:
     size: int
     pids: Sequence[int]
     machine: Machine | None = None
+    source: str = ""
 
     def fio_target(self) -> FioTarget:
         # Relative to the scratch folder that execute works in: the path of a run's folder may be

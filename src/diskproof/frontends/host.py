@@ -27,6 +27,7 @@ class HostDrive:
     direct_obstacle: str
     pids: Sequence[int] = ()
     machine: Machine | None = None
+    source: str = ""
 
     def fio_target(self) -> FioTarget:
         return FioTarget(
@@ -60,6 +61,7 @@ class NetworkDrive:
     size: int
     pids: Sequence[int]
     machine: Machine | None = None
+    source: str = ""
 
     def fio_target(self) -> FioTarget:
         assert self.image.network
@@ -117,7 +119,8 @@ class HostFrontend:
             yield NetworkDrive(image, context.run_dir, image.size, image.server_pids)
             return
         obstacle = find_direct_obstacle(image.path)
-        yield HostDrive(image.path, image.size, context.run_dir, obstacle)
+        source = str(context.source.path) if context.source else ""
+        yield HostDrive(image.path, image.size, context.run_dir, obstacle, source=source)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         return ()

@@ -50,6 +50,7 @@ class OwnGuestDrive:
     device: str
     size: int
     pids: Sequence[int]
+    source: str = ""
     _executions: int = field(default=0, init=False)
 
     @property

@@ -116,6 +116,9 @@ def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
     if program.own_system:
         rules.append(Rule(("memory",), lambda levels, facts: _memory(workload, levels)))
         rules.append(Rule(("frontend",), lambda levels, facts: _boots(workload)))
+    if workload.option("source_on"):
+        names = ("backing", "frontend")
+        rules.append(Rule(names, lambda levels, facts: _copied_from(workload, levels, facts)))
     if program.own_backing:
         rules.append(Rule(("backing",), lambda levels, facts: _own(workload.name, levels, facts)))
     return tuple(rules)
@@ -152,6 +155,19 @@ def _local(workload: WorkloadSpec, levels: Mapping[str, str], facts: HostFacts) 
     if not network or (levels["frontend"] != "host" and not has_own_system(workload.kind)):
         return None
     return f"{workload.name} needs a disk of this host, and this one is reached over {network}"
+
+
+def _copied_from(workload: WorkloadSpec, levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    """What a source on a backing of its own cannot be."""
+    name = workload.option("source_on")
+    source = facts.backings[name]
+    if source.network:
+        return f"{workload.name} copies from {name}, which is reached over {source.network}"
+    if source.device and levels["backing"] == name:
+        return f"{workload.name} copies from {name}, which is one device, and the target's"
+    if source.device and levels["frontend"] == "host":
+        return f"{workload.name} copies from {name}, a bare device: on the host it has no files"
+    return None
 
 
 def _own(workload: str, levels: Mapping[str, str], facts: HostFacts) -> str | None:

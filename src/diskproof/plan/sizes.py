@@ -72,13 +72,18 @@ def needed_bytes(workloads: Iterable[WorkloadSpec]) -> int:
 
 
 def require_space(needed: int, cells: Iterable[Cell], facts: HostFacts) -> None:
-    """Raises HostError when an image does not fit on a backing that is used."""
-    for name in dict.fromkeys(cell.level("backing") for cell in cells):
+    """Raises HostError when the images of a cell do not fit on a backing that is used."""
+    disks: dict[str, int] = {}
+    for cell in cells:
+        places = [cell.level("backing"), *filter(None, [cell.workload.option("source_on")])]
+        for name in places:
+            disks[name] = max(disks.get(name, 0), places.count(name))
+    for name, count in disks.items():
         backing = facts.backings[name]
-        if backing.free_bytes < needed:
+        if backing.free_bytes < count * needed:
             raise HostError(
                 f"the disk under test does not fit on {backing.path}",
-                f"{render_bytes(needed)} are needed at the peak, "
+                f"{render_bytes(count * needed)} are needed at the peak, "
                 f"{render_bytes(backing.free_bytes)} are free",
                 "set a smaller [protocol] size, or a [backings.NAME] path with more room",
             )

@@ -1,14 +1,16 @@
 """A tree of files copied with ``cp -a`` and synced: few big files, many small ones, five levels.
 
 In a guest the disk under test gets a file system, on the host the tree lies beside the disk's file,
-on the backing itself. The source is cold (written, dropped from the page cache, in a guest also
-unmounted) or all of it in memory, which is proved either way. The time is that of ``cp -a`` and of
-``sync -f`` after it. The copy is read and compared afterwards, from the disk again.
+on the backing itself. The source lies there too, or on a disk of its own on another backing. It is
+cold (written, dropped from the page cache, in a guest also unmounted) or all of it in memory, which
+is proved either way. The time is that of ``cp -a`` and of ``sync -f`` after it. The copy is read
+and compared afterwards, from the disk again.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +25,13 @@ from diskproof.workloads import WorkloadResult
 
 PROGRAM = "diskproof-tree"
 MOUNT_POINT = "/mnt"
+SOURCE_POINT = "/tmp/source"
 MAKE = {
     "ext4": ("mkfs.ext4", "-q", "-F"),
     "xfs": ("mkfs.xfs", "-q", "-f"),
     "btrfs": ("mkfs.btrfs", "-q", "-f"),
 }
-ROOM = 1.25  # of two trees: blocks that are not full, the file system's own
+ROOM = 1.25  # of a tree: blocks that are not full, the file system's own
 SLOWEST = 2 << 20  # bytes/s, under emulation on a busy host
 FILE_SECONDS = 0.02
 START_SECONDS = 120.0
@@ -57,14 +60,25 @@ class TreeShape:
 
 
 @dataclass(frozen=True)
+class Room:
+    """Where a tree lies. ``device`` holds the file system on ``folder``; None on the host."""
+
+    folder: str
+    device: str | None
+
+
+@dataclass(frozen=True)
 class Site:
-    """Where the trees are. ``device`` holds the file system; None on the host."""
+    """Where the trees ``source`` and ``target`` are: in one room, or each in its own."""
 
     drive: Drive
     shape: TreeShape
-    folder: str
     filesystem: str
-    device: str | None
+    rooms: Mapping[str, Room]
+
+    def path(self, name: str) -> str:
+        """Of a tree."""
+        return f"{self.rooms[name].folder}/{name}"
 
     def do(self, *argv: str) -> Execution:
         """Run a program that must end well. Raises RunFailure ``space`` or ``workload``."""
@@ -79,30 +93,34 @@ class Site:
 
     def tree(self, command: str, name: str, *more: str) -> dict[str, float]:
         """Let ``diskproof-tree`` work on one of the trees."""
-        own = f"{PROGRAM_FOLDER}/{PROGRAM}" if self.device else str(require_native(PROGRAM))
-        done = self.do(own, command, f"{self.folder}/{name}", *self.shape.args(), *more)
+        in_guest = self.rooms[name].device is not None
+        own = f"{PROGRAM_FOLDER}/{PROGRAM}" if in_guest else str(require_native(PROGRAM))
+        done = self.do(own, command, self.path(name), *self.shape.args(), *more)
         told = json.loads(done.stdout)
         return {key: float(value) for key, value in told.items()}
 
-    def make_filesystem(self) -> None:
-        if self.device:
-            if self.drive.machine:
-                self.drive.machine.load_modules([self.filesystem])
-            self.do(*MAKE[self.filesystem], self.device)
-            self._mount()
+    def make_filesystems(self) -> None:
+        if self.drive.machine:
+            self.drive.machine.load_modules([self.filesystem])
+        for room in dict.fromkeys(self.rooms.values()):
+            if room.device:
+                self.do(*MAKE[self.filesystem], room.device)
+                self.do("mkdir", "-p", room.folder)
+                self._mount(room)
 
     def cool(self, name: str) -> Check:
         """Take a tree out of memory: dropped, and where that can be, unmounted."""
         left = int(self.tree("cache", name, "--drop")["cached"])
-        if self.device:
-            self.do("umount", self.folder)
-            self._mount()
-        how = ", unmounted and mounted again" if self.device else ""
+        room = self.rooms[name]
+        if room.device:
+            self.do("umount", room.folder)
+            self._mount(room)
+        how = ", unmounted and mounted again" if room.device else ""
         told = f"{render_bytes(left)} cached{how}"
         return Check(f"{name}: cold", "none of it cached", told, "cachestat", left == 0)
 
-    def _mount(self) -> None:
-        self.do("mount", "-t", self.filesystem, str(self.device), self.folder)
+    def _mount(self, room: Room) -> None:
+        self.do("mount", "-t", self.filesystem, str(room.device), room.folder)
 
 
 class TreeCopy:
@@ -112,14 +130,14 @@ class TreeCopy:
         """Raises RunFailure ``space`` when the disk is too small, ``workload`` when a program
         failed or the copy is not the tree."""
         site = find_site(spec, drive)
-        site.make_filesystem()
+        site.make_filesystems()
         site.tree("make", "source")
         check = warm_check(site) if spec.option("source") == "memory" else site.cool("source")
         if not check.ok:
             raise RunFailure("cache", check.name, check.effective, _HINTS[spec.option("source")])
-        copied = site.do("cp", "-a", f"{site.folder}/source", f"{site.folder}/target")
-        synced = site.do("sync", "-f", f"{site.folder}/target")
-        if site.device:
+        copied = site.do("cp", "-a", site.path("source"), site.path("target"))
+        synced = site.do("sync", "-f", site.path("target"))
+        if site.rooms["target"].device:
             site.cool("target")
         site.tree("check", "target")
         return WorkloadResult(
@@ -139,27 +157,39 @@ def parse_shape(spec: WorkloadSpec) -> TreeShape:
 
 
 def find_site(spec: WorkloadSpec, drive: Drive) -> Site:
-    """Where the trees go. Raises RunFailure, also when two of them do not fit on the disk."""
+    """Where the trees go. Raises RunFailure, also when they do not fit on the disk."""
     shape = parse_shape(spec)
     path = drive.fio_target().options["filename"].replace(r"\:", ":")
     if drive.machine is None:
-        if drive.execute(["test", "-b", path], timeout=START_SECONDS).returncode == 0:
-            raise RunFailure(
-                "workload",
-                "a tree cannot be copied on a bare device",
-                "it has no file system",
-                'a backing of the kind "filesystem" on it',
-            )
-        return Site(drive, shape, str(Path(path).parent), "", None)
-    require_room(shape, drive.size)
-    return Site(drive, shape, MOUNT_POINT, spec.option("filesystem"), path)
+        target = _host_room(drive, path)
+        source = _host_room(drive, drive.source) if drive.source else target
+    else:
+        require_room(shape, drive.size, alone=bool(drive.source))
+        target = Room(MOUNT_POINT, path)
+        source = Room(SOURCE_POINT, drive.source) if drive.source else target
+    rooms = {"source": source, "target": target}
+    return Site(drive, shape, spec.option("filesystem"), rooms)
 
 
-def require_room(shape: TreeShape, size: int) -> None:
-    """Raises RunFailure ``space`` when two trees do not fit on a disk of so many bytes."""
-    needed = int(2 * ROOM * shape.bytes)
+def _host_room(drive: Drive, path: str) -> Room:
+    """Beside the disk's file."""
+    if drive.execute(["test", "-b", path], timeout=START_SECONDS).returncode == 0:
+        raise RunFailure(
+            "workload",
+            "a tree cannot be copied on a bare device",
+            "it has no file system",
+            'a backing of the kind "filesystem" on it',
+        )
+    return Room(str(Path(path).parent), None)
+
+
+def require_room(shape: TreeShape, size: int, *, alone: bool = False) -> None:
+    """Raises RunFailure ``space`` when two trees, or one ``alone``, do not fit on a disk of
+    ``size`` bytes."""
+    needed = int((1 if alone else 2) * ROOM * shape.bytes)
     if needed > size:
-        what = f"two trees need {render_bytes(needed)}, the disk has {render_bytes(size)}"
+        who = "a tree needs" if alone else "two trees need"
+        what = f"{who} {render_bytes(needed)}, the disk has {render_bytes(size)}"
         raise RunFailure("space", what, hint="a larger size, or a smaller scale")
 
 

@@ -9,8 +9,9 @@ import errno
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,6 +163,46 @@ def test_acknowledgements_come_from_a_socket_or_a_descriptor_too(tmp_path: Path)
             assert ours.recv(1) == b""
             records = recording.finish()
     assert [r.text for r in records if r.kind == "acknowledge"] == ["third"]
+
+
+def test_what_was_promised_before_the_end_is_in_the_log(tmp_path: Path) -> None:
+    """Sent and not read when the mount goes; one connection stays open, and says no more."""
+    lines = [f"promise {number}" for number in range(5_000)]
+    options = ("--acks", str(tmp_path / "sock"))
+    with (
+        start_recording(make_places(tmp_path), *options) as recording,
+        socket.socket(socket.AF_UNIX) as open_one,
+    ):
+        open_one.connect(str(tmp_path / "sock"))
+        open_one.sendall(b"begun\nhalf a line")
+        with socket.socket(socket.AF_UNIX) as writer:
+            writer.connect(str(tmp_path / "sock"))
+            writer.sendall("".join(f"{line}\n" for line in lines).encode())
+        records = recording.finish()
+    told = [record.text for record in records if record.kind == "acknowledge"]
+    assert [line for line in told if line.startswith("promise")] == lines
+    assert set(told) - set(lines) == {"begun", "half a line"}
+
+
+def test_promises_without_an_end_do_not_keep_the_recording(tmp_path: Path) -> None:
+    options = ("--acks", str(tmp_path / "sock"))
+    with (
+        start_recording(make_places(tmp_path), *options) as recording,
+        socket.socket(socket.AF_UNIX) as writer,
+    ):
+        writer.connect(str(tmp_path / "sock"))
+        sending = threading.Thread(target=promise_for_ever, args=(writer,))
+        sending.start()
+        recording.unmount()
+        sending.join(DEADLINE)
+    assert not sending.is_alive()
+    assert read_log(tmp_path / "crash.log")[-1].kind == "end"
+
+
+def promise_for_ever(writer: socket.socket) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):
+        while True:
+            writer.sendall(b"more\n")
 
 
 def test_in_the_background_the_command_returns_with_the_mount_there(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 use std::borrow::Cow;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use diskproof_wire::crash_log::{Operation, MAX_TEXT};
 use diskproof_wire::{LineSplitter, SplitLine};
 use fuser::{FileAttr, FileType, INodeNo};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::pipe::{pipe_with, PipeFlags};
 
 use crate::log::{Asked, Log};
 
@@ -17,6 +21,9 @@ use crate::log::{Asked, Log};
 pub const ACK_NAME: &str = ".diskproof-ack";
 /// Its inode number towards the kernel; no id of a file ever gets there.
 pub const ACK_ID: u64 = 1 << 63;
+
+/// From the end of the recording until nobody is listened to any more.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub struct AckFile {
     log: Arc<Log>,
@@ -73,31 +80,65 @@ fn log_lines(log: &Log, lines: impl IntoIterator<Item = SplitLine>) -> Result<()
     Ok(())
 }
 
-/// Logs the lines of every connection to a listening socket, for as long as we live.
-pub fn serve(log: Arc<Log>, listener: UnixListener) -> io::Result<()> {
-    thread::Builder::new().name("acks".into()).spawn(move || {
-        for connection in listener.incoming().flatten() {
-            let log = log.clone();
-            let reader = thread::Builder::new().name("ack".into());
-            let started = reader.spawn(move || read_lines(&log, connection));
-            if let Err(error) = started {
-                complain!("no thread for acknowledgements: {error}");
-            }
+/// A thread that reads acknowledgements. What was sent before the end is read to its end.
+pub struct Acks {
+    /// Dropped, it wakes who waits for the other end.
+    over: OwnedFd,
+    reading: JoinHandle<()>,
+}
+
+impl Acks {
+    /// Logs the lines of every connection to a listening socket.
+    pub fn serve(log: Arc<Log>, listener: UnixListener) -> io::Result<Acks> {
+        Acks::start(move |over| take_connections(&log, &listener, &over))
+    }
+
+    /// Logs the lines of one stream.
+    pub fn follow(log: Arc<Log>, stream: impl Read + AsFd + Send + 'static) -> io::Result<Acks> {
+        Acks::start(move |over| read_lines(&log, stream, &over))
+    }
+
+    fn start(read: impl FnOnce(Arc<OwnedFd>) + Send + 'static) -> io::Result<Acks> {
+        let (told, over) = pipe_with(PipeFlags::CLOEXEC)?;
+        let reading =
+            thread::Builder::new().name("acks".into()).spawn(move || read(Arc::new(told)))?;
+        Ok(Acks { over, reading })
+    }
+
+    /// Reads what has been sent, but not from those who send without an end.
+    pub fn finish(self) {
+        drop(self.over);
+        if self.reading.join().is_err() {
+            complain!("the last acknowledgements were not read");
         }
-    })?;
-    Ok(())
+    }
 }
 
-/// Logs the lines of one stream, for as long as we live.
-pub fn follow(log: Arc<Log>, stream: impl Read + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name("acks".into()).spawn(move || read_lines(&log, stream))?;
-    Ok(())
+fn take_connections(log: &Arc<Log>, listener: &UnixListener, over: &Arc<OwnedFd>) {
+    let mut readers = Vec::new();
+    let mut patience = Patience::new(over);
+    while patience.wait_for(listener) {
+        let Ok((connection, _)) = listener.accept() else { continue };
+        let (log, over) = (log.clone(), over.clone());
+        let reader = thread::Builder::new().name("ack".into());
+        match reader.spawn(move || read_lines(&log, connection, &over)) {
+            Ok(started) => readers.push(started),
+            Err(error) => complain!("no thread for acknowledgements: {error}"),
+        }
+        readers.retain(|reader| !reader.is_finished());
+    }
+    for reader in readers {
+        let _ = reader.join(); // one that panicked has said so
+    }
 }
 
-fn read_lines(log: &Arc<Log>, mut stream: impl Read) {
+fn read_lines(log: &Arc<Log>, mut stream: impl Read + AsFd, over: &Arc<OwnedFd>) {
     let (file, splitter) = (AckFile::new(log.clone()), AckFile::splitter());
-    let mut buffer = [0; 8192];
+    let (mut buffer, mut patience) = ([0; 8192], Patience::new(over));
     let ended = loop {
+        if !patience.wait_for(&stream) {
+            break file.finish(&splitter);
+        }
         match stream.read(&mut buffer) {
             Ok(0) => break file.finish(&splitter),
             Ok(count) => {
@@ -111,5 +152,41 @@ fn read_lines(log: &Arc<Log>, mut stream: impl Read) {
     };
     if let Err(error) = ended {
         complain!("acknowledgements are not read on: {error}");
+    }
+}
+
+/// Waits for more until the recording is over; then takes what is there, for a while.
+struct Patience<'a> {
+    over: &'a OwnedFd,
+    until: Option<Instant>,
+}
+
+impl<'a> Patience<'a> {
+    fn new(over: &'a Arc<OwnedFd>) -> Self {
+        Patience { over, until: None }
+    }
+
+    /// Whether there is something to read.
+    fn wait_for(&mut self, stream: &impl AsFd) -> bool {
+        while self.until.is_none_or(|until| Instant::now() < until) {
+            let (none, ending) = (Timespec::default(), self.until.is_some());
+            let mut fds =
+                [PollFd::new(stream, PollFlags::IN), PollFd::new(self.over, PollFlags::IN)];
+            match poll(&mut fds, ending.then_some(&none)) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(_) => return false,
+            }
+            if !ending && !fds[1].revents().is_empty() {
+                self.until = Some(Instant::now() + LAST_WORDS);
+            }
+            if !fds[0].revents().is_empty() {
+                return true;
+            }
+            if ending {
+                return false;
+            }
+        }
+        false
     }
 }

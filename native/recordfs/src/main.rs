@@ -45,6 +45,7 @@ use clap::Parser;
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::process::{geteuid, set_parent_process_death_signal, Signal};
 
+use crate::acks::Acks;
 use crate::background::Starter;
 use crate::crew::Crew;
 use crate::inodes::Inodes;
@@ -126,7 +127,7 @@ fn serve(
 ) -> io::Result<()> {
     let inodes = Inodes::new(rustix::io::fcntl_dupfd_cloexec(&backing, 0)?)?;
     base::log_base(log, &inodes, &backing)?;
-    start_acks(options.acks.as_deref(), log)?;
+    let acks = start_acks(options.acks.as_deref(), log)?;
     let (tell, told) = channel();
     signals::wait_in_thread(tell.clone())?;
     let crew = Crew::start(READERS, options.threads.into())?;
@@ -137,7 +138,11 @@ fn serve(
     // Dropped, it would unmount by path, even when its own mount is gone and another is there. The recorder tells of its end.
     std::mem::forget(session.spawn()?);
     starter.ready()?;
-    log.end(wait_for_end(&told, mountpoint)?);
+    let why = wait_for_end(&told, mountpoint)?;
+    if let Some(acks) = acks {
+        acks.finish();
+    }
+    log.end(why);
     Ok(())
 }
 
@@ -201,9 +206,9 @@ fn begin_log(options: &Options, backing: &OwnedFd) -> io::Result<Arc<Log>> {
 }
 
 /// A descriptor is followed, a socket's every connection is.
-fn start_acks(acks: Option<&str>, log: &Arc<Log>) -> io::Result<()> {
+fn start_acks(acks: Option<&str>, log: &Arc<Log>) -> io::Result<Option<Acks>> {
     match acks.map(|text| (text, text.parse::<RawFd>())) {
-        None => Ok(()),
+        None => Ok(None),
         Some((_, Ok(number))) => {
             if number < 3 {
                 return Err(io::Error::other("--acks takes a descriptor from 3 on"));
@@ -214,12 +219,12 @@ fn start_acks(acks: Option<&str>, log: &Arc<Log>) -> io::Result<()> {
             )
             .map_err(|error| io::Error::other(format!("--acks {number}: {error}")))?;
             // SAFETY: the caller has given us this descriptor, and nothing here has used it.
-            acks::follow(log.clone(), unsafe { File::from_raw_fd(number) })
+            Acks::follow(log.clone(), unsafe { File::from_raw_fd(number) }).map(Some)
         }
         Some((path, Err(_))) => {
             let listener = UnixListener::bind(path)
                 .map_err(|error| io::Error::new(error.kind(), format!("--acks {path}: {error}")))?;
-            acks::serve(log.clone(), listener)
+            Acks::serve(log.clone(), listener).map(Some)
         }
     }
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from diskproof.proc import run
+from diskproof.records import BackingSpec
 from diskproof.study import parse_study
 from running import execute
 
@@ -24,3 +27,26 @@ def test_a_file_keeps_its_pages_where_the_cache_mode_uses_them(
     for name in ("cached_by_reading", "left_after_reset", "left_after_restart"):
         assert told[name] == pytest.approx(kept, abs=1)
     assert told["first_read"] > 0 and told["second_read"] > 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a loop device")
+def test_a_device_drops_its_pages_when_nobody_has_it_open_any_more(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(32 << 20))
+    loop = ["losetup", "--find", "--show", str(tmp_path / "file")]
+    device = run(loop, timeout=30).text.strip()
+    try:
+        record = execute(
+            tmp_path / "images",
+            parse_study(STUDY).workloads[0],
+            on=BackingSpec("here", "device", (("path", device),)),
+            frontend="guest",
+            format="raw",
+            cache="writeback",
+        )
+    finally:
+        run(["losetup", "--detach", device], timeout=30)
+    assert record.failure is None
+    told = {metric.name: metric.value for metric in record.metrics}
+    for name in ("cached_by_reading", "left_after_reset"):
+        assert told[name] == pytest.approx(100, abs=1)
+    assert told["left_after_restart"] == 0

@@ -161,6 +161,24 @@ def sh(guest: Guest, script: str, *arguments: str) -> GuestExecution:
     return guest.channel.exec(["sh", "-c", script, "sh", *arguments], timeout=60)
 
 
+def is_theirs(frame: bytes) -> bool:
+    """Whether an Ethernet frame has a guest's address in its head, or as what it asks or says."""
+    if bytes.fromhex("5254004d") in (frame[0:4], frame[6:10]):
+        return True
+    ends = {b"\x08\x00": (26, 30), b"\x08\x06": (28, 38)}.get(frame[12:14], ())  # IPv4, ARP
+    return any(frame[at : at + 2] == bytes([10, 77]) for at in ends)
+
+
+def test_what_is_watched_for_is_told_from_other_traffic() -> None:
+    other, plain = bytes.fromhex("02fc00000001"), bytes(14)
+    ours, ip = other * 2 + b"\x08\x00" + bytes(12), bytes([10, 77, 1, 1])
+    assert is_theirs(ours + ip + bytes(20)) and is_theirs(ours + bytes(4) + ip)
+    assert is_theirs(other * 2 + b"\x08\x06" + plain + ip + bytes(10))
+    assert is_theirs(other * 2 + b"\x08\x06" + plain + bytes(10) + ip)
+    assert is_theirs(other + bytes.fromhex("5254004d0101") + plain)
+    assert not is_theirs(ours + bytes(8) + bytes(4) + ip)  # in what a packet carries
+
+
 @contextmanager
 def watch_host() -> Iterator[dict[str, list[bytes]]]:
     """Frames on any of the host's interfaces: ``theirs`` with a guest's address, and one of the
@@ -170,17 +188,15 @@ def watch_host() -> Iterator[dict[str, list[bytes]]]:
         yield seen
         return
     marker = os.urandom(16)
-    theirs = (bytes.fromhex("5254004d"), bytes([10, 77]))
     every = socket.ntohs(0x0003)  # ETH_P_ALL
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, every) as watched:
 
         def watch() -> None:
             while not seen["own"]:
                 frame = watched.recv(2048)
-                addresses = (frame[0:4], frame[6:10], frame[26:28], frame[28:30], frame[30:32])
                 if marker in frame:
                     seen["own"].append(frame)
-                elif set(theirs) & set(addresses) | ({theirs[1]} & {frame[38:40]}):
+                elif is_theirs(frame):
                     seen["theirs"].append(frame)
 
         watcher = threading.Thread(target=watch, daemon=True)

@@ -49,8 +49,19 @@ class Server:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(DEADLINE)
 
+    def wait_until_recovered(self) -> None:
+        """After a crash, which the server itself may not have noticed yet."""
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            log = self.process.read_log()
+            _, crashed, after = log.rpartition(b"was terminated by signal 9")
+            if crashed and b"is ready to accept connections" in after:
+                return
+            assert time.monotonic() < deadline, log.decode()
+            time.sleep(0.05)
+
     def wait_until_ready(self) -> None:
-        """Until it takes connections, for the first time or after a crash."""
+        """Until it takes connections for the first time."""
         deadline = time.monotonic() + DEADLINE
         while True:
             try:

@@ -5,6 +5,7 @@ Requires qemu-img and qemu-nbd (qemu-utils).
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 
@@ -37,6 +38,9 @@ def test_an_image_in_use_is_refused(tmp_path: Path) -> None:
         while not (tmp_path / "socket").exists():
             assert server.poll() is None
             time.sleep(0.01)
+        with socket.socket(socket.AF_UNIX) as client:  # it listens before it opens the image
+            client.connect(str(tmp_path / "socket"))
+            assert client.recv(8) == b"NBDMAGIC"
         with pytest.raises(HostError, match="is in use") as caught:
             inspect_own_image(make_own(image=str(image)))
         assert "lock" in caught.value.why and "shut down" in caught.value.hint

@@ -83,7 +83,7 @@ def test_a_server_that_crashes_inside_a_transaction_leaves_nothing_half(server: 
             )
         with pytest.raises(HostError, match="cannot be reached"):
             store.add_run(executor.execute(SCHEDULE[1]))
-        server.wait_until_ready()
+        server.wait_until_recovered()
         assert [(run.block, run.cell) for run in store.runs(STUDY.id)] == [(0, SCHEDULE[0].cell)]
         assert _orphans(url) == 0
     assert "was terminated by signal 9" in server.process.read_log().decode()

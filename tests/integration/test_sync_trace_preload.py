@@ -137,6 +137,7 @@ def test_what_is_not_read_in_time_is_counted(tmp_path: Path, program: Path) -> N
         assert tool.stdout is not None
         assert tool.stdout.readline() == "running\n"
         tool.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, tool.pid, os.WSTOPPED)  # all of its threads
         tool.stdin.write("go\n")
         tool.stdin.flush()
         assert tool.stdout.readline() == "done\n"

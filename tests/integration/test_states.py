@@ -11,12 +11,15 @@ import select
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from diskproof import proc
@@ -225,6 +228,42 @@ def test_killed_it_leaves_no_mount_and_no_process(tmp_path: Path) -> None:
         os.close(descriptor)
         assert ended
         wait_until_unmounted(place / "view")
+
+
+def test_killed_while_its_programs_start_it_leaves_none_of_them(tmp_path: Path) -> None:
+    """One that enters the view, which nobody answers for any more, would wait for ever."""
+    places = record_raw(tmp_path, "--durable", "write")
+    check = {"kind": "command", "argv": ["true"], "timeout_seconds": 60}
+    request = {"log": str(places.log), "base": str(places.base), "fault": "power", "check": check}
+    budget = {"states": 5000, "seconds": 60}
+    path, room = tmp_path / "request.json", tmp_path / "room"
+    path.write_text(
+        json.dumps({"threads": 4, "sector": 512, "seed": 1, "budget": budget} | request)
+    )
+    room.mkdir()
+    argv = [str(require_native("diskproof-states")), "explore", str(path)]
+    environment = {**os.environ, "TMPDIR": str(room)}
+    quiet = subprocess.DEVNULL
+    for attempt in range(40):
+        explorer = subprocess.Popen(argv, env=environment, stdout=quiet, stderr=quiet)
+        time.sleep(0.02 + attempt / 200)
+        explorer.kill()
+        explorer.wait()
+    deadline = time.monotonic() + DEADLINE
+    while any(room.iterdir()) or left_behind_of(path):
+        assert time.monotonic() < deadline, left_behind_of(path)
+        time.sleep(0.05)
+
+
+def left_behind_of(request: Path) -> list[psutil.Process]:
+    """Explorers of a request, their guards and programs that have not begun."""
+    alive = psutil.process_iter(["cmdline", "status"])
+    return [
+        process
+        for process in alive
+        if str(request) in (process.info["cmdline"] or ())
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io::{self, Read};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,13 +24,17 @@ impl Program {
         command.spawn().map(Program)
     }
 
-    /// Start it in a folder of a file system that this process serves. The child enters when it is sure to die with us:
-    /// before exec it holds our end of that file system open, and would wait for an answer for ever.
+    /// Start it in a folder of a file system that this process serves. The child lets go of its end of that file system
+    /// before it enters: while anybody has that open, what the child asks there waits for an answer, also of the dead.
     pub fn start_in(command: &mut Command, folder: &Path) -> io::Result<Program> {
         let folder = CString::new(folder.as_os_str().as_bytes())?;
-        let parent = std::process::id();
+        let (parent, served) = (std::process::id(), find_served()?);
         let enter = move || {
             die_with(parent)?;
+            for &descriptor in &served {
+                // SAFETY: nothing in this child uses it any more.
+                unsafe { libc::close(descriptor) };
+            }
             rustix::process::chdir(folder.as_c_str()).map_err(io::Error::from)
         };
         // SAFETY: as above.
@@ -50,6 +55,19 @@ impl Drop for Program {
         unsafe { libc::kill(-(self.0.id() as libc::pid_t), libc::SIGKILL) };
         let _ = self.0.wait();
     }
+}
+
+/// Our ends of file systems that we serve.
+fn find_served() -> io::Result<Vec<RawFd>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let path = entry?.path();
+        // One of another thread's may be closed meanwhile.
+        if std::fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/fuse")) {
+            found.extend(path.file_name().and_then(|name| name.to_str()?.parse::<RawFd>().ok()));
+        }
+    }
+    Ok(found)
 }
 
 /// Have the kernel kill this child of `parent` when that dies; fails when it has died.

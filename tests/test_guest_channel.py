@@ -89,6 +89,27 @@ def test_two_programs_at_once_keep_apart(pair: Pair) -> None:
     assert channel.wait_exec(two, 5).stdout == b"b"
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_callback_may_ask_for_more_and_all_stays_in_order(pair: Pair, at_once: bool) -> None:
+    """Also when the program's end and the answer have come with the words it was called for."""
+    channel, far = pair
+    seen: list[bytes] = []
+    rest = (output(1, b"last"), {"type": "done", "id": 2}, exit_event(1))
+
+    def take(_: str, data: bytes) -> None:
+        seen.append(data)
+        if data == b"first":
+            if not at_once:
+                say(far, *rest)
+            channel.write_file("/tmp/go", b"")
+            seen.append(b"written")
+
+    say(far, output(1, b"first"), *(rest if at_once else ()))
+    done = channel.exec(["x"], timeout=5, on_output=take)
+    assert done.stdout == b"firstlast"
+    assert seen == [b"first", b"last", b"written"]
+
+
 def test_kept_output_is_bounded_and_the_callback_sees_all(pair: Pair) -> None:
     channel, far = pair
     seen: list[tuple[str, bytes]] = []

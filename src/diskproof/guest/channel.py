@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import TypeVar, Unpack
 
@@ -42,6 +43,7 @@ class Channel:
         connected.setblocking(False)
         self._socket = connected
         self._partial = bytearray()
+        self._lines: deque[tuple[bytes, int]] = deque()
         self._jobs: dict[int, Job] = {}
         self._hello: events.Hello | None = None
         self._last_number = 0
@@ -235,7 +237,10 @@ class Channel:
                     raise GuestGone from None
 
     def _pump(self, deadline: float) -> bool:
-        """Wait for bytes and take them in. False when there were none until the deadline."""
+        """Wait for events and take them in. False when there were none until the deadline."""
+        if self._lines:  # a callback waits for what came with the event that it was called for
+            self._take_lines()
+            return True
         left = max(0.0, deadline - time.monotonic())
         readable, _, _ = select.select([self._socket], [], [], left)
         if readable:
@@ -252,11 +257,17 @@ class Channel:
             raise GuestGone
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            self._take_line(bytes(self._partial + line), arrived_ns)
+            self._lines.append((bytes(self._partial + line), arrived_ns))
             self._partial.clear()
         self._partial += rest
+        self._take_lines()
         if len(self._partial) >= events.MAX_EVENT_LINE:
             raise _broken(f"a line is longer than {events.MAX_EVENT_LINE} bytes")
+
+    def _take_lines(self) -> None:
+        """In the order of their arrival, also when a callback takes in some of them."""
+        while self._lines:
+            self._take_line(*self._lines.popleft())
 
     def _take_line(self, line: bytes, arrived_ns: int) -> None:
         try:
@@ -278,7 +289,7 @@ class Channel:
             raise _broken(f"{type(event).__name__} for request {event.id}, which is not under way")
         job.take(event, arrived_ns)
         if job.final is not None:
-            del self._jobs[job.number]
+            self._jobs.pop(job.number, None)  # a callback may have seen its end
 
 
 def _broken(why: str) -> RunFailure:

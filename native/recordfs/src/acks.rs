@@ -82,8 +82,8 @@ fn log_lines(log: &Log, lines: impl IntoIterator<Item = SplitLine>) -> Result<()
 
 /// A thread that reads acknowledgements. What was sent before the end is read to its end.
 pub struct Acks {
-    /// Dropped, it wakes who waits for the other end.
-    over: OwnedFd,
+    /// Dropped, it tells the readers at the other end that the recording is over.
+    alive: OwnedFd,
     reading: JoinHandle<()>,
 }
 
@@ -99,15 +99,15 @@ impl Acks {
     }
 
     fn start(read: impl FnOnce(Arc<OwnedFd>) + Send + 'static) -> io::Result<Acks> {
-        let (told, over) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (over, alive) = pipe_with(PipeFlags::CLOEXEC)?;
         let reading =
-            thread::Builder::new().name("acks".into()).spawn(move || read(Arc::new(told)))?;
-        Ok(Acks { over, reading })
+            thread::Builder::new().name("acks".into()).spawn(move || read(Arc::new(over)))?;
+        Ok(Acks { alive, reading })
     }
 
     /// Reads what has been sent, but not from those who send without an end.
     pub fn finish(self) {
-        drop(self.over);
+        drop(self.alive);
         if self.reading.join().is_err() {
             complain!("the last acknowledgements were not read");
         }

@@ -114,7 +114,7 @@ def find_disk(target: str, size: int) -> Path:
         found = sorted(session.glob("device/target*/*/block/*")) if session else []
         for entry in found:
             node = Path("/dev") / entry.name
-            with suppress(OSError):  # its node is there before it, and after the one before it
+            with suppress(OSError):  # a node may precede its disk, or outlive another one
                 if node.is_block_device() and read_device_bytes(node) == size:
                     return node
         time.sleep(_PAUSE)

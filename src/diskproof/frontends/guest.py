@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from diskproof.drive import DiskImage, Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import MAX_COLLECTED, scratch_names
 from diskproof.frontends.effective import (
     make_check,
     read_disk,
-    read_nodes,
     render_level,
     require_field,
     require_objects,
 )
-from diskproof.frontends.host import find_direct_obstacle
+from diskproof.frontends.source_disk import check_source, find_source, with_source
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
 from diskproof.guest.events import GuestDisk
@@ -31,7 +29,6 @@ from diskproof.qemu.disk import (
     guest_disk_args,
 )
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
-from diskproof.qemu.source import SOURCE_NODE, SOURCE_SERIAL, source_args
 from diskproof.qmp import Qmp
 from diskproof.records import Artefact, Cell, Check
 from diskproof.units import parse_bytes
@@ -41,9 +38,6 @@ ARGV = "qemu.argv.json"
 CONSOLE = "console.log"
 _MEDIA = {ARGV: "application/json", LOG: "text/plain", CONSOLE: "text/plain"}
 _SCRATCH = "/tmp/diskproof"  # in the guest: on a tmpfs
-_FIND = """for disk in /sys/block/*; do
-[ ! -e $disk/serial ] || [ "$(cat $disk/serial)" != "$1" ] || echo /dev/${disk##*/}
-done"""
 _SHORT = 60.0  # seconds for a small program, under emulation on a busy host
 
 
@@ -170,36 +164,6 @@ def guest_machine(context: RunContext, parameters: tuple[str, ...] = ()) -> Gues
         parameters=parameters,
         namespace=context.image.namespace,
     )
-
-
-def with_source(stack: ExitStack, machine: GuestMachine, source: DiskImage | None) -> GuestMachine:
-    """The machine with a second disk, which ``stack`` closes."""
-    if source is None:
-        return machine
-    handle = stack.enter_context(source.path.open("r+b", buffering=0)).fileno()
-    direct = not find_direct_obstacle(source.path)
-    args = source_args(handle, device=source.device, direct=direct)
-    return replace(machine, disk_args=(*machine.disk_args, *args), disk_fds=(handle,))
-
-
-def find_source(guest: Guest) -> str:
-    """The second disk's name in the guest. Raises RunFailure ``guest``."""
-    argv = ["sh", "-c", _FIND, "sh", SOURCE_SERIAL]
-    told = guest.channel.exec(argv, timeout=_SHORT).stdout.decode("utf-8", "replace").strip()
-    if not re.fullmatch(r"/dev/[a-z0-9]{1,30}", told):
-        raise RunFailure("guest", "the guest does not see the disk that data is copied from", told)
-    return told
-
-
-def check_source(qmp: Qmp, source: DiskImage | None) -> tuple[Check, ...]:
-    """Whether the host caches the second disk, if there is one: not where that can be helped."""
-    if source is None:
-        return ()
-    node = read_nodes(qmp).get(SOURCE_NODE, {})
-    told = "QMP query-named-block-nodes"
-    direct = not find_direct_obstacle(source.path)
-    found = require_field(node, "cache.direct", told)
-    return (make_check("source: cache.direct", direct, found, told),)
 
 
 def keep_argv(pid: int, path: Path) -> None:

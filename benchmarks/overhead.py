@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diskproof import executor
+from diskproof.backings import NO_CONSENT
 from diskproof.drive import Execution
 from diskproof.proc import run
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord
@@ -148,7 +149,7 @@ def measure(folder: Path, rounds: int) -> tuple[Turns, list[float], list[float]]
         bare.append(iops(record))
 
     with executor.LabExecutor(
-        executor.LabSetup("study", "host", {"here": backing}, "tcg", 120.0)
+        executor.LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120.0)
     ) as lab:
         for number in range(rounds):
             acts = [ours, without, lambda: run_script(folder, turns)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from diskproof.backings import NO_CONSENT
 from diskproof.crash.lab import CrashLab
 from diskproof.crash_rules import FAULTS, CrashRules, crash_workload, faults_of
 from diskproof.executor import LabSetup
@@ -100,7 +101,7 @@ def execute_real(
     workload = crash_workload(rules, writer, named["frontend"])
     cell = Cell(tuple(sorted(named.items())), workload)
     backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
-    lab = CrashLab(LabSetup("s", "h", {"here": backing}, "tcg", 240.0))
+    lab = CrashLab(LabSetup("s", "h", {"here": backing}, NO_CONSENT, "tcg", 240.0))
     return lab.execute(cell, faults_of(cell.level("frontend"), faults), lambda searching: None)
 
 

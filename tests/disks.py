@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.backings import start_disk_dir
+from diskproof.backings import NO_CONSENT, start_disk_dir
 from diskproof.drive import Drive, Execution, RunContext
 from diskproof.frontends import load_frontend
 from diskproof.images import create_image
@@ -27,7 +27,7 @@ def make_cell(**levels: str) -> Cell:
 def start_context(folder: Path, cell: Cell, accel: str = "tcg") -> Iterator[RunContext]:
     """A fresh image of ``SIZE`` bytes in a run's folder below ``folder``."""
     spec = BackingSpec("d", "directory", (("path", str(folder)),))
-    with start_disk_dir(spec) as run_dir:
+    with start_disk_dir(spec, NO_CONSENT) as run_dir:
         yield RunContext(cell, create_image(run_dir, cell, SIZE), run_dir, accel)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from diskproof.backings.consent import give_consent
 from diskproof.executor import LabExecutor, LabSetup
 from diskproof.proc import run
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord, WorkloadSpec
@@ -41,7 +42,8 @@ def start_executor(
     folder = BackingSpec("here", "directory", (("path", str(images)),))
     backing = replace(backing, name="here", on=folder) if backing else folder
     backings = {each.name: each for each in (backing, *others)}
-    with LabExecutor(LabSetup("study", "host", backings, "tcg", timeout)) as executor:
+    consent = give_consent(backings.values())
+    with LabExecutor(LabSetup("study", "host", backings, consent, "tcg", timeout)) as executor:
         yield executor
 
 

@@ -21,9 +21,9 @@ from diskproof.native import require_native
 OWNER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from diskproof.backings import start_disk_dir
+from diskproof.backings import NO_CONSENT, start_disk_dir
 from diskproof.records import BackingSpec
-with start_disk_dir(BackingSpec("d", "directory", (("path", sys.argv[1]),))) as folder:
+with start_disk_dir(BackingSpec("d", "directory", (("path", sys.argv[1]),)), NO_CONSENT) as folder:
     (folder / "disk.qcow2").write_bytes(b"image")
     stray = subprocess.Popen(["sleep", "600"], cwd=folder, start_new_session=True)
     print(stray.pid, folder, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
+from diskproof.backings import NO_CONSENT
 from diskproof.executor import LabSetup
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.tile_file import parse_tile
@@ -57,7 +58,7 @@ command = ["sh", "-c", "while dd if=/dev/zero of=/mnt/file bs=1M count=40 conv=f
 
 def make_lab(images: Path, tile: str, on_step: OnStep, timeout: float = 240.0) -> TileLab:
     backing = BackingSpec("here", "directory", (("path", str(images)),))
-    setup = LabSetup("study", "host", {"here": backing}, "tcg", timeout)
+    setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", timeout)
     rules = TileRules(parse_tile(tile, "test.toml"), Fraction(1))
     return TileLab(setup, rules, on_step)
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 from diskproof.backing_rules import KINDS
 from diskproof.backings import lvm, md, start_place
 from diskproof.backings.block_tree import SYS, run_quietly
+from diskproof.backings.consent import give_consent
 from diskproof.backings.loop import find_loops, start_loop
 from diskproof.backings.place import Place
 from diskproof.backings.run_dir import find_device, start_run_dir
@@ -127,7 +128,7 @@ def _own(spec: BackingSpec, die_at: int, tell: int) -> NoReturn:
     try:
         for module in (lvm, md):
             setattr(module, "run_quietly", step)  # noqa: B010
-        with start_place(spec):
+        with start_place(spec, give_consent([spec])):
             os.write(tell, b"made")
             os.close(tell)
             signal.pause()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from diskproof.backings import NO_CONSENT
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.writers import load_writer
 from diskproof.crash.writers.command import ACKNOWLEDGED
@@ -39,7 +40,9 @@ def make_cell(
 def start_written(cell: Cell, folder: Path) -> Iterator[Recorded]:
     """The cell's writer has written, under record, in a folder that goes at the end."""
     backing = BackingSpec("d", "directory", (("path", str(folder)),))
-    with start_recorded(cell, backing, "tcg", Deadline(SECONDS), RunNotes()) as recorded:
+    with start_recorded(
+        cell, backing, NO_CONSENT, "tcg", Deadline(SECONDS), RunNotes()
+    ) as recorded:
         yield recorded
 
 

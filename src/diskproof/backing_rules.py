@@ -19,6 +19,9 @@ class Kind:
     carries: bool = True
 
 
+NOT_OWN = ("directory", "device", "nbd", "iscsi")
+"""Kinds that may not be filled up: others use them, or the study has not made them."""
+
 _WORDS = r"[A-Za-z0-9_=,.:/^ -]{0,400}"
 _NBD = r"nbd(://[A-Za-z0-9.:\[\]-]+|\+unix://)/[^\x00-\x20,]{0,300}"
 _DEVICE = r"/dev/[A-Za-z0-9._/-]{1,255}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
-from diskproof.backings import Place, start_place
+from diskproof.backings import Consent, Place, start_place
 from diskproof.backings.run_dir import find_device, start_run_dir
 from diskproof.backings.server import start_watch
 from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
@@ -56,11 +56,13 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True)
 class LabSetup:
-    """What all runs of a study share. ``accel`` is the host's probed accelerator."""
+    """What all runs of a study share. ``consent`` is for what its backings destroy; ``accel`` is
+    the host's probed accelerator."""
 
     study_id: str
     host_id: str
     backings: Mapping[str, BackingSpec]
+    consent: Consent
     accel: str
     run_timeout: float
     own_guest: OwnGuest | None = None
@@ -217,7 +219,7 @@ class LabExecutor:
     def _ensure_place(self, backing: BackingSpec) -> Place:
         """The backing, made at its first run and there until the end of the study."""
         if backing.name not in self._places:
-            place = self._stack.enter_context(start_place(backing))
+            place = self._stack.enter_context(start_place(backing, self.setup.consent))
             self._places[backing.name] = place
         return self._places[backing.name]
 

@@ -93,9 +93,16 @@ class BackingSpec:
         return dict(self.options).get(name, default)
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """Devices and servers' disks that it writes on and that the study has not made."""
+        if self.kind == "directory":
+            return ()
+        return (*self.option("path").split(), *filter(None, [self.option("uri")]))
+
+    @property
     def destroys(self) -> bool:
         """Whether it writes on something that the study has not made."""
-        return self.kind != "directory" and bool(self.option("path") or self.option("uri"))
+        return bool(self.targets)
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,8 @@ class BackingFacts:
     ``device``: disks are not files there, one at a time is a whole block device. ``own``: the study
     makes it, so it may be filled up. ``network``: QEMU's driver for disks that are reached over
     one; ``fio``: fio has a client of its own for them; ``flushes``: what its server was seen to do.
+    ``unprobed``: why it was not made to look at it, where that would have destroyed something;
+    ``o_direct`` is then a guess.
     """
 
     path: str
@@ -117,6 +126,7 @@ class BackingFacts:
     network: str = ""
     fio: bool = True
     flushes: str = ""
+    unprobed: str = ""
 
 
 @dataclass(frozen=True)

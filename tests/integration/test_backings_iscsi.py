@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof.backings import probe_backing, start_place
+from diskproof.backings import NO_CONSENT, probe_backing, start_place
+from diskproof.backings.consent import give_consent
 from diskproof.backings.iscsi import require_target
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.drive import NetworkDisk
@@ -39,7 +40,7 @@ def checks(record: RunRecord) -> dict[str, str]:
 
 @contextmanager
 def start_disk(spec: BackingSpec, size: int = 16 * MIB) -> Iterator[NetworkDisk]:
-    with start_place(spec) as place, start_run_dir(place) as room:
+    with start_place(spec, give_consent([spec])) as place, start_run_dir(place) as room:
         assert place.service
         with place.service.start(room, size) as disk:
             yield disk
@@ -59,7 +60,7 @@ def test_what_each_store_does_with_flushes(
 ) -> None:
     """tgt's store ``aio`` answers a flush and does nothing."""
     ways = ("flushes passed on", "FUA writes made durable", "plain writes made durable")
-    facts = probe_backing(backing("iscsi", folder(tmp_path), store=store))
+    facts = probe_backing(backing("iscsi", folder(tmp_path), store=store), NO_CONSENT)
     told = ", ".join(f"{way}: {count} of 5" for way, count in zip(ways, durable, strict=True))
     assert facts.flushes == told and told in facts.filesystem
     assert (facts.network, facts.fio, facts.own) == ("iscsi", False, False)
@@ -182,7 +183,7 @@ def test_a_target_that_will_not_start_says_why(
     monkeypatch.setattr("diskproof.backings.iscsi._CONTROL", f"TGT_IPC_SOCKET={'x' * 200}")
     monkeypatch.setattr("diskproof.backings.server.START_SECONDS", 3.0)
     with pytest.raises(RunFailure, match="tgtd") as caught:
-        probe_backing(backing("iscsi", folder(tmp_path)))
+        probe_backing(backing("iscsi", folder(tmp_path)), NO_CONSENT)
     assert caught.value.why
     assert_nothing_left(tmp_path)
 
@@ -192,7 +193,7 @@ def test_a_target_that_will_not_start_says_why(
 OWNER = """
 import os, sys
 sys.path[:0] = sys.argv[1:3]
-from diskproof.backings import flush_proof, iscsi, start_place
+from diskproof.backings import NO_CONSENT, flush_proof, iscsi, start_place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.records import BackingSpec
 die_at, run = sys.argv[4], iscsi.run
@@ -202,7 +203,7 @@ def step(argv, **settings):
         os._exit(9)
     return done
 iscsi.run = flush_proof.run = step
-with start_place(eval(sys.argv[3])) as place, start_run_dir(place) as folder:
+with start_place(eval(sys.argv[3]), NO_CONSENT) as place, start_run_dir(place) as folder:
     with place.service.start(folder, 16 << 20) as disk:
         os._exit(9 if die_at == "served" else 1)
 """

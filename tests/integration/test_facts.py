@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.backings import NO_CONSENT
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.facts import probe_facts
 from diskproof.host.identity import host_record
@@ -33,7 +34,7 @@ def probe(*folders: Path, guest: bool = False) -> HostFacts:
         BackingSpec(f"d{number}", "directory", (("path", str(folder)),))
         for number, folder in enumerate(folders)
     ]
-    return probe_facts(backings, guest=guest, progress=lambda _: None)
+    return probe_facts(backings, NO_CONSENT, guest=guest, progress=lambda _: None)
 
 
 @pytest.fixture

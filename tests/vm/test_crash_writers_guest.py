@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from diskproof import proc
+from diskproof.backings import NO_CONSENT
 from diskproof.crash.flush_audit import Route, audit_flushes
 from diskproof.crash_log import ACKNOWLEDGE, FSYNC, read_frames
 from diskproof.crash_rules import CrashRules
@@ -114,7 +115,7 @@ ROUTES = (Route(), Route("ext4"), Route("ext4", "barrier=0"))
 def test_where_flushes_end(tmp_path: Path, cache: str, findings: list[str]) -> None:
     cell = make_cell("ledger", "guest", cache=cache, bus="virtio-blk")
     backing = BackingSpec("d", "directory", (("path", str(tmp_path)),))
-    rows = audit_flushes(cell, backing, "tcg", ROUTES)
+    rows = audit_flushes(cell, backing, NO_CONSENT, "tcg", ROUTES)
     assert [row.finding for row in rows] == findings, rows
     assert [row.route for row in rows] == ["raw disk", "ext4", "ext4 barrier=0"]
     if cache == "none":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.backings import NO_CONSENT
 from diskproof.drive import RunContext
 from diskproof.errors import RunFailure
 from diskproof.executor import LabExecutor, LabSetup
@@ -75,7 +76,7 @@ def test_a_command_is_timed_and_the_image_stays_as_it_was(
     before = hashlib.sha256(debian.image.read_bytes()).digest()
     study, images = read_study(debian), tmp_path / "images"
     backing = BackingSpec("here", "directory", (("path", str(images)),))
-    setup = LabSetup("study", "host", {"here": backing}, "tcg", 120, study.guest)
+    setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120, study.guest)
     with LabExecutor(setup) as executor:
         record = executor.execute(plan_run(study.workloads[0], **LEVELS, cache="writeback"))
     assert record.failure is None, record.failure

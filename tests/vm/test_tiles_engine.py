@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import pytest
 
-from diskproof.backings import start_place
+from diskproof.backings import NO_CONSENT, start_place
 from diskproof.errors import RunFailure
 from diskproof.executor import Deadline
 from diskproof.guest.boot import Guest
@@ -62,7 +62,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     folder = tmp_path_factory.mktemp("crew")
     with ExitStack() as stack:
         backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
-        place = stack.enter_context(start_place(backing))
+        place = stack.enter_context(start_place(backing, NO_CONSENT))
         bays = make_bays(stack, place, cell, tile, 1, deadline)
         seats = [(bay.tile, bay.place) for bay in bays]
         network = stack.enter_context(start_network(folder, "auto", seats))

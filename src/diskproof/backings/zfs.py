@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from diskproof.backings.block_tree import run_quietly
+from diskproof.backings.device import wipe
 from diskproof.backings.filesystem import make_file
-from diskproof.backings.lvm import wipe
 from diskproof.backings.mounting import start_mount
 from diskproof.backings.place import Place
 from diskproof.backings.room import choose_size

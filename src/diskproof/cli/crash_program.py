@@ -77,6 +77,7 @@ def crash_program(
 def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
     """A study of its own for each call: a program may have changed since the last one."""
     from diskproof.backing_tables import FOLDER
+    from diskproof.backings import NO_CONSENT
     from diskproof.cli.sweeping import sweep_and_tell
     from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
@@ -91,4 +92,4 @@ def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord,
     seed = int(cell.workload.option("seed"))
     record = StudyRecord(study_id, name, "program", "", seed, 1, (), created=now)
     backings = {FOLDER.name: FOLDER}
-    return record, LabSetup(study_id, host.id, backings, "", 24 * 3600.0)
+    return record, LabSetup(study_id, host.id, backings, NO_CONSENT, "", 24 * 3600.0)

@@ -13,11 +13,13 @@ import typer
 from typer.core import TyperGroup
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.cli.typed import DestroyOption, require_consent
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from diskproof.backings import Consent
     from diskproof.crash.course import Outcome
     from diskproof.crash.explore import Explorer
     from diskproof.executor import LabSetup
@@ -57,6 +59,7 @@ def register(app: typer.Typer) -> None:
 
 @crash.command(name="study")
 def crash_study(
+    context: typer.Context,
     target: Annotated[
         Path, typer.Argument(metavar="STUDY|DIR", help="A study file; with --writer a folder.")
     ],
@@ -88,6 +91,7 @@ def crash_study(
         str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Make undecided verdicts again.")] = False,
+    destroy_data: DestroyOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -100,10 +104,14 @@ def crash_study(
 
     diskproof crash --writer './app --data .' --check './app --verify .' data
     """
+    from diskproof.study import load_study
+
     if writer is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
-        return _crash_study(target, store, budget, retry, quiet, as_json, cluster)
+        study = load_study(target)
+        consent = require_consent(context, study, destroy_data)
+        return _crash_study(study, consent, target, store, budget, retry, quiet, as_json, cluster)
     if writer is None or check is None:
         raise UsageError("--writer and --check go together", "one writes, the other judges")
     from diskproof.cli.crash_program import crash_program, program_rules
@@ -127,6 +135,8 @@ def start_explorer(cluster: str | None) -> Iterator[Explorer]:
 
 
 def _crash_study(
+    study: Study,
+    consent: Consent,
     file: Path,
     store: str,
     budget: str | None,
@@ -141,14 +151,12 @@ def _crash_study(
     from diskproof.crash.lab import CrashLab
     from diskproof.recording import require_fuse
     from diskproof.store import open_store
-    from diskproof.study import load_study
 
     seconds = parse_budget(budget)
-    study = load_study(file)
     require_fuse()
     with start_explorer(cluster) as explorer, open_store(store, create=True) as opened:
         require_quiet_store(opened)
-        record, cells, setup = _plan(study, opened)
+        record, cells, setup = _plan(study, consent, opened)
         lab = CrashLab(setup, explorer)
         with start_watching(cells, quiet) as watcher:
             outcome = run_crash_study(
@@ -167,7 +175,9 @@ def _crash_study(
     return conclude(outcome, rows, _resume_command(file, store, budget, cluster))
 
 
-def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
+def _plan(
+    study: Study, consent: Consent, store: Store
+) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
     """The study as stored, its crash cells on this host, and what their runs share."""
     from diskproof.cli.study_verbs import ensure_guest, make_setup, probe_host
     from diskproof.cli.terminal import note
@@ -175,7 +185,7 @@ def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], La
     from diskproof.plan import make_crash_plan
     from diskproof.records import StudyRecord
 
-    facts = probe_host(study)
+    facts = probe_host(study, consent)
     cells, dropped = make_crash_plan(study, facts)
     for each in dropped:
         note(f"left out, {each.count} of the cells: {each.reason}")
@@ -192,7 +202,7 @@ def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], La
         cells=(),
         created=time.time(),
     )
-    return record, cells, make_setup(study, facts, store)
+    return record, cells, make_setup(study, facts, consent, store)
 
 
 def print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
@@ -237,7 +247,9 @@ def _resume_command(file: Path, store: str, budget: str | None, cluster: str | N
 
 @crash.command()
 def flushes(
+    context: typer.Context,
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study with guests.")],
+    destroy_data: DestroyOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Ask of each guest of a study whether flushes are sent, and whether each layer passes them on.
@@ -257,8 +269,9 @@ def flushes(
     from diskproof.study import load_study
 
     study = load_study(study_file)
+    consent = require_consent(context, study, destroy_data)
     require_fuse()
-    facts = probe_host(study)
+    facts = probe_host(study, consent)
     planned, _ = make_crash_plan(study, facts)
     cells = {cell.levels: cell for cell in planned if cell.level("frontend") == "guest"}
     if not cells:
@@ -269,9 +282,8 @@ def flushes(
     for number, cell in enumerate(cells.values(), 1):
         note(f"[{number}/{len(cells)}] {cell_label(cell, factors)}")
         accel = cell.level("accel", "auto")
-        counts = audit_flushes(
-            cell, backings[cell.level("backing")], facts.accel if accel == "auto" else accel
-        )
+        backing, accel = backings[cell.level("backing")], facts.accel if accel == "auto" else accel
+        counts = audit_flushes(cell, backing, consent, accel)
         rows = [{**asdict(row), "finding": row.finding} for row in counts]
         found.append(
             {"cell": cell.levels_dict(), "label": cell_label(cell, factors), "counts": rows}

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.cli.typed import DestroyOption, require_consent
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from diskproof.backings import Consent
     from diskproof.plan import TilePlan
     from diskproof.records import Cell, HostFacts, HostRecord, StudyRecord
     from diskproof.report.tile_plan import TilePlanView
@@ -43,6 +45,7 @@ def _print_example(wanted: bool) -> None:
 
 
 def tiles(
+    context: typer.Context,
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).")],
     store: StoreOption = DEFAULT_STORE,
     most: Annotated[
@@ -63,6 +66,7 @@ def tiles(
         str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
+    destroy_data: DestroyOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: JsonOption = False,
     example: Annotated[
@@ -93,11 +97,12 @@ def tiles(
 
     seconds = parse_budget(budget)
     study = _with_options(load_study(study_file), most, runs, scale)
+    consent = require_consent(context, study, destroy_data)
     with open_store(store, create=True) as opened:
         require_quiet_store(opened)
-        facts = probe_tile_host(study)
+        facts = probe_tile_host(study, consent)
         plan, record = _plan(study, facts), study_record(study)
-        setup = make_setup(study, facts, opened)
+        setup = make_setup(study, facts, consent, opened)
         here = _find_host(opened, study.id, setup.host_id)
         with (
             start_watching(study.name, plan.cells, plan.rules, quiet) as watcher,
@@ -140,7 +145,7 @@ def _with_options(study: Study, most: int | None, runs: int | None, scale: str |
 # -- the host and the plan ------------------------------------------------------------------
 
 
-def probe_tile_host(study: Study) -> HostFacts:
+def probe_tile_host(study: Study, consent: Consent) -> HostFacts:
     """What this host can do; builds the guests of the study's tile where they are missing.
 
     Raises HostError when they cannot be built: there is nothing else to run tiles in.
@@ -153,7 +158,7 @@ def probe_tile_host(study: Study) -> HostFacts:
     tile = tile_rules(study).tile
     for root in sorted({"", *(guest.root for guest in tile.guests)}):  # "" also probes KVM
         build_guest(note, root)
-    return probe_facts(study.backings, guest=True, progress=note)
+    return probe_facts(study.backings, consent, guest=True, progress=note)
 
 
 def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
@@ -164,12 +169,12 @@ def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
     return make_tile_plan(study, facts, read_available_bytes())
 
 
-def plan_here(study: Study) -> TilePlanView:
+def plan_here(study: Study, consent: Consent) -> TilePlanView:
     """A study's tiles on this host, for ``diskproof plan``."""
     from diskproof.plan.tile_costs import tile_memory
     from diskproof.report.tile_plan import TilePlanView
 
-    made = plan_tiles(study, probe_tile_host(study))
+    made = plan_tiles(study, probe_tile_host(study, consent))
     return TilePlanView(
         study=study.name,
         rules=made.rules,

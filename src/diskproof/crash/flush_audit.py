@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import start_disk_dir
+from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.record import make_files
 from diskproof.crash.writers.guest_disk import (
     LEDGER,
@@ -103,13 +103,17 @@ class _Seen:
 
 
 def audit_flushes(
-    cell: Cell, backing: BackingSpec, accel: str, routes: Sequence[Route] = ROUTES
+    cell: Cell,
+    backing: BackingSpec,
+    consent: Consent,
+    accel: str,
+    routes: Sequence[Route] = ROUTES,
 ) -> tuple[FlushCounts, ...]:
     """One guest with the cell's disk, ``SYNCS`` syncs on each route.
 
     Raises RunFailure as the frontend does, ``guest`` when a file system cannot be made.
     """
-    with start_disk_dir(backing) as room:
+    with start_disk_dir(backing, consent) as room:
         files = make_files(room)
         made = create_image(files, cell, DISK_BYTES)
         seen: list[_Seen] = []

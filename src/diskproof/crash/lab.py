@@ -74,10 +74,10 @@ class CrashLab:
     def _start(
         self, cell: Cell, deadline: Deadline, notes: RunNotes
     ) -> AbstractContextManager[Recorded]:
-        backing = self.setup.backings[cell.level("backing")]
+        setup, backing = self.setup, self.setup.backings[cell.level("backing")]
         if cell.workload.name == program.NAME:
-            return program.start_recorded_program(cell, backing, deadline, notes)
-        return start_recorded(cell, backing, self.setup.accel, deadline, notes)
+            return program.start_recorded_program(cell, backing, setup.consent, deadline, notes)
+        return start_recorded(cell, backing, setup.consent, setup.accel, deadline, notes)
 
 
 def find_check(cell: Cell) -> Mapping[str, object]:

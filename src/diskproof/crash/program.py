@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import start_disk_dir
+from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
 from diskproof.crash_rules import KIND, CrashRules, crash_workload
 from diskproof.errors import RunFailure, UsageError
@@ -99,14 +99,14 @@ def program_check(cell: Cell) -> dict[str, object]:
 
 @contextmanager
 def start_recorded_program(
-    cell: Cell, backing: BackingSpec, deadline: Deadline, notes: RunNotes
+    cell: Cell, backing: BackingSpec, consent: Consent, deadline: Deadline, notes: RunNotes
 ) -> Iterator[Recorded]:
     """Record a program on a copy of its folder; the copy is there for the length of the block.
 
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
     spec = cell.workload
-    with start_disk_dir(backing) as room:
+    with start_disk_dir(backing, consent) as room:
         files = make_files(room)
         with notes.phase("copy"):
             copy_folder(Path(spec.option("folder")), files, deadline)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import start_disk_dir
+from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.writers import WriterContext, load_writer
 from diskproof.crash_log import (
     ACKNOWLEDGE,
@@ -59,13 +59,18 @@ class Recorded:
 
 @contextmanager
 def start_recorded(
-    cell: Cell, backing: BackingSpec, accel: str, deadline: Deadline, notes: RunNotes
+    cell: Cell,
+    backing: BackingSpec,
+    consent: Consent,
+    accel: str,
+    deadline: Deadline,
+    notes: RunNotes,
 ) -> Iterator[Recorded]:
     """Make the recording of a crash cell; it is there for the length of the block.
 
     Raises RunFailure as a measured run does, and ``log`` when the recording broke off.
     """
-    with start_disk_dir(backing) as room:
+    with start_disk_dir(backing, consent) as room:
         files = make_files(room)
         with notes.phase("create"):
             made = create_image(files, cell, int(cell.workload.option("size")))

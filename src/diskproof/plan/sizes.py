@@ -108,3 +108,12 @@ def warn_of_caches(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
             "cache can hold all of it, so re-reads are served from memory and writes may still "
             "be there when the run ends"
         )
+
+
+def tell_of_backings(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """What was seen of a server's flushes, and what could not be seen without destroying data."""
+    for name in dict.fromkeys(cell.level("backing") for cell in cells):
+        backing = facts.backings[name]
+        yield from filter(None, [backing.unprobed])
+        if backing.flushes:
+            yield f"the server of backing {name}: {backing.flushes}"

@@ -132,7 +132,7 @@ class _Run:
         with ExitStack() as stack:
             with notes.phase("folder"):
                 backing = self.lab.setup.backings[self.cell.level("backing")]
-                place = stack.enter_context(start_place(backing))
+                place = stack.enter_context(start_place(backing, self.lab.setup.consent))
                 room = stack.enter_context(start_run_dir(Place(place.home)))
             bays = self._make_disks(stack, place)
             self._switch_ksm(stack, room)

@@ -136,7 +136,7 @@ def test_failed_runs_are_results_until_a_retry_is_asked_for(store: Store) -> Non
     well = SimulatedExecutor(STUDY.id, started=2e9)
     again = run_study(STUDY, SCHEDULE, well, store, on_event=ignore)
     assert (again.executed, again.standing.failed) == (0, failed)
-    retried = run_study(STUDY, SCHEDULE, well, store, on_event=ignore, retry_failed=True)
+    retried = run_study(STUDY, SCHEDULE, well, store, on_event=ignore, retry=True)
     assert (retried.executed, retried.standing.failed) == (failed, 0)
     assert sum(not run.counted for run in store.runs(STUDY.id)) == failed
 

@@ -245,5 +245,5 @@ def test_a_retry_of_failed_runs_may_change_the_course(store: Store, whole: Whole
     """Failed runs made again make their blocks what they would have been."""
     run_study(STUDY, SCHEDULE, Broken(STUDY.id), store, on_event=ignore)
     executor = SimulatedExecutor(STUDY.id, SIMULATION, started=2e9)
-    outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore, retry_failed=True)
+    outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore, retry=True)
     assert outcome.races == whole[0].races

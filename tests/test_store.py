@@ -242,9 +242,7 @@ def test_a_study_is_resumed_where_it_was_and_failed_runs_are_made_again(url: str
         failed = len(store.failures(STUDY.id))
         assert failed == outcome.standing.failed > 0
         again = SimulatedExecutor(STUDY.id, started=2e9)
-        retried = run_study(
-            STUDY, SCHEDULE, again, store, on_event=lambda event: None, retry_failed=True
-        )
+        retried = run_study(STUDY, SCHEDULE, again, store, on_event=lambda event: None, retry=True)
         assert (retried.executed, store.failures(STUDY.id)) == (failed, [])
         assert len(store.runs(STUDY.id)) == len(SCHEDULE) + failed
 

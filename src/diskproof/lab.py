@@ -150,7 +150,7 @@ def run_study(
     *,
     on_event: Callable[[Event], None],
     budget_seconds: float | None = None,
-    retry_failed: bool = False,
+    retry: bool = False,
     now: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Make all runs of a schedule that the store does not hold; the same call resumes.
@@ -158,12 +158,12 @@ def run_study(
     In a race only those cells run in a block that are still open after the blocks before it. What
     is known of them depends on the stored runs of complete blocks and on nothing else.
     The caller has stored the host that the executor's records name. Failed runs are results and
-    not made again, unless ``retry_failed``. No run is started that is expected to overshoot
+    not made again, unless ``retry``. No run is started that is expected to overshoot
     ``budget_seconds``. Ctrl-C discards the run in flight and returns ``interrupted``. Raises
     HostError when the store cannot be written.
     """
     store.add_study(study)
-    if retry_failed:
+    if retry:
         store.remove_failed(study.id)
     course = _Course(study, schedule, store)
     began, executed = now(), 0

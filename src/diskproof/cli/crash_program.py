@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +41,7 @@ def crash_program(
     quiet: bool,
     as_json: bool,
     cluster: str | None,
+    again: str,
 ) -> int:
     """A program of the user's own, on a copy of its folder."""
     from diskproof.cli.crash_live import start_watching
@@ -70,7 +70,6 @@ def crash_program(
     print_verdicts(rows, as_json)
     if any(sent_no_flush(row.counts) for row in rows):
         note(NO_FLUSH)
-    again = shlex.join(["diskproof", "crash", "--writer", writer, "--check", check, str(folder)])
     return conclude(outcome, rows, again)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from contextlib import contextmanager
 from enum import StrEnum
@@ -13,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from diskproof.cli.typed import DestroyOption, require_consent
+from diskproof.cli.typed import DestroyOption, command_again, require_consent
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -106,18 +105,19 @@ def crash_study(
     """
     from diskproof.study import load_study
 
+    again = command_again(context)
     if writer is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
         study = load_study(target)
         consent = require_consent(context, study, destroy_data)
-        return _crash_study(study, consent, target, store, budget, retry, quiet, as_json, cluster)
+        return _crash_study(study, consent, store, budget, retry, quiet, as_json, cluster, again)
     if writer is None or check is None:
         raise UsageError("--writer and --check go together", "one writes, the other judges")
     from diskproof.cli.crash_program import crash_program, program_rules
 
     commands, rules = (writer, check), program_rules(sector, seed)
-    return crash_program(target, commands, rules, store, budget, quiet, as_json, cluster)
+    return crash_program(target, commands, rules, store, budget, quiet, as_json, cluster, again)
 
 
 @contextmanager
@@ -137,13 +137,13 @@ def start_explorer(cluster: str | None) -> Iterator[Explorer]:
 def _crash_study(
     study: Study,
     consent: Consent,
-    file: Path,
     store: str,
     budget: str | None,
     retry: bool,
     quiet: bool,
     as_json: bool,
     cluster: str | None,
+    again: str,
 ) -> int:
     from diskproof.cli.crash_live import start_watching
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
@@ -172,7 +172,7 @@ def _crash_study(
         wanted = {cell.id for cell in cells}
         rows = [row for row in opened.verdicts(record.id) if row.cell.id in wanted]
     print_verdicts(rows, as_json)
-    return conclude(outcome, rows, _resume_command(file, store, budget, cluster))
+    return conclude(outcome, rows, again)
 
 
 def _plan(
@@ -235,14 +235,6 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
 
     unsaid = any(verdict.verdict == "undecided" for verdict in verdicts)
     return Exit.FELL_SHORT if unsaid or loses_promises(verdicts) else Exit.OK
-
-
-def _resume_command(file: Path, store: str, budget: str | None, cluster: str | None) -> str:
-    words = ["diskproof", "crash", str(file)]
-    words += ["--cluster", cluster] if cluster else []
-    words += ["--store", store] if store != DEFAULT_STORE else []
-    words += ["--budget", budget] if budget else []
-    return shlex.join(words)
 
 
 @crash.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from diskproof.cli.typed import DestroyOption, require_consent
+from diskproof.cli.typed import DestroyOption, command_again, require_consent
 from diskproof.errors import Exit, HostError, UsageError
 
 if TYPE_CHECKING:
@@ -69,9 +68,7 @@ def run(
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
     ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Make failed runs again.")
-    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
     destroy_data: DestroyOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: JsonOption = False,
@@ -102,10 +99,10 @@ def run(
                 opened,
                 on_event=watcher,
                 budget_seconds=seconds,
-                retry_failed=retry_failed,
+                retry=retry,
             )
         _print_results(opened, record, as_json)
-    return _conclude(outcome, _resume_command(study_file, store, budget))
+    return _conclude(outcome, command_again(context))
 
 
 def parse_budget(budget: str | None) -> float | None:
@@ -233,13 +230,6 @@ def _conclude(outcome: Outcome, resume: str) -> int:
     elif undecided:
         note(f"diskproof: a race is out of blocks; raise max_blocks, then go on with: {resume}")
     return Exit.FELL_SHORT if outcome.standing.failed else Exit.OK
-
-
-def _resume_command(study_file: Path, store: str, budget: str | None) -> str:
-    words = ["diskproof", "run", str(study_file)]
-    words += ["--store", store] if store != DEFAULT_STORE else []
-    words += ["--budget", budget] if budget else []
-    return shlex.join(words)
 
 
 def status(

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from diskproof.cli.typed import DestroyOption, require_consent
+from diskproof.cli.typed import DestroyOption, command_again, is_typed, require_consent
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from diskproof.backings import Consent
     from diskproof.plan import TilePlan
@@ -121,9 +121,9 @@ def tiles(
                 retry=retry,
             )
         _print_results(opened, record, plan.cells, here, as_json)
-    options = {"--store": store if store != DEFAULT_STORE else None, "--most": most}
-    options |= {"--runs": runs, "--scale": scale, "--budget": budget}
-    return _conclude(outcome, study_file, options)
+    page = ["diskproof", "report", "-o", f"{study_file.stem}.html"]
+    page += ["--store", store] if is_typed(context, "store") else []
+    return _conclude(outcome, command_again(context), shlex.join(page))
 
 
 def _with_options(study: Study, most: int | None, runs: int | None, scale: str | None) -> Study:
@@ -262,10 +262,9 @@ def _print_results(
         console().print(render_tiles(view))
 
 
-def _conclude(outcome: Outcome, study_file: Path, options: Mapping[str, object]) -> int:
+def _conclude(outcome: Outcome, resume: str, page: str) -> int:
     from diskproof.cli.terminal import note
 
-    resume = _command("tiles", str(study_file), options=options)
     if outcome.reason == "interrupted":
         note(f"diskproof: interrupted; every finished run is stored. To go on: {resume}")
         return Exit.INTERRUPTED
@@ -273,13 +272,5 @@ def _conclude(outcome: Outcome, study_file: Path, options: Mapping[str, object])
         left = outcome.standing.total - outcome.standing.done
         note(f"diskproof: the budget is spent, at most {left} runs are left. To go on: {resume}")
     if outcome.standing.done:
-        kept = {name: value for name, value in options.items() if name == "--store"}
-        page = f"{study_file.stem}.html"
-        note(f"the page with all of it: {_command('report', '-o', page, options=kept)}")
+        note(f"the page with all of it: {page}")
     return Exit.FELL_SHORT if outcome.standing.failed else Exit.OK
-
-
-def _command(*words: str, options: Mapping[str, object]) -> str:
-    """A command to type; options that were not given are left out."""
-    given = [str(each) for pair in options.items() if pair[1] is not None for each in pair]
-    return shlex.join(["diskproof", *words, *given])

@@ -48,6 +48,12 @@ def command_again(context: typer.Context, *more: str, once: Sequence[str] = ONCE
     return shlex.join(["diskproof", *_again(context, more, once)])
 
 
+def is_typed(context: typer.Context, parameter: str) -> bool:
+    """Whether a parameter was given on the command line, and not by the environment."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _again(context: typer.Context, more: Sequence[str], once: Sequence[str]) -> Iterator[str]:
     """Words that are the value of an option are never taken for a flag."""
     valued = {

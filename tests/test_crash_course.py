@@ -3,6 +3,7 @@ verdicts up; the real one is tested in integration/."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from crashing import make_crash_run, make_verdict
 from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
 from diskproof.crash_rules import FAULTS, CrashRules, crash_workload
+from diskproof.lab import is_running
 from diskproof.records import Cell, CrashRun, Fault, HostRecord, StudyRecord, Verdict
+from diskproof.report.progress import study_status
 from diskproof.store import Store, open_store
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())
@@ -72,6 +75,30 @@ def go(
         now=lambda: float(next(ticks)),
     )
     return outcome.reason, outcome.left, events
+
+
+def test_other_terminals_see_what_runs(store: Store) -> None:
+    seen = []
+
+    class Seen(MadeUp):
+        def execute(
+            self, cell: Cell, faults: Sequence[Fault], on_search: Callable[[Searching], None]
+        ) -> CrashRun:
+            seen.append(store.progress())
+            return super().execute(cell, faults, on_search)
+
+    go(store, Seen())
+    assert [(each.done, each.total, each.pid) for each in seen if each] == [
+        (done, 14, os.getpid()) for done in (0, 4, 8, 11)
+    ]
+    first = seen[0]
+    assert first and is_running(first) and first.current.startswith("none daemon ")
+    (study,) = store.studies()
+    status = study_status(study, store.counts(study.id), first, first.updated)
+    assert (status.state, status.done, status.total) == ("running", 0, 14)
+    assert store.progress() is None
+    go(store, Seen(stop_at=0), retry=True)
+    assert store.progress() is None
 
 
 def test_every_verdict_is_made_once(store: Store) -> None:

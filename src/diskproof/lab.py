@@ -6,8 +6,8 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -125,6 +125,45 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+class Tell(Protocol):
+    """Says how far a study is, before each run: so it is also found out that the store cannot be
+    written before a run is spent on it."""
+
+    def __call__(
+        self, what: str, *, done: int, failed: int, total: int, eta_seconds: float | None
+    ) -> None: ...
+
+
+@contextmanager
+def start_telling(store: Store, study_id: str) -> Iterator[Tell]:
+    """Other terminals see what this process measures, until the block ends."""
+    started = time.time()
+
+    def tell(what: str, *, done: int, failed: int, total: int, eta_seconds: float | None) -> None:
+        store.set_progress(
+            Progress(
+                study_id=study_id,
+                pid=os.getpid(),
+                boot_id=_boot_id(),
+                host=platform.node(),
+                started=started,
+                total=total,
+                done=done,
+                failed=failed,
+                current=what,
+                eta_seconds=eta_seconds,
+                updated=time.time(),
+            )
+        )
+
+    try:
+        yield tell
+    finally:
+        # A store that has just failed has said so; who reads it sees that our process is gone.
+        with suppress(DiskproofError):
+            store.clear_progress(study_id)
+
+
 Event = RunStarted | RunFinished | BlockJudged | Stopped
 
 
@@ -168,31 +207,28 @@ def run_study(
     course = _Course(study, schedule, store)
     began, executed = now(), 0
     reason: Reason = "done"
-    try:
-        for planned in course.upcoming():
-            expected = course.costs.expect(planned.cell)
-            if budget_seconds is not None and now() - began + expected > budget_seconds:
-                reason = "budget"
-                on_event(Stopped(reason, course.standing(), expected))
-                break
-            on_event(RunStarted(planned, course.start(planned)))
-            run_began = now()
-            record = executor.execute(planned)
-            store.add_run(record)
-            executed += 1
-            seconds = now() - run_began
-            on_event(RunFinished(record, seconds, course.finish(record, seconds)))
-            for race in course.judge():
-                on_event(BlockJudged(race, course.standing()))
-        else:
+    with start_telling(store, study.id) as tell:
+        try:
+            for planned in course.upcoming():
+                expected = course.costs.expect(planned.cell)
+                if budget_seconds is not None and now() - began + expected > budget_seconds:
+                    reason = "budget"
+                    on_event(Stopped(reason, course.standing(), expected))
+                    break
+                on_event(RunStarted(planned, course.start(planned, tell)))
+                run_began = now()
+                record = executor.execute(planned)
+                store.add_run(record)
+                executed += 1
+                seconds = now() - run_began
+                on_event(RunFinished(record, seconds, course.finish(record, seconds)))
+                for race in course.judge():
+                    on_event(BlockJudged(race, course.standing()))
+            else:
+                on_event(Stopped(reason, course.standing()))
+        except KeyboardInterrupt:
+            reason = "interrupted"
             on_event(Stopped(reason, course.standing()))
-    except KeyboardInterrupt:
-        reason = "interrupted"
-        on_event(Stopped(reason, course.standing()))
-    finally:
-        # A store that has just failed has said so; who reads it sees that our process is gone.
-        with suppress(DiskproofError):
-            store.clear_progress(study.id)
     races = tuple(race.state() for race in course.races.values())
     return Outcome(reason, executed, now() - began, course.standing(), races)
 
@@ -203,7 +239,6 @@ class _Course:
     def __init__(self, study: StudyRecord, schedule: Sequence[PlannedRun], store: Store) -> None:
         self.study = study
         self.store = store
-        self.started = time.time()
         self.schedule = schedule
         self.scores = race_scores(store, study.id)
         planned = {run.cell.id for run in schedule}
@@ -216,7 +251,7 @@ class _Course:
         self.failed = 0
         self.costs = Costs()
         self.best = _BestCells()
-        self.varying = _varying_factors(study.cells)
+        self.varying = find_varying(study.cells)
         self._learn_from_store()
 
     def _learn_from_store(self) -> None:
@@ -255,24 +290,15 @@ class _Course:
         self.left = len(left)
         self.counts = tuple(_count(race.state()) for race in self.races.values())
 
-    def start(self, planned: PlannedRun) -> Standing:
-        """Tell other terminals what runs now; also finds out that the store cannot be written
-        before a run is spent on it."""
+    def start(self, planned: PlannedRun, tell: Tell) -> Standing:
         standing = self.standing()
-        self.store.set_progress(
-            Progress(
-                study_id=self.study.id,
-                pid=os.getpid(),
-                boot_id=_boot_id(),
-                host=platform.node(),
-                started=self.started,
-                total=standing.total,
-                done=self.done,
-                failed=self.failed,
-                current=self._describe(planned),
-                eta_seconds=standing.eta_seconds,
-                updated=time.time(),
-            )
+        what = describe_cell(planned.cell, self.varying)
+        tell(
+            f"{what} (block {planned.block + 1} of {self.study.blocks})",
+            done=self.done,
+            failed=self.failed,
+            total=standing.total,
+            eta_seconds=standing.eta_seconds,
         )
         return standing
 
@@ -293,11 +319,6 @@ class _Course:
         total = self.done + self.left
         best = self.best.of_each_workload()
         return Standing(self.done, self.failed, total, eta, best, self.counts)
-
-    def _describe(self, planned: PlannedRun) -> str:
-        levels = [level for name, level in planned.cell.levels if name in self.varying]
-        names = [*levels, planned.cell.workload.name]
-        return f"{' '.join(names)} (block {planned.block + 1} of {self.study.blocks})"
 
 
 def _score(record: RunRecord) -> float:
@@ -338,7 +359,13 @@ class _BestCells:
         return tuple(self._leaders.values())
 
 
-def _varying_factors(cells: Sequence[Cell]) -> frozenset[str]:
+def describe_cell(cell: Cell, varying: Collection[str]) -> str:
+    """Those levels that tell a study's cells apart, and the workload."""
+    levels = [level for name, level in cell.levels if name in varying]
+    return " ".join([*levels, cell.workload.name])
+
+
+def find_varying(cells: Sequence[Cell]) -> frozenset[str]:
     seen: dict[str, set[str]] = {}
     for cell in cells:
         for name, level in cell.levels:

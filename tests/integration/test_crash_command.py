@@ -113,6 +113,9 @@ def test_a_study_is_judged_once_and_stands_beside_its_speeds(
     assert code == 1 and again["lost"] > 0
     assert [each["record"] for each in again["missing"]] == lost["missing"]
     assert Path("state", "disk.raw").is_file()
+    with open_store("diskproof.sqlite") as store:
+        kept = {each.name: each.content for each in store.crash_run(command[3]).artefacts}
+    assert json.loads(kept["audit.json"])["after"]["total_seconds"] > 0
 
 
 def test_more_verdicts_are_made_where_the_study_asks_for_more(

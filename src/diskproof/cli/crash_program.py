@@ -46,7 +46,7 @@ def crash_program(
     """A program of the user's own, on a copy of its folder."""
     from diskproof.cli.crash_live import start_watching
     from diskproof.cli.crash_verbs import conclude, print_verdicts, start_explorer
-    from diskproof.cli.study_verbs import parse_budget
+    from diskproof.cli.study_verbs import parse_budget, require_quiet_store
     from diskproof.cli.terminal import note
     from diskproof.crash.course import run_crash_study
     from diskproof.crash.lab import CrashLab
@@ -62,6 +62,7 @@ def crash_program(
     require_fuse()
     cell = program_cell(program, rules)
     with start_explorer(cluster) as explorer, open_store(store, create=True) as opened:
+        require_quiet_store(opened)
         record, setup = _program_study(cell, folder, opened)
         lab = CrashLab(setup, explorer)
         with start_watching([cell], quiet) as watcher:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -179,11 +178,10 @@ def _plan(
     study: Study, consent: Consent, store: Store
 ) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
     """The study as stored, its crash cells on this host, and what their runs share."""
-    from diskproof.cli.study_verbs import ensure_guest, make_setup, probe_host
+    from diskproof.cli.study_verbs import ensure_guest, make_setup, probe_host, study_record
     from diskproof.cli.terminal import note
     from diskproof.crash_rules import GUEST_EXTRAS
     from diskproof.plan import make_crash_plan
-    from diskproof.records import StudyRecord
 
     facts = probe_host(study, consent)
     cells, dropped = make_crash_plan(study, facts)
@@ -192,17 +190,7 @@ def _plan(
     guests = [cell for cell in cells if cell.level("frontend") == "guest"]
     for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
         ensure_guest(extra)
-    record = StudyRecord(
-        id=study.id,
-        name=study.name,
-        origin="run",
-        text=study.text,
-        seed=study.seed,
-        blocks=study.blocks,
-        cells=(),
-        created=time.time(),
-    )
-    return record, cells, make_setup(study, facts, consent, store)
+    return study_record(study), cells, make_setup(study, facts, consent, store)
 
 
 def print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
@@ -241,28 +229,47 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
 def flushes(
     context: typer.Context,
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study with guests.")],
+    store: StoreOption = DEFAULT_STORE,
     destroy_data: DestroyOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Ask of each guest of a study whether flushes are sent, and whether each layer passes them on.
 
     On the raw disk and on file systems with and without barriers; counted in the guest, in QEMU
-    and on the host. The question to ask before turning on writeback.
+    and on the host. The question to ask before turning on writeback. The store keeps none of it;
+    `diskproof status` sees there that it goes on.
     """
-    from dataclasses import asdict
-
-    from diskproof.cli.study_verbs import probe_host
-    from diskproof.cli.terminal import console, note, print_json
-    from diskproof.crash.flush_audit import audit_flushes
-    from diskproof.plan import make_crash_plan
+    from diskproof.cli.study_verbs import require_quiet_store
+    from diskproof.cli.terminal import console, print_json
     from diskproof.recording import require_fuse
     from diskproof.report.flush_tables import render_flushes
-    from diskproof.report.labels import cell_label, varying_factors
+    from diskproof.store import open_store
     from diskproof.study import load_study
 
     study = load_study(study_file)
     consent = require_consent(context, study, destroy_data)
     require_fuse()
+    with open_store(store, create=True) as opened:
+        require_quiet_store(opened)
+        found = _audit_guests(study, consent, opened)
+    if as_json:
+        print_json(found)
+    else:
+        console().print(render_flushes(found))
+    return Exit.OK
+
+
+def _audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str, Any]]:
+    """The flushes of each guest of a study, told of as they are counted."""
+    from dataclasses import asdict
+
+    from diskproof.cli.study_verbs import probe_host, study_record
+    from diskproof.cli.terminal import note
+    from diskproof.crash.flush_audit import audit_flushes
+    from diskproof.lab import start_telling
+    from diskproof.plan import make_crash_plan
+    from diskproof.report.labels import cell_label, varying_factors
+
     facts = probe_host(study, consent)
     planned, _ = make_crash_plan(study, facts)
     cells = {cell.levels: cell for cell in planned if cell.level("frontend") == "guest"}
@@ -271,20 +278,19 @@ def flushes(
     backings = {backing.name: backing for backing in study.backings}
     factors = varying_factors(cells.values())
     found = []
-    for number, cell in enumerate(cells.values(), 1):
-        note(f"[{number}/{len(cells)}] {cell_label(cell, factors)}")
-        accel = cell.level("accel", "auto")
-        backing, accel = backings[cell.level("backing")], facts.accel if accel == "auto" else accel
-        counts = audit_flushes(cell, backing, consent, accel)
-        rows = [{**asdict(row), "finding": row.finding} for row in counts]
-        found.append(
-            {"cell": cell.levels_dict(), "label": cell_label(cell, factors), "counts": rows}
-        )
-    if as_json:
-        print_json(found)
-    else:
-        console().print(render_flushes(found))
-    return Exit.OK
+    if store.find_study(study.id) is None:
+        store.add_study(study_record(study))
+    with start_telling(store, study.id) as tell:
+        for done, cell in enumerate(cells.values()):
+            label = cell_label(cell, factors)
+            note(f"[{done + 1}/{len(cells)}] {label}")
+            tell(f"flushes of {label}", done=done, failed=0, total=len(cells), eta_seconds=None)
+            accel = cell.level("accel", "auto")
+            accel = facts.accel if accel == "auto" else accel
+            counts = audit_flushes(cell, backings[cell.level("backing")], consent, accel)
+            rows = [{**asdict(row), "finding": row.finding} for row in counts]
+            found.append({"cell": cell.levels_dict(), "label": label, "counts": rows})
+    return found
 
 
 @crash.command()

@@ -40,7 +40,7 @@ def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
     """
     from diskproof.backings import NO_CONSENT
     from diskproof.cli.terminal import console, print_json
-    from diskproof.cli.tile_verbs import plan_here, study_record
+    from diskproof.cli.tile_verbs import plan_here
     from diskproof.report.plan_tables import plan_json, render_plan
     from diskproof.report.tile_plan import render_tile_plan, tile_plan_json
     from diskproof.study import load_study
@@ -149,6 +149,22 @@ def _plan_here(study: Study, consent: Consent) -> tuple[StudyRecord, float, int,
     )
     cost = estimate(made, study.blocks)
     return record, cost.seconds, cost.disk_bytes, facts
+
+
+def study_record(study: Study) -> StudyRecord:
+    """The study without cells of ``run``: those of crashes and tiles stand with their runs."""
+    from diskproof.records import StudyRecord
+
+    return StudyRecord(
+        id=study.id,
+        name=study.name,
+        origin="run",
+        text=study.text,
+        seed=study.seed,
+        blocks=study.blocks,
+        cells=(),
+        created=time.time(),
+    )
 
 
 def probe_host(study: Study, consent: Consent) -> HostFacts:

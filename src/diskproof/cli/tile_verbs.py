@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +86,12 @@ def tiles(
 
     diskproof tiles --example > my-tile.toml
     """
-    from diskproof.cli.study_verbs import make_setup, parse_budget, require_quiet_store
+    from diskproof.cli.study_verbs import (
+        make_setup,
+        parse_budget,
+        require_quiet_store,
+        study_record,
+    )
     from diskproof.cli.tile_live import start_watching
     from diskproof.store import open_store
     from diskproof.study import load_study
@@ -214,22 +218,6 @@ def _find_host(store: Store, study_id: str, host_id: str) -> HostRecord:
         whose = f"this host, when {was}," if other.name == here.name else other.name
         note(f"stored runs of {whose} do not count here: {counts[other.id]}")
     return here
-
-
-def study_record(study: Study) -> StudyRecord:
-    """The study without cells of ``run``: those of its tiles stand with their runs."""
-    from diskproof.records import StudyRecord
-
-    return StudyRecord(
-        id=study.id,
-        name=study.name,
-        origin="run",
-        text=study.text,
-        seed=study.seed,
-        blocks=study.blocks,
-        cells=(),
-        created=time.time(),
-    )
 
 
 # -- the end --------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from diskproof.crash.writers import load_writer
 from diskproof.crash_log import read_frames
 from diskproof.errors import DiskproofError
 from diskproof.executor import Deadline, LabSetup, RunNotes
+from diskproof.host.audit import start_audit
 from diskproof.proc import run
 from diskproof.records import Artefact, Cell, CrashRun, Fault, Verdict
 
@@ -45,17 +46,19 @@ class CrashLab:
         failure, counts = None, {}
         verdicts: tuple[Verdict, ...] = ()
         deadline = Deadline(self.setup.run_timeout)
-        try:
-            with self._start(cell, deadline, notes) as recorded:
-                counts = dict(recorded.summary.counts)
-                check = find_check(cell)
-                search = partial(search_fault, recorded, cell, check, self.explorer)
-                verdicts = judge_all(recorded, cell, search, faults, run_id, notes, on_search)
-                notes.keep(keep_evidence(recorded))
-        except (DiskproofError, OSError) as error:
-            failure = notes.keep_failure(error)
-            reason = f"{failure.kind}: {failure.what}"
-            verdicts = tuple(undecided(fault, reason, seed) for fault in faults)
+        with start_audit() as audit:
+            try:
+                with self._start(cell, deadline, notes) as recorded:
+                    counts = dict(recorded.summary.counts)
+                    check = find_check(cell)
+                    search = partial(search_fault, recorded, cell, check, self.explorer)
+                    verdicts = judge_all(recorded, cell, search, faults, run_id, notes, on_search)
+                    notes.keep(keep_evidence(recorded))
+            except (DiskproofError, OSError) as error:
+                failure = notes.keep_failure(error)
+                reason = f"{failure.kind}: {failure.what}"
+                verdicts = tuple(undecided(fault, reason, seed) for fault in faults)
+        notes.keep([audit.as_artefact()])
         return CrashRun(
             run_id,
             self.setup.study_id,

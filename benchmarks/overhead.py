@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diskproof import executor
 from diskproof.backings import NO_CONSENT
 from diskproof.drive import Execution
-from diskproof.proc import run
+from diskproof.host.sampler import Recording
+from diskproof.measure import run as executor
+from diskproof.process.start import run
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord
-from diskproof.sampler import Recording
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
 
 BAR_SECONDS = 0.5
 LEVELS = {"frontend": "daemon", "format": "qcow2", "cache": "none", "aio": "threads"}

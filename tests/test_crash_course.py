@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from crashing import make_crash_run, make_verdict
 from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
-from diskproof.crash_rules import FAULTS, CrashRules, crash_workload
-from diskproof.lab import is_running
+from diskproof.lab.course import is_running
 from diskproof.records import Cell, CrashRun, Fault, HostRecord, StudyRecord, Verdict
 from diskproof.report.progress import study_status
 from diskproof.store import Store, open_store
+from diskproof.study.crash import FAULTS, CrashRules, crash_workload
+from support.crashing import make_crash_run, make_verdict
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())
 SPEC = crash_workload(CrashRules(explore_seconds=3.0, seconds=1.0), "ledger", "daemon")

@@ -13,9 +13,9 @@ from diskproof.crash.end_state import promised_at
 from diskproof.crash.explore import Search, search_request, take_line
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
 from diskproof.crash.verdict import Explored, Loss, judge, loses_promises, undecided, worse
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, WRITE, Frame
-from diskproof.crash_rules import FAULTS
 from diskproof.errors import RunFailure
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
+from diskproof.study.crash import FAULTS
 
 losses = st.builds(
     Loss,

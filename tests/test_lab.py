@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import proc
 from diskproof.errors import HostError
-from diskproof.lab import Event, RunFinished, RunStarted, Stopped, run_study
+from diskproof.lab.course import Event, RunFinished, RunStarted, Stopped, run_study
 from diskproof.plan import estimate_seconds, make_plan
+from diskproof.plan.schedule import make_schedule
+from diskproof.process import start as proc
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
-from diskproof.schedule import make_schedule
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 from diskproof.store import Store, open_store
-from diskproof.study import parse_study
-from planning import FACTS
+from diskproof.study.load import parse_study
+from support.planning import FACTS
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 
 TEXT = """
 name = "loop"
@@ -213,7 +213,7 @@ def test_best_so_far_is_the_best_in_the_end(store: Store) -> None:
 
 
 def test_best_follows_a_leader_that_falls_back_and_metrics_where_less_is_better() -> None:
-    from diskproof.lab import _BestCells
+    from diskproof.lab.course import _BestCells
     from diskproof.records import Metric
 
     first, second = STUDY.cells[0], next(

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import proc
-from diskproof.lab import BlockJudged, Event, Outcome, RunFinished, RunStarted, run_study
+from diskproof.lab.course import BlockJudged, Event, Outcome, RunFinished, RunStarted, run_study
+from diskproof.process import start as proc
 from diskproof.records import PlannedRun, RunRecord
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 from diskproof.stats.study_race import replay_races
 from diskproof.store import Store, open_store
 from diskproof.store.race_scores import race_scores
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 from test_lab import Stopping, ignore, make_record
 
 TEXT = """

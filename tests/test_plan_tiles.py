@@ -17,9 +17,9 @@ from diskproof.plan.tile_costs import (
     tile_memory,
 )
 from diskproof.records import Cell
-from diskproof.study import parse_study
-from diskproof.tile_rules import COMMAND, KIND, LOADS, ROLES
-from planning import FACTS, facts_with
+from diskproof.study.load import parse_study
+from diskproof.study.tiles import COMMAND, KIND, LOADS, ROLES
+from support.planning import FACTS, facts_with
 
 MIB = 1 << 20
 

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from crashing import LOSS, make_crash_run, make_verdict
-from diskproof.crash_rules import FAULTS
 from diskproof.records import (
     Cell,
     CrashRun,
@@ -40,6 +38,8 @@ from diskproof.report.ranking_tables import ranking_json
 from diskproof.report.read import read_views
 from diskproof.report.tables import render_study
 from diskproof.store import Store, VerdictRow, open_store
+from diskproof.study.crash import FAULTS
+from support.crashing import LOSS, make_crash_run, make_verdict
 
 LEVELS = {"frontend": "daemon", "format": "raw", "aio": "threads", "backing": "ssd"}
 LOAD = WorkloadSpec("sync", "fio", (("rw", "write"),))

@@ -17,7 +17,7 @@ from diskproof.records import Series
 from diskproof.report import charts
 from diskproof.report.page import chosen_series, content_policy, render_page, script_json
 from diskproof.stats.pareto import FrontPoint
-from report_views import FACTORS, HOSTILE, make_view
+from support.report_views import FACTORS, HOSTILE, make_view
 
 
 class Elements(HTMLParser):

@@ -18,8 +18,8 @@ from diskproof.report.protocol_views import ProtocolView
 from diskproof.report.read import read_views
 from diskproof.report.results import render_results
 from diskproof.store import open_store
-from grid_stores import fill_grids
-from protocol_stores import PARTS, fill_protocols
+from support.grid_stores import fill_grids
+from support.protocol_stores import PARTS, fill_protocols
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.lab import run_study
+from diskproof.lab.course import run_study
 from diskproof.records import StudyRecord
 from diskproof.report.charts import MAX_LANES, draw, race_chart
 from diskproof.report.page import render_page
@@ -21,9 +21,9 @@ from diskproof.report.race_words import (
 )
 from diskproof.report.read import read_views
 from diskproof.report.tables import race_lines
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from test_lab import ignore
 from test_lab_race import SCHEDULE, STUDY
 

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from diskproof.report.failure_tables import render_failures
 from diskproof.report.tables import render_ranking, render_study
 from diskproof.report.words import winner_sentence
-from report_views import FACTORS, HOSTILE, make_view
+from support.report_views import FACTORS, HOSTILE, make_view
 
 WIDE = {
     **FACTORS,

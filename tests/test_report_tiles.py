@@ -16,6 +16,7 @@ from rich.console import Console
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, Failure, Metric, Series, StudyRecord
+from diskproof.records.tiles import TileRun, WorkRun
 from diskproof.report.page import render_page, script_json
 from diskproof.report.read import read_views
 from diskproof.report.tile_analysis import TileView, analyse_tiles, read_tile_views
@@ -24,9 +25,8 @@ from diskproof.report.tile_json import tiles_json
 from diskproof.report.tile_tables import render_tiles
 from diskproof.report.tile_words import capacity_sentence, capacity_text
 from diskproof.store import open_store
-from diskproof.tile_records import TileRun, WorkRun
-from report_views import HOSTILE
-from tile_stores import HOST, STUDY_ID, Made, fill_tiles, make_tile_run, tile_cell
+from support.report_views import HOSTILE
+from support.tile_stores import HOST, STUDY_ID, Made, fill_tiles, make_tile_run, tile_cell
 
 STUDY = StudyRecord(STUDY_ID, "consolidation", "run", "", 1, 1, ())
 WORKS = ("copy", "database", "web", "mail")

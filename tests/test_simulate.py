@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.plan import make_plan
-from diskproof.presets import PRESETS
+from diskproof.plan.schedule import make_schedule
 from diskproof.records import Cell, PlannedRun, RunRecord
-from diskproof.schedule import make_schedule
-from diskproof.simulate import SimulatedExecutor, Simulation, true_iops
 from diskproof.stats.histograms import find_percentile
-from diskproof.study import load_study, parse_study
-from planning import FACTS
+from diskproof.study.load import load_study, parse_study
+from diskproof.study.presets import PRESETS
+from support.planning import FACTS
+from support.simulate import SimulatedExecutor, Simulation, true_iops
 
 ALL_LOADS = f"""
 workloads = {[preset.name for preset in PRESETS]}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.power import TTestIndPower
 
 from diskproof.stats.intervals import Sample
-from diskproof.stats.verdict import (
+from diskproof.stats.speed_verdict import (
     POWER,
     Verdict,
     find_further_runs,

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databases import make_cluster, start_server
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.lab import run_study
+from diskproof.lab.course import run_study
 from diskproof.records import (
     Artefact,
     Cell,
@@ -28,8 +27,9 @@ from diskproof.records import (
     StudyRecord,
     WorkloadSpec,
 )
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from diskproof.store import DuplicateRun, Progress, Store, open_store
+from support.databases import make_cluster, start_server
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from test_lab import SCHEDULE, STUDY
 
 KINDS = ("sqlite", "postgresql")

@@ -18,20 +18,13 @@ from hypothesis import strategies as st
 
 from diskproof.plan.tiles import tile_workload
 from diskproof.records import Cell, Failure, HostRecord, Metric, StudyRecord
+from diskproof.records.tiles import TileRun, WorkRun
 from diskproof.stats.capacity import find_capacity
 from diskproof.stats.tile_trials import find_baseline, find_trials, judge_run, service_levels
 from diskproof.store import Store, open_store
-from diskproof.tile_file import parse_tile
-from diskproof.tile_records import TileRun, WorkRun
-from diskproof.tile_rules import TileRules
-from diskproof.tiles.search import (
-    Event,
-    Outcome,
-    RunFinished,
-    RunStarted,
-    Search,
-    run_tile_study,
-)
+from diskproof.study.tile_file import parse_tile
+from diskproof.study.tiles import TileRules
+from diskproof.tiles.search import Event, Outcome, RunFinished, RunStarted, Search, run_tile_study
 
 TILE = parse_tile(
     """

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
-from diskproof.executor import Deadline
 from diskproof.guest.channel import Channel
-from diskproof.tiles.course import TAIL, Station
+from diskproof.measure.run import Deadline
 from diskproof.tiles.engine import Engine, Progress
+from diskproof.tiles.step_run import TAIL, Station
 from diskproof.tiles.steps import TileStep
 
 Request = dict[str, object]

@@ -18,9 +18,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from commands import STUDY, diskproof, left_behind, start_diskproof, write_study
-from diskproof import proc
+from diskproof.process import start as proc
 from diskproof.store import open_store
+from support.commands import STUDY, diskproof, left_behind, start_diskproof, write_study
 
 SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
 

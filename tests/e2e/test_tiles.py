@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from commands import diskproof, left_behind, start_diskproof
-from diskproof import proc
+from diskproof.process.start import Process
 from diskproof.store import open_store
-from diskproof.tile_file import built_in_tile, parse_tile
+from diskproof.study.tile_file import built_in_tile, parse_tile
+from support.commands import diskproof, left_behind, start_diskproof
 
 TILE = """
 [guests.writer]
@@ -62,7 +62,7 @@ def write_tiles(folder: Path, tile: str = TILE, study: str = STUDY) -> Path:
     return path
 
 
-def wait_for_log(folder: Path, text: str, running: proc.Process) -> str:
+def wait_for_log(folder: Path, text: str, running: Process) -> str:
     """Until the command has printed ``text``; it must still run then."""
     while text not in (log := (folder / "log").read_text()):
         assert running.wait(0.05) is None, log

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backing_rules import KINDS
 from diskproof.backings import NO_CONSENT, probe_backing, start_place
 from diskproof.backings.consent import give_consent
 from diskproof.errors import HostError
-from diskproof.janitor import sweep
-from diskproof.proc import find_tool, run
+from diskproof.host.janitor import sweep
+from diskproof.process.start import find_tool, run
 from diskproof.records import BackingSpec
-from running import assert_nothing_left, execute, make_spec
+from diskproof.study.backing_rules import KINDS
+from support.running import assert_nothing_left, execute, make_spec
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 MIB = 1 << 20

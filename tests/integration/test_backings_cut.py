@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.janitor import sweep
-from diskproof.proc import run
+from diskproof.host.janitor import sweep
+from diskproof.process.start import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 MIB = 1 << 20

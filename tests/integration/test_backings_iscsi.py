@@ -21,13 +21,13 @@ from diskproof.backings.iscsi import require_target
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
-from diskproof.images import read_network_size
-from diskproof.janitor import sweep
-from diskproof.proc import CONFINED_UID, join_network_args, lifeline_args, run
+from diskproof.host.janitor import sweep
+from diskproof.process.start import CONFINED_UID, join_network_args, lifeline_args, run
 from diskproof.qemu.disk import image_opts
+from diskproof.qemu.images import read_network_size
 from diskproof.records import BackingSpec, RunRecord
-from running import assert_nothing_left, execute, has_fio_at_work, make_spec, under_load
-from volumes import HERE, MIB, backing, find_missing, folder, lent_device
+from support.running import assert_nothing_left, execute, has_fio_at_work, make_spec, under_load
+from support.volumes import HERE, MIB, backing, find_missing, folder, lent_device
 
 MISSING = find_missing(require_target)
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -152,7 +152,7 @@ def test_a_target_that_goes_in_the_middle_is_the_reason(tmp_path: Path) -> None:
 def test_a_missing_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: str, what: str, package: str
 ) -> None:
-    from diskproof import proc
+    from diskproof.process import start as proc
 
     find = proc.find_tool
     monkeypatch.setattr(proc, "find_tool", lambda name: None if name == hidden else find(name))
@@ -163,7 +163,7 @@ def test_a_missing_package_is_named(
 
 def test_a_missing_block_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What qemu-img says without its module, from a QEMU that cannot read it."""
-    from diskproof import images
+    from diskproof.qemu import images
 
     monkeypatch.setattr(images, "lifeline_args", lambda **_: hide_modules())
     with pytest.raises(HostError, match="no block driver for iscsi") as caught:

@@ -14,8 +14,16 @@ from diskproof.backings import NO_CONSENT, lio, start_place
 from diskproof.backings.consent import give_consent
 from diskproof.backings.initiator import find_session
 from diskproof.errors import HostError
-from diskproof.janitor import sweep
-from volumes import MIB, backing, find_missing, folder, lent_device, start_owner, write_and_read
+from diskproof.host.janitor import sweep
+from support.volumes import (
+    MIB,
+    backing,
+    find_missing,
+    folder,
+    lent_device,
+    start_owner,
+    write_and_read,
+)
 
 MISSING = find_missing(lio.require_lio)
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)

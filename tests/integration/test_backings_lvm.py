@@ -13,11 +13,11 @@ from diskproof.backings.consent import give_consent
 from diskproof.backings.lvm import require_device_mapper
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.errors import HostError
+from diskproof.host.janitor import sweep
 from diskproof.host.storage_findings import STACKS, examine_stack
-from diskproof.janitor import sweep
-from diskproof.proc import run
+from diskproof.process.start import run
 from diskproof.records import BackingSpec
-from volumes import (
+from support.volumes import (
     MIB,
     assert_clean,
     assert_sweep_cleans,

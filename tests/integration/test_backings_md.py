@@ -15,7 +15,7 @@ from diskproof.backings.md import require_md
 from diskproof.errors import HostError
 from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.records import BackingSpec
-from volumes import (
+from support.volumes import (
     MIB,
     assert_clean,
     assert_sweep_cleans,

@@ -24,10 +24,10 @@ from diskproof.backings.nbd import find_silence, parse_uri
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.backings.server import make_room
 from diskproof.errors import HostError, RunFailure
-from diskproof.janitor import sweep
-from diskproof.proc import run, start_process
+from diskproof.host.janitor import sweep
+from diskproof.process.start import run, start_process
 from diskproof.records import BackingSpec, RunRecord
-from running import (
+from support.running import (
     artefacts,
     assert_nothing_left,
     execute,
@@ -37,7 +37,7 @@ from running import (
     start_executor,
     under_load,
 )
-from volumes import MIB, backing, folder
+from support.volumes import MIB, backing, folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="servers run as another user")
 PROOF = "server: flushes passed on"
@@ -274,7 +274,7 @@ sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 from diskproof.backings import NO_CONSENT, start_place
 from diskproof.backings.run_dir import start_run_dir
-from diskproof.proc import Process
+from diskproof.process.start import Process
 from diskproof.records import BackingSpec
 with start_place(eval(sys.argv[3]), NO_CONSENT) as place, start_run_dir(place) as folder:
     with place.service.start(folder, 16 << 20) as disk:

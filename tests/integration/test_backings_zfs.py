@@ -8,9 +8,9 @@ import pytest
 
 from diskproof.backings import NO_CONSENT, start_place
 from diskproof.backings.zfs import require_zfs
-from diskproof.janitor import sweep
-from diskproof.proc import run
-from volumes import MIB, backing, find_missing, folder, start_owner, write_and_read
+from diskproof.host.janitor import sweep
+from diskproof.process.start import run
+from support.volumes import MIB, backing, find_missing, folder, start_owner, write_and_read
 
 MISSING = find_missing(require_zfs)
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)

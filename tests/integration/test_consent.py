@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 import diskproof.cli
-from commands import diskproof as command
-from commands import left_behind
-from diskproof.backing_rules import KINDS
 from diskproof.backings import NO_CONSENT, probe_backing, start_place
 from diskproof.backings.consent import Consent, give_consent
 from diskproof.errors import HostError
-from diskproof.proc import Completed, run
+from diskproof.process.start import Completed, run
 from diskproof.records import BackingSpec
+from diskproof.study.backing_rules import KINDS
+from support.commands import diskproof as command
+from support.commands import left_behind
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for loop devices")
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import pytest
 
 from diskproof.cli import run_command_line
 from diskproof.store import open_store
-from recording import needs_fuse
+from support.recording import needs_fuse
 
 pytestmark = needs_fuse
 STUDY = """

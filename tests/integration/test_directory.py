@@ -14,9 +14,9 @@ import pytest
 from diskproof.backings import NO_CONSENT, Consent, load_backing, probe_backing, start_disk_dir
 from diskproof.backings.place import find_filesystem
 from diskproof.errors import HostError, UsageError
-from diskproof.proc import CONFINED_UID, run
+from diskproof.process.scratch import LOCK_NAME, PREFIX
+from diskproof.process.start import CONFINED_UID, run
 from diskproof.records import BackingSpec
-from diskproof.scratch import LOCK_NAME, PREFIX
 
 
 def spec(path: Path) -> BackingSpec:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import diskproof, left_behind, start_diskproof, write_study
 from diskproof.errors import DiskproofError
-from diskproof.recording import require_fuse
+from diskproof.recording.folder import require_fuse
+from support.commands import diskproof, left_behind, start_diskproof, write_study
 
 WRITER = "sh -c 'while echo x >> f; sync f; do echo x; sleep 0.1; done'"
 

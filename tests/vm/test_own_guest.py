@@ -16,15 +16,15 @@ import pytest
 from diskproof.backings import NO_CONSENT
 from diskproof.drive import RunContext
 from diskproof.errors import RunFailure
-from diskproof.executor import LabExecutor, LabSetup
 from diskproof.frontends.own_guest import FRONTEND, OwnGuestDrive
 from diskproof.guest.build import GuestFiles
-from diskproof.guest_rules import OwnGuest
-from diskproof.images import create_image
+from diskproof.measure.run import LabExecutor, LabSetup
+from diskproof.qemu.images import create_image
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
-from diskproof.study import Study, parse_study
-from own_guests import OwnDebian, build_own_debian
-from running import assert_nothing_left, plan_run
+from diskproof.study.guest import OwnGuest
+from diskproof.study.load import Study, parse_study
+from support.own_guests import OwnDebian, build_own_debian
+from support.running import assert_nothing_left, plan_run
 
 LEVELS = {"frontend": "own-guest", "accel": "tcg", "format": "qcow2", "memory": "256M"}
 COMMAND = """

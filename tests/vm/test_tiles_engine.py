@@ -16,19 +16,19 @@ import pytest
 
 from diskproof.backings import NO_CONSENT, start_place
 from diskproof.errors import RunFailure
-from diskproof.executor import Deadline
 from diskproof.guest.boot import Guest
+from diskproof.measure.run import Deadline
 from diskproof.records import BackingSpec
-from diskproof.tile_file import parse_tile
-from diskproof.tile_records import Phase
-from diskproof.tiles.course import Station
+from diskproof.records.tiles import Phase
+from diskproof.study.tile_file import parse_tile
 from diskproof.tiles.engine import Engine, OnStep, Progress
 from diskproof.tiles.group import start_group
 from diskproof.tiles.machines import make_bays, make_members, make_station
 from diskproof.tiles.network import start_network
 from diskproof.tiles.roles import disk_step
+from diskproof.tiles.step_run import Station
 from diskproof.tiles.steps import TileStep
-from tile_runs import make_cell
+from support.tile_runs import make_cell
 
 # One for each that does not survive its test; the worker does.
 NAMES = ("worker", "panics", "killed", "stopped")

@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof import proc
 from diskproof.host import ksm
-from diskproof.janitor import sweep
+from diskproof.host.janitor import sweep
+from diskproof.process.start import start_process
 from diskproof.records import Failure
-from diskproof.tile_records import TileRun
+from diskproof.records.tiles import TileRun
 from diskproof.tiles.engine import Progress
-from running import mounted
-from tile_runs import LONE, PAIR, execute
+from support.running import mounted
+from support.tile_runs import LONE, PAIR, execute
 
 QEMU = "qemu-system-x86_64"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -137,7 +137,7 @@ def test_more_tiles_than_fit_into_memory_are_refused_with_the_sum(tmp_path: Path
 OWNER = """
 import sys
 from pathlib import Path
-from tile_runs import LONE, make_cell, make_lab
+from support.tile_runs import LONE, make_cell, make_lab
 from diskproof.guest import boot
 launch = boot.start_qemu
 
@@ -191,7 +191,7 @@ def kill_owner(images: Path, log: Path, moment: str) -> list[psutil.Process]:
     read, write = os.pipe()
     with os.fdopen(read) as told, os.fdopen(write, "wb") as tell:
         argv = [sys.executable, "-c", OWNER, str(images)]
-        with proc.start_process(argv, name="owner", log=log, stdout=tell) as owner:
+        with start_process(argv, name="owner", log=log, stdout=tell) as owner:
             tell.close()
             said = next((line for line in told if line.strip() == moment), None)
             assert said, owner.read_log().decode()

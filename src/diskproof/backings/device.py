@@ -11,7 +11,7 @@ from pathlib import Path
 from diskproof.backings.block_tree import run_quietly
 from diskproof.backings.place import Place
 from diskproof.errors import HostError
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec
 
 

@@ -12,7 +12,7 @@ from diskproof.backings.mounting import start_mount
 from diskproof.backings.place import Place, probe_direct
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
 

@@ -26,8 +26,7 @@ from diskproof.backings.server import (
 )
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
-from diskproof.images import require_block_driver
-from diskproof.proc import (
+from diskproof.process.start import (
     CONFINED_UID,
     Completed,
     Process,
@@ -36,6 +35,7 @@ from diskproof.proc import (
     run,
     start_process,
 )
+from diskproof.qemu.images import require_block_driver
 from diskproof.records import BackingSpec, Check
 
 DRIVER = "iscsi"

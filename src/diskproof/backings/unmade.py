@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diskproof.backing_rules import NOT_OWN
 from diskproof.backings.consent import find_targets
 from diskproof.backings.device import require_unused
 from diskproof.backings.md import data_members
 from diskproof.backings.place import read_device_bytes
 from diskproof.records import BackingFacts, BackingSpec
+from diskproof.study.backing_rules import NOT_OWN
 
 _OF_FILES = ("filesystem", "tmpfs", "nbd", "iscsi")
 

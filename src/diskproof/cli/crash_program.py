@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from diskproof.errors import UsageError
 
 if TYPE_CHECKING:
-    from diskproof.crash_rules import CrashRules
-    from diskproof.executor import LabSetup
+    from diskproof.measure.run import LabSetup
     from diskproof.records import Cell, StudyRecord
     from diskproof.store import Store
+    from diskproof.study.crash import CrashRules
 
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
@@ -23,7 +23,7 @@ def program_rules(sector: int | None, seed: int | None) -> CrashRules:
     from dataclasses import replace
 
     from diskproof.crash.program import RULES
-    from diskproof.crash_rules import SECTORS
+    from diskproof.study.crash import SECTORS
 
     if sector is not None and sector not in SECTORS:
         known = " or ".join(str(each) for each in SECTORS)
@@ -49,11 +49,11 @@ def crash_program(
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
     from diskproof.cli.terminal import note
     from diskproof.crash.course import run_crash_study
-    from diskproof.crash.lab import CrashLab
     from diskproof.crash.program import NO_FLUSH, make_program, program_cell, sent_no_flush
-    from diskproof.crash_rules import FAULTS
-    from diskproof.recording import require_fuse
+    from diskproof.crash.run import CrashLab
+    from diskproof.recording.folder import require_fuse
     from diskproof.store import open_store
+    from diskproof.study.crash import FAULTS
 
     seconds = parse_budget(budget) or PROGRAM_SECONDS
     writer, check = commands
@@ -76,12 +76,12 @@ def crash_program(
 
 def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
     """A study of its own for each call: a program may have changed since the last one."""
-    from diskproof.backing_tables import FOLDER
     from diskproof.backings import NO_CONSENT
     from diskproof.cli.sweeping import sweep_and_tell
-    from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
+    from diskproof.measure.run import LabSetup
     from diskproof.records import StudyRecord, content_id
+    from diskproof.study.backing_tables import FOLDER
 
     sweep_and_tell([Path(FOLDER.option("path"))])
     host = host_record("", "no guest is started")

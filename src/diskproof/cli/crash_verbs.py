@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from diskproof.backings import Consent
     from diskproof.crash.course import Outcome
     from diskproof.crash.explore import Explorer
-    from diskproof.executor import LabSetup
+    from diskproof.measure.run import LabSetup
     from diskproof.records import Cell, StudyRecord, Verdict
     from diskproof.store import Store, VerdictRow
-    from diskproof.study import Study
+    from diskproof.study.load import Study
 
 
 class FaultChoice(StrEnum):
@@ -102,7 +102,7 @@ def crash_study(
 
     diskproof crash --writer './app --data .' --check './app --verify .' data
     """
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
 
     again = command_again(context)
     if writer is None and check is None:
@@ -147,8 +147,8 @@ def _crash_study(
     from diskproof.cli.crash_live import start_watching
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
     from diskproof.crash.course import run_crash_study
-    from diskproof.crash.lab import CrashLab
-    from diskproof.recording import require_fuse
+    from diskproof.crash.run import CrashLab
+    from diskproof.recording.folder import require_fuse
     from diskproof.store import open_store
 
     seconds = parse_budget(budget)
@@ -180,8 +180,8 @@ def _plan(
     """The study as stored, its crash cells on this host, and what their runs share."""
     from diskproof.cli.study_verbs import ensure_guest, make_setup, probe_host, study_record
     from diskproof.cli.terminal import note
-    from diskproof.crash_rules import GUEST_EXTRAS
     from diskproof.plan import make_crash_plan
+    from diskproof.study.crash import GUEST_EXTRAS
 
     facts = probe_host(study, consent)
     cells, dropped = make_crash_plan(study, facts)
@@ -241,10 +241,10 @@ def flushes(
     """
     from diskproof.cli.study_verbs import require_quiet_store
     from diskproof.cli.terminal import console, print_json
-    from diskproof.recording import require_fuse
+    from diskproof.recording.folder import require_fuse
     from diskproof.report.flush_tables import render_flushes
     from diskproof.store import open_store
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
 
     study = load_study(study_file)
     consent = require_consent(context, study, destroy_data)
@@ -266,7 +266,7 @@ def _audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str
     from diskproof.cli.study_verbs import probe_host, study_record
     from diskproof.cli.terminal import note
     from diskproof.crash.flush_audit import audit_flushes
-    from diskproof.lab import start_telling
+    from diskproof.lab.course import start_telling
     from diskproof.plan import make_crash_plan
     from diskproof.report.labels import cell_label, varying_factors
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diskproof.cli.terminal import progress_console
-from diskproof.lab import (
+from diskproof.lab.course import (
     Best,
     BlockJudged,
     Event,

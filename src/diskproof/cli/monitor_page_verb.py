@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof import native, proc
 from diskproof.cli.handover import MONITOR, PAGE_OPTIONS
 from diskproof.errors import Exit, HostError, UsageError
-from diskproof.scratch import start_scratch_dir
+from diskproof.process import native
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import run_in_terminal
 
 PAGE_HELP = """
 Pages and tables of what was seen (by `diskproof monitor` only):
@@ -64,7 +65,7 @@ def make_pages(arguments: Sequence[str]) -> int:
     with start_scratch_dir() as folder:
         recording = folder / "recording.jsonl"
         program = str(native.require_native(MONITOR))
-        status = proc.run_in_terminal([program, *wish.rest, "--json", str(recording)])
+        status = run_in_terminal([program, *wish.rest, "--json", str(recording)])
         if recording.is_file() and recording.stat().st_size:
             _write(wish, recording, "this host")
     return status

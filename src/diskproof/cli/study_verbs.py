@@ -16,12 +16,12 @@ from diskproof.errors import Exit, HostError, UsageError
 
 if TYPE_CHECKING:
     from diskproof.backings import Consent
-    from diskproof.executor import LabSetup
-    from diskproof.lab import Outcome
+    from diskproof.lab.course import Outcome
+    from diskproof.measure.run import LabSetup
     from diskproof.records import HostFacts, StudyRecord
     from diskproof.report.progress import StudyStatus
     from diskproof.store import Store
-    from diskproof.study import Study
+    from diskproof.study.load import Study
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).")]
 FOLLOW_SECONDS = 1.0
@@ -43,7 +43,7 @@ def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
     from diskproof.cli.tile_verbs import plan_here
     from diskproof.report.plan_tables import plan_json, render_plan
     from diskproof.report.tile_plan import render_tile_plan, tile_plan_json
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
 
     study = load_study(study_file)
     tiles = plan_here(study, NO_CONSENT) if study.tiles else None
@@ -75,11 +75,11 @@ def run(
 ) -> int:
     """Measure a study, or go on where it stopped; ends with the ranked table."""
     from diskproof.cli.live import start_watching
-    from diskproof.executor import LabExecutor
-    from diskproof.lab import run_study
-    from diskproof.schedule import make_schedule
+    from diskproof.lab.course import run_study
+    from diskproof.measure.run import LabExecutor
+    from diskproof.plan.schedule import make_schedule
     from diskproof.store import open_store
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
 
     seconds = parse_budget(budget)
     study = load_study(study_file)
@@ -116,7 +116,7 @@ def parse_budget(budget: str | None) -> float | None:
 
 def require_quiet_store(store: Store) -> None:
     """Two measurements at a time would spoil each other."""
-    from diskproof.lab import is_running
+    from diskproof.lab.course import is_running
 
     progress = store.progress()
     if progress is not None and is_running(progress):
@@ -199,10 +199,10 @@ def ensure_guest(extra: str = "") -> None:
 
 def make_setup(study: Study, facts: HostFacts, consent: Consent, store: Store) -> LabSetup:
     """What all runs share, after what dead runs left behind is gone and the host is stored."""
-    from diskproof.backing_tables import chain
     from diskproof.cli.sweeping import sweep_and_tell
-    from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
+    from diskproof.measure.run import LabSetup
+    from diskproof.study.backing_tables import chain
 
     folders = (chain(backing)[-1].option("path") for backing in study.backings)
     sweep_and_tell(map(Path, filter(None, folders)))
@@ -278,7 +278,7 @@ def status(
 
 def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
     """The studies' status now, and with ``follow`` again until nothing runs any more."""
-    from diskproof.lab import is_running
+    from diskproof.lab.course import is_running
     from diskproof.report.progress import study_status
 
     while True:

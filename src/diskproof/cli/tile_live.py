@@ -16,10 +16,10 @@ from rich.text import Text
 
 from diskproof.cli.terminal import progress_console
 from diskproof.records import Cell
+from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.capacity import Capacity
-from diskproof.tile_records import TileRun
-from diskproof.tile_rules import TileRules
+from diskproof.study.tiles import TileRules
 from diskproof.tiles.engine import Progress
 from diskproof.tiles.search import Event, RunFinished, RunStarted, Standing
 from diskproof.units import render_seconds

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from diskproof.records import Cell, HostFacts, HostRecord, StudyRecord
     from diskproof.report.tile_plan import TilePlanView
     from diskproof.store import Store
-    from diskproof.study import Study
+    from diskproof.study.load import Study
     from diskproof.tiles.search import Outcome
 
 MAX_TILES = 64
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 def _print_example(wanted: bool) -> None:
     """The built-in tile's file."""
     if wanted:
-        from diskproof.tile_file import read_built_in
+        from diskproof.study.tile_file import read_built_in
 
         print(read_built_in(), end="")
         raise typer.Exit
@@ -94,9 +94,9 @@ def tiles(
     )
     from diskproof.cli.tile_live import start_watching
     from diskproof.store import open_store
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
     from diskproof.tiles.boot_states import find_state_folder, start_boot_states
-    from diskproof.tiles.lab import TileLab
+    from diskproof.tiles.run import TileLab
     from diskproof.tiles.search import run_tile_study
 
     seconds = parse_budget(budget)

@@ -12,7 +12,7 @@ from diskproof.errors import UsageError
 
 if TYPE_CHECKING:
     from diskproof.backings import Consent
-    from diskproof.study import Study
+    from diskproof.study.load import Study
 
 DESTROY_DATA = "--destroy-data"
 ONCE = ("--retry",)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from diskproof.crash_rules import faults_of
-from diskproof.lab import describe_cell, find_varying, start_telling
+from diskproof.lab.course import describe_cell, find_varying, start_telling
 from diskproof.records import Cell, CrashRun, Fault, StudyRecord
+from diskproof.study.crash import faults_of
 
 if TYPE_CHECKING:
     from diskproof.store import Store

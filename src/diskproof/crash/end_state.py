@@ -14,12 +14,12 @@ from itertools import accumulate
 from pathlib import Path
 
 from diskproof.crash.verdict import Explored, Loss
-from diskproof.crash_log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
-from diskproof.native import require_native
-from diskproof.proc import Completed, require_tool, run
+from diskproof.process.native import require_native
+from diskproof.process.start import Completed, require_tool, run
+from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.records import Cell, WorkloadSpec
 
 ACKS = "acknowledged"

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from diskproof.crash.verdict import Explored, Loss
 from diskproof.errors import RunFailure
-from diskproof.native import require_native
-from diskproof.proc import Process, start_process
+from diskproof.process.native import require_native
+from diskproof.process.start import Process, start_process
 from diskproof.records import Fault
 
 NATIVE_FAULTS: Mapping[Fault, str] = {

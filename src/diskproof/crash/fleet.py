@@ -29,7 +29,7 @@ from diskproof.crash.explore import SLACK_SECONDS, Explorer, Search, Shard, expl
 from diskproof.crash.merge import merge_parts
 from diskproof.crash.verdict import Explored
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.proc import CONFINED_UID, run
+from diskproof.process.start import CONFINED_UID, run
 
 if TYPE_CHECKING:
     from distributed import Client, Future

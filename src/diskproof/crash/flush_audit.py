@@ -24,16 +24,16 @@ from diskproof.crash.writers.guest_disk import (
     require_done,
     require_guest_drive,
 )
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, read_frames
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
 from diskproof.frontends.effective import require_objects
 from diskproof.frontends.guest import GuestDrive
-from diskproof.images import create_image
 from diskproof.qemu.disk import DEVICE_ID
-from diskproof.qmp import Qmp
-from diskproof.recording import Recording, start_recording
+from diskproof.qemu.images import create_image
+from diskproof.qemu.qmp import Qmp
+from diskproof.recording.folder import Recording, start_recording
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, read_frames
 from diskproof.records import BackingSpec, Cell
 
 DISK_BYTES = 512 << 20  # xfs takes no less than 300 MiB; thin, so little of it is used

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
-from diskproof.crash_rules import KIND, CrashRules, crash_workload
 from diskproof.errors import RunFailure, UsageError
-from diskproof.executor import Deadline, RunNotes
-from diskproof.proc import start_process
-from diskproof.recording import Recording, start_recording
+from diskproof.measure.run import Deadline, RunNotes
+from diskproof.process.start import start_process
+from diskproof.recording.folder import Recording, start_recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
+from diskproof.study.crash import KIND, CrashRules, crash_workload
 
 NAME = "program"
 RULES = CrashRules(seed=1)

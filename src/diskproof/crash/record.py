@@ -15,7 +15,14 @@ from pathlib import Path
 
 from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.writers import WriterContext, load_writer
-from diskproof.crash_log import (
+from diskproof.drive import DiskImage, RunContext
+from diskproof.errors import RunFailure
+from diskproof.frontends import load_frontend
+from diskproof.measure.run import BoundedDrive, Deadline, RunNotes
+from diskproof.process.start import CONFINED_UID, run
+from diskproof.qemu.images import create_image, inspect_image
+from diskproof.recording.folder import RECORDER_LOG, Recording, start_recording
+from diskproof.recording.log import (
     ACKNOWLEDGE,
     Frame,
     LogSummary,
@@ -23,15 +30,8 @@ from diskproof.crash_log import (
     read_frames,
     summarise_log,
 )
-from diskproof.crash_rules import GUEST_EXTRAS
-from diskproof.drive import DiskImage, RunContext
-from diskproof.errors import RunFailure
-from diskproof.executor import BoundedDrive, Deadline, RunNotes
-from diskproof.frontends import load_frontend
-from diskproof.images import create_image, inspect_image
-from diskproof.proc import CONFINED_UID, run
-from diskproof.recording import RECORDER_LOG, Recording, start_recording
 from diskproof.records import Artefact, BackingSpec, Cell
+from diskproof.study.crash import GUEST_EXTRAS
 
 START_SECONDS = 120.0
 MARK = "diskproof: the writer has ended"

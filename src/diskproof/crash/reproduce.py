@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.crash.end_state import check_folder
-from diskproof.crash.lab import BASE_ARTEFACT, LOG_ARTEFACT, find_check
 from diskproof.crash.record import cut_at_mark, is_mark
+from diskproof.crash.run import BASE_ARTEFACT, LOG_ARTEFACT, find_check
 from diskproof.crash.verdict import Loss
-from diskproof.crash_log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.errors import UsageError
-from diskproof.native import require_native
-from diskproof.proc import CONFINED_UID, run
+from diskproof.process.native import require_native
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import CONFINED_UID, run
+from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.records import CrashRun, Fault, Verdict
-from diskproof.scratch import start_scratch_dir
 
 SHOW_SECONDS = 600.0
 CHECK_SECONDS = 600.0

@@ -10,16 +10,16 @@ from diskproof.backings import Consent, Place, probe_backing, start_place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.factors import FRONTENDS
 from diskproof.guest.build import find_guest, require_guest
 from diskproof.guest.own_image import inspect_own_image, require_firmware
-from diskproof.guest_rules import OwnGuest
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
+from diskproof.study.factors import FRONTENDS
+from diskproof.study.guest import OwnGuest
 
 __all__ = ["host_record", "probe_facts", "probe_frontends", "require_engine"]
 

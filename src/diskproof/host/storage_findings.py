@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backing_rules import KINDS
 from diskproof.backings import NO_CONSENT, start_disk_dir, start_place
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.loop import start_loop
 from diskproof.errors import DiskproofError
 from diskproof.host.kernel_findings import find_module, is_root, namespace_args, try_command
-from diskproof.proc import find_tool
+from diskproof.process.start import find_tool
 from diskproof.records import BackingSpec, Finding
+from diskproof.study.backing_rules import KINDS
 
 # Everything happens on a tmpfs in a mount namespace: the image is never on a disk, and loop device
 # (released with its mount, loop(4)) and mounts end with the shell.

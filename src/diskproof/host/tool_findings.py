@@ -16,8 +16,8 @@ from diskproof.host.accel import KVM, probe_accel
 from diskproof.host.facts import require_engine
 from diskproof.host.identity import read_version
 from diskproof.host.qemu_probe import AIO, FORMATS, Probed, explain, probe_block_layer, probe_buses
-from diskproof.native import find_native
-from diskproof.proc import find_tool
+from diskproof.process.native import find_native
+from diskproof.process.start import find_tool
 from diskproof.qemu.disk import BUSES
 from diskproof.records import BackingFacts, BackingSpec, Finding
 from diskproof.units import render_bytes

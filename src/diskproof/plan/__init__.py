@@ -18,7 +18,7 @@ from diskproof.plan.sizes import (
 )
 from diskproof.plan.tiles import TilePlan, make_tile_plan
 from diskproof.records import Cell, Dropped, HostFacts
-from diskproof.study import Study
+from diskproof.study.load import Study
 
 __all__ = [
     "MAX_COMBINATIONS",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from diskproof.boot_rules import disk_bytes, parse_scale
 from diskproof.errors import HostError
 from diskproof.plan.rules import DIRECT
-from diskproof.programs import has_own_system
 from diskproof.records import Cell, HostFacts, WorkloadSpec
+from diskproof.study.boots import disk_bytes, parse_scale
+from diskproof.study.programs import has_own_system
 from diskproof.units import parse_bytes, render_bytes
 
 SIZE_FLOOR = 1 << 30

@@ -20,9 +20,9 @@ from diskproof.plan.tile_costs import (
     tile_memory,
 )
 from diskproof.records import BackingFacts, Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
-from diskproof.study import Filter, Study
-from diskproof.tile_file import built_in_tile
-from diskproof.tile_rules import KIND, Tile, TileRules
+from diskproof.study.load import Filter, Study
+from diskproof.study.tile_file import built_in_tile
+from diskproof.study.tiles import KIND, Tile, TileRules
 from diskproof.units import render_bytes
 
 GUEST = "guest"

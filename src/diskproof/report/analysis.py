@@ -8,7 +8,6 @@ from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
 from diskproof.errors import DiskproofError, UsageError
-from diskproof.factors import FACTOR_BY_NAME
 from diskproof.records import Cell, HostRecord, Series, StudyRecord
 from diskproof.report.first_boots import FirstBoots, find_first_boots
 from diskproof.report.labels import cell_label, varying_factors
@@ -19,6 +18,7 @@ from diskproof.stats.intervals import Sample
 from diskproof.stats.outliers import find_outliers
 from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
 from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
+from diskproof.study.factors import FACTOR_BY_NAME
 from diskproof.units import parse_bytes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from diskproof.report.factor_words import finite
 from diskproof.report.labels import render_figure
 from diskproof.report.stability_words import percent
 from diskproof.report.table_style import plain, start_table
-from diskproof.stats.verdict import MOST_RUNS
+from diskproof.stats.speed_verdict import MOST_RUNS
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

@@ -11,7 +11,7 @@ from diskproof.records import Cell
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.sides import Side
 from diskproof.stats.intervals import Sample
-from diskproof.stats.verdict import Verdict, judge, overall_samples
+from diskproof.stats.speed_verdict import Verdict, judge, overall_samples
 from diskproof.store import ResultRow
 
 ALL_CELLS = "all cells together"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from diskproof.crash_rules import FAULT_WORDS
 from diskproof.report import charts
 from diskproof.report.durability import badness, crash_labels, durability_sentence
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store.rows import VerdictRow
+from diskproof.study.crash import FAULT_WORDS
 
 _Figure = TypeVar("_Figure")
 Draw = Callable[[charts.Spec, str, int], _Figure]

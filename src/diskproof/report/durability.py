@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.crash_rules import FAULTS
 from diskproof.records import Cell, Durability, Fault, Verdict
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.store.rows import VerdictRow
+from diskproof.study.crash import FAULTS
 
 DECIDING = (
     *("frontend", "format", "preallocation", "cache", "aio", "discard", "detect-zeroes"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from diskproof.factors import FACTORS
 from diskproof.records import Cell
 from diskproof.stats.intervals import Interval
+from diskproof.study.factors import FACTORS
 from diskproof.units import render_latency
 
 _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING
 
 from diskproof import __version__
 from diskproof.records import Series
-from diskproof.report import (
-    charts,
-    factor_words,
-    race_words,
-    score_tables,
-    stability_tables,
-    words,
-)
+from diskproof.report import charts, factor_words, race_words, score_tables, stability_tables, words
 from diskproof.report.crash_page import crash_parts, durability_figures
 from diskproof.report.durability import (
     crash_cells_json,

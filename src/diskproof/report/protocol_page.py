@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 from diskproof.report import charts
 from diskproof.report.labels import render_figure, render_half_width
-from diskproof.report.protocol_views import (
-    CellCacheLife,
-    CellCurves,
-    CellWarmUp,
-    ProtocolView,
-)
+from diskproof.report.protocol_views import CellCacheLife, CellCurves, CellWarmUp, ProtocolView
 from diskproof.stats.intervals import Interval
 
 if TYPE_CHECKING:

@@ -7,12 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from diskproof.records import StudyRecord
-from diskproof.report.labels import (
-    cell_label,
-    render_figure,
-    render_half_width,
-    varying_factors,
-)
+from diskproof.report.labels import cell_label, render_figure, render_half_width, varying_factors
 from diskproof.report.part_tables import is_part, part_tables
 from diskproof.report.table_style import plain, start_table
 from diskproof.stats.intervals import mean_interval

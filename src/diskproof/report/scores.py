@@ -10,12 +10,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
-from diskproof.presets import PRESET_BY_NAME
 from diskproof.records import StudyRecord, WorkloadSpec
 from diskproof.stats.intervals import Sample
 from diskproof.stats.pareto import FrontPoint, find_front
 from diskproof.stats.score import Levels, ScoredLoad, Scores, score
 from diskproof.stats.weighted_speed import Pair, Speeds, WeightedSpeeds, weigh_speeds
+from diskproof.study.presets import PRESET_BY_NAME
 
 if TYPE_CHECKING:
     from diskproof.store import ResultRow, Store

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, Metric, Series, StudyRecord
+from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.tails import Tails, text_tails
 from diskproof.report.tile_host import host_figures
@@ -20,7 +21,6 @@ from diskproof.stats.intervals import Interval, Sample, mean_interval
 from diskproof.stats.ranking import Measured, rank
 from diskproof.stats.tile_score import TileScore, TileScoreIntervals, score_intervals, tile_score
 from diskproof.stats.tile_trials import Baseline, find_baseline, find_trials, judge_run
-from diskproof.tile_records import TileRun
 
 if TYPE_CHECKING:
     from diskproof.store import Store

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from diskproof.records.tiles import TileRun
 from diskproof.report.tile_analysis import CellTiles, GuestShare, TilesAt, TileView
 from diskproof.report.tile_host import NAMED
 from diskproof.report.tile_words import against_best
 from diskproof.stats.intervals import Interval
-from diskproof.tile_records import TileRun
 
 Json = dict[str, object]
 

@@ -9,7 +9,7 @@ from diskproof.records import Cell, Dropped
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.table_style import plain, start_table
 from diskproof.report.tables import render_dropped
-from diskproof.tile_rules import TileRules
+from diskproof.study.tiles import TileRules
 from diskproof.units import render_bytes, render_seconds
 
 if TYPE_CHECKING:

@@ -7,15 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from diskproof.records import (
-    Cell,
-    Check,
-    Failure,
-    Histogram,
-    HostRecord,
-    Series,
-    StudyRecord,
-)
+from diskproof.records import Cell, Check, Failure, Histogram, HostRecord, Series, StudyRecord
 from diskproof.report.durability import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
@@ -24,12 +16,12 @@ from diskproof.stats.study_race import RaceState
 from diskproof.store.grids import Grid
 
 if TYPE_CHECKING:
+    from diskproof.records.tiles import TileRun
     from diskproof.report.analysis import WorkloadAnalysis
     from diskproof.report.protocol_views import ProtocolView
     from diskproof.report.scores import StudyScores
     from diskproof.report.tile_analysis import TileView
     from diskproof.store import ResultRow, VerdictRow
-    from diskproof.tile_records import TileRun
 
 LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diskproof.race_rules import RaceRules
 from diskproof.stats.racing import Drop, Verdict, judge
+from diskproof.study.protocol import RaceRules
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,14 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from diskproof.race_rules import RaceRules
-from diskproof.stats.boundaries import (
-    Boundary,
-    any_pair_alpha,
-    find_boundary,
-    pair_alpha,
-)
+from diskproof.stats.boundaries import Boundary, any_pair_alpha, find_boundary, pair_alpha
 from diskproof.stats.race_fit import RaceFit, fit_race
+from diskproof.study.protocol import RaceRules
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 
 from diskproof.records import Cell
 from diskproof.stats.comparisons import Comparisons, adjusted_p, compare_all, letter_groups
-from diskproof.stats.intervals import (
-    Interval,
-    RatioInterval,
-    Sample,
-    mean_interval,
-    ratio_interval,
-)
+from diskproof.stats.intervals import Interval, RatioInterval, Sample, mean_interval, ratio_interval
 from diskproof.stats.model import Fit
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.race_rules import RaceRules
 from diskproof.records import Cell, StudyRecord
 from diskproof.stats.race_course import Course, Race
 from diskproof.stats.racing import Verdict
+from diskproof.study.protocol import RaceRules
 
 Scores = Mapping[tuple[int, str], float]
 """(block, cell id) -> logarithm of a finished run's primary figure, larger is better; nan when the

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from diskproof.records import Cell
+from diskproof.records.tiles import TileRun
 from diskproof.stats.boundary_belief import Trial
-from diskproof.tile_records import TileRun
 
 JUDGED = ("seconds", "latency_p99")
 """Metrics with a service level; less of them is better."""

@@ -10,19 +10,14 @@ from typing import Any
 from sqlalchemy import Connection, Row, case, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from diskproof.crash_rules import FAULTS
 from diskproof.errors import UsageError
 from diskproof.records import Cell, Check, CrashRun, TraceEvent, Verdict
-from diskproof.store.encoding import (
-    cell_columns,
-    parse_cell,
-    parse_phases,
-    render_json,
-)
+from diskproof.store.encoding import cell_columns, parse_cell, parse_phases, render_json
 from diskproof.store.read_runs import parse_artefact, parse_failure
 from diskproof.store.rows import VerdictRow
 from diskproof.store.tables import CELL, CRASH_FILE, CRASH_RUN, HOST, STUDY, VERDICT
 from diskproof.store.write import DuplicateRun, artefact_columns, clean_text, failure_columns
+from diskproof.study.crash import FAULTS
 
 _PLAIN = (
     *("fault", "verdict", "lost", "age_seconds", "states_checked", "states_total", "estimated"),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diskproof.records import Failure, StudyRecord
+from diskproof.records.tiles import TileRun, WorkRun
 from diskproof.store.database import Store
 from diskproof.store.rows import RunRow, VerdictRow
 from diskproof.store.show import show_rows
-from diskproof.tile_records import TileRun, WorkRun
 
 Kind = Literal["results", "runs", "series", "verdicts", "tiles"]
 Type = Literal["text", "number", "integer", "flag", "numbers"]

@@ -15,8 +15,8 @@ from graphlib import TopologicalSorter
 
 from diskproof.errors import RunFailure
 from diskproof.guest.jobs import Job
-from diskproof.tile_records import Phase, StepRun
-from diskproof.tiles.course import Course, Station
+from diskproof.records.tiles import Phase, StepRun
+from diskproof.tiles.step_run import Course, Station
 from diskproof.tiles.steps import TileStep
 
 HEARTBEAT_SECONDS = 10.0

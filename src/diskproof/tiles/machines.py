@@ -17,21 +17,21 @@ from diskproof.backings import Place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.drive import DiskImage
 from diskproof.errors import HostError, RunFailure
-from diskproof.executor import FULL_BYTES, Deadline
 from diskproof.frontends.effective import read_command_line, read_disk
 from diskproof.frontends.guest import check_device, check_machine, check_view
 from diskproof.guest import boot
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import require_guest
-from diskproof.images import create_image, full_size, inspect_image
+from diskproof.measure.run import FULL_BYTES, Deadline
 from diskproof.plan.tile_costs import TRANSLATED_BYTES
 from diskproof.qemu.disk import guest_disk_args
+from diskproof.qemu.images import create_image, full_size, inspect_image
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Artefact, Cell, Check
-from diskproof.tile_rules import Tile, TileGuest
-from diskproof.tiles.course import Station
+from diskproof.study.tiles import Tile, TileGuest
 from diskproof.tiles.group import GuestKey, Member
 from diskproof.tiles.network import Network
+from diskproof.tiles.step_run import Station
 from diskproof.tiles.steps import step_environment
 from diskproof.units import render_bytes
 

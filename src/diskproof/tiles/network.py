@@ -17,10 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from diskproof.cage import QEMU_CAGE, Cage
 from diskproof.errors import HostError, RunFailure
-from diskproof.native import require_native
-from diskproof.proc import Process, run, start_process
+from diskproof.process.cage import QEMU_CAGE, Cage
+from diskproof.process.native import require_native
+from diskproof.process.start import Process, run, start_process
 from diskproof.qemu.network import NetworkCard
 
 Kind = Literal["bridge", "switch"]

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from diskproof.lab import start_telling
+from diskproof.lab.course import start_telling
 from diskproof.plan.tile_costs import run_seconds
 from diskproof.records import Cell, StudyRecord, content_id
+from diskproof.records.tiles import TileRun
 from diskproof.stats.capacity import Capacity, Trial, find_capacity, next_trial, trial_limit
 from diskproof.stats.tile_trials import find_trials
-from diskproof.tile_records import TileRun
-from diskproof.tile_rules import TileRules
+from diskproof.study.tiles import TileRules
 
 if TYPE_CHECKING:
     from diskproof.store import Store

@@ -10,8 +10,8 @@ from typing import Protocol, cast
 
 from diskproof.errors import UsageError
 from diskproof.records import Metric
-from diskproof.tile_records import Phase
-from diskproof.tile_rules import LOADS, ROLES, Tile, TileGuest, TileWork
+from diskproof.records.tiles import Phase
+from diskproof.study.tiles import LOADS, ROLES, Tile, TileGuest, TileWork
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from diskproof.drive import Drive
 from diskproof.errors import RunFailure
-from diskproof.fio_job_file import JobSection, parse_job_file
 from diskproof.fio_output import FioJob, combine_clones, job_histograms, job_metrics
 from diskproof.records import Check, Metric, Series, WorkloadSpec
+from diskproof.study.job_file import JobSection, parse_job_file
 from diskproof.units import parse_bytes
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.fio_run import (

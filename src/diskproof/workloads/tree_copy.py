@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.boot_rules import parse_scale
 from diskproof.drive import Drive, Execution
 from diskproof.errors import RunFailure
 from diskproof.guest.build import PROGRAM_FOLDER
-from diskproof.native import require_native
+from diskproof.process.native import require_native
 from diskproof.records import Check, Metric, WorkloadSpec
+from diskproof.study.boots import parse_scale
 from diskproof.units import parse_bytes, render_bytes
 from diskproof.workloads import WorkloadResult
 

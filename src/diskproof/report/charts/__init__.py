@@ -6,11 +6,7 @@ from diskproof.report.charts.cache_life import MAX_LIVES, cache_life_chart
 from diskproof.report.charts.crash import durability_chart, timeline_caption, timeline_chart
 from diskproof.report.charts.curves import PASS_WORDS, curve_chart, warm_up_chart
 from diskproof.report.charts.drift import drift_chart
-from diskproof.report.charts.effects import (
-    effects_chart,
-    interaction_chart,
-    interaction_factors,
-)
+from diskproof.report.charts.effects import effects_chart, interaction_chart, interaction_factors
 from diskproof.report.charts.grid import MAX_GRID_CELLS, grid_chart
 from diskproof.report.charts.heat import heat_chart, heat_factors
 from diskproof.report.charts.lines import MAX_POINTS, series_chart, tail_chart

@@ -1,0 +1,64 @@
+"""The shape of a tile's file, and of a study's ``[tiles]`` table: keys, types and bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from diskproof.study.file import Name, OptionText, Runtime
+from diskproof.units import parse_bytes
+
+MEBIBYTE = 1 << 20
+
+
+def _bytes(value: object) -> int:
+    size = parse_bytes(value) if isinstance(value, str | int) else 0
+    if size % MEBIBYTE:
+        raise ValueError(f"{value!r} is not a whole number of MiB")
+    return size
+
+
+Memory = Annotated[int, BeforeValidator(_bytes), Field(ge=192 * MEBIBYTE, le=1 << 40)]
+Disk = Annotated[int, BeforeValidator(_bytes), Field(ge=16 * MEBIBYTE, le=1 << 44)]
+GuestName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+Argv = Annotated[list[OptionText], Field(min_length=1, max_length=100)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class GuestTable(_Table):
+    """``[guests.NAME]``. What is not said is as the role has it."""
+
+    role: str = "plain"
+    root: Annotated[str, Field(pattern=r"^(|postgres|servers)$")] | None = None
+    memory: Memory | None = None
+    vcpus: Annotated[int, Field(ge=1, le=64)] = 1
+    disk: Disk | None = None
+
+
+class WorkTable(_Table):
+    """``[workloads.NAME]``: a load with its own keys (``tiles.LOADS``), or a command."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    __pydantic_extra__: dict[str, OptionText] = Field(init=False)
+
+    load: str | None = None
+    source: GuestName = Field(alias="from")
+    to: GuestName | None = None
+    command: Argv | None = None
+    check: Argv | None = None
+    after: Annotated[list[Name], Field(max_length=100)] = []
+    timeout: Runtime = 3600.0
+    service_level: Annotated[float, Field(gt=1, le=1000)] | None = None
+
+
+class TileTable(_Table):
+    """The whole file."""
+
+    name: Name | None = None
+    description: Annotated[str, Field(max_length=10_000)] = ""
+    guests: Annotated[dict[GuestName, GuestTable], Field(min_length=1)]
+    workloads: Annotated[dict[Name, WorkTable], Field(min_length=1, max_length=100)]

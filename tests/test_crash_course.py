@@ -11,7 +11,8 @@ import pytest
 
 from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
 from diskproof.lab.course import is_running
-from diskproof.records import Cell, CrashRun, Fault, HostRecord, StudyRecord, Verdict
+from diskproof.records import Cell, HostRecord, StudyRecord
+from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.report.progress import study_status
 from diskproof.store import Store, open_store
 from diskproof.study.crash import FAULTS, CrashRules, crash_workload

@@ -12,17 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from diskproof.records import (
-    Cell,
-    CrashRun,
-    Fault,
-    HostRecord,
-    Metric,
-    RunRecord,
-    StudyRecord,
-    Verdict,
-    WorkloadSpec,
-)
+from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
+from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diskproof.errors import UsageError
-from diskproof.records import Failure, HostRecord, StudyRecord, Verdict
+from diskproof.records import Failure, HostRecord, StudyRecord
+from diskproof.records.verdicts import Verdict
 from diskproof.store import DuplicateRun, Store, open_store
 from diskproof.store.export import export_table
 from support.crashing import LOSS, make_crash_run, make_verdict

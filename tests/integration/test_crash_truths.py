@@ -14,7 +14,7 @@ import pytest
 
 from diskproof.crash.reproduce import missing_writes, reproduce
 from diskproof.recording.log import read_frames
-from diskproof.records import CrashRun, Verdict
+from diskproof.records.verdicts import CrashRun, Verdict
 from diskproof.study.crash import CrashRules
 from support.crashing import make_real_run
 from support.recording import needs_fuse

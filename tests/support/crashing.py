@@ -7,17 +7,9 @@ from pathlib import Path
 
 from diskproof.backings import NO_CONSENT
 from diskproof.crash.run import CrashLab
-from diskproof.measure.run import LabSetup
-from diskproof.records import (
-    Artefact,
-    BackingSpec,
-    Cell,
-    Check,
-    CrashRun,
-    Fault,
-    TraceEvent,
-    Verdict,
-)
+from diskproof.lab.setup import LabSetup
+from diskproof.records import Artefact, BackingSpec, Cell, Check
+from diskproof.records.verdicts import CrashRun, Fault, TraceEvent, Verdict
 from diskproof.study.crash import FAULTS, CrashRules, crash_workload, faults_of
 from support.running import assert_nothing_left
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 
 from diskproof.backings.consent import give_consent
-from diskproof.measure.run import LabExecutor, LabSetup
+from diskproof.lab.setup import LabSetup
+from diskproof.measure.run import LabExecutor
 from diskproof.process.start import run
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord, WorkloadSpec
 from diskproof.study.load import parse_study

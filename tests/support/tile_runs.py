@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from diskproof.backings import NO_CONSENT
-from diskproof.measure.run import LabSetup
+from diskproof.lab.setup import LabSetup
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.records.tiles import TileRun
 from diskproof.study.tile_file import parse_tile

@@ -18,7 +18,8 @@ from diskproof.drive import RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.own_guest import FRONTEND, OwnGuestDrive
 from diskproof.guest.build import GuestFiles
-from diskproof.measure.run import LabExecutor, LabSetup
+from diskproof.lab.setup import LabSetup
+from diskproof.measure.run import LabExecutor
 from diskproof.qemu.images import create_image
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.study.guest import OwnGuest

@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from diskproof.cli.terminal import progress_console
 from diskproof.crash.course import CellFinished, CellStarted, Event
-from diskproof.records import Cell, CrashRun
+from diskproof.records import Cell
+from diskproof.records.verdicts import CrashRun
 from diskproof.report.durability import verdict_text
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.units import render_seconds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from diskproof.errors import UsageError
 
 if TYPE_CHECKING:
-    from diskproof.measure.run import LabSetup
+    from diskproof.lab.setup import LabSetup
     from diskproof.records import Cell, StudyRecord
     from diskproof.store import Store
     from diskproof.study.crash import CrashRules
@@ -79,7 +79,7 @@ def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord,
     from diskproof.backings import NO_CONSENT
     from diskproof.cli.sweeping import sweep_and_tell
     from diskproof.host.facts import host_record
-    from diskproof.measure.run import LabSetup
+    from diskproof.lab.setup import LabSetup
     from diskproof.records import StudyRecord, content_id
     from diskproof.study.backing_tables import FOLDER
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from diskproof.backings import Consent
     from diskproof.crash.course import Outcome
     from diskproof.crash.explore import Explorer
-    from diskproof.measure.run import LabSetup
-    from diskproof.records import Cell, StudyRecord, Verdict
+    from diskproof.lab.setup import LabSetup
+    from diskproof.records import Cell, StudyRecord
+    from diskproof.records.verdicts import Verdict
     from diskproof.store import Store, VerdictRow
     from diskproof.study.load import Study
 

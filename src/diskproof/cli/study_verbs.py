@@ -17,7 +17,7 @@ from diskproof.errors import Exit, HostError, UsageError
 if TYPE_CHECKING:
     from diskproof.backings import Consent
     from diskproof.lab.course import Outcome
-    from diskproof.measure.run import LabSetup
+    from diskproof.lab.setup import LabSetup
     from diskproof.records import HostFacts, StudyRecord
     from diskproof.report.progress import StudyStatus
     from diskproof.store import Store
@@ -201,7 +201,7 @@ def make_setup(study: Study, facts: HostFacts, consent: Consent, store: Store) -
     """What all runs share, after what dead runs left behind is gone and the host is stored."""
     from diskproof.cli.sweeping import sweep_and_tell
     from diskproof.host.facts import host_record
-    from diskproof.measure.run import LabSetup
+    from diskproof.lab.setup import LabSetup
     from diskproof.study.backing_tables import chain
 
     folders = (chain(backing)[-1].option("path") for backing in study.backings)

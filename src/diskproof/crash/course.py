@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from diskproof.lab.course import describe_cell, find_varying, start_telling
-from diskproof.records import Cell, CrashRun, Fault, StudyRecord
+from diskproof.records import Cell, StudyRecord
+from diskproof.records.verdicts import CrashRun, Fault
 from diskproof.study.crash import faults_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from diskproof.crash.verdict import Explored, Loss
 from diskproof.errors import RunFailure
 from diskproof.process.native import require_native
 from diskproof.process.start import Process, start_process
-from diskproof.records import Fault
+from diskproof.records.verdicts import Fault
 
 NATIVE_FAULTS: Mapping[Fault, str] = {
     "power": "power",

@@ -18,7 +18,8 @@ from diskproof.crash.writers import WriterContext, load_writer
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
-from diskproof.measure.run import BoundedDrive, Deadline, RunNotes
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import BoundedDrive, Deadline
 from diskproof.process.start import CONFINED_UID, run
 from diskproof.qemu.images import create_image, inspect_image
 from diskproof.recording.folder import RECORDER_LOG, Recording, start_recording

@@ -15,7 +15,7 @@ from diskproof.process.native import require_native
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import CONFINED_UID, run
 from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
-from diskproof.records import CrashRun, Fault, Verdict
+from diskproof.records.verdicts import CrashRun, Fault, Verdict
 
 SHOW_SECONDS = 600.0
 CHECK_SECONDS = 600.0

@@ -20,10 +20,12 @@ from diskproof.crash.verdict import Explored, judge, undecided
 from diskproof.crash.writers import load_writer
 from diskproof.errors import DiskproofError
 from diskproof.host.audit import start_audit
-from diskproof.measure.run import Deadline, LabSetup, RunNotes
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import Deadline, LabSetup
 from diskproof.process.start import run
 from diskproof.recording.log import read_frames
-from diskproof.records import Artefact, Cell, CrashRun, Fault, Verdict
+from diskproof.records import Artefact, Cell
+from diskproof.records.verdicts import CrashRun, Fault, Verdict
 
 LOG_ARTEFACT, BASE_ARTEFACT = "crash.log", "base.tar"
 MAX_KEPT = 48 << 20

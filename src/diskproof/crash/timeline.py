@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
-from diskproof.records import TraceEvent
+from diskproof.records.verdicts import TraceEvent
 
 MAX_EVENTS = 120
 BEFORE = 12

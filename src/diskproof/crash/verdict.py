@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from diskproof.records import Durability, Fault, Verdict
+from diskproof.records.verdicts import Durability, Fault, Verdict
 
 _BADNESS: dict[Durability, int] = {"keeps": 0, "undecided": 1, "loses": 2, "corrupts": 3}
 

@@ -6,22 +6,23 @@ import errno
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from diskproof.backings import Consent, Place, start_place
+from diskproof.backings import Place, start_place
 from diskproof.backings.run_dir import find_device, start_run_dir
 from diskproof.backings.server import start_watch
-from diskproof.drive import DiskImage, Drive, Execution, FioTarget, RunContext
+from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.frontends import Frontend, find_frontend
 from diskproof.guest.system import build_system, require_system
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
 from diskproof.host.sampler import start_sampler
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, Deadline, LabSetup
 from diskproof.process.start import run
 from diskproof.qemu.images import (
     clone_image,
@@ -33,39 +34,17 @@ from diskproof.qemu.images import (
     network_image,
 )
 from diskproof.records import (
-    Artefact,
     BackingSpec,
     Cell,
-    Check,
     Failure,
     Metric,
     PlannedRun,
     RunRecord,
-    Series,
     WorkloadSpec,
 )
 from diskproof.study.guest import FRONTEND as OWN_GUEST
-from diskproof.study.guest import OwnGuest
 from diskproof.study.programs import has_own_system
 from diskproof.workloads import WorkloadResult, load_workload
-
-START_SECONDS = 120.0
-FULL_BYTES = 4 << 20  # no cluster or extent of an image fits in less
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(frozen=True)
-class LabSetup:
-    """What all runs of a study share. ``consent`` is for what its backings destroy; ``accel`` is
-    the host's probed accelerator."""
-
-    study_id: str
-    host_id: str
-    backings: Mapping[str, BackingSpec]
-    consent: Consent
-    accel: str
-    run_timeout: float
-    own_guest: OwnGuest | None = None
 
 
 class LabExecutor:
@@ -265,58 +244,6 @@ class LabExecutor:
                 stack.close()
 
 
-@dataclass
-class RunNotes:
-    """What becomes known of a run while it goes on; kept as far as it came."""
-
-    phases: list[tuple[str, float]] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    metrics: list[Metric] = field(default_factory=list)
-    series: list[Series] = field(default_factory=list)
-    artefacts: dict[str, Artefact] = field(default_factory=dict)
-    result: WorkloadResult | None = None
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Time a step, also one that fails."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.phases.append((name, time.monotonic() - began))
-
-    def require(self, checks: Sequence[Check], kind: str = "mismatch") -> None:
-        """Keep checks. Raises RunFailure ``kind`` that names those that are not right."""
-        self.checks += checks
-        if wrong := [check for check in checks if not check.ok]:
-            raise RunFailure(
-                kind,
-                f"{', '.join(check.name for check in wrong)}: not what was asked for",
-                "\n".join(
-                    f"{check.name}: asked {check.requested}, in force {check.effective} "
-                    f"({check.source})"
-                    for check in wrong
-                ),
-            )
-
-    def keep(self, artefacts: Sequence[Artefact]) -> None:
-        """Keep files; the first of a name counts."""
-        for artefact in artefacts:
-            self.artefacts.setdefault(artefact.name, artefact)
-
-    def keep_failure(self, error: DiskproofError | OSError) -> Failure:
-        """The failure to store, its evidence among the artefacts."""
-        if isinstance(error, RunFailure):
-            self.keep([_as_artefact(name, content) for name, content in error.evidence])
-            return Failure(error.kind, error.what, error.why, error.hint)
-        cause = error.__cause__ if isinstance(error, DiskproofError) else error
-        full = isinstance(cause, OSError) and cause.errno in _NO_SPACE
-        kind = "space" if full else "tool"
-        if isinstance(error, DiskproofError):
-            return Failure(kind, error.what, error.why, error.hint)
-        return Failure(kind, error.strerror or str(error), str(error.filename or ""))
-
-
 def _with_full_disk(failure: RunFailure, folder: Path) -> RunFailure:
     """The failure, as one of space when that is what the load met: a guest sees just an error."""
     stat = os.statvfs(folder)
@@ -324,56 +251,6 @@ def _with_full_disk(failure: RunFailure, folder: Path) -> RunFailure:
         return failure
     why = f"the file system of the disk under test is full\n{failure.why}"
     return RunFailure("space", failure.what, why, failure.hint, failure.evidence)
-
-
-def _as_artefact(name: str, content: bytes) -> Artefact:
-    media = "application/json" if name.endswith(".json") else "text/plain"
-    return Artefact(name, media, content)
-
-
-class Deadline:
-    """The moment at which a run must have ended."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    def left(self) -> float:
-        """Seconds left. Raises RunFailure ``timeout`` when there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise RunFailure(
-                "timeout",
-                f"the run did not end within {self._seconds:.0f} s",
-                hint="set a longer run_timeout in the study's [protocol]",
-            )
-        return left
-
-
-class BoundedDrive:
-    """A drive whose commands end with the run's deadline."""
-
-    def __init__(self, drive: Drive, deadline: Deadline) -> None:
-        self.size, self.pids, self.machine = drive.size, drive.pids, drive.machine
-        self.source = drive.source
-        self.drive, self.deadline = drive, deadline
-
-    def fio_target(self) -> FioTarget:
-        return self.drive.fio_target()
-
-    def read_back(self) -> tuple[Check, ...]:
-        return self.drive.read_back()
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        within = min(timeout, self.deadline.left())
-        return self.drive.execute(argv, timeout=within, files=files, collect=collect)
 
 
 def choose_interval(spec: WorkloadSpec) -> float:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.records import Cell, Durability, Fault, Verdict
+from diskproof.records import Cell
+from diskproof.records.verdicts import Durability, Fault, Verdict
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.store.rows import VerdictRow
 from diskproof.study.crash import FAULTS

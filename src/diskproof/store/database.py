@@ -9,8 +9,9 @@ from types import TracebackType
 from sqlalchemy import Connection, Engine
 
 from diskproof.errors import UsageError
-from diskproof.records import Check, CrashRun, Histogram, HostRecord, RunRecord, Series, StudyRecord
+from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
+from diskproof.records.verdicts import CrashRun
 from diskproof.stats.histograms import merge_histograms
 from diskproof.store import crash, read, read_runs, tiles, write
 from diskproof.store.connect import StoreUrl, explained, make_engine

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from diskproof.records import Fault, WorkloadSpec
+from diskproof.records import WorkloadSpec
+from diskproof.records.verdicts import Fault
 from diskproof.study.factors import FRONTENDS
 
 KIND = "crash"

@@ -22,7 +22,7 @@ from diskproof.frontends.guest import check_device, check_machine, check_view
 from diskproof.guest import boot
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import require_guest
-from diskproof.measure.run import FULL_BYTES, Deadline
+from diskproof.lab.setup import FULL_BYTES, Deadline
 from diskproof.plan.tile_costs import TRANSLATED_BYTES
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.images import create_image, full_size, inspect_image

@@ -19,7 +19,8 @@ from diskproof.host.ksm import start_ksm
 from diskproof.host.ksmd import ksmd_series, read_ksmd_seconds
 from diskproof.host.memory import read_available_bytes
 from diskproof.host.sampler import start_sampler
-from diskproof.measure.run import START_SECONDS, Deadline, LabSetup, RunNotes
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import START_SECONDS, Deadline, LabSetup
 from diskproof.process.start import run
 from diskproof.records import Cell, Failure
 from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun

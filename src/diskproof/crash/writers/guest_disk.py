@@ -13,7 +13,7 @@ from diskproof.frontends.guest import GuestDrive
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import PROGRAM_FOLDER
 from diskproof.guest.jobs import ArrivedAck
-from diskproof.measure.run import BoundedDrive
+from diskproof.lab.setup import BoundedDrive
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diskproof.records import TraceEvent
+from diskproof.records.verdicts import TraceEvent
 from diskproof.report.charts.base import Spec, vega_chart
 from diskproof.report.durability import render_age, verdict_text
 from diskproof.report.labels import render_figure

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from diskproof.backings import NO_CONSENT
 from diskproof.drive import Execution
-from diskproof.host.sampler import Recording
+from diskproof.host.sampler import Sampling
 from diskproof.measure import run as executor
 from diskproof.process.start import run
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord
@@ -88,9 +88,9 @@ class TimedDrive(executor.BoundedDrive):
 
 
 @contextmanager
-def start_nothing(pids: Sequence[int], **_: object) -> Iterator[Recording]:
+def start_nothing(pids: Sequence[int], **_: object) -> Iterator[Sampling]:
     """In place of the sampler."""
-    yield Recording(time.time())
+    yield Sampling(time.time())
 
 
 def run_ours(lab: executor.LabExecutor, planned: PlannedRun) -> tuple[RunRecord, float, float]:

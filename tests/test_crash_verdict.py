@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.crash.end_state import promised_at
-from diskproof.crash.explore import Search, search_request, take_line
+from diskproof.crash.explore import StateSearch, search_request, take_line
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
 from diskproof.crash.verdict import Explored, Loss, judge, loses_promises, undecided, worse
 from diskproof.errors import RunFailure
@@ -221,7 +221,7 @@ def test_the_request() -> None:
     from pathlib import Path
 
     check = {"kind": "ledger", "target": "disk.raw", "format": "raw"}
-    search = Search(Path("/l"), Path("/b"), "qemu-kill", check, 3, 512, 7, 100, 2.5)
+    search = StateSearch(Path("/l"), Path("/b"), "qemu-kill", check, 3, 512, 7, 100, 2.5)
     assert search_request(search) == {
         "log": "/l",
         "base": "/b",

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from diskproof.errors import UsageError
-from diskproof.report.charts.monitor import MAX_WATCHED_POINTS, Line, thinned, watched_chart
+from diskproof.report.charts.monitor import MAX_WATCHED_POINTS, MetricLine, thinned, watched_chart
 from diskproof.report.monitor_charts import choose_pictures
 from diskproof.report.monitor_page import line_summaries, render_monitor_page, row_summaries
 from diskproof.report.monitor_table import render_parquet
-from diskproof.report.recording import MAX_COLUMNS, Column, Recording, parse_recording
+from diskproof.report.recording import MAX_COLUMNS, Column, MonitorRecording, parse_recording
 
 HOSTILE = "<script>alert(1)</script>"
 COLUMNS = {
@@ -61,7 +61,7 @@ def make_json(samples: int = 5, rows: bool = True) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def make_csv(recording: Recording) -> bytes:
+def make_csv(recording: MonitorRecording) -> bytes:
     """As the native program writes it."""
     head = [f"{column.name} [{column.unit}]" for column in recording.columns]
     tail = [f"{column.name} [{column.unit}]" for column in recording.row_columns]
@@ -78,7 +78,7 @@ def make_csv(recording: Recording) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def same(a: Recording, b: Recording) -> bool:
+def same(a: MonitorRecording, b: MonitorRecording) -> bool:
     return repr(a) == repr(b)  # nan is not equal to itself
 
 
@@ -173,13 +173,13 @@ def test_an_own_module_has_its_picture() -> None:
 def test_long_recordings_are_drawn_as_means_with_their_gaps() -> None:
     count = MAX_WATCHED_POINTS * 3
     values = [math.nan] * 6 + [float(place) for place in range(6, count)]
-    times, means = thinned(Line("a", [float(place) for place in range(count)], values))
+    times, means = thinned(MetricLine("a", [float(place) for place in range(count)], values))
     assert len(times) == len(means) == MAX_WATCHED_POINTS
     assert means[:3] == [None, None, 7.0] and times[2] == 6000
 
 
 def test_a_chart_holds_no_nan() -> None:
-    spec = watched_chart([Line("a", [1.0, 2.0], [math.nan, 2.0])], "1/s")
+    spec = watched_chart([MetricLine("a", [1.0, 2.0], [math.nan, 2.0])], "1/s")
     assert json.dumps(spec, allow_nan=False)
 
 

@@ -66,7 +66,7 @@ def test_a_target_that_lies_about_its_cache_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data in the page cache, and no write cache told of: an fsync has nothing to send."""
-    lying = lio.Store("fileio", ",fd_buffered_io=1", write_cache=False)
+    lying = lio.Backstore("fileio", ",fd_buffered_io=1", write_cache=False)
     monkeypatch.setitem(lio.STORES, "fileio", lying)
     with start_place(
         backing("lio", folder(tmp_path), store="fileio", size=SIZE), NO_CONSENT

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from diskproof.cli import run_command_line
-from diskproof.crash.explore import Search, explore
+from diskproof.crash.explore import StateSearch, explore
 from diskproof.crash.record import MARK, cut_at_mark
 from diskproof.crash.verdict import judge
 from diskproof.errors import HostError, RunFailure
@@ -155,9 +155,9 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def search(room: Path, log: Path) -> Search:
+def search(room: Path, log: Path) -> StateSearch:
     check = {"kind": "command", "argv": ["true"], "timeout_seconds": 5.0}
-    return Search(log, room / "base", "power", check, 20, 512, 1, 50, 5.0)
+    return StateSearch(log, room / "base", "power", check, 20, 512, 1, 50, 5.0)
 
 
 @pytest.mark.parametrize("at", [3, 40, 64 + 8, 64 + 60, -30])

@@ -18,7 +18,7 @@ import pytest
 
 from diskproof.cli import run_command_line
 from diskproof.crash import fleet
-from diskproof.crash.explore import Search, explore
+from diskproof.crash.explore import StateSearch, explore
 from diskproof.crash.fleet import pack_evidence, start_fleet, unpack_evidence
 from diskproof.crash.run import find_check
 from diskproof.crash.verdict import Explored, judge
@@ -74,11 +74,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def start_search(folder: Path, form: str) -> Iterator[Search]:
+def start_search(folder: Path, form: str) -> Iterator[StateSearch]:
     """A ledger on a disk whose flushes are ignored, recorded for real, to be searched."""
     cell = make_cell("ledger", "daemon", RULES, cache="unsafe", format=form)
     with start_written(cell, folder) as recorded:
-        yield Search(
+        yield StateSearch(
             log=recorded.killed,
             base=recorded.base,
             fault="power",

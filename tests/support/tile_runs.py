@@ -11,7 +11,7 @@ from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.records.tiles import TileRun
 from diskproof.study.tile_file import parse_tile
 from diskproof.study.tiles import KIND, TileRules
-from diskproof.tiles.engine import OnStep, Progress
+from diskproof.tiles.engine import OnStep, PhaseProgress
 from diskproof.tiles.run import TileLab
 from support.running import assert_nothing_left
 
@@ -67,7 +67,7 @@ def make_cell(**levels: str) -> Cell:
     return Cell(tuple(sorted({**LEVELS, **levels}.items())), WorkloadSpec("test", KIND))
 
 
-def ignore(progress: Progress) -> None:
+def ignore(progress: PhaseProgress) -> None:
     pass
 
 

@@ -21,7 +21,7 @@ from diskproof.lab.setup import Deadline
 from diskproof.records import BackingSpec
 from diskproof.records.tiles import Phase
 from diskproof.study.tile_file import parse_tile
-from diskproof.tiles.engine import Engine, OnStep, Progress
+from diskproof.tiles.engine import Engine, OnStep, PhaseProgress
 from diskproof.tiles.group import start_group
 from diskproof.tiles.machines import make_bays, make_members, make_station
 from diskproof.tiles.network import start_network
@@ -78,7 +78,7 @@ def make_step(guest: str, script: str, phase: Phase = "load", timeout: float = 6
     return TileStep(f"{guest}.step", guest, phase, ("sh", "-c", script), timeout=timeout)
 
 
-def quiet(progress: Progress) -> None:
+def quiet(progress: PhaseProgress) -> None:
     pass
 
 
@@ -94,7 +94,7 @@ def fail(
 def once_running(guest: Guest, number: signal.Signals) -> OnStep:
     """Signals a QEMU as soon as steps run."""
 
-    def send(progress: Progress) -> None:
+    def send(progress: PhaseProgress) -> None:
         if progress.running:
             os.kill(guest.process.pid, number)
 

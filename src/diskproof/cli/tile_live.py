@@ -20,7 +20,7 @@ from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.capacity import Capacity
 from diskproof.study.tiles import TileRules
-from diskproof.tiles.engine import Progress
+from diskproof.tiles.engine import PhaseProgress
 from diskproof.tiles.search import Event, RunFinished, RunStarted, Standing
 from diskproof.units import render_seconds
 
@@ -33,7 +33,7 @@ class Watcher(Protocol):
 
     def __call__(self, event: Event) -> None: ...
 
-    def on_step(self, progress: Progress) -> None: ...
+    def on_step(self, progress: PhaseProgress) -> None: ...
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def capacity_text(capacity: Capacity) -> str:
     return f"carries {count_tiles(capacity.tiles)} so far ({capacity.reason})"
 
 
-def step_text(progress: Progress) -> str:
+def step_text(progress: PhaseProgress) -> str:
     """What runs in which guest: ``load 3/12: tile 1 web web.run, ...``."""
     running = [" ".join((f"tile {tile}", guest, step)) for tile, guest, step in progress.running]
     more = f" and {len(running) - MAX_STEPS} more" if len(running) > MAX_STEPS else ""
@@ -88,7 +88,7 @@ class Silence:
     def __call__(self, event: Event) -> None:
         return None
 
-    def on_step(self, progress: Progress) -> None:
+    def on_step(self, progress: PhaseProgress) -> None:
         return None
 
 
@@ -116,7 +116,7 @@ class Lines:
                 f"  {cell_label(event.run.cell, self.factors)} {capacity_text(event.capacity)}"
             )
 
-    def on_step(self, progress: Progress) -> None:
+    def on_step(self, progress: PhaseProgress) -> None:
         if progress.phase != self.phase:
             self.phase = progress.phase
             self._print(f"  {progress.phase}: {progress.total} steps")
@@ -135,7 +135,7 @@ class Picture:
         self.live: Live | None = None
         self.standing: Standing | None = None
         self.current: RunStarted | None = None
-        self.progress: Progress | None = None
+        self.progress: PhaseProgress | None = None
         self.known: dict[str, Text] = {}
         self.began = self.run_began = self.updated = time.monotonic()
 
@@ -158,7 +158,7 @@ class Picture:
             line = run_line(event.run, self.factors, event.seconds)
             self.live.console.print(Text(line, style=style))
 
-    def on_step(self, progress: Progress) -> None:
+    def on_step(self, progress: PhaseProgress) -> None:
         self.progress = progress
 
     def __rich__(self) -> RenderableType:

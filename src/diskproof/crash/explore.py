@@ -44,7 +44,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Search:
+class StateSearch:
     """One search: log and base as ``docs/crash-model.md`` has them, the writer's check, limits.
 
     With a ``shard`` it is one part of the search. ``threads`` None: one for each core.
@@ -63,7 +63,7 @@ class Search:
     threads: int | None = None
 
 
-def search_request(search: Search) -> dict[str, object]:
+def search_request(search: StateSearch) -> dict[str, object]:
     """The explorer's request."""
     return {
         **({"shard": str(search.shard)} if search.shard else {}),
@@ -86,11 +86,11 @@ class Explorer(Protocol):
     """Who looks for losses: this host (``explore``), or many (``fleet``)."""
 
     def __call__(
-        self, search: Search, room: Path, on_progress: Callable[[Explored], None]
+        self, search: StateSearch, room: Path, on_progress: Callable[[Explored], None]
     ) -> Explored: ...
 
 
-def explore(search: Search, room: Path, on_progress: Callable[[Explored], None]) -> Explored:
+def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], None]) -> Explored:
     """Look for losses; ends in the search's time and some slack, however long a check takes.
 
     ``room`` takes the request and what the explorer has to say. Losses found before a failure

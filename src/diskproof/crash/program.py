@@ -35,7 +35,7 @@ _LOG = "writer.log"
 
 
 @dataclass(frozen=True)
-class Program:
+class WriterProgram:
     """A writer and its check as words, and the folder they start from. ``seconds`` is the time
     that the writer has: what it has written by then is judged, for ``explore_seconds`` a fault."""
 
@@ -48,12 +48,12 @@ class Program:
 
 def make_program(
     writer: str, check: str, folder: Path, seconds: float, explore_seconds: float
-) -> Program:
+) -> WriterProgram:
     """Commands are split as a shell would, and run without one. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
     words = split_command("--writer", writer), split_command("--check", check)
-    return Program(*words, folder.resolve(), seconds, explore_seconds)
+    return WriterProgram(*words, folder.resolve(), seconds, explore_seconds)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def program_cell(program: Program, rules: CrashRules = RULES) -> Cell:
+def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
     """The crash cell of a program: the bare host, with the commands in its options."""
     options = dict(crash_workload(rules, NAME, "host").options)
     named = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from diskproof.crash import program
 from diskproof.crash.course import Searching
 from diskproof.crash.end_state import check_end_state
-from diskproof.crash.explore import Explorer, Search, explore
+from diskproof.crash.explore import Explorer, StateSearch, explore
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
@@ -134,7 +134,7 @@ def search_fault(
         files = recorded.files
         within = max(seconds, 120.0)
         return check_end_state(found, files, recorded.room, recorded.killed, check, within)
-    search = Search(
+    search = StateSearch(
         log=recorded.killed,
         base=recorded.base,
         fault=fault,

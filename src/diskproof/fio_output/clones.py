@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from diskproof.fio_output.records import FioJob, Latency, Side
+from diskproof.fio_output.records import Direction, FioJob, Latency
 
 
 def combine_clones(jobs: Sequence[FioJob]) -> tuple[FioJob, ...]:
@@ -42,11 +42,11 @@ def _combine(clones: Sequence[FioJob]) -> FioJob:
     )
 
 
-def combine_sides(sides: Sequence[Side]) -> Side:
+def combine_sides(sides: Sequence[Direction]) -> Direction:
     """Directions or clones that ran at the same time, as one: rates add up."""
     if len(sides) == 1:
         return sides[0]
-    return Side(
+    return Direction(
         operations=sum(side.operations for side in sides),
         bytes=sum(side.bytes for side in sides),
         iops=math.fsum(side.iops for side in sides),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diskproof.fio_output.clones import combine_sides
-from diskproof.fio_output.records import FioJob, Latency, Side
+from diskproof.fio_output.records import Direction, FioJob, Latency
 from diskproof.records import Histogram, Metric
 
 _MIB = 1 << 20
@@ -43,12 +43,12 @@ def job_histograms(job: FioJob) -> tuple[Histogram, ...]:
     )
 
 
-def _used_sides(job: FioJob) -> list[tuple[str, Side]]:
+def _used_sides(job: FioJob) -> list[tuple[str, Direction]]:
     sides = (("read", job.read), ("write", job.write), ("trim", job.trim))
     return [(name, side) for name, side in sides if side.operations]
 
 
-def _side_metrics(prefix: str, side: Side, primary: str) -> Iterator[Metric]:
+def _side_metrics(prefix: str, side: Direction, primary: str) -> Iterator[Metric]:
     for name, unit, value in (
         (f"{prefix}iops", "1/s", side.iops),
         (f"{prefix}bandwidth", "MiB/s", side.bandwidth / _MIB),

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from diskproof.fio_output.records import FioJob, FioResult, Latency, Side
+from diskproof.fio_output.records import Direction, FioJob, FioResult, Latency
 
 MAX_BYTES = 64 << 20
 MAX_DOCUMENTS = 1000
@@ -115,14 +115,14 @@ def _parse_job(content: object, shared: Mapping[str, str], place: str) -> FioJob
     )
 
 
-def _parse_side(job: Mapping[str, object], name: str, place: str) -> Side:
+def _parse_side(job: Mapping[str, object], name: str, place: str) -> Direction:
     if job.get(name) is None:
-        return Side()
+        return Direction()
     place = f"{place} {name}"
     side = _object(job[name], place)
     if "clat_ns" not in side:
         raise ValueError(f"{place} has no 'clat_ns' (fio before 3.0 is not read)")
-    return Side(
+    return Direction(
         operations=int(_number(side, "total_ios", place)),
         bytes=int(_number(side, "io_bytes", place)),
         iops=_number(side, "iops", place),

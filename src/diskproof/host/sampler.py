@@ -29,7 +29,7 @@ MODULES = ("cpu", "disk", "io", "flush", "disk-util", "mem", "dirty", "psi", "sy
 
 
 @dataclass
-class Recording:
+class Sampling:
     """What is being sampled. ``zero`` is the Unix time that counts as second 0.
 
     ``series`` is empty until the block of ``start_sampler`` has ended.
@@ -42,7 +42,7 @@ class Recording:
 @contextmanager
 def start_sampler(
     pids: Sequence[int], *, run_dir: Path, interval: float = 0.5, more: Sequence[str] = ()
-) -> Iterator[Recording]:
+) -> Iterator[Sampling]:
     """Sample host and ``pids`` every ``interval`` seconds for the length of a ``with`` block.
     ``more`` names modules beside MODULES.
 
@@ -50,7 +50,7 @@ def start_sampler(
     failed or wrote something else than samples.
     """
     program = require_native(PROGRAM)
-    recording = Recording(time.time())
+    recording = Sampling(time.time())
     with os.fdopen(os.memfd_create(PROGRAM), "w+b") as stream:
         with start_process(
             sampler_args(program, pids, interval, more),

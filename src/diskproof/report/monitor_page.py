@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from diskproof import __version__
 from diskproof.report.charts.monitor import MAX_WATCHED_POINTS, watched_chart
-from diskproof.report.monitor_charts import Picture, choose_pictures
+from diskproof.report.monitor_charts import MonitorChart, choose_pictures
 from diskproof.report.page import (
     Drawing,
     Figure,
@@ -23,7 +23,7 @@ from diskproof.report.page import (
     read_resource,
     vega_bundle,
 )
-from diskproof.report.recording import Column, Recording
+from diskproof.report.recording import Column, MonitorRecording
 from diskproof.units import render_seconds
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Summary:
     most: float | None
 
 
-def render_monitor_page(recording: Recording, title: str) -> str:
+def render_monitor_page(recording: MonitorRecording, title: str) -> str:
     """The page as text. Long recordings are drawn as means; the table has their extremes."""
     drawing = Drawing()
     sections = _sections(choose_pictures(recording)[:MAX_FIGURES], drawing)
@@ -70,7 +70,7 @@ def render_monitor_page(recording: Recording, title: str) -> str:
     )
 
 
-def _sections(pictures: Sequence[Picture], drawing: Drawing) -> dict[str, list[Figure]]:
+def _sections(pictures: Sequence[MonitorChart], drawing: Drawing) -> dict[str, list[Figure]]:
     sections: dict[str, list[Figure]] = {}
     for place, picture in enumerate(pictures):
         spec = watched_chart(picture.lines, picture.unit, stacked=picture.stacked)
@@ -78,7 +78,7 @@ def _sections(pictures: Sequence[Picture], drawing: Drawing) -> dict[str, list[F
     return sections
 
 
-def _facts(recording: Recording) -> list[tuple[str, str]]:
+def _facts(recording: MonitorRecording) -> list[tuple[str, str]]:
     if not recording.times:
         return [("samples", "none")]
     first, last = recording.times[0], recording.times[-1]
@@ -95,7 +95,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
     return facts
 
 
-def _things(recording: Recording) -> str:
+def _things(recording: MonitorRecording) -> str:
     return {"vm": "virtual machines"}.get(recording.key, recording.key)
 
 
@@ -107,7 +107,7 @@ def _local(seconds: float) -> str:
         return f"{seconds:g} s"
 
 
-def line_summaries(recording: Recording) -> list[Summary]:
+def line_summaries(recording: MonitorRecording) -> list[Summary]:
     """Mean and extremes of the host's columns, over the samples that tell."""
     return [
         _summary(column, [values[place] for values in recording.values])
@@ -115,7 +115,7 @@ def line_summaries(recording: Recording) -> list[Summary]:
     ]
 
 
-def row_summaries(recording: Recording) -> dict[str, list[Summary]]:
+def row_summaries(recording: MonitorRecording) -> dict[str, list[Summary]]:
     """The same for each virtual machine."""
     return {
         name: [

@@ -38,7 +38,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Recording:
+class MonitorRecording:
     """``values[i]`` has a number for each column at ``times[i]`` (Unix, seconds); nan: not told.
 
     ``rows`` has, for each thing of which there is a varying number (``key``: ``vm``), its samples:
@@ -60,7 +60,7 @@ class _Heads:
     row_columns: tuple[Column, ...] = ()
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path) -> MonitorRecording:
     """Raises UsageError for a file that cannot be read or is no recording."""
     try:
         with path.open("rb") as stream:
@@ -72,7 +72,7 @@ def read_recording(path: Path) -> Recording:
     return parse_recording(content, str(path))
 
 
-def parse_recording(content: bytes, place: str) -> Recording:
+def parse_recording(content: bytes, place: str) -> MonitorRecording:
     """As ``read_recording``; ``place`` names the file in errors."""
     whole = content[: content.rfind(b"\n") + 1].decode("utf-8", "replace")
     if not whole:
@@ -206,7 +206,7 @@ class _CsvLines:
             _refuse(self.place, self.reader.line_num, "a value is no number")
 
 
-def _gather(reader: _JsonLines | _CsvLines) -> Recording:
+def _gather(reader: _JsonLines | _CsvLines) -> MonitorRecording:
     got = _Gathered(reader.heads())
     _check_names(got.heads, reader.place)
     for at, values, rows in reader.samples(got.heads):
@@ -219,7 +219,7 @@ def _gather(reader: _JsonLines | _CsvLines) -> Recording:
         got.numbers += len(values) + sum(len(row) for _, row in rows)
         if got.numbers > MAX_NUMBERS or len(got.rows) > MAX_ROW_NAMES:
             raise UsageError(f"{reader.place} is too large", "record with a longer delay")
-    return Recording(
+    return MonitorRecording(
         got.heads.columns,
         tuple(got.times),
         tuple(got.values),

@@ -26,7 +26,7 @@ Outcome = Literal["faster", "slower", "same", "undecided"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SpeedVerdict:
     """B against A. ``ratio`` is B over A in the metric, ``p_corrected`` its p-value corrected for
     all comparisons made together (None for too few runs).
 
@@ -43,7 +43,7 @@ class Verdict:
 
 def judge(
     pairs: Sequence[tuple[Sample, Sample]], higher_is_better: Sequence[bool], delta: float = DELTA
-) -> tuple[Verdict, ...]:
+) -> tuple[SpeedVerdict, ...]:
     """A verdict on each (A, B), with 5 % for any false ``faster`` or ``slower`` among all of them.
 
     ``higher_is_better`` runs parallel to the pairs. ``same`` takes precedence: a difference that
@@ -62,7 +62,7 @@ def judge(
         further = None
         if outcome == "undecided" and place in corrected:
             further = find_further_runs(a, b, delta, len(tested))
-        found.append(Verdict(outcome, ratio, corrected.get(place), further))
+        found.append(SpeedVerdict(outcome, ratio, corrected.get(place), further))
     return tuple(found)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskproof.records import Cell, StudyRecord
-from diskproof.stats.race_course import Course, Race
-from diskproof.stats.racing import Verdict
+from diskproof.stats.race_course import Race, RaceCourse
+from diskproof.stats.racing import RaceVerdict
 from diskproof.study.protocol import RaceRules
 
 Scores = Mapping[tuple[int, str], float]
@@ -35,10 +35,10 @@ class RaceState:
     workload: str
     cells: tuple[Cell, ...]
     rules: RaceRules
-    course: Course
+    course: RaceCourse
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> RaceVerdict | None:
         """What the complete blocks tell; None before the first."""
         return self.course.verdicts[-1] if self.course.verdicts else None
 
@@ -82,7 +82,7 @@ class WorkloadRace:
         self.entrants = frozenset(cell.id for cell in cells)
         self.block = 0
 
-    def advance(self, scores: Scores) -> list[Verdict]:
+    def advance(self, scores: Scores) -> list[RaceVerdict]:
         """Judge every block that is complete by now, and say what that told."""
         verdicts = []
         while self.entrants and all((self.block, cell) in scores for cell in self.entrants):

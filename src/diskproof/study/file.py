@@ -98,11 +98,11 @@ Tiles = Annotated[int, Field(ge=1, le=64)]
 Names = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1, max_length=20)]
 
 
-class _Table(BaseModel):
+class StrictTable(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class WorkloadTable(_Table):
+class WorkloadTable(StrictTable):
     """``[workloads.NAME]``: a preset with changes, a fio job file, or a command. None: as the
     preset says.
     A program takes other keys: ``programs`` has them."""
@@ -128,7 +128,7 @@ class WorkloadTable(_Table):
     primary: Annotated[str, Field(pattern=r"^(iops|bandwidth)$")] | None = None
 
 
-class GuestTable(_Table):
+class GuestTable(StrictTable):
     """``[guest]``: a machine of the user's own, for the frontend ``own-guest``."""
 
     image: Annotated[str, Field(min_length=1, max_length=4096)]
@@ -144,7 +144,7 @@ class GuestTable(_Table):
     append: Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,1000}$")] = ""
 
 
-class BackingTable(_Table):
+class BackingTable(StrictTable):
     """``[backings.NAME]``. The other keys depend on the kind: ``backing_rules`` has them."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -154,7 +154,7 @@ class BackingTable(_Table):
     on: Name | None = None
 
 
-class ProtocolTable(_Table):
+class ProtocolTable(StrictTable):
     """``[protocol]``: how runs are made, and when there are enough. The keys of a race have their
     bounds in ``protocol``."""
 
@@ -172,7 +172,7 @@ class ProtocolTable(_Table):
     run_timeout: Runtime = 1800.0
 
 
-class CrashTable(_Table):
+class CrashTable(StrictTable):
     """``[crash]``: what ``diskproof crash`` records and how long it looks for losses."""
 
     writers: Names = list(CrashRules.writers)
@@ -191,7 +191,7 @@ class CrashTable(_Table):
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = CrashRules.seed
 
 
-class TilesTable(_Table):
+class TilesTable(StrictTable):
     """``[tiles]``: groups of guests, and how the largest number of them is looked for."""
 
     tile: Annotated[str, Field(min_length=1, max_length=4096)] = BUILT_IN
@@ -205,7 +205,7 @@ class TilesTable(_Table):
     network: Annotated[str, Field(pattern=f"^({'|'.join(NETWORKS)})$")] = TileRules.network
 
 
-class StudyTable(_Table):
+class StudyTable(StrictTable):
     """The whole file."""
 
     name: Name | None = None

@@ -26,7 +26,7 @@ from diskproof.study.toml_lines import Mistakes, unknown
 
 if TYPE_CHECKING:
     from diskproof.study.file import TilesTable
-    from diskproof.study.tile_tables import GuestTable, TileTable, WorkTable
+    from diskproof.study.tile_tables import TileGuestTable, TileTable, WorkTable
 
 MAX_TEXT = 256 << 10
 MAX_GUESTS = 16
@@ -126,7 +126,7 @@ def _read_tile(table: TileTable, stem: str, mistakes: Mistakes) -> Tile:
     return Tile(table.name or stem, table.description, guests, works)
 
 
-def _guest(name: str, table: GuestTable, mistakes: Mistakes) -> TileGuest:
+def _guest(name: str, table: TileGuestTable, mistakes: Mistakes) -> TileGuest:
     role = ROLES.get(table.role)
     if role is None:
         mistakes.add(("guests", name, "role"), unknown("role", table.role, ROLES), table.role)

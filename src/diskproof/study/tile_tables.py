@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
-from diskproof.study.file import Name, OptionText, Runtime
+from diskproof.study.file import Name, OptionText, Runtime, StrictTable
 from diskproof.units import parse_bytes
 
 MEBIBYTE = 1 << 20
@@ -25,11 +25,7 @@ GuestName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
 Argv = Annotated[list[OptionText], Field(min_length=1, max_length=100)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class GuestTable(_Table):
+class TileGuestTable(StrictTable):
     """``[guests.NAME]``. What is not said is as the role has it."""
 
     role: str = "plain"
@@ -39,7 +35,7 @@ class GuestTable(_Table):
     disk: Disk | None = None
 
 
-class WorkTable(_Table):
+class WorkTable(StrictTable):
     """``[workloads.NAME]``: a load with its own keys (``tiles.LOADS``), or a command."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -55,10 +51,10 @@ class WorkTable(_Table):
     service_level: Annotated[float, Field(gt=1, le=1000)] | None = None
 
 
-class TileTable(_Table):
+class TileTable(StrictTable):
     """The whole file."""
 
     name: Name | None = None
     description: Annotated[str, Field(max_length=10_000)] = ""
-    guests: Annotated[dict[GuestName, GuestTable], Field(min_length=1)]
+    guests: Annotated[dict[GuestName, TileGuestTable], Field(min_length=1)]
     workloads: Annotated[dict[Name, WorkTable], Field(min_length=1, max_length=100)]

@@ -21,7 +21,7 @@ BUILT_IN = "article"
 
 
 @dataclass(frozen=True)
-class Role:
+class RoleKind:
     """What a guest is. ``root`` names its packages (``guest.packages.EXTRA_PACKAGES``; empty: the
     plain guest), ``memory`` and ``disk`` are the defaults in bytes."""
 
@@ -32,7 +32,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadKind:
     """A kind of load, its keys, and which roles its two ends must have (empty: any)."""
 
     help: str
@@ -45,17 +45,19 @@ def _count(default: str) -> Option:
     return Option(default, r"[1-9][0-9]{0,6}", help="a number from 1 to 9999999")
 
 
-ROLES: Mapping[str, Role] = {
-    "plain": Role("a disk with a file system, no servers", "", 256 * MEBIBYTE, 1024 * MEBIBYTE),
-    "file-server": Role(
+ROLES: Mapping[str, RoleKind] = {
+    "plain": RoleKind("a disk with a file system, no servers", "", 256 * MEBIBYTE, 1024 * MEBIBYTE),
+    "file-server": RoleKind(
         "Samba or NFS, as the study's share says", "servers", 256 * MEBIBYTE, 2048 * MEBIBYTE
     ),
-    "web-mail": Role("nginx, PHP, MariaDB, Postfix", "servers", 448 * MEBIBYTE, 2048 * MEBIBYTE),
-    "database": Role("PostgreSQL", "servers", 320 * MEBIBYTE, 2048 * MEBIBYTE),
+    "web-mail": RoleKind(
+        "nginx, PHP, MariaDB, Postfix", "servers", 448 * MEBIBYTE, 2048 * MEBIBYTE
+    ),
+    "database": RoleKind("PostgreSQL", "servers", 320 * MEBIBYTE, 2048 * MEBIBYTE),
 }
 
-LOADS: Mapping[str, Load] = {
-    "copy": Load(
+LOADS: Mapping[str, LoadKind] = {
+    "copy": LoadKind(
         "a tree of files copied over the share, and after a rest copied back",
         {
             "files": _count("44500"),
@@ -66,16 +68,16 @@ LOADS: Mapping[str, Load] = {
         ("file-server",),
         ("file-server",),
     ),
-    "pgbench": Load(
+    "pgbench": LoadKind(
         "transactions of pgbench", {"transactions": _count("10000"), "clients": _count("4")},
         ("web-mail", "database"), ("database",),
     ),
-    "http": Load(
+    "http": LoadKind(
         "requests for a page that asks the database",
         {"requests": _count("2000"), "clients": _count("4")},
         ("database", "web-mail"), ("web-mail",),
     ),
-    "mail": Load(
+    "mail": LoadKind(
         "batches of mails at an interval, then a burst; timed to the mailbox",
         {
             "batches": _count("100"),
@@ -86,7 +88,7 @@ LOADS: Mapping[str, Load] = {
         },
         ("database", "web-mail"), ("web-mail",),
     ),
-    COMMAND: Load("a command of your own"),
+    COMMAND: LoadKind("a command of your own"),
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """One step in one guest: its files, its modules, its program, one request after the other.
 
-Nothing here waits: ``Course.advance`` goes on as far as the guest has answered.
+Nothing here waits: ``RunningStep.advance`` goes on as far as the guest has answered.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Station:
         return f"tile-{self.tile}.{self.name}.{name}"
 
 
-class Course:
+class RunningStep:
     """A step under way; or a rest, which no guest hears of.
 
     Times are of time.monotonic(): ``started`` when its program was asked for (its rest began),

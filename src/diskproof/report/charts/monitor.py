@@ -15,7 +15,7 @@ _DASHES = ([1, 0], [5, 3])
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricLine:
     """A metric over time (Unix, seconds); nan is a gap."""
 
     label: str
@@ -23,7 +23,7 @@ class Line:
     values: Sequence[float]
 
 
-def watched_chart(lines: Sequence[Line], unit: str, *, stacked: bool = False) -> Spec:
+def watched_chart(lines: Sequence[MetricLine], unit: str, *, stacked: bool = False) -> Spec:
     """At most ``MAX_WATCHED_LINES`` lines; stacked ones are shares of a whole of 100."""
     names = [_short(line.label) for line in lines]
     rows = [
@@ -62,7 +62,7 @@ def watched_chart(lines: Sequence[Line], unit: str, *, stacked: bool = False) ->
     )
 
 
-def thinned(line: Line) -> tuple[list[int], list[float | None]]:
+def thinned(line: MetricLine) -> tuple[list[int], list[float | None]]:
     """Means of neighbouring samples, so that few enough are left: (milliseconds, values)."""
     size = max(1, math.ceil(len(line.times) / MAX_WATCHED_POINTS))
     starts = range(0, len(line.times), size)

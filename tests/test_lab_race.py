@@ -14,7 +14,7 @@ import pytest
 from diskproof.lab.course import BlockJudged, Event, Outcome, RunFinished, RunStarted, run_study
 from diskproof.process import start as proc
 from diskproof.records import PlannedRun, RunRecord
-from diskproof.stats.study_race import replay_races
+from diskproof.stats.study_race import race_rules, replay_races
 from diskproof.store import Store, open_store
 from diskproof.store.race_scores import race_scores
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
@@ -175,7 +175,7 @@ def test_a_finished_race_is_done_at_once(store: Store) -> None:
 def test_runs_of_a_study_in_blocks_count_when_it_becomes_a_race(store: Store, whole: Whole) -> None:
     plain = TEXT.replace('stop = "decided"\nmax_blocks = 12', "blocks = 2")
     study, schedule = make_record(plain)
-    assert study.id == STUDY.id and study.race is None
+    assert study.id == STUDY.id and race_rules(study) is None
     executor = SimulatedExecutor(STUDY.id, SIMULATION)
     assert run_study(study, schedule, executor, store, on_event=ignore).races == ()
     outcome, _ = run_race(store)

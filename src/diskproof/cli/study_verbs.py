@@ -300,10 +300,10 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
 
 
 def _is_race_over(store: Store, study: StudyRecord) -> bool:
-    from diskproof.stats.study_race import replay_races
+    from diskproof.stats.study_race import race_rules, replay_races
     from diskproof.store.race_scores import race_scores
 
-    if study.race is None:
+    if race_rules(study) is None:
         return False
     races = replay_races(study, race_scores(store, study.id))
     return bool(races) and all(race.course.over for race in races)

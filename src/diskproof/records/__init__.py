@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from diskproof.study.protocol import RaceRules, find_rules
-
 Status = Literal["ok", "failed"]
 
 
@@ -284,8 +282,3 @@ class StudyRecord:
     dropped: tuple[Dropped, ...] = ()
     warnings: tuple[str, ...] = ()
     created: float = 0.0
-
-    @cached_property
-    def race(self) -> RaceRules | None:
-        """When cells stop before ``blocks``, as the study's text says; None where they do not."""
-        return find_rules(self.text) if self.origin == "run" else None

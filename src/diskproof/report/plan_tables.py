@@ -10,6 +10,7 @@ from diskproof.records import Cell, StudyRecord
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.table_style import plain, start_table
 from diskproof.report.tables import render_dropped
+from diskproof.stats.study_race import race_rules
 from diskproof.units import render_bytes, render_seconds
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
         "blocks": study.blocks,
         "seed": study.seed,
         "runs": study.blocks * len(study.cells),
-        "race": asdict(study.race) if study.race else None,
+        "race": asdict(race) if (race := race_rules(study)) else None,
         "estimated_seconds": round(seconds, 1),
         "disk_bytes": disk_bytes,
         "cells": [
@@ -56,7 +57,7 @@ def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> Group:
     runs = _count(study.blocks * len(study.cells), "run")
     head = (
         f"study {study.name}: {_count(len(study.cells), 'cell')} x "
-        f"{_count(study.blocks, 'block')} = {runs}{' at most' if study.race else ''}, "
+        f"{_count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
     parts: list[RenderableType] = [Text(head, style="bold")]

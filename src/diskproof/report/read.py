@@ -25,7 +25,7 @@ from diskproof.report.view import (
     rank_workloads,
     with_durability,
 )
-from diskproof.stats.study_race import RaceState, replay_races
+from diskproof.stats.study_race import RaceState, race_rules, replay_races
 from diskproof.store.race_scores import race_scores
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _views(
 def _races(store: Store, study: StudyRecord) -> dict[str, RaceState]:
     """The races of a study by workload, replayed from its runs; on however many hosts they were
     made, a race is one."""
-    if study.race is None:
+    if race_rules(study) is None:
         return {}
     return {race.workload: race for race in replay_races(study, race_scores(store, study.id))}
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from diskproof.records import Cell, StudyRecord
 from diskproof.stats.race_course import Race, RaceCourse
 from diskproof.stats.racing import RaceVerdict
-from diskproof.study.protocol import RaceRules
+from diskproof.study.protocol import RaceRules, find_rules
 
 Scores = Mapping[tuple[int, str], float]
 """(block, cell id) -> logarithm of a finished run's primary figure, larger is better; nan when the
@@ -114,9 +114,14 @@ class WorkloadRace:
         return RaceState(self.workload, self.cells, self.rules, self._race.course())
 
 
+def race_rules(study: StudyRecord) -> RaceRules | None:
+    """When cells stop before the last block, as the study's text says; None where they do not."""
+    return find_rules(study.text) if study.origin == "run" else None
+
+
 def start_races(study: StudyRecord, cells: Sequence[Cell]) -> tuple[WorkloadRace, ...]:
     """The races of a study before any run; none when it is no race."""
-    rules = study.race
+    rules = race_rules(study)
     if rules is None:
         return ()
     names = dict.fromkeys(cell.workload.name for cell in cells)

@@ -6,6 +6,7 @@ Requires root, /dev/fuse, qemu-storage-daemon, fio and the native programs.
 from __future__ import annotations
 
 import json
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,49 @@ def test_anybodys_program(
         assert [study.origin for study in store.studies()] == ["program"]
         (cell,) = {row.cell for row in store.verdicts(store.studies()[0].id)}
     assert (cell.workload.option("sector"), cell.workload.option("seed")) == ("4096", "9")
+
+
+def test_a_writer_of_a_virtual_environment_finds_what_is_installed_there(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    venv.create("venv", symlinks=True)
+    assert Path("venv/bin/python").is_symlink()
+    (packages,) = Path("venv/lib").glob("python*/site-packages")
+    (packages / "only_there.py").write_text(WRITER)
+    commands = ("venv/bin/python -m only_there synced", f"python3 {here}/check.py")
+    code, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    told = {row["fault"]: (row["verdict"], row["reason"]) for row in rows}
+    assert (code, told["power"]) == (0, ("keeps", ""))
+
+
+def test_a_program_of_many_names_is_called_by_the_one_that_was_typed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "many").mkdir()
+    (here / "many" / "box").write_text(
+        f'#!/bin/sh\ncase "${{0##*/}}" in\nwrite) exec python3 {here}/writer.py synced ;;\n'
+        f"check) exec python3 {here}/check.py ;;\nesac\necho this is no applet >&2\nexit 9\n"
+    )
+    (here / "many" / "box").chmod(0o755)
+    for name in ("write", "check"):
+        Path(name).symlink_to("many/box")
+    commands = ("--writer", "./write", "--check", "./check")
+    code, rows = crash(capsys, *commands, "--budget", "6s", "data")
+    told = {row["fault"]: (row["verdict"], row["reason"]) for row in rows}
+    assert (code, told["power"]) == (0, ("keeps", ""))
+
+
+def test_what_a_writer_said_before_it_failed_stands_in_the_reason(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "fails").write_text("#!/bin/sh\necho no such database >&2\nexit 3\n")
+    (here / "fails").chmod(0o755)
+    code, rows = crash(capsys, "--writer", "./fails", "--check", "true", "data")
+    assert code == 1
+    wanted = "workload: the writer ended with status 3: no such database"
+    assert {row["reason"] for row in rows} == {wanted}
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,11 @@ def make_program(
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
-    """The words of a command. One that is named by a path from here is found from anywhere."""
+    """The words of a command. One that is named by a path from here is found from anywhere.
+
+    Only its folder is resolved: many programs ask the name they were called by who they are
+    (busybox, rustup) or where (the Python of a virtual environment).
+    """
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -66,8 +70,9 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
         raise UsageError(
             f"{option} {text!r} is no command", "it is split into words, as by a shell"
         )
-    if "/" in words[0] and Path(words[0]).is_file():
-        words[0] = str(Path(words[0]).resolve())
+    program = Path(words[0])
+    if "/" in words[0] and program.is_file():
+        words[0] = str(program.parent.resolve() / program.name)
     return tuple(words)
 
 

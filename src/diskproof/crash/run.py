@@ -58,7 +58,7 @@ class CrashLab:
                     notes.keep(keep_evidence(recorded))
             except (DiskproofError, OSError) as error:
                 failure = notes.keep_failure(error)
-                reason = f"{failure.kind}: {failure.what}"
+                reason = ": ".join(filter(None, (failure.kind, failure.what, failure.why)))
                 verdicts = tuple(undecided(fault, reason, seed) for fault in faults)
         notes.keep([audit.as_artefact()])
         return CrashRun(

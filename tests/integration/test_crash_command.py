@@ -6,6 +6,7 @@ Requires root, /dev/fuse, qemu-storage-daemon, fio and the native programs.
 from __future__ import annotations
 
 import json
+import sys
 import venv
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ from typing import Any
 import pytest
 
 from diskproof.cli import run_command_line
+from diskproof.crash import program
+from diskproof.crash.end_state import check_folder
+from diskproof.crash.verdict import Loss
+from diskproof.errors import RunFailure
 from diskproof.store import open_store
 from support.recording import needs_fuse
 
@@ -59,6 +64,29 @@ if text and not found:
 if found < promised:
     print(promised - found)
     sys.exit(1)
+"""
+
+
+READ_PAST_THE_END = """
+with open("page", "w+b") as page:
+    page.write(bytes(4096))
+    page.flush()
+    mapped = mmap.mmap(page.fileno(), 4096)
+    os.ftruncate(page.fileno(), 0)
+    mapped[0]
+"""
+DEATHS = {
+    "SIGABRT": "os.abort()",
+    "SIGSEGV": "ctypes.string_at(0)",
+    "SIGBUS": READ_PAST_THE_END,
+    "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM)",
+}
+DIES = """
+import ctypes, mmap, os, pathlib, signal, sys
+data = pathlib.Path("data")
+if not data.is_file() or not data.read_bytes():
+    print("no data", file=sys.stderr, flush=True)
+    exec(os.environ["DEATH"])
 """
 
 
@@ -207,6 +235,65 @@ def test_what_a_writer_said_before_it_failed_stands_in_the_reason(
     assert code == 1
     wanted = "workload: the writer ended with status 3: no such database"
     assert {row["reason"] for row in rows} == {wanted}
+
+
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS"])
+def test_a_state_that_a_check_crashes_on_is_corrupt(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (here / "dies.py").write_text(DIES)
+    monkeypatch.setenv("DEATH", DEATHS[name])
+    commands = (f"python3 {here}/writer.py bare", f"python3 {here}/dies.py")
+    code, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    power = next(row for row in rows if row["fault"] == "power")
+    assert (code, power["verdict"]) == (1, "corrupts")
+    assert power["reason"] == f"the check crashed with {name}\nno data"
+    code, again = crash(capsys, *power["reproduce"].split()[2:], "--to", "state")
+    assert (code, again["corrupt"]) == (1, True)
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_folder_that_a_check_crashes_on_is_corrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What an end in order leaves is checked without the explorer. Who was ended told nothing."""
+    (tmp_path / "files").mkdir()
+    monkeypatch.setenv("DEATH", DEATHS[name])
+    check = {"kind": "command", "argv": [sys.executable, "-c", DIES]}
+    if name == "SIGTERM":
+        with pytest.raises(RunFailure, match="status -15"):
+            check_folder(tmp_path / "files", tmp_path, (), check, 30.0)
+    else:
+        loss = check_folder(tmp_path / "files", tmp_path, (), check, 30.0)
+        assert loss == Loss(0, (), 0, 0.0, True, f"the check crashed with {name}\nno data")
+
+
+@pytest.mark.parametrize(
+    ("death", "told"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", "signal: 15 (SIGTERM): no data"),
+        ("signal.pause()", "it took longer than"),
+    ],
+)
+def test_a_check_that_was_ended_decides_nothing(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    death: str,
+    told: str,
+) -> None:
+    (here / "dies.py").write_text(DIES)
+    monkeypatch.setenv("DEATH", death)
+    monkeypatch.setattr(program, "CHECK_SECONDS", 0.5)
+    commands = (f"python3 {here}/writer.py bare", f"python3 {here}/dies.py")
+    code, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    assert code == 1
+    power = next(row for row in rows if row["fault"] == "power")
+    assert power["verdict"] == "undecided" and told in power["reason"]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_a_loss_that_was_found_is_proved_whatever_came_after(found: Explored) ->
         assert (verdict.lost, verdict.age_seconds) == (worst.lost, worst.age_seconds)
         assert (verdict.cut, verdict.missing) == (shown.cut, shown.missing)
         assert loses_promises([verdict]) == (found.fault != "lying-device")
+        assert verdict.reason.endswith(found.failure)
 
 
 @given(searches, searches)

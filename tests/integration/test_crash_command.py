@@ -81,6 +81,19 @@ DEATHS = {
     "SIGBUS": READ_PAST_THE_END,
     "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM)",
 }
+GIVES_UP = """
+import os, pathlib, sys
+data, seen = pathlib.Path("data"), pathlib.Path(sys.argv[1])
+if data.is_file() and data.read_bytes():
+    sys.exit(0)
+with seen.open("a") as marks:
+    marks.write("x")
+if seen.stat().st_size > 2:
+    print("no memory")
+    sys.exit(9)
+print("no data")
+sys.exit(2)
+"""
 DIES = """
 import ctypes, mmap, os, pathlib, signal, sys
 data = pathlib.Path("data")
@@ -294,6 +307,24 @@ def test_a_check_that_was_ended_decides_nothing(
     assert code == 1
     power = next(row for row in rows if row["fault"] == "power")
     assert power["verdict"] == "undecided" and told in power["reason"]
+
+
+def test_why_a_search_broke_off_is_told_beside_the_loss_that_it_found(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two states are corrupt before the check gives up, as it does when memory runs out."""
+    (here / "gives_up.py").write_text(GIVES_UP)
+    crashing = ("--writer", f"python3 {here}/writer.py bare", "--budget", "3s", "data", "--check")
+    code, rows = crash(capsys, *crashing, f"python3 {here}/gives_up.py {here}/once")
+    power = next(row for row in rows if row["fault"] == "power")
+    assert (code, power["verdict"]) == (1, "corrupts") and power["states_checked"] >= 1
+    assert power["reason"].startswith("no data; the search broke off: running python3")
+    assert "exit status: 9: no memory" in power["reason"]
+    twice = f"python3 {here}/gives_up.py {here}/twice"
+    assert run_command_line(["crash", *crashing, twice]) == 1
+    assert "the search broke off" in " ".join(capsys.readouterr().out.split())
+    assert run_command_line(["report", "-o", "page.html"]) == 0
+    assert "the search broke off: running python3" in Path("page.html").read_text()
 
 
 @pytest.mark.parametrize(

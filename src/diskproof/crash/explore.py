@@ -173,6 +173,8 @@ def _take_progress(found: Explored, content: Mapping[str, Any]) -> Explored:
 
 def _take_loss(found: Explored, content: Mapping[str, Any]) -> Explored:
     loss = read_loss(content)
+    # It may be told before the first progress, and break off before the next.
+    found = replace(found, states_checked=max(1, found.states_checked))
     worse = found.worst is None or loss.severity > found.worst.severity
     return replace(found, worst=loss) if worse else found
 

@@ -60,9 +60,10 @@ class Explored:
 def judge(found: Explored) -> Verdict:
     """The verdict on one fault.
 
-    A loss that was found is proved, whatever came after. ``keeps`` needs a promise that could
-    have been broken and a state that was checked; without them, or after a failure, the verdict
-    is ``undecided`` with the reason.
+    A loss that was found is proved, whatever came after; where the search then broke off, there
+    may be a worse one, and the reason says so. ``keeps`` needs a promise that could have been
+    broken and a state that was checked; without them, or after a failure, the verdict is
+    ``undecided`` with the reason.
     """
     worst = found.worst
     verdict = Verdict(
@@ -77,6 +78,8 @@ def judge(found: Explored) -> Verdict:
     )
     if worst is not None and (worst.corrupt or worst.lost):
         smallest = found.smallest or worst
+        broken_off = f"the search broke off: {found.failure}" if found.failure else ""
+        reasons = (worst.text if worst.corrupt else "", broken_off)
         return replace(
             verdict,
             verdict="corrupts" if worst.corrupt else "loses",
@@ -84,7 +87,7 @@ def judge(found: Explored) -> Verdict:
             age_seconds=worst.age_seconds,
             cut=smallest.cut,
             missing=smallest.missing,
-            reason=worst.text if worst.corrupt else "",
+            reason="; ".join(filter(None, reasons)),
             details={
                 "worst_state": worst.state,
                 "smallest_state": smallest.state,

@@ -4,11 +4,13 @@ verdicts up; the real one is tested in integration/."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from diskproof.cli.crash_live import start_watching
 from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
 from diskproof.lab.course import is_running
 from diskproof.records import Cell, HostRecord, StudyRecord
@@ -114,6 +116,16 @@ def test_every_verdict_is_made_once(store: Store) -> None:
     assert isinstance(events[0], CellStarted) and events[0].total == 14
     assert go(store, second)[:2] == ("done", 0)
     assert second.made == []
+
+
+def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, events = go(store, MadeUp())
+    with start_watching(CELLS, quiet=False) as watcher:
+        for event in events:
+            watcher(event)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4 and all("at most " in line for line in lines[:-1])
+    assert re.match(r"\[14/14, took \S+ m?s\] host ", lines[-1])
 
 
 def test_only_what_is_missing_is_made(store: Store) -> None:

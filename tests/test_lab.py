@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.cli.live import start_watching
 from diskproof.errors import HostError
 from diskproof.lab.course import Event, RunFinished, RunStarted, Stopped, run_study
 from diskproof.plan import estimate_seconds, make_plan
@@ -82,6 +84,14 @@ def test_a_study_runs_to_its_end(store: Store) -> None:
     assert started == list(SCHEDULE)
     assert store.finished_runs(STUDY.id) == {(run.block, run.cell.id) for run in SCHEDULE}
     assert store.progress() is None
+
+
+def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with start_watching(STUDY, quiet=False) as watcher:
+        run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=watcher)
+    total, lines = len(SCHEDULE), capsys.readouterr().err.splitlines()
+    assert len(lines) == total and all(" left] " in line for line in lines[:-1])
+    assert re.match(rf"\[{total}/{total}, took \S+ m?s\] block 3  ", lines[-1])
 
 
 def test_other_terminals_see_what_runs(store: Store) -> None:

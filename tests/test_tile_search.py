@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diskproof.cli.tile_live import start_watching
 from diskproof.plan.tiles import tile_workload
 from diskproof.records import Cell, Failure, HostRecord, Metric, StudyRecord
 from diskproof.records.tiles import TileRun, WorkRun
@@ -131,6 +133,15 @@ def go(
         retry=retry,
         now=lambda: host.clock,
     )
+
+
+def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = replace(RULES, counts=(1, 2))
+    with start_watching("mine", CELLS[:1], rules, quiet=False) as watcher:
+        go(store, MadeUpHost(), rules, CELLS[:1], watcher)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[")]
+    assert len(lines) == 6 and all(", at most " in line for line in lines[:-1])
+    assert re.match(r"\[6/6, took \S+ m?s\] ", lines[-1])
 
 
 def answers(store: Store, most: int = 8) -> dict[str, tuple[int, int, int]]:

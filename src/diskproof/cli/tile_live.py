@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from diskproof.cli.terminal import progress_console
+from diskproof.cli.terminal import count_text, progress_console
 from diskproof.records import Cell
 from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
@@ -98,7 +98,7 @@ class Lines:
     def __init__(self, cells: Sequence[Cell], rules: TileRules) -> None:
         self.factors = varying_factors(cells) or ("cache",)
         self.rules = rules
-        self.phase = ""
+        self.phase, self.began = "", time.monotonic()
 
     def __call__(self, event: Event) -> None:
         self.phase = ""
@@ -108,9 +108,9 @@ class Lines:
             label = cell_label(event.cell, self.factors)
             self._print(f"  now: {label}  {count_tiles(event.tiles)}, {guests} guests: starting")
             return
-        left = render_seconds(standing.eta_seconds)
-        line = run_line(event.run, self.factors, event.seconds)
-        self._print(f"[{standing.done}/{standing.total}, at most {left} left] {line}")
+        left = f"at most {render_seconds(standing.eta_seconds)}"
+        count = count_text(standing.done, standing.total, left, self.began)
+        self._print(f"{count} {run_line(event.run, self.factors, event.seconds)}")
         if event.capacity is not None:
             self._print(
                 f"  {cell_label(event.run.cell, self.factors)} {capacity_text(event.capacity)}"

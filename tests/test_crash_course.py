@@ -14,10 +14,10 @@ from diskproof.cli.crash_live import start_watching
 from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
 from diskproof.lab.course import is_running
 from diskproof.records import Cell, HostRecord, StudyRecord
-from diskproof.records.verdicts import CrashRun, Fault, Verdict
+from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
 from diskproof.report.progress import study_status
 from diskproof.store import Store, open_store
-from diskproof.study.crash import FAULTS, CrashRules, crash_workload
+from diskproof.study.crash import CrashRules, crash_workload
 from support.crashing import make_crash_run, make_verdict
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())

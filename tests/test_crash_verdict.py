@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from diskproof.crash.end_state import promised_at
 from diskproof.crash.explore import StateSearch, search_request, take_line
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
-from diskproof.crash.verdict import Explored, Loss, judge, loses_promises, undecided, worse
+from diskproof.crash.verdict import Explored, Loss, judge, loses_promises
 from diskproof.errors import RunFailure
 from diskproof.recording.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
-from diskproof.study.crash import FAULTS
+from diskproof.records.verdicts import FAULTS, Verdict
 
 losses = st.builds(
     Loss,
@@ -66,13 +66,14 @@ def test_a_loss_that_was_found_is_proved_whatever_came_after(found: Explored) ->
         assert verdict.reason.endswith(found.failure)
 
 
-@given(searches, searches)
-def test_the_worse_of_two_is_one_of_them_and_the_same_either_way(a: Explored, b: Explored) -> None:
-    one, other = judge(a), judge(b)
-    chosen = worse(one, other)
-    assert chosen in (one, other)
-    assert worse(other, one).verdict == chosen.verdict
-    assert worse(one, undecided(one.fault, "?")).verdict in (one.verdict, "undecided")
+def test_what_is_undecided_may_be_worse_than_what_keeps() -> None:
+    verdicts = [
+        *(Verdict("power", "corrupts"), Verdict("power", "loses", 2, 1.0)),
+        *(Verdict("power", "loses", 2, 0.5), Verdict("power", "loses", 1, 9.0)),
+        *(Verdict("power", "undecided"), Verdict("power", "keeps")),
+    ]
+    assert sorted(verdicts, key=lambda verdict: verdict.badness, reverse=True) == verdicts
+    assert [verdict.is_broken for verdict in verdicts] == [True] * 4 + [False] * 2
 
 
 # -- how old a loss is --------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from diskproof.errors import StudyError
 from diskproof.plan import make_crash_plan, make_plan
-from diskproof.study.crash import FAULTS, WRITERS, CrashRules, faults_of
+from diskproof.records.verdicts import FAULTS
+from diskproof.study.crash import WRITERS, CrashRules, faults_of
 from diskproof.study.load import parse_study
 from support.planning import FACTS, facts_with
 

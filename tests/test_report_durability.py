@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
-from diskproof.records.verdicts import CrashRun, Fault, Verdict
+from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
@@ -29,7 +29,6 @@ from diskproof.report.ranking_tables import ranking_json
 from diskproof.report.read import read_views
 from diskproof.report.tables import render_study
 from diskproof.store import Store, VerdictRow, open_store
-from diskproof.study.crash import FAULTS
 from support.crashing import LOSS, make_crash_run, make_verdict
 
 LEVELS = {"frontend": "daemon", "format": "raw", "aio": "threads", "backing": "ssd"}
@@ -59,19 +58,24 @@ verdicts = st.builds(
 )
 
 
-@given(st.lists(verdicts, min_size=1))
-def test_a_loss_that_was_found_stays_found(found: list[Verdict]) -> None:
-    (joined,) = join_verdicts([make_row(each) for each in found]).values()
-    assert set(joined.by_fault) == {each.fault for each in found}
+@given(st.lists(st.tuples(verdicts, st.sampled_from(["ledger", "sqlite"])), min_size=1))
+def test_a_loss_that_was_found_stays_found(found: list[tuple[Verdict, str]]) -> None:
+    (joined,) = join_verdicts([make_row(*each) for each in found]).values()
+    assert set(joined.by_fault) == {verdict.fault for verdict, _ in found}
     for fault, row in joined.by_fault.items():
-        kinds = {each.verdict for each in found if each.fault == fault}
-        order = ["corrupts", "loses", "keeps", "undecided"]
+        by_writer: dict[str, set[str]] = {}
+        for verdict, writer in found:
+            if verdict.fault == fault:
+                by_writer.setdefault(writer, set()).add(verdict.verdict)
+        # Only its own writer answers what is undecided.
+        kinds = {kind for each in by_writer.values() for kind in each - {"undecided"} or each}
+        order = ["corrupts", "loses", "undecided", "keeps"]
         assert row.verdict.verdict == next(kind for kind in order if kind in kinds)
     shown = short_text(joined)
-    if all(each.fault == "lying-device" for each in found):
+    if all(verdict.fault == "lying-device" for verdict, _ in found):
         assert shown == "-"
     # Nobody may read "keeps" where one of the faults is not decided.
-    kinds = {r.verdict.verdict for f, r in joined.by_fault.items() if f != "lying-device"}
+    kinds = {str(r.verdict.verdict) for r in joined.by_fault.values() if r.verdict.counts}
     assert shown != "keeps" or kinds == {"keeps"}
 
 

@@ -9,8 +9,8 @@ from diskproof.backings import NO_CONSENT
 from diskproof.crash.run import CrashLab
 from diskproof.lab.setup import LabSetup
 from diskproof.records import Artefact, BackingSpec, Cell, Check
-from diskproof.records.verdicts import CrashRun, Fault, TraceEvent, Verdict
-from diskproof.study.crash import FAULTS, CrashRules, crash_workload, faults_of
+from diskproof.records.verdicts import FAULTS, CrashRun, Fault, TraceEvent, Verdict
+from diskproof.study.crash import CrashRules, crash_workload, faults_of
 from support.running import assert_nothing_left
 
 LOSS = Verdict(

@@ -52,8 +52,8 @@ def crash_program(
     from diskproof.crash.program import NO_FLUSH, make_program, program_cell, sent_no_flush
     from diskproof.crash.run import CrashLab
     from diskproof.recording.folder import require_fuse
+    from diskproof.records.verdicts import FAULTS
     from diskproof.store import open_store
-    from diskproof.study.crash import FAULTS
 
     seconds = parse_budget(budget) or PROGRAM_SECONDS
     writer, check = commands

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,15 +24,6 @@ if TYPE_CHECKING:
     from diskproof.records.verdicts import Verdict
     from diskproof.store import Store, VerdictRow
     from diskproof.study.load import Study
-
-
-class FaultChoice(StrEnum):
-    """What ends the writer."""
-
-    POWER = "power"
-    QEMU_KILL = "qemu-kill"
-    GUEST_KILL = "guest-kill"
-    LYING_DEVICE = "lying-device"
 
 
 class StudyByDefault(TyperGroup):
@@ -297,9 +287,9 @@ def _audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str
 @crash.command()
 def reproduce(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a crash run.")],
-    fault: Annotated[FaultChoice, typer.Option(help="Under which fault it lost something.")] = (
-        FaultChoice.POWER
-    ),
+    fault: Annotated[
+        str, typer.Option(metavar="FAULT", help="Under which fault it lost something.")
+    ] = "power",
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="A new folder for the state.")
     ] = None,
@@ -319,8 +309,8 @@ def reproduce(
 
     with open_store(store) as opened:
         found = opened.crash_run(run)
-    target = to or Path(f"crash-{run[:8]}-{fault.value}")
-    made = again.reproduce(found, fault.value, target, worst=worst)
+    target = to or Path(f"crash-{run[:8]}-{fault}")
+    made = again.reproduce(found, fault, target, worst=worst)
     if as_json:
         print_json(again.state_json(made))
     else:

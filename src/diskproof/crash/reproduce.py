@@ -15,7 +15,7 @@ from diskproof.process.native import require_native
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import CONFINED_UID, run
 from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
-from diskproof.records.verdicts import CrashRun, Fault, Verdict
+from diskproof.records.verdicts import CrashRun, Verdict
 
 SHOW_SECONDS = 600.0
 CHECK_SECONDS = 600.0
@@ -33,7 +33,7 @@ class Reproduced:
     loss: Loss | None
 
 
-def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False) -> Reproduced:
+def reproduce(run_: CrashRun, fault: str, target: Path, *, worst: bool = False) -> Reproduced:
     """Build the smallest loss of a stored verdict (or the worst state) in ``target`` and check it.
 
     Raises UsageError when there is no such verdict, no loss, or the log was too large to keep.
@@ -61,9 +61,9 @@ def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False
     return Reproduced(target, state, verdict, missing, loss)
 
 
-def _require_loss(run_: CrashRun, fault: Fault) -> Verdict:
+def _require_loss(run_: CrashRun, fault: str) -> Verdict:
     for verdict in run_.verdicts:
-        if verdict.fault == fault and verdict.verdict in ("loses", "corrupts"):
+        if verdict.fault == fault and verdict.is_broken:
             return verdict
     told = ", ".join(f"{verdict.fault}: {verdict.verdict}" for verdict in run_.verdicts)
     raise UsageError(f"crash run {run_.id} has no loss under {fault}", f"it has {told or 'none'}")

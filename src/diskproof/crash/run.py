@@ -150,7 +150,7 @@ def search_fault(
 
 def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:
     """The verdict with the course of its loss and the way to see it again."""
-    if verdict.verdict not in ("loses", "corrupts"):
+    if not verdict.is_broken:
         return verdict
     cut = verdict.cut or 0
     lost = verdict.details.get("smallest_lost")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from diskproof.records.verdicts import Durability, Fault, Verdict
-
-_BADNESS: dict[Durability, int] = {"keeps": 0, "undecided": 1, "loses": 2, "corrupts": 3}
+from diskproof.records.verdicts import Fault, Verdict
 
 
 @dataclass(frozen=True)
@@ -112,14 +110,5 @@ def undecided(fault: Fault, reason: str, seed: int = 0) -> Verdict:
 
 
 def loses_promises(verdicts: Sequence[Verdict]) -> bool:
-    """Whether a promise was broken that a setting is responsible for: no setting can make up for
-    a disk that lies."""
-    return any(
-        verdict.verdict in ("loses", "corrupts") and verdict.fault != "lying-device"
-        for verdict in verdicts
-    )
-
-
-def worse(one: Verdict, other: Verdict) -> Verdict:
-    """The worse of two verdicts on the same fault."""
-    return max((one, other), key=lambda v: (_BADNESS[v.verdict], v.lost, v.age_seconds))
+    """Whether a promise was broken that a setting is responsible for."""
+    return any(verdict.is_broken and verdict.counts for verdict in verdicts)

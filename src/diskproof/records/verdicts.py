@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from diskproof.records import Artefact, Cell, Check, Failure
 
 Fault = Literal["power", "qemu-kill", "guest-kill", "lying-device"]
-Durability = Literal["keeps", "loses", "corrupts", "undecided"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+Durability = Literal["keeps", "undecided", "loses", "corrupts"]
+"""From good to bad: of what is undecided nobody knows that it keeps."""
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,21 @@ class Verdict:
     seconds: float = 0.0
     timeline: tuple[TraceEvent, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def badness(self) -> tuple[int, int, float]:
+        """Larger is worse: the word, then how much is lost, then how old it is."""
+        return DURABILITIES.index(self.verdict), self.lost, self.age_seconds
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a promise was broken."""
+        return self.verdict in ("loses", "corrupts")
+
+    @property
+    def counts(self) -> bool:
+        """Whether a setting answers for it: none can make up for a disk that lies."""
+        return self.fault != "lying-device"
 
 
 @dataclass(frozen=True)

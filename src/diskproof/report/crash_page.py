@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from diskproof.report import charts
-from diskproof.report.durability import badness, crash_labels, durability_sentence
+from diskproof.report.durability import crash_labels, durability_sentence
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store.rows import VerdictRow
 from diskproof.study.crash import FAULT_WORDS
@@ -62,11 +62,11 @@ def _by_cell(
 def _timelines(rows: Sequence[tuple[str, VerdictRow]], draw: Draw[_Figure]) -> Iterator[_Figure]:
     """The worst losses, each of another fault; what a lying device loses tells nothing new."""
     drawn: list[str] = []
-    for label, row in sorted(rows, key=lambda each: badness(each[1]), reverse=True):
+    for label, row in sorted(rows, key=lambda each: each[1].verdict.badness, reverse=True):
         verdict = row.verdict
-        if len(drawn) == MAX_TIMELINES or verdict.fault in (*drawn, "lying-device"):
+        if len(drawn) == MAX_TIMELINES or verdict.fault in drawn:
             continue
-        if verdict.verdict in ("loses", "corrupts") and verdict.timeline:
+        if verdict.is_broken and verdict.counts and verdict.timeline:
             drawn.append(verdict.fault)
             caption = charts.timeline_caption(
                 label, verdict.fault, verdict.lost, verdict.age_seconds, len(verdict.missing)

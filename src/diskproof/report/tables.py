@@ -129,9 +129,10 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> Table:
         key = (label, row.cell.workload.name)
         named = ["", ""] if key == before else [plain(each) for each in key]
         text = " - ".join(filter(None, (verdict_text(row.verdict), row.verdict.reason)))
-        bad = row.verdict.verdict in ("loses", "corrupts")
         fault, states = row.verdict.fault, states_text(row.verdict)
-        table.add_row(*named, fault, plain(text), states, style="bold" if bad else None)
+        table.add_row(
+            *named, fault, plain(text), states, style="bold" if row.verdict.is_broken else None
+        )
         before = key
     table.caption = (
         "loses N, T: N acknowledged writes are missing in the worst state, the oldest of them "

@@ -12,13 +12,12 @@ from sqlalchemy.exc import IntegrityError
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, Check
-from diskproof.records.verdicts import CrashRun, TraceEvent, Verdict
+from diskproof.records.verdicts import FAULTS, CrashRun, TraceEvent, Verdict
 from diskproof.store.encoding import cell_columns, parse_cell, parse_phases, render_json
 from diskproof.store.read_runs import parse_artefact, parse_failure
 from diskproof.store.rows import VerdictRow
 from diskproof.store.tables import CELL, CRASH_FILE, CRASH_RUN, HOST, STUDY, VERDICT
 from diskproof.store.write import DuplicateRun, artefact_columns, clean_text, failure_columns
-from diskproof.study.crash import FAULTS
 
 _PLAIN = (
     *("fault", "verdict", "lost", "age_seconds", "states_checked", "states_total", "estimated"),

@@ -7,16 +7,14 @@ and all of them stand in the options of a crash cell, so that changed rules make
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 from diskproof.records import WorkloadSpec
-from diskproof.records.verdicts import Fault
+from diskproof.records.verdicts import FAULTS, Fault
 from diskproof.study.factors import FRONTENDS
 
 KIND = "crash"
 """The kind of workload of a crash cell; its name is the writer."""
 
-FAULTS: tuple[Fault, ...] = get_args(Fault)
 SECTORS = (512, 4096)
 DURABLE = ("flush", "fua", "write")
 """What a writer takes for a promise: a flush, a write asked to be durable, or any write."""

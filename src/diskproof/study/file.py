@@ -16,7 +16,8 @@ from pydantic import (
     StringConstraints,
 )
 
-from diskproof.study.crash import FAULTS, SECTORS, CrashRules
+from diskproof.records.verdicts import FAULTS
+from diskproof.study.crash import SECTORS, CrashRules
 from diskproof.study.tiles import BUILT_IN, NETWORKS, TileRules
 from diskproof.units import parse_bytes, parse_seconds, parse_share, render_bytes
 

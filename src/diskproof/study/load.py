@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from diskproof.errors import StudyError
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
+from diskproof.records.verdicts import FAULTS
 from diskproof.study.backing_tables import FOLDER, read_backings
-from diskproof.study.crash import FAULTS, FILE_SYSTEM_BYTES, WRITERS, CrashRules
+from diskproof.study.crash import FILE_SYSTEM_BYTES, WRITERS, CrashRules
 from diskproof.study.factors import FACTOR_BY_NAME, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
 from diskproof.study.protocol import RaceRules

@@ -280,7 +280,7 @@ def test_a_folder_that_a_check_crashes_on_is_corrupt(
             check_folder(tmp_path / "files", tmp_path, (), check, 30.0)
     else:
         loss = check_folder(tmp_path / "files", tmp_path, (), check, 30.0)
-        assert loss == Loss(0, (), 0, 0.0, True, f"the check crashed with {name}\nno data")
+        assert loss == Loss(0, (), 0, 0.0, "corrupts", f"the check crashed with {name}\nno data")
 
 
 @pytest.mark.parametrize(

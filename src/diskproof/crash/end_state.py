@@ -121,7 +121,7 @@ def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
         crash = f"the check crashed with {signal.Signals(-done.returncode).name}"
         text, done = "\n".join(filter(None, (crash, text))), replace(done, returncode=2)
     if done.returncode == 2:
-        return Loss(cut, (), 0, 0.0, corrupt=True, text=text)
+        return Loss(cut, (), 0, 0.0, "corrupts", text)
     raise RunFailure("tool", f"the check ended with status {done.returncode}", text)
 
 
@@ -152,7 +152,7 @@ def _read_lost(stdout: bytes) -> tuple[int, tuple[int, ...]]:
             report = json.loads(text)
             sequences = tuple(int(sequence) for sequence, *_ in report["lost_sequences"])
             return int(report["lost"]), sequences
-        return int(text.split()[0]), ()
+        return max(1, int(text.split()[0])), ()
     except (ValueError, KeyError, TypeError, IndexError):
         raise RunFailure(
             "tool", "the check did not say how much is lost", repr(text[:200])

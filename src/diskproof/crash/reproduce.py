@@ -125,7 +125,7 @@ def state_lines(made: Reproduced) -> list[str]:
     found = made.loss
     if found is None:
         told = "its check finds nothing lost; the stored verdict does not hold for it"
-    elif found.corrupt:
+    elif found.verdict == "corrupts":
         told = f"its check finds it corrupt: {found.text}".rstrip(": ")
     else:
         told = f"its check finds {found.lost} acknowledged writes lost"
@@ -143,7 +143,7 @@ def state_json(made: Reproduced) -> dict[str, object]:
             {"record": f.sequence, "offset": _offset(f), "bytes": max(0, len(f.payload) - 8)}
             for f in made.missing
         ],
-        "corrupt": bool(made.loss and made.loss.corrupt),
+        "corrupt": bool(made.loss and made.loss.verdict == "corrupts"),
         "lost": made.loss.lost if made.loss else 0,
     }
 

@@ -107,8 +107,7 @@ def judge_all(
 
         def tell(found: Explored, fault: Fault = fault) -> None:
             worst = found.worst
-            text = f"loses {worst.lost}" if worst else ""
-            text = "corrupts" if worst and worst.corrupt else text
+            text = f"{worst.verdict} {worst.lost or ''}".rstrip() if worst else ""
             on_search(Searching(cell, fault, found.states_checked, found.seconds, text))
 
         with notes.phase(f"explore_{fault}"):

@@ -3,7 +3,6 @@ what the host did. All from a store."""
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from diskproof.stats.intervals import Interval, Sample, mean_interval
 from diskproof.stats.ranking import Measured, rank
 from diskproof.stats.tile_score import TileScore, TileScoreIntervals, score_intervals, tile_score
 from diskproof.stats.tile_trials import Baseline, find_baseline, find_trials, judge_run
+from diskproof.study.tiles import restore_tile
 
 if TYPE_CHECKING:
     from diskproof.store import Store
@@ -122,23 +122,6 @@ class TileView:
         return tuple((c.label, run) for c in self.cells for at in c.at for run in at.failed)
 
 
-def read_tile_views(store: Store, wanted: Sequence[str] = ()) -> tuple[TileView, ...]:
-    """A view for each study (all, or those of these names or ids) and host that has runs of tiles.
-
-    Raises UsageError when the store holds something else in their place.
-    """
-    hosts = {host.id: host for host in store.hosts()}
-    found = []
-    for study in store.studies():
-        if wanted and not {study.id, study.name} & set(wanted):
-            continue
-        runs = store.tile_runs(study.id)
-        for host_id in dict.fromkeys(run.host_id for run in runs):
-            own = [run for run in runs if run.host_id == host_id]
-            found.append(analyse_stored(store, study, hosts[host_id], own))
-    return tuple(view for view in found if view is not None)
-
-
 def analyse_stored(
     store: Store, study: StudyRecord, host: HostRecord, runs: Sequence[TileRun]
 ) -> TileView | None:
@@ -167,22 +150,14 @@ def analyse_tiles(
         by_cell.setdefault(run.cell.id, []).append(run)
     factors = varying_factors(run.cell for run in runs)
     try:
-        guests, works = _tile_parts(runs[0].cell)
+        tile = restore_tile(runs[0].cell.workload.option("tile"))
+        guests = tuple(guest.name for guest in tile.guests)
+        works = tuple(work.name for work in tile.works)
         cells = [_cell(own, factors, series) for own in by_cell.values()]
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         why = f"runs of tiles of study {study.name!r}: {error!r:.80}"
         raise UsageError("the store holds damaged data", why) from error
-    name = runs[0].cell.workload.name
-    return TileView(study, host, name, guests, works, _with_places(cells))
-
-
-def _tile_parts(cell: Cell) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a tile's guests and workloads."""
-    tile = json.loads(cell.workload.option("tile"))
-    return (
-        tuple(str(each["name"]) for each in tile["guests"]),
-        tuple(str(each["name"]) for each in tile["works"]),
-    )
+    return TileView(study, host, tile.name, guests, works, _with_places(cells))
 
 
 def _cell(

@@ -6,7 +6,6 @@ did not fail: each workload's own time, and where it tells one its 99th percenti
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from functools import lru_cache
 from diskproof.records import Cell
 from diskproof.records.tiles import TileRun
 from diskproof.stats.boundary_belief import Trial
+from diskproof.study.tiles import restore_tile
 
 JUDGED = ("seconds", "latency_p99")
 """Metrics with a service level; less of them is better."""
@@ -45,11 +45,10 @@ class Judged:
 @lru_cache(maxsize=64)
 def service_levels(cell: Cell) -> Mapping[str, float]:
     """How many times its one-tile figure each workload of a tile cell may take."""
-    level = float(cell.workload.option("service_level", "2"))
-    works = json.loads(cell.workload.option("tile", '{"works": []}'))["works"]
+    level = float(cell.workload.option("service_level"))
     return {
-        str(work["name"]): level if work["service_level"] is None else float(work["service_level"])
-        for work in works
+        work.name: work.level_under(level)
+        for work in restore_tile(cell.workload.option("tile")).works
     }
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from diskproof.study.keys import Option
 
@@ -124,6 +126,10 @@ class TileWork:
     def option(self, key: str) -> str:
         return dict(self.options)[key]
 
+    def level_under(self, service_level: float) -> float:
+        """How many times its one-tile figure it may take in a study of that service level."""
+        return service_level if self.service_level is None else self.service_level
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -151,6 +157,26 @@ class Tile:
         return next(work for work in self.works if work.name == name)
 
 
+def restore_tile(text: str) -> Tile:
+    """The tile that the plan wrote into the option ``tile`` of a cell.
+
+    Raises KeyError, TypeError or ValueError for what it did not write.
+    """
+    stored = json.loads(text)
+    works = ({key: _frozen(value) for key, value in work.items()} for work in stored["works"])
+    return Tile(
+        stored["name"],
+        stored["description"],
+        tuple(TileGuest(**guest) for guest in stored["guests"]),
+        tuple(TileWork(**work) for work in works),
+    )
+
+
+def _frozen(value: Any) -> Any:
+    """JSON has lists where a frozen record has tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
 @dataclass(frozen=True)
 class TileRules:
     """``[tiles]`` of a study. ``counts``: exactly these numbers of tiles instead of a search up to
@@ -166,7 +192,3 @@ class TileRules:
     ksm: tuple[str, ...] = ()
     share: tuple[str, ...] = ("smb",)
     network: str = "auto"
-
-    def level_of(self, work: TileWork) -> float:
-        """How many times its one-tile figure a workload may take."""
-        return self.service_level if work.service_level is None else work.service_level

@@ -57,7 +57,7 @@ class Network:
 
 
 def ip_address(tile: int, place: int) -> str:
-    """The address of a guest, in a network of ``/16``."""
+    """The address of the guest at a place (from 1) of a tile (from 1), in 10.77.0.0/16."""
     return f"10.77.{tile}.{place}"
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from diskproof.plan import make_plan
 from diskproof.plan.schedule import make_schedule
 from diskproof.records import Cell, PlannedRun, RunRecord
-from diskproof.stats.histograms import find_percentile
 from diskproof.study.load import load_study, parse_study
 from diskproof.study.presets import PRESETS
 from support.planning import FACTS
@@ -58,7 +57,7 @@ def test_percentiles_are_those_of_the_histogram() -> None:
     record = run(ONE)
     values = {metric.name: metric.value for metric in record.metrics}
     (histogram,) = record.histograms
-    assert values["latency_p99"] == find_percentile(histogram, 99)
+    assert values["latency_p99"] == histogram.percentile(99)
     assert values["latency_p50"] < values["latency_p99"] < values["latency_p99.9"]
     depth = int(ONE.workload.option("iodepth"))
     # Little's law: operations in flight = rate x latency.

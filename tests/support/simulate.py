@@ -28,7 +28,6 @@ from diskproof.records import (
     canonical_json,
     content_id,
 )
-from diskproof.stats.histograms import find_percentile
 from diskproof.units import parse_bytes
 
 # Multipliers of speed, of the order that the articles we want to repeat report.
@@ -205,13 +204,13 @@ def _metrics(cell: Cell, speed: float, histograms: tuple[Histogram, ...]) -> tup
 
 def _latencies(histogram: Histogram, prefix: str) -> list[Metric]:
     if histogram.name == "flush":
-        return [Metric("flush_p99", "s", find_percentile(histogram, 99) or 0.0, False)]
+        return [Metric("flush_p99", "s", histogram.percentile(99) or 0.0, False)]
     count = sum(histogram.counts)
     mean = sum(e * n for e, n in zip(histogram.edges, histogram.counts, strict=True)) / count
     return [
         Metric(f"{prefix}latency_mean", "s", mean, False),
         *(
-            Metric(f"{prefix}latency_p{p:g}", "s", find_percentile(histogram, p) or 0.0, False)
+            Metric(f"{prefix}latency_p{p:g}", "s", histogram.percentile(p) or 0.0, False)
             for p in (50, 99, 99.9)
         ),
     ]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from diskproof.tiles.search import Outcome
 
 MAX_TILES = 64
-SCALE = re.compile(r"1(/[1-9][0-9]{0,3})?")
 
 
 def register(app: typer.Typer) -> None:
@@ -135,12 +134,13 @@ def _with_options(study: Study, most: int | None, runs: int | None, scale: str |
     from fractions import Fraction
 
     from diskproof.plan.tiles import tile_rules
+    from diskproof.units import SCALE
 
     rules = tile_rules(study)
     if most is not None:
         rules = replace(rules, most=most, counts=())
     if scale is not None:
-        if not SCALE.fullmatch(scale):
+        if not re.fullmatch(SCALE, scale):
             raise UsageError(f"--scale: {scale!r} is not 1 or 1/N", "N is at most 9999")
         rules = replace(rules, scale=Fraction(scale))
     return replace(study, tiles=replace(rules, runs=runs or rules.runs))

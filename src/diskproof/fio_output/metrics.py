@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from diskproof.fio_output.clones import combine_sides
 from diskproof.fio_output.records import Direction, FioJob, Latency
 from diskproof.records import Histogram, Metric
+from diskproof.units import MIB
 
-_MIB = 1 << 20
 _PERCENTILES = ((50.0, "p50"), (99.0, "p99"), (99.9, "p99.9"))
 
 
@@ -51,7 +51,7 @@ def _used_sides(job: FioJob) -> list[tuple[str, Direction]]:
 def _side_metrics(prefix: str, side: Direction, primary: str) -> Iterator[Metric]:
     for name, unit, value in (
         (f"{prefix}iops", "1/s", side.iops),
-        (f"{prefix}bandwidth", "MiB/s", side.bandwidth / _MIB),
+        (f"{prefix}bandwidth", "MiB/s", side.bandwidth / MIB),
     ):
         yield Metric(name, unit, value, higher_is_better=True, primary=name == primary)
     yield from _latency_metrics(f"{prefix}latency_", side.latency, primary)

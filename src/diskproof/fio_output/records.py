@@ -80,12 +80,10 @@ class FioJob:
 
 @dataclass(frozen=True)
 class FioResult:
-    """One document of fio: the jobs in its order. ``ended`` is a Unix time, ``elapsed`` seconds;
-    ``preamble`` what was printed before it."""
+    """One document of fio: the jobs in its order. ``ended`` is a Unix time, ``elapsed`` seconds."""
 
     version: str
     ended: float
     elapsed: float
     jobs: tuple[FioJob, ...]
-    preamble: str = ""
     options: Mapping[str, str] = field(default_factory=dict)

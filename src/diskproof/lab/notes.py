@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from diskproof.errors import DiskproofError, RunFailure
+from diskproof.errors import NO_SPACE, DiskproofError, RunFailure
 from diskproof.records import Artefact, Check, Failure, Metric, Series
 from diskproof.workloads import WorkloadResult
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass
@@ -60,7 +57,7 @@ class RunNotes:
             self.keep([_as_artefact(name, content) for name, content in error.evidence])
             return Failure(error.kind, error.what, error.why, error.hint)
         cause = error.__cause__ if isinstance(error, DiskproofError) else error
-        full = isinstance(cause, OSError) and cause.errno in _NO_SPACE
+        full = isinstance(cause, OSError) and cause.errno in NO_SPACE
         kind = "space" if full else "tool"
         if isinstance(error, DiskproofError):
             return Failure(kind, error.what, error.why, error.hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 import uuid
@@ -15,7 +14,7 @@ from diskproof.backings import Place, start_place
 from diskproof.backings.run_dir import find_device, start_run_dir
 from diskproof.backings.server import start_watch
 from diskproof.drive import DiskImage, RunContext
-from diskproof.errors import DiskproofError, RunFailure
+from diskproof.errors import DiskproofError, RunFailure, tells_no_space
 from diskproof.frontends import Frontend, find_frontend
 from diskproof.guest.system import build_system, require_system
 from diskproof.host.audit import start_audit
@@ -271,6 +270,6 @@ def measure_drain(image: Path, deadline: Deadline) -> Metric:
     argv = ["sync", "--", str(image)]
     done = run(argv, timeout=deadline.left(), env={**os.environ, "LC_ALL": "C"}, check=False)
     if done.returncode != 0:
-        kind = "space" if os.strerror(errno.ENOSPC) in done.error_text else "tool"
+        kind = "space" if tells_no_space(done.error_text) else "tool"
         raise RunFailure(kind, "what the load wrote cannot be written back", done.error_text)
     return Metric("drain_seconds", "s", done.seconds, higher_is_better=False)

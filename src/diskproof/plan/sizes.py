@@ -10,11 +10,10 @@ from diskproof.plan.rules import DIRECT
 from diskproof.records import Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
 from diskproof.study.programs import has_own_system
-from diskproof.units import parse_bytes, render_bytes
+from diskproof.units import MIB, parse_bytes, render_bytes
 
 SIZE_FLOOR = 1 << 30
 FREE_MARGIN = 256 << 20
-_MIB = 1 << 20
 
 Levels = tuple[tuple[str, str], ...]
 
@@ -50,7 +49,7 @@ def resolved_workloads(
         table = dict(levels)
         memory = host_cache_bytes(table, facts) + guest_cache_bytes(table, by_name[name])
         cached = max(cached, memory)
-    size = -(-max(SIZE_FLOOR, 2 * cached) // _MIB) * _MIB
+    size = -(-max(SIZE_FLOOR, 2 * cached) // MIB) * MIB
     return {name: _with_size(workload, size) for name, workload in by_name.items()}
 
 

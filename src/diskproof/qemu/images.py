@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.drive import DiskImage, NetworkDisk
-from diskproof.errors import HostError, RunFailure
+from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.process.start import (
     CONFINED_UID,
     Completed,
@@ -39,7 +39,6 @@ FILL_SEED = 20090722
 SERVER_SECONDS = 30.0
 _CHUNK = 1 << 20
 _SLOWEST = 8 << 20  # bytes/s that even a slow disk writes
-_NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
 def create_image(
@@ -309,7 +308,7 @@ def _qemu_img(
     argv = [*join, tool, *arguments]
     done = run(argv, timeout=within, cwd=folder, env=environment, check=False)
     if done.returncode != 0:
-        no_space = any(text in done.error_text for text in _NO_SPACE)
+        no_space = tells_no_space(done.error_text)
         raise RunFailure(
             "space" if no_space else "tool",
             f"qemu-img {arguments[0]} failed" + (": no space left" if no_space else ""),

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.errors import HostError, RunFailure
+from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.process.native import require_native
 from diskproof.process.start import Process, start_process
 
@@ -51,7 +51,7 @@ class Recording:
     def failure(self, why: str) -> RunFailure:
         tail = self.process.read_log(2000).decode("utf-8", "replace").strip()
         text = "\n".join(filter(None, (why, *tail.splitlines()[-3:])))
-        kind = "space" if "No space left" in text else "log"
+        kind = "space" if tells_no_space(text) else "log"
         return RunFailure(kind, "the recording of the disk's folder broke off", text)
 
 

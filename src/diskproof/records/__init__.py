@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal
 
 Status = Literal["ok", "failed"]
@@ -193,6 +196,18 @@ class Histogram:
     name: str
     edges: tuple[float, ...]
     counts: tuple[int, ...]
+
+    def percentile(self, percent: float) -> float | None:
+        """The nearest rank, as fio has it: the smallest edge by which at least that share of the
+        operations is done. None without any; raises ValueError for what is no percentile."""
+        if not 0 < percent <= 100:
+            raise ValueError(f"{percent} is not a percentile; it must be above 0 and at most 100")
+        running = list(accumulate(self.counts))
+        if not running or running[-1] == 0:
+            return None
+        # The small allowance keeps 99.9 % of 1000 at rank 999: 0.999 * 1000 is 999.0000000000001.
+        wanted = max(1, math.ceil(percent / 100 * running[-1] * (1 - 1e-12)))
+        return self.edges[bisect_left(running, wanted)]
 
 
 @dataclass(frozen=True)

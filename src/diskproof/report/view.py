@@ -50,11 +50,6 @@ class WorkloadView:
     factors: tuple[str, ...]
     lines: tuple[Line, ...]
 
-    @property
-    def winners(self) -> tuple[Line, ...]:
-        """All cells that no other is proved better than; single runs left out."""
-        return tuple(line for line in self.lines if line.ranked.rank == 1)
-
 
 @dataclass(frozen=True)
 class WorkloadDetail:

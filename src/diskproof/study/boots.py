@@ -6,6 +6,8 @@ of about 38,000 files and 450 MB.
 
 from __future__ import annotations
 
+from diskproof.units import MIB
+
 FULL_FILES = 38_000
 MEAN_BYTES = 12_000
 FOLDER_FILES = 30
@@ -13,7 +15,6 @@ FULL_BLOCK = 1 << 30
 BLOCKS = 2
 ROOT_BYTES = 256 << 20  # the unpacked packages, the journal and the tables of a small ext4
 SYSTEM_MEMORY = 128 << 20  # what a guest needs beside the block that it writes
-_MIB = 1 << 20
 
 
 def parse_scale(text: str) -> float:
@@ -24,7 +25,7 @@ def parse_scale(text: str) -> float:
 
 def block_bytes(scale: float) -> int:
     """A block of zeroes, in whole MiB."""
-    return max(1, round(FULL_BLOCK * scale / _MIB)) * _MIB
+    return max(1, round(FULL_BLOCK * scale / MIB)) * MIB
 
 
 def payload_files(scale: float) -> int:
@@ -46,7 +47,7 @@ def payload_bytes(scale: float) -> int:
 def disk_bytes(scale: float) -> int:
     """A disk with room: root, payload packed and unpacked, one pass of zeroes, a fifth to spare."""
     contents = ROOT_BYTES + 2 * payload_bytes(scale) + BLOCKS * block_bytes(scale)
-    return -(-(contents + contents // 5) // _MIB) * _MIB
+    return -(-(contents + contents // 5) // MIB) * MIB
 
 
 def memory_bytes(scale: float) -> int:

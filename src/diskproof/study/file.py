@@ -19,10 +19,9 @@ from pydantic import (
 from diskproof.records.verdicts import FAULTS
 from diskproof.study.crash import SECTORS, CrashRules
 from diskproof.study.tiles import BUILT_IN, NETWORKS, TileRules
-from diskproof.units import parse_bytes, parse_seconds, parse_share, render_bytes
+from diskproof.units import MIB, SCALE, parse_bytes, parse_seconds, parse_share, render_bytes
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-MEBIBYTE = 1 << 20
 MAX_RECORDS = 100_000
 MAX_CRASH_DISK = 1 << 30
 
@@ -52,7 +51,7 @@ def _disk_size(value: object) -> object:
     if value == "auto":
         return None
     size = parse_bytes(value) if isinstance(value, str | int) else 0
-    if size < 16 * MEBIBYTE or size % MEBIBYTE:
+    if size < 16 * MIB or size % MIB:
         raise ValueError(f"{value!r} is not a disk size: whole MiB, at least 16MiB, or auto")
     return size
 
@@ -196,7 +195,7 @@ class TilesTable(StrictTable):
     """``[tiles]``: groups of guests, and how the largest number of them is looked for."""
 
     tile: Annotated[str, Field(min_length=1, max_length=4096)] = BUILT_IN
-    scale: Annotated[str, Field(pattern=r"^(1|1/[1-9][0-9]{0,3})$")] = "1"
+    scale: Annotated[str, Field(pattern=f"^({SCALE})$")] = "1"
     most: Tiles = TileRules.most
     runs: Annotated[int, Field(ge=1, le=1000)] = TileRules.runs
     counts: Annotated[list[Tiles], Field(min_length=1, max_length=100)] | None = None

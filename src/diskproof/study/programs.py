@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from diskproof.study.factors import FRONTENDS
 from diskproof.study.keys import Option, one_of
+from diskproof.units import SCALE
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ _TREE = {
     "files": Option("10000", r"[1-9][0-9]{0,5}", help="1 to 999999 files"),
     "bytes": Option("1G", size=True),
     "depth": Option("5", r"[1-9]|[12][0-9]|3[0-2]", help="1 to 32 levels of folders"),
-    "scale": Option("1/20", r"1|1/[1-9]\d{0,3}", help="a share of the full tree: 1 or 1/N"),
+    "scale": Option("1/20", SCALE, help="a share of the full tree: 1 or 1/N"),
     "filesystem": one_of("ext4", "xfs", "btrfs"),
     "source": one_of("disk", "memory"),
     "source_on": Option("", help="the name of a backing"),
@@ -55,7 +56,7 @@ _TREE = {
 _BOOTS = {
     "reads": Option("5", r"\d{1,2}", help="0 to 99 boots"),
     "writes": Option("5", r"\d{1,2}", help="0 to 99 boots"),
-    "scale": Option("1/32", r"1|1/[1-9]\d{0,3}", help="a share of the published size: 1 or 1/N"),
+    "scale": Option("1/32", SCALE, help="a share of the published size: 1 or 1/N"),
     "cold": one_of("off", "on"),
 }
 _COMMAND = {

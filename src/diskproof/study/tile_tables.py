@@ -7,20 +7,18 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from diskproof.study.file import Name, OptionText, Runtime, StrictTable
-from diskproof.units import parse_bytes
-
-MEBIBYTE = 1 << 20
+from diskproof.units import MIB, parse_bytes
 
 
 def _bytes(value: object) -> int:
     size = parse_bytes(value) if isinstance(value, str | int) else 0
-    if size % MEBIBYTE:
+    if size % MIB:
         raise ValueError(f"{value!r} is not a whole number of MiB")
     return size
 
 
-Memory = Annotated[int, BeforeValidator(_bytes), Field(ge=192 * MEBIBYTE, le=1 << 40)]
-Disk = Annotated[int, BeforeValidator(_bytes), Field(ge=16 * MEBIBYTE, le=1 << 44)]
+Memory = Annotated[int, BeforeValidator(_bytes), Field(ge=192 * MIB, le=1 << 40)]
+Disk = Annotated[int, BeforeValidator(_bytes), Field(ge=16 * MIB, le=1 << 44)]
 GuestName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
 Argv = Annotated[list[OptionText], Field(min_length=1, max_length=100)]
 

@@ -10,12 +10,12 @@ from fractions import Fraction
 from typing import Any
 
 from diskproof.study.keys import Option
+from diskproof.units import MIB
 
 KIND = "tiles"
 """The kind of workload of a tile cell; its name is that of the tile."""
 
 COMMAND = "command"
-MEBIBYTE = 1 << 20
 SHARES = ("smb", "nfs")
 NETWORKS = ("auto", "bridge", "switch")
 BUILT_IN = "article"
@@ -48,14 +48,12 @@ def _count(default: str) -> Option:
 
 
 ROLES: Mapping[str, RoleKind] = {
-    "plain": RoleKind("a disk with a file system, no servers", "", 256 * MEBIBYTE, 1024 * MEBIBYTE),
+    "plain": RoleKind("a disk with a file system, no servers", "", 256 * MIB, 1024 * MIB),
     "file-server": RoleKind(
-        "Samba or NFS, as the study's share says", "servers", 256 * MEBIBYTE, 2048 * MEBIBYTE
+        "Samba or NFS, as the study's share says", "servers", 256 * MIB, 2048 * MIB
     ),
-    "web-mail": RoleKind(
-        "nginx, PHP, MariaDB, Postfix", "servers", 448 * MEBIBYTE, 2048 * MEBIBYTE
-    ),
-    "database": RoleKind("PostgreSQL", "servers", 320 * MEBIBYTE, 2048 * MEBIBYTE),
+    "web-mail": RoleKind("nginx, PHP, MariaDB, Postfix", "servers", 448 * MIB, 2048 * MIB),
+    "database": RoleKind("PostgreSQL", "servers", 320 * MIB, 2048 * MIB),
 }
 
 LOADS: Mapping[str, LoadKind] = {

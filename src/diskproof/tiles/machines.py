@@ -3,7 +3,6 @@ said last."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 from diskproof.backings import Place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.drive import DiskImage
-from diskproof.errors import HostError, RunFailure
+from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.frontends.effective import read_command_line, read_disk
 from diskproof.frontends.guest import check_device, check_machine, check_view
 from diskproof.guest import boot
@@ -40,7 +39,6 @@ KEPT = 64 << 10
 RESERVED = ("falloc", "full")
 _EVENT_SECONDS = 0.01
 _TROUBLE = ("BLOCK_IO_ERROR", "STOP")
-_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 _OUT_OF_MEMORY = re.compile(rb"Out of memory: Killed process \d+ \([^)\n]*\)")
 
 
@@ -170,7 +168,7 @@ def _trouble(event: Mapping[str, object]) -> RunFailure:
         return RunFailure("qemu", "the guest was stopped", "QEMU tells so (QMP event STOP)")
     reason = str(told.get("reason"))  # of an error that is reported it does not set "nospace"
     kind, what = "qemu", "its disk cannot be read or written"
-    if reason in _FULL:
+    if tells_no_space(reason):
         kind, what = "space", "the file system of its disk is full"
     why = f"{told.get('operation')}: {reason} (QMP event BLOCK_IO_ERROR)"
     return RunFailure(kind, what, why)

@@ -19,6 +19,7 @@ from diskproof.workloads.fio_run import (
     check_depth,
     check_messages,
     log_options,
+    log_window,
     render_milliseconds,
     render_options,
     run_fio,
@@ -39,7 +40,8 @@ class FioJobWorkload:
         """
         sections = read_sections(spec, drive)
         logs = {f"job{number}": section.name for number, section in enumerate(sections)}
-        run = run_fio(drive, render_jobs(spec, sections, drive), _DAY, tuple(logs))
+        window = log_window(float(spec.option("runtime")))
+        run = run_fio(drive, render_jobs(spec, sections, drive), _DAY, dict.fromkeys(logs, window))
         jobs = combine_clones(run.result.jobs)
         if [job.name for job in jobs] != [section.name for section in sections]:
             raise broken_answer(run, "its jobs are not those of the job file")

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
-
-from diskproof.errors import RunFailure
-
-_NO_SPACE = os.strerror(errno.ENOSPC)
+from diskproof.errors import RunFailure, tells_no_space
 
 
 def require_written(name: str, status: int, stderr: bytes) -> None:
@@ -15,7 +10,7 @@ def require_written(name: str, status: int, stderr: bytes) -> None:
     if status == 0:
         return
     text = stderr.decode("utf-8", "replace").strip()
-    kind = "space" if _NO_SPACE in text else "workload"
+    kind = "space" if tells_no_space(text) else "workload"
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
     why = "\n".join(line[:300] for line in text.splitlines()[-5:])
     raise RunFailure(kind, f"the writer {name} {how}", why, evidence=(("stderr", stderr),))

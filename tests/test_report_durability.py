@@ -14,6 +14,7 @@ from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
+from diskproof.report.charts import timeline_caption
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
@@ -170,6 +171,12 @@ def test_the_page_has_scatter_timeline_and_verdicts(store: Store) -> None:
     raw = json.loads(page.split('id="raw">', 1)[1].split("</script>", 1)[0])
     assert [row["durability"][0]["verdict"] for row in raw if "runs" in row] == ["loses", "keeps"]
     assert sum(row.get("fault") == "lying-device" for row in raw) == 2
+
+
+def test_the_caption_of_a_loss_that_cannot_be_counted() -> None:
+    counted, broken = LOSS, replace(LOSS, verdict="corrupts", lost=0, age_seconds=0.0)
+    assert "3 acknowledged writes are lost" in timeline_caption("x", counted)
+    assert timeline_caption("x", broken).endswith("durable. The worst state cannot be used.")
 
 
 def test_without_verdicts_nothing_is_said(tmp_path: Path) -> None:

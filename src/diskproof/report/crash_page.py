@@ -68,7 +68,5 @@ def _timelines(rows: Sequence[tuple[str, VerdictRow]], draw: Draw[_Figure]) -> I
             continue
         if verdict.is_broken and verdict.counts and verdict.timeline:
             drawn.append(verdict.fault)
-            caption = charts.timeline_caption(
-                label, verdict.fault, verdict.lost, verdict.age_seconds, len(verdict.missing)
-            )
+            caption = charts.timeline_caption(label, verdict)
             yield draw(charts.timeline_chart(verdict.timeline), caption, 2)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diskproof.backings import NO_CONSENT
-from diskproof.drive import Execution
+from diskproof.drive import Command, Execution
 from diskproof.host.sampler import Sampling
 from diskproof.measure import run as executor
 from diskproof.process.start import run
@@ -81,8 +81,8 @@ class TimedDrive(executor.BoundedDrive):
 
     spent = 0.0
 
-    def execute(self, argv: Sequence[str], **options: object) -> Execution:  # type: ignore[override]
-        done = super().execute(argv, **options)  # type: ignore[arg-type]
+    def run(self, command: Command) -> Execution:
+        done = super().run(command)
         TimedDrive.spent += done.seconds
         return done
 

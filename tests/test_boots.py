@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.drive import Execution, FioTarget
+from diskproof.drive import Command, Drive, DriveFacts, Execution
 from diskproof.errors import RunFailure, StudyError
 from diskproof.guest.boot_report import BootReport, parse_report
 from diskproof.guest.boots import boot_parameters, read_all
@@ -58,32 +58,19 @@ def say(kind: str, number: int, counts: Mapping[str, Sequence[str]], **changed: 
     return "\n".join([*lines, f"done={kind}"]).encode()
 
 
-class Recorded:
+class Recorded(Drive):
     """A drive that answers each boot with a report and a time."""
 
-    size = 384 << 20
-    pids: Sequence[int] = ()
-    machine = None
-
     def __init__(self, answers: Sequence[tuple[bytes, float]]) -> None:
+        super().__init__(DriveFacts(384 << 20, fio={}))
         self.answers = list(answers)
         self.asked: list[str] = []
-
-    def fio_target(self) -> FioTarget:
-        raise NotImplementedError
 
     def read_back(self) -> tuple[Check, ...]:
         return ()
 
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        self.asked.append(argv[1])
+    def run(self, command: Command) -> Execution:
+        self.asked.append(command.argv[1])
         said, seconds = self.answers.pop(0)
         return Execution(0, said, b"", seconds)
 

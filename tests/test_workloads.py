@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.drive import Execution, FioTarget
+from diskproof.drive import Command, Drive, DriveFacts, Execution
 from diskproof.errors import HostError, RunFailure, StudyError, UsageError
 from diskproof.records import Check, WorkloadSpec
 from diskproof.study.job_file import ENGINES
@@ -24,27 +24,16 @@ from diskproof.workloads.fio_series import parse_iops_log
 SIZE = 64 << 20
 
 
-class Answering:
+class Answering(Drive):
     """A drive on which every command ends as given."""
 
     def __init__(self, engine: str = "libaio", **end: object) -> None:
-        self.size = SIZE
-        self.pids: Sequence[int] = ()
-        self.engine = engine
+        fio = {"ioengine": engine, "filename": "/disk", "direct": "1"}
+        super().__init__(DriveFacts(SIZE, fio))
         self.end = {"returncode": 0, "stdout": b"", "stderr": b"", "seconds": 1.0, **end}
         self.error: Exception | None = None
 
-    def fio_target(self) -> FioTarget:
-        return FioTarget({"ioengine": self.engine, "filename": "/disk", "direct": "1"})
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
+    def run(self, command: Command) -> Execution:
         if self.error:
             raise self.error
         return Execution(**self.end)  # type: ignore[arg-type]
@@ -101,7 +90,7 @@ def test_every_preset_says_all_that_shapes_its_load(preset: object) -> None:
 
 def test_times_are_whole_milliseconds_and_a_disk_is_never_exceeded() -> None:
     drive = Answering()
-    drive.size = 32 << 20
+    drive.facts = replace(drive.facts, size=32 << 20)
     job = options(render_job(spec("seq-read", runtime="1500ms"), drive))
     assert (job["runtime"], job["ramp_time"]) == ("1500ms", "500ms")
     assert job["size"] == str(32 << 20)

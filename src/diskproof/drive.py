@@ -1,14 +1,15 @@
 """The seam between who drives a disk (``frontends/``) and what loads it (``workloads/``)."""
 
-from __future__ import annotations
-
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from diskproof.records import Cell, Check
 from diskproof.study.guest import OwnGuest
+
+MAX_COLLECTED = 64 << 20  # bytes of one file brought back from where a disk is visible
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,6 @@ class DiskImage:
 
 
 @dataclass(frozen=True)
-class FioTarget:
-    """How fio reaches the disk: job options (``ioengine``, ``filename`` or ``uri``, ...)."""
-
-    options: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Execution:
     """A command that ran where the disk is visible. ``files`` are those asked to be collected."""
 
@@ -108,21 +102,37 @@ class Machine:
     """Kernel modules of file systems, by name, in the guest. Raises RunFailure ``guest``."""
 
 
-class Drive(Protocol):
-    """A disk in service: what a workload sees."""
+@dataclass(frozen=True)
+class DriveFacts:
+    """What is known of a disk in service. Its frontend fills this once."""
 
     size: int
-    pids: Sequence[int]
+    fio: Mapping[str, str]
+    """How fio reaches it: job options (``ioengine``, ``filename`` or ``uri``, ...)."""
+    pids: Sequence[int] = ()
     """Processes whose cost is the disk's (QEMU, the storage daemon), for the sampler."""
-    source: str
-    """The disk that data is copied from, as commands see it; empty where there is none."""
+    machine: Machine | None = None
+    """The virtual machine that the disk belongs to, if it belongs to one."""
+    second_disk: str = ""
+    """The run's second disk, as commands see it; empty where there is none."""
 
-    @property
-    def machine(self) -> Machine | None:
-        """The virtual machine that the disk belongs to, if it belongs to one."""
-        ...
 
-    def fio_target(self) -> FioTarget: ...
+@dataclass(frozen=True)
+class Command:
+    """A command for where the disk is visible. ``files`` (relative name -> content) are put into
+    its scratch folder first; ``collect`` names what to bring back (missing ones are left out)."""
+
+    argv: Sequence[str]
+    timeout: float
+    files: Mapping[str, bytes]
+    collect: Sequence[str]
+
+
+@dataclass
+class Drive(ABC):
+    """A disk in service: what a workload sees."""
+
+    facts: DriveFacts
 
     def execute(
         self,
@@ -132,16 +142,23 @@ class Drive(Protocol):
         files: Mapping[str, bytes] | None = None,
         collect: Sequence[str] = (),
     ) -> Execution:
-        """Run ``argv`` where the disk is visible (host or guest), in a scratch folder of its own.
+        """Run a command where the disk is visible (host or guest), in a scratch folder of its own.
 
-        ``files`` (relative name -> content) are put there first; ``collect`` names what to bring
-        back (missing ones are left out). Raises RunFailure (``timeout``, ``guest``, ``qemu``).
+        Raises ValueError for a name outside of that, RunFailure (``timeout``, ``guest``, ``qemu``).
         """
-        ...
+        files = files or {}
+        for path in map(PurePosixPath, (*files, *collect)):
+            if path.is_absolute() or ".." in path.parts or not path.parts:
+                raise ValueError(f"{path} is not inside the scratch folder")
+        return self.run(Command(argv, timeout, files, collect))
 
+    @abstractmethod
+    def run(self, command: Command) -> Execution:
+        """``execute``, as each frontend does it."""
+
+    @abstractmethod
     def read_back(self) -> tuple[Check, ...]:
         """The effective configuration against the requested one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -150,7 +167,7 @@ class RunContext:
 
     ``run_dir`` is private to the run and holds logs and sockets. ``accel`` is the accelerator to
     use (the cell's, or the host's probed one for ``auto``). ``deadline_seconds`` bounds start-up.
-    ``source`` is a second disk, that data is copied from, for frontends whose drives have one.
+    ``second_disk`` is what the workload has beside the disk under test, the same for all cells.
     ``guest_extra`` names further packages that a guest is to have, ``own_guest`` is the user's
     own machine, for the frontend that runs it.
     """
@@ -162,4 +179,4 @@ class RunContext:
     deadline_seconds: float = 120.0
     guest_extra: str = ""
     own_guest: OwnGuest | None = None
-    source: DiskImage | None = None
+    second_disk: DiskImage | None = None

@@ -44,7 +44,7 @@ def test_fio_reaches_the_disk_and_nothing_is_left(tmp_path: Path) -> None:
     before, null = mounts(), Path("/dev/null").stat()
     with start_context(tmp_path / "images", make_cell(frontend="container")) as context:
         with load_frontend("container").start(context) as drive:
-            assert (drive.size, list(drive.pids)) == (SIZE, [])
+            assert (drive.facts.size, list(drive.facts.pids)) == (SIZE, [])
             assert [check for check in drive.read_back() if not check.ok] == []
             done = run_fio(drive, verify="crc32c")
             assert done.returncode == 0, done.stderr

@@ -68,7 +68,7 @@ def test_a_ledger_is_read_through_the_daemon(tmp_path: Path, form: str) -> None:
     """Written and verified over NBD; what is cut out of the disk is missed."""
     program = str(require_native("diskproof-ledger"))
     with start_drive(tmp_path, frontend="daemon", format=form, cache="none") as drive:
-        uri = drive.fio_target().options["uri"]
+        uri = drive.facts.fio["uri"]
         how = ["--records", "40", "--slots", "32", "--offset", "65536", "--depth", "8"]
         acks = tmp_path / "acks"
         done = drive.execute([program, "write", uri, *how, "--acks", str(acks)], timeout=60)

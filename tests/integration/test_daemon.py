@@ -65,7 +65,7 @@ def started(context: RunContext) -> Iterator[DaemonDrive]:
 
 def fio(drive: Drive, **options: str) -> dict[str, object]:
     """One fio job on the drive; its json."""
-    job = {"bs": "64k", "size": str(SIZE), **options, **drive.fio_target().options}
+    job = {"bs": "64k", "size": str(SIZE), **options, **drive.facts.fio}
     text = "[job]\n" + "".join(f"{name}={value}\n" for name, value in job.items())
     done = drive.execute(
         ["fio", "--output-format=json", "--output=result", "job.fio"],
@@ -162,7 +162,7 @@ def test_a_daemon_that_runs_with_something_else_is_found_out(
 def test_what_fio_writes_is_in_the_image(tmp_path: Path, form: str) -> None:
     context = make_context(tmp_path, cell(format=form))
     with started(context) as drive:
-        assert drive.size == SIZE
+        assert drive.facts.size == SIZE
         fio(drive, rw="write", buffer_pattern="0xfeedface", end_fsync="1")
     flat = tmp_path / "flat"
     argv = ["qemu-img", "convert", "-f", form, "-O", "raw", str(context.image.path), str(flat)]
@@ -181,12 +181,12 @@ def test_a_folder_with_a_long_and_odd_name(tmp_path: Path) -> None:
 
 def test_the_daemon_is_confined(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
-        status = Path(f"/proc/{drive.pids[0]}/status").read_text()
+        status = Path(f"/proc/{drive.facts.pids[0]}/status").read_text()
         assert "NoNewPrivs:\t1" in status
         if os.geteuid() == 0:
-            assert psutil.Process(drive.pids[0]).uids().real == CONFINED_UID
+            assert psutil.Process(drive.facts.pids[0]).uids().real == CONFINED_UID
             ours = Path("/proc/self/ns/net").readlink()
-            assert Path(f"/proc/{drive.pids[0]}/ns/net").readlink() != ours
+            assert Path(f"/proc/{drive.facts.pids[0]}/ns/net").readlink() != ours
 
 
 def test_the_daemon_opens_no_file_outside_its_folder(tmp_path: Path, public_file: Path) -> None:
@@ -266,7 +266,7 @@ def test_native_aio_without_direct_io_is_refused_by_the_daemon(tmp_path: Path) -
 
 def test_a_daemon_that_is_killed_is_a_failure_with_its_log(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
-        os.kill(drive.pids[0], signal.SIGKILL)
+        os.kill(drive.facts.pids[0], signal.SIGKILL)
         drive.process.wait(DEADLINE)
         with pytest.raises(RunFailure, match="killed by signal 9") as caught:
             fio(drive, rw="read")
@@ -278,18 +278,18 @@ def test_a_daemon_that_is_killed_is_a_failure_with_its_log(tmp_path: Path) -> No
 
 def test_a_daemon_that_hangs_ends_at_a_deadline(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
-        os.kill(drive.pids[0], signal.SIGSTOP)
+        os.kill(drive.facts.pids[0], signal.SIGSTOP)
         with pytest.raises(RunFailure) as caught:
             drive.execute(["fio", "--name=x", "--rw=read", "--size=4k", *_target(drive)], timeout=2)
         assert caught.value.kind == "timeout"
         with pytest.raises(RunFailure) as caught:
             drive.qmp.execute("query-version", timeout=0.5)
         assert caught.value.kind == "qemu"
-        os.kill(drive.pids[0], signal.SIGCONT)
+        os.kill(drive.facts.pids[0], signal.SIGCONT)
 
 
 def _target(drive: Drive) -> list[str]:
-    return [f"--{name}={value}" for name, value in drive.fio_target().options.items()]
+    return [f"--{name}={value}" for name, value in drive.facts.fio.items()]
 
 
 def test_a_program_that_fails_is_an_execution_not_an_exception(tmp_path: Path) -> None:

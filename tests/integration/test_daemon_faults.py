@@ -12,7 +12,7 @@ from support.disks import run_fio, start_drive
 
 def test_killed_under_load_is_named_as_the_cause(tmp_path: Path) -> None:
     with start_drive(tmp_path / "images", frontend="daemon", format="raw") as drive:
-        kill = f"/bin/kill -KILL {drive.pids[0]}"
+        kill = f"/bin/kill -KILL {drive.facts.pids[0]}"
         with pytest.raises(RunFailure, match="killed by signal 9") as caught:
             run_fio(drive, exec_prerun=kill, time_based="1", runtime="60")
         assert caught.value.kind == "qemu"

@@ -63,9 +63,7 @@ def write_blocks(drive: Drive, fsync: int) -> None:
         "fsync": str(fsync),
         "end_fsync": str(fsync),
     }
-    job = [
-        f"--{name}={value}" for name, value in (options | dict(drive.fio_target().options)).items()
-    ]
+    job = [f"--{name}={value}" for name, value in (options | dict(drive.facts.fio)).items()]
     done = drive.execute(["fio", "--name=writes", *job], timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
 
@@ -75,7 +73,7 @@ def count_calls(drive: Drive, folder: Path, load: Callable[[], None]) -> Counter
     told, log = folder / "strace.err", folder / "strace.out"
     os.mkfifo(told)
     ready = os.open(told, os.O_RDWR)
-    argv = ["strace", "-f", "-e", f"trace={_CALLS}", "-o", str(log), "-p", str(drive.pids[0])]
+    argv = ["strace", "-f", "-e", f"trace={_CALLS}", "-o", str(log), "-p", str(drive.facts.pids[0])]
     try:
         with start_process(argv, name="strace", log=told):
             wait_attached(ready)

@@ -97,7 +97,7 @@ def test_no_command_is_started_after_the_deadline(tmp_path: Path) -> None:
 
     with start_drive(tmp_path / "images", frontend="host") as drive:
         late = BoundedDrive(drive, Deadline(0.0))
-        assert late.size == drive.size
+        assert late.facts.size == drive.facts.size
         with pytest.raises(RunFailure, match="did not end within") as caught:
             late.execute(["true"], timeout=60)
         assert caught.value.kind == "timeout"

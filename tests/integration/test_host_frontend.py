@@ -8,18 +8,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof.drive import DiskImage, RunContext
+from diskproof.drive import MAX_COLLECTED, DiskImage, RunContext
 from diskproof.errors import RunFailure, UsageError
 from diskproof.frontends import load_frontend
-from diskproof.frontends.commands import MAX_COLLECTED
 from diskproof.process.start import run
 from support.disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
 
 
 def test_direct_io_on_the_file(tmp_path: Path) -> None:
     with start_drive(tmp_path / "images", frontend="host") as drive:
-        assert (drive.size, list(drive.pids)) == (SIZE, [])
-        options = drive.fio_target().options
+        assert (drive.facts.size, list(drive.facts.pids)) == (SIZE, [])
+        options = drive.facts.fio
         assert (options["ioengine"], options["direct"]) == ("libaio", "1")
         done = run_fio(drive)
         assert done.returncode == 0, done.stderr

@@ -43,7 +43,7 @@ def start_drive(folder: Path, **levels: str) -> Iterator[Drive]:
 def run_fio(drive: Drive, **options: str) -> Execution:
     """One fio job on a drive: 64 writes of 4 KiB unless ``options`` say otherwise."""
     job = {"rw": "write", "bs": "4k", "size": "256k", "thread": "1"}
-    lines = {**job, **drive.fio_target().options, **options}
+    lines = {**job, **drive.facts.fio, **options}
     text = "[job]\n" + "".join(f"{name}={value}\n" for name, value in lines.items())
     argv = ["fio", "--output-format=json", "--output=out.json", "job.fio"]
     return drive.execute(

@@ -56,7 +56,7 @@ def test_each_write_is_flushed_when_asked_and_only_then(
 ) -> None:
     levels = {"format": "raw", "preallocation": "full", "cache": cache, "bus": bus}
     with start_drive(tmp_path / "images", frontend="guest", **levels) as drive:
-        with traced(drive.pids[0], tmp_path) as log:
+        with traced(drive.facts.pids[0], tmp_path) as log:
             done = run_fio(drive)
         calls = re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE)
         writes = read_ios(done, "write")

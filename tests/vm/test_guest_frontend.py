@@ -85,7 +85,7 @@ def test_files_status_and_time_of_a_command(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="scratch"):
             drive.execute(["true"], timeout=60, files={"../a": b""})
         assert drive.execute(["true"], timeout=60).returncode == 0
-        assert drive.size == SIZE
+        assert drive.facts.size == SIZE
 
 
 def test_a_killed_qemu_is_a_failure_with_its_artefacts(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_killed_qemu_is_a_failure_with_its_artefacts(tmp_path: Path) -> None:
     with start_context(tmp_path / "images", cell) as context:
         with pytest.raises(RunFailure, match="killed by signal 9") as caught:
             with frontend.start(context) as drive:
-                os.kill(drive.pids[0], signal.SIGKILL)
+                os.kill(drive.facts.pids[0], signal.SIGKILL)
                 run_fio(drive)
         assert caught.value.kind == "qemu"
         assert {"console", "qemu.log"} <= dict(caught.value.evidence).keys()

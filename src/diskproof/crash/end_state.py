@@ -91,7 +91,7 @@ def _verify_ledger(image: Path, form: str, room: Path, acks: Path, timeout: floa
     cell = Cell((*_READER, ("format", form)), WorkloadSpec("end", "crash"))
     context = RunContext(cell, DiskImage(image, form, 0), room, "", min(60.0, timeout))
     with load_frontend("daemon").start(context) as drive:
-        target = drive.fio_target().options["uri"]
+        target = drive.facts.fio["uri"]
         done = drive.execute([*verify, target, *options], timeout=timeout)
     return Completed(tuple(verify), done.returncode, done.stdout, done.stderr, done.seconds)
 

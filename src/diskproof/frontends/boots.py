@@ -7,11 +7,11 @@ its ``seconds`` are from QEMU's start to its end. The set-up boot comes first, b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.effective import make_check, read_disk
 from diskproof.frontends.guest import (
@@ -38,34 +38,18 @@ KINDS = (SETUP, "read", "write")
 
 
 @dataclass
-class BootsDrive:
-    """The system disk of a machine that is off between commands; ``pids`` change with each."""
+class BootsDrive(Drive):
+    """The system disk of a machine that is off between commands; fio cannot reach it."""
 
     context: RunContext
     system: SystemFiles
-    pids: Sequence[int] = ()
-    machine: Machine | None = None
-    source: str = ""
-    size: int = field(init=False)
     checks: tuple[Check, ...] = field(default=(), init=False)
 
-    def __post_init__(self) -> None:
-        self.size = self.context.image.size
-
-    def fio_target(self) -> FioTarget:
-        raise RunFailure("workload", "fio cannot reach the system disk of a machine that is off")
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        if len(argv) != 2 or argv[0] != "boot" or argv[1] not in KINDS or files or collect:
-            raise ValueError(f"a boot is all that can be asked for, not {argv}")
-        boot = self.boot(argv[1], timeout)
+    def run(self, command: Command) -> Execution:
+        known = any(list(command.argv) == ["boot", kind] for kind in KINDS)
+        if not known or command.files or command.collect:
+            raise ValueError(f"a boot is all that can be asked for, not {command.argv}")
+        boot = self.boot(command.argv[1], command.timeout)
         return Execution(0, boot.said, b"", boot.seconds)
 
     def boot(self, kind: str, timeout: float) -> Boot:
@@ -84,7 +68,7 @@ class BootsDrive:
         )
         with (context.run_dir / CONSOLE).open("ab") as stream:
             stream.write(b"== %s\n%s\n" % (kind.encode(), boot.console))
-        self.checks = (*boot.checks, *check_view(boot.report, context.cell, self.size))
+        self.checks = (*boot.checks, *check_view(boot.report, context.cell, self.facts.size))
         _require_right(self.checks, boot.report)
         return boot
 
@@ -137,7 +121,8 @@ class BootsFrontend:
 
     @contextmanager
     def start(self, context: RunContext) -> Iterator[Drive]:
-        drive = BootsDrive(context, require_system(context.cell.workload))
+        facts = DriveFacts(context.image.size, fio={})
+        drive = BootsDrive(facts, context, require_system(context.cell.workload))
         first = drive.boot(SETUP, context.deadline_seconds)
         _require_first(first.report)
         notes = {"base": drive.system.id, "kernel": first.report.kernel, "seconds": first.seconds}

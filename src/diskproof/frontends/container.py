@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.container.oci import BUNDLE, CONFIG, DISK, NAMESPACES
 from diskproof.container.runtime import host_id, run_container, start_scratch
-from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
-from diskproof.frontends.commands import read_inside, scratch_names
 from diskproof.frontends.effective import make_check
-from diskproof.frontends.host import check_direct, check_size, find_direct_obstacle
+from diskproof.frontends.host import (
+    check_direct,
+    check_size,
+    find_direct_obstacle,
+    libaio_options,
+    read_inside,
+)
 from diskproof.process.start import require_tool
 from diskproof.records import Artefact, Check
 
@@ -28,34 +33,19 @@ _TELL = (
 
 
 @dataclass
-class ContainerDrive:
+class ContainerDrive(Drive):
     """A file or device of the run, in a new container for each command."""
 
     context: RunContext
     direct_obstacle: str
-    size: int
-    pids: Sequence[int] = ()
-    machine: Machine | None = None
-    source: str = ""
 
-    def fio_target(self) -> FioTarget:
-        direct = "0" if self.direct_obstacle else "1"
-        return FioTarget({"ioengine": "libaio", "filename": DISK, "direct": direct})
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        scratch_names([*(files or {}), *collect])
+    def run(self, command: Command) -> Execution:
+        argv = command.argv
         require_tool(argv[0])  # the host's programs are the container's
         folder, disk = self.context.run_dir, self.context.image.path
-        with start_scratch(folder, files) as scratch:
-            done = run_container(folder, disk, scratch, argv, timeout=timeout)
-            found = {name: read_inside(scratch, name) for name in collect}
+        with start_scratch(folder, command.files) as scratch:
+            done = run_container(folder, disk, scratch, argv, timeout=command.timeout)
+            found = {name: read_inside(scratch, name) for name in command.collect}
         status = done.returncode
         status = 128 - status if status > 128 else status
         brought = {name: content for name, content in found.items() if content is not None}
@@ -66,7 +56,7 @@ class ContainerDrive:
         told = self.execute(["sh", "-c", _TELL], timeout=_SHORT)
         return (
             check_direct(self.direct_obstacle),
-            check_size(image.path, self.size),
+            check_size(image.path, self.facts.size),
             *check_walls(told.stdout.decode("utf-8", "replace")),
         )
 
@@ -132,7 +122,9 @@ class ContainerFrontend:
                 f"the container frontend cannot read {image.format}",
                 "fio knows only raw",
             )
-        yield ContainerDrive(context, find_direct_obstacle(image.path), image.size)
+        obstacle = find_direct_obstacle(image.path)
+        facts = DriveFacts(image.size, libaio_options(DISK, obstacle))
+        yield ContainerDrive(facts, context, obstacle)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         """The configuration of the last container."""

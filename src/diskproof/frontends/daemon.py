@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
-from diskproof.frontends.commands import run_here
 from diskproof.frontends.effective import make_check, read_command_line, read_disk, require_objects
+from diskproof.frontends.host import run_here
 from diskproof.process.cage import QEMU_CAGE
 from diskproof.process.start import Process, start_process
 from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, cache_mode, daemon_args
@@ -27,37 +27,21 @@ SOCKET = "nbd.sock"
 _IOTHREAD_ABORT = "nbd_blockdev_client_closed"
 _IOTHREAD_HINT = "this QEMU ends when the client of an export with an iothread leaves: iothread=off"
 _LAST_MOMENTS = 0.5
+# Relative to the scratch folder that commands work in: the path of a run's folder may be longer
+# than a socket's address (108 bytes).
+_FIO = {"ioengine": "nbd", "uri": f"nbd+unix:///{EXPORT_NAME}?socket=../{SOCKET}"}
 
 
 @dataclass
-class DaemonDrive:
+class DaemonDrive(Drive):
     """A disk behind a running storage daemon."""
 
     context: RunContext
     process: Process
     qmp: Qmp
-    size: int
-    pids: Sequence[int]
-    machine: Machine | None = None
-    source: str = ""
 
-    def fio_target(self) -> FioTarget:
-        # Relative to the scratch folder that execute works in: the path of a run's folder may be
-        # longer than a socket's address (108 bytes).
-        return FioTarget(
-            {"ioengine": "nbd", "uri": f"nbd+unix:///{EXPORT_NAME}?socket=../{SOCKET}"}
-        )
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        folder = self.context.run_dir
-        done = run_here(folder, argv, timeout=timeout, files=files or {}, collect=collect)
+    def run(self, command: Command) -> Execution:
+        done = run_here(self.context.run_dir, command)
         # A client that lost its connection can be faster than the end of the process.
         status = self.process.wait(_LAST_MOMENTS if done.returncode else 0.0)
         if status is not None:
@@ -94,7 +78,7 @@ class DaemonFrontend:
                 status = process.wait(1.0)
                 raise _ended(process, status) if status is not None else _mute(process) from None
             pids = (process.pid, *context.image.server_pids)
-            yield DaemonDrive(context, process, qmp, context.image.size, pids)
+            yield DaemonDrive(DriveFacts(context.image.size, _FIO, pids), context, process, qmp)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         found = (context.run_dir / ARGV, context.run_dir / LOG)

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import (
+    MAX_COLLECTED,
+    Command,
+    DiskImage,
+    Drive,
+    DriveFacts,
+    Execution,
+    Machine,
+    RunContext,
+)
 from diskproof.errors import RunFailure
-from diskproof.frontends.commands import MAX_COLLECTED, scratch_names
 from diskproof.frontends.effective import (
     make_check,
     read_disk,
+    read_nodes,
     render_level,
     require_field,
     require_objects,
 )
-from diskproof.frontends.source_disk import check_source, find_source, with_source
+from diskproof.frontends.host import find_direct_obstacle, libaio_options
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
 from diskproof.guest.events import GuestDisk
-from diskproof.qemu.disk import DEVICE_ID, bus, cache_mode, guest_disk_args
+from diskproof.qemu.disk import (
+    DEVICE_ID,
+    SECOND_NODE,
+    SECOND_SERIAL,
+    bus,
+    cache_mode,
+    guest_disk_args,
+    second_disk_args,
+)
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
 from diskproof.qemu.qmp import Qmp
 from diskproof.records import Artefact, Cell, Check
@@ -33,40 +51,26 @@ ARGV = "qemu.argv.json"
 CONSOLE = "console.log"
 _MEDIA = {ARGV: "application/json", LOG: "text/plain", CONSOLE: "text/plain"}
 _SCRATCH = "/tmp/diskproof"  # in the guest: on a tmpfs
+_FIND_SERIAL = """for disk in /sys/block/*; do
+[ ! -e $disk/serial ] || [ "$(cat $disk/serial)" != "$1" ] || echo /dev/${disk##*/}
+done"""
 _SHORT = 60.0  # seconds for a small program, under emulation on a busy host
 
 
 @dataclass
-class GuestDrive:
+class GuestDrive(Drive):
     """The disk inside a running guest."""
 
     context: RunContext
     guest: Guest
     disk: GuestDisk
-    size: int
-    pids: Sequence[int]
-    source: str = ""
     _executions: int = field(default=0, init=False)
 
-    @property
-    def machine(self) -> Machine:
-        return Machine(self.guest.qmp, self.context.image, self.guest.load_modules)
-
-    def fio_target(self) -> FioTarget:
-        return FioTarget({"ioengine": "libaio", "filename": self.disk.device, "direct": "1"})
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        scratch_names([*(files or {}), *collect])
+    def run(self, command: Command) -> Execution:
+        argv, timeout = command.argv, command.timeout
         self._executions += 1
         scratch = f"{_SCRATCH}/{self._executions}"
-        self._put_files(scratch, files or {})
+        self._put_files(scratch, command.files)
         done = self.guest.channel.exec(argv, timeout=timeout, cwd=scratch)
         end = done.exit
         if end.timed_out:
@@ -77,7 +81,7 @@ class GuestDrive:
             )
         brought = {
             name: self.guest.channel.read_file(f"{scratch}/{name}", MAX_COLLECTED)
-            for name in collect
+            for name in command.collect
             if self._succeeds("test", "-f", f"{scratch}/{name}")
         }
         self._succeeds("rm", "-r", scratch)
@@ -99,10 +103,42 @@ class GuestDrive:
         return (
             *read_disk(qmp, self.guest.process.pid, context.cell, context.image),
             check_device(qmp, context.cell),
-            *check_view(self.disk, context.cell, self.size),
+            *check_view(self.disk, context.cell, self.facts.size),
             *check_machine(qmp, self.guest.machine),
-            *check_source(qmp, context.source),
+            *check_second_disk(qmp, context.second_disk),
         )
+
+
+def with_second_disk(
+    stack: ExitStack, machine: GuestMachine, disk: DiskImage | None
+) -> GuestMachine:
+    """The machine with a second disk, if there is one, which ``stack`` closes."""
+    if disk is None:
+        return machine
+    handle = stack.enter_context(disk.path.open("r+b", buffering=0)).fileno()
+    direct = not find_direct_obstacle(disk.path)
+    args = second_disk_args(handle, device=disk.device, direct=direct)
+    return replace(
+        machine, disk_args=(*machine.disk_args, *args), disk_fds=(*machine.disk_fds, handle)
+    )
+
+
+def find_second_disk(guest: Guest) -> str:
+    """The second disk's name in the guest. Raises RunFailure ``guest``."""
+    argv = ["sh", "-c", _FIND_SERIAL, "sh", SECOND_SERIAL]
+    told = guest.channel.exec(argv, timeout=_SHORT).stdout.decode("utf-8", "replace").strip()
+    if not re.fullmatch(r"/dev/[a-z0-9]{1,30}", told):
+        raise RunFailure("guest", "the guest does not see the disk that data is copied from", told)
+    return told
+
+
+def check_second_disk(qmp: Qmp, disk: DiskImage | None) -> tuple[Check, ...]:
+    """Whether the host caches the second disk, if there is one: not where that can be helped."""
+    if disk is None:
+        return ()
+    told = "QMP query-named-block-nodes"
+    found = require_field(read_nodes(qmp).get(SECOND_NODE, {}), "cache.direct", told)
+    return (make_check("source: cache.direct", not find_direct_obstacle(disk.path), found, told),)
 
 
 class GuestFrontend:
@@ -116,7 +152,7 @@ class GuestFrontend:
         with ExitStack() as stack:
             starting = start_guest(
                 require_guest(context.guest_extra),
-                with_source(stack, guest_machine(context), context.source),
+                with_second_disk(stack, guest_machine(context), context.second_disk),
                 run_dir=context.run_dir,
                 disk_folder=image.path.parent,
                 deadline=context.deadline_seconds,
@@ -128,8 +164,10 @@ class GuestFrontend:
                 if disk is None:
                     raise RunFailure("guest", "the guest names no disk under test")
                 pids = (guest.process.pid, *image.server_pids)
-                source = find_source(guest) if context.source else ""
-                yield GuestDrive(context, guest, disk, image.size, pids, source)
+                second = find_second_disk(guest) if context.second_disk else ""
+                steered = Machine(guest.qmp, image, guest.load_modules)
+                facts = DriveFacts(image.size, libaio_options(disk.device), pids, steered, second)
+                yield GuestDrive(facts, context, guest, disk)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
                     (context.run_dir / CONSOLE).write_bytes(guest.booted.console.read())

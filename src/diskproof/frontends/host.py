@@ -4,86 +4,57 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.drive import DiskImage, Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import (
+    MAX_COLLECTED,
+    Command,
+    DiskImage,
+    Drive,
+    DriveFacts,
+    Execution,
+    RunContext,
+)
 from diskproof.errors import RunFailure
-from diskproof.frontends.commands import run_here
+from diskproof.process.start import run
 from diskproof.records import Artefact, Check
 
 _BLOCK = 4096
 
 
 @dataclass
-class HostDrive:
+class HostDrive(Drive):
     """A file on the backing. ``direct_obstacle`` is why direct I/O does not work, or empty."""
 
     path: Path
-    size: int
     run_dir: Path
     direct_obstacle: str
-    pids: Sequence[int] = ()
-    machine: Machine | None = None
-    source: str = ""
 
-    def fio_target(self) -> FioTarget:
-        return FioTarget(
-            {
-                "ioengine": "libaio",
-                "filename": str(self.path).replace(":", r"\:"),
-                "direct": "0" if self.direct_obstacle else "1",
-            }
-        )
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        return run_here(self.run_dir, argv, timeout=timeout, files=files or {}, collect=collect)
+    def run(self, command: Command) -> Execution:
+        return run_here(self.run_dir, command)
 
     def read_back(self) -> tuple[Check, ...]:
-        return check_direct(self.direct_obstacle), check_size(self.path, self.size)
+        return check_direct(self.direct_obstacle), check_size(self.path, self.facts.size)
 
 
 @dataclass
-class NetworkDrive:
+class NetworkDrive(Drive):
     """A disk that fio reaches with a client of its own; nothing else on the host can."""
 
     image: DiskImage
     run_dir: Path
-    size: int
-    pids: Sequence[int]
-    machine: Machine | None = None
-    source: str = ""
 
-    def fio_target(self) -> FioTarget:
-        assert self.image.network
-        if not self.image.network.fio:
-            what = f"fio has no client for {self.image.driver}"
-            raise RunFailure("mismatch", what, "only QEMU has", "set frontend = daemon or guest")
-        return FioTarget(self.image.network.fio)
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        return run_here(self.run_dir, argv, timeout=timeout, files=files or {}, collect=collect)
+    def run(self, command: Command) -> Execution:
+        return run_here(self.run_dir, command)
 
     def read_back(self) -> tuple[Check, ...]:
         """fio's client has no settings; what is known of the server is kept with the image."""
         driver = self.image.driver
-        engine = self.fio_target().options["ioengine"]
+        engine = self.facts.fio["ioengine"]
         return (Check("client", driver, engine, "fio's ioengine", engine == driver),)
 
 
@@ -116,14 +87,56 @@ class HostFrontend:
                 "mismatch", f"the host frontend cannot read {image.format}", "fio knows only raw"
             )
         if image.network:
-            yield NetworkDrive(image, context.run_dir, image.size, image.server_pids)
+            if not image.network.fio:
+                what = f"fio has no client for {image.driver}"
+                hint = "set frontend = daemon or guest"
+                raise RunFailure("mismatch", what, "only QEMU has", hint)
+            facts = DriveFacts(image.size, image.network.fio, image.server_pids)
+            yield NetworkDrive(facts, image, context.run_dir)
             return
         obstacle = find_direct_obstacle(image.path)
-        source = str(context.source.path) if context.source else ""
-        yield HostDrive(image.path, image.size, context.run_dir, obstacle, source=source)
+        fio = libaio_options(str(image.path), obstacle)
+        second = str(context.second_disk.path) if context.second_disk else ""
+        facts = DriveFacts(image.size, fio, second_disk=second)
+        yield HostDrive(facts, image.path, context.run_dir, obstacle)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         return ()
+
+
+def libaio_options(path: str, direct_obstacle: str = "") -> dict[str, str]:
+    """A fio job's options for a file or block device."""
+    direct = "0" if direct_obstacle else "1"
+    return {"ioengine": "libaio", "filename": path.replace(":", r"\:"), "direct": direct}
+
+
+def run_here(run_dir: Path, command: Command) -> Execution:
+    """Run it on this host, in a scratch folder in ``run_dir`` that goes at the end."""
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=run_dir) as name:
+        scratch = Path(name)
+        for file, content in command.files.items():
+            (scratch / file).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / file).write_bytes(content)
+        done = run(command.argv, timeout=command.timeout, cwd=scratch, check=False)
+        found = [file for file in command.collect if (scratch / file).is_file()]
+        brought = {file: _read(scratch / file) for file in found}
+    return Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
+
+
+def read_inside(scratch: Path, name: str) -> bytes | None:
+    """A file that a program which is not trusted has left, or None: a link leads nowhere."""
+    path = scratch / name
+    if path.is_symlink() or not path.resolve().is_relative_to(scratch.resolve()):
+        return None
+    return _read(path) if path.is_file() else None
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        content = stream.read(MAX_COLLECTED + 1)
+    if len(content) > MAX_COLLECTED:
+        raise RunFailure("workload", f"{path.name} is larger than {MAX_COLLECTED >> 20} MiB")
+    return content
 
 
 def read_size(path: Path) -> int:

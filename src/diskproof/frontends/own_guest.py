@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
+from diskproof.drive import (
+    MAX_COLLECTED,
+    Command,
+    Drive,
+    DriveFacts,
+    Execution,
+    Machine,
+    RunContext,
+)
 from diskproof.errors import RunFailure
-from diskproof.frontends.commands import MAX_COLLECTED, scratch_names
 from diskproof.frontends.effective import make_check, read_disk
 from diskproof.frontends.guest import (
     ARGV,
@@ -22,6 +29,7 @@ from diskproof.frontends.guest import (
     keep_argv,
     kept_files,
 )
+from diskproof.frontends.host import libaio_options
 from diskproof.guest.own import OwnRunning, start_own_guest
 from diskproof.guest.own_image import inspect_own_image
 from diskproof.guest.qemu_agent import QemuAgent
@@ -40,7 +48,7 @@ _IN_FOLDER = 'cd "$0" && exec "$@"'
 
 
 @dataclass
-class OwnGuestDrive:
+class OwnGuestDrive(Drive):
     """The disk inside the user's guest; ``device`` is its name there."""
 
     context: RunContext
@@ -48,32 +56,13 @@ class OwnGuestDrive:
     own: OwnGuest
     vm: GuestMachine
     device: str
-    size: int
-    pids: Sequence[int]
-    source: str = ""
     _executions: int = field(default=0, init=False)
 
-    @property
-    def machine(self) -> Machine:
-        return Machine(self.running.qmp, self.context.image, _no_modules)
-
-    def fio_target(self) -> FioTarget:
-        options = {"ioengine": "libaio", "filename": self.device, "direct": "1"}
-        return FioTarget(options)
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        given = files or {}
-        scratch_names([*given, *collect])
+    def run(self, command: Command) -> Execution:
+        argv, timeout, given = command.argv, command.timeout, command.files
         agent = self.running.agent
         if self.own.os == "windows":
-            if given or collect:
+            if given or command.collect:
                 raise RunFailure("workload", "in a Windows guest a workload is a command")
             return _run(agent, argv, timeout)
         self._executions += 1
@@ -88,7 +77,7 @@ class OwnGuestDrive:
         done = _run(agent, ["/bin/sh", "-c", _IN_FOLDER, scratch, *argv], timeout)
         brought = {
             name: agent.read_file(f"{scratch}/{name}", MAX_COLLECTED)
-            for name in collect
+            for name in command.collect
             if self._succeeds("test", "-f", f"{scratch}/{name}")
         }
         self._succeeds("rm", "-r", scratch)
@@ -114,7 +103,7 @@ class OwnGuestDrive:
         folder = f"/sys/class/block/{self.device.removeprefix('/dev/')}"
         asked = _run(self.running.agent, ["cat", f"{folder}/size"], _SHORT).stdout.strip()
         size = int(asked) * 512 if asked.isdigit() and len(asked) < 18 else -1
-        checks = [make_check("guest: size", self.size, size, "the guest's sysfs")]
+        checks = [make_check("guest: size", self.facts.size, size, "the guest's sysfs")]
         if bus(cell.level("bus", "virtio-blk")).reports_write_cache:
             wanted = "write through" if cache_mode(cell).write_through else "write back"
             done = _run(self.running.agent, ["cat", f"{folder}/queue/write_cache"], _SHORT)
@@ -212,7 +201,9 @@ class OwnGuestFrontend:
                 device = find_disk(running.agent, own, left)
                 time.sleep(own.settle)
                 pids = (running.process.pid,)
-                yield OwnGuestDrive(context, running, own, vm, device, image.size, pids)
+                steered = Machine(running.qmp, image, _no_modules)
+                facts = DriveFacts(image.size, libaio_options(device), pids, steered)
+                yield OwnGuestDrive(facts, context, running, own, vm, device)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
                     (context.run_dir / CONSOLE).write_bytes(running.console.read())

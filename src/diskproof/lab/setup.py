@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from diskproof.backings import Consent
-from diskproof.drive import Drive, Execution, FioTarget
+from diskproof.drive import Command, Drive, Execution
 from diskproof.errors import RunFailure
 from diskproof.records import BackingSpec, Check
 from diskproof.study.guest import OwnGuest
@@ -49,27 +49,16 @@ class Deadline:
         return left
 
 
-class BoundedDrive:
+class BoundedDrive(Drive):
     """A drive whose commands end with the run's deadline."""
 
     def __init__(self, drive: Drive, deadline: Deadline) -> None:
-        self.size, self.pids, self.machine = drive.size, drive.pids, drive.machine
-        self.source = drive.source
+        super().__init__(drive.facts)
         self.drive, self.deadline = drive, deadline
 
-    def fio_target(self) -> FioTarget:
-        return self.drive.fio_target()
+    def run(self, command: Command) -> Execution:
+        within = min(command.timeout, self.deadline.left())
+        return self.drive.run(replace(command, timeout=within))
 
     def read_back(self) -> tuple[Check, ...]:
         return self.drive.read_back()
-
-    def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        files: Mapping[str, bytes] | None = None,
-        collect: Sequence[str] = (),
-    ) -> Execution:
-        within = min(timeout, self.deadline.left())
-        return self.drive.execute(argv, timeout=within, files=files, collect=collect)

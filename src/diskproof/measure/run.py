@@ -111,7 +111,7 @@ class LabExecutor:
                 place = self._ensure_place(backing)
                 run_dir = stack.enter_context(start_run_dir(place))
             image = self._put_disk(stack, run_dir, place, cell, deadline, notes)
-            source = self._put_source(stack, cell, deadline, notes)
+            second = self._put_second_disk(stack, cell, deadline, notes)
             if cell.workload.option("fill") == "on":
                 self._fill(image, backing, deadline, notes)
             with notes.phase("drop"):
@@ -125,7 +125,7 @@ class LabExecutor:
                 accel=self.setup.accel if accel == "auto" else accel,
                 deadline_seconds=min(self._start_seconds(cell), deadline.left()),
                 own_guest=self.setup.own_guest,
-                source=source,
+                second_disk=second,
             )
             self._put_in_service(context, deadline, notes)
             with notes.phase("remove"):
@@ -172,7 +172,7 @@ class LabExecutor:
             notes.require(inspect_image(image, cell))
         return image
 
-    def _put_source(
+    def _put_second_disk(
         self, stack: ExitStack, cell: Cell, deadline: Deadline, notes: RunNotes
     ) -> DiskImage | None:
         """A raw disk of the same size to copy from, where the workload names a backing for it."""
@@ -222,12 +222,12 @@ class LabExecutor:
         with ExitStack() as stack:
             with notes.phase("start"):
                 drive = stack.enter_context(frontend.start(context))
-            stack.enter_context(start_watch(context.image.server_pids, drive.pids))
+            stack.enter_context(start_watch(context.image.server_pids, drive.facts.pids))
             with notes.phase("read_back"):
                 notes.require(drive.read_back())
             with notes.phase("workload"):
                 with start_sampler(
-                    drive.pids, run_dir=context.run_dir, interval=choose_interval(spec)
+                    drive.facts.pids, run_dir=context.run_dir, interval=choose_interval(spec)
                 ) as recording:
                     began = time.time()
                     notes.result = result = workload.run(spec, BoundedDrive(drive, deadline))

@@ -26,6 +26,9 @@ DEVICE_ID = "diskproof-device"
 EXPORT_ID = "diskproof-export"
 EXPORT_NAME = "disk"
 IOTHREAD_ID = "diskproof-iothread"
+SECOND_NODE = "diskproof-source"
+SECOND_SERIAL = "diskproof-source"
+_SECOND_FDSET = 101  # beside the root's
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,28 @@ def device_args(cell: Cell) -> list[str]:
 def guest_disk_args(cell: Cell, image: DiskImage) -> list[str]:
     """Everything of the disk under test that a QEMU system emulator's command line needs."""
     return [*iothread_args(cell), *blockdev_args(cell, image), *device_args(cell)]
+
+
+def second_disk_args(fd: int, *, device: bool, direct: bool) -> list[str]:
+    """A second disk, raw, on virtio-blk, around the host's page cache where it can be: the same
+    for all cells, so that what differs between them is the disk under test. It lies on a file or
+    block device that is open as ``fd``, for reading and writing."""
+    node: dict[str, object] = {
+        "driver": "raw",
+        "node-name": SECOND_NODE,
+        "cache": {"direct": direct, "no-flush": False},
+        "file": {
+            "driver": "host_device" if device else "file",
+            "filename": f"/dev/fdset/{_SECOND_FDSET}",
+            "aio": "threads",
+            "cache": {"direct": direct, "no-flush": False},
+        },
+    }
+    return [
+        *("-add-fd", f"fd={fd},set={_SECOND_FDSET}"),
+        *("-blockdev", _json(node)),
+        *("-device", f"virtio-blk-pci,drive={SECOND_NODE},serial={SECOND_SERIAL}"),
+    ]
 
 
 def daemon_args(cell: Cell, image: DiskImage, *, nbd_fd: int, qmp_fd: int) -> list[str]:

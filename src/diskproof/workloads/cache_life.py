@@ -29,7 +29,7 @@ class CacheLife:
 
         Raises RunFailure ``workload`` without a guest, ``qemu`` when it does not follow.
         """
-        machine = drive.machine
+        machine = drive.facts.machine
         if machine is None:
             raise RunFailure("workload", "this workload needs a guest", "", 'frontend = "guest"')
         image = machine.image.path
@@ -41,7 +41,7 @@ class CacheLife:
         after_end = count_pages(image)
         cold, warm = (_bandwidth(run) for run in passes)
         metrics = (
-            _share("cached_by_reading", read, drive.size),
+            _share("cached_by_reading", read, drive.facts.size),
             _share("left_after_reset", after_reset, max(read, 1)),
             _share("left_after_restart", after_end, max(read, 1), primary=True),
             Metric("first_read", "MiB/s", cold, higher_is_better=True),
@@ -79,7 +79,7 @@ def end(machine: Machine, drive: Drive) -> None:
     """Have QEMU end in order, and wait until it has."""
     machine.monitor.execute("quit")
     deadline = time.monotonic() + END_SECONDS
-    while any(_lives(pid) for pid in drive.pids):
+    while any(_lives(pid) for pid in drive.facts.pids):
         if time.monotonic() > deadline:
             raise RunFailure("qemu", f"QEMU did not end within {END_SECONDS:.0f} s")
         time.sleep(0.01)
@@ -95,8 +95,8 @@ def _lives(pid: int) -> bool:
 
 
 def _job(drive: Drive) -> str:
-    options = {"rw": "read", "bs": "1m", "iodepth": "4", "size": str(drive.size)}
-    return render_options("pass", {**drive.fio_target().options, **FIXED_OPTIONS, **options})
+    options = {"rw": "read", "bs": "1m", "iodepth": "4", "size": str(drive.facts.size)}
+    return render_options("pass", {**drive.facts.fio, **FIXED_OPTIONS, **options})
 
 
 def _bandwidth(run: FioRun) -> float:
@@ -108,4 +108,4 @@ def _share(name: str, count: int, whole: int, *, primary: bool = False) -> Metri
 
 
 def _seconds(drive: Drive) -> float:
-    return START_SECONDS + drive.size / SLOWEST
+    return START_SECONDS + drive.facts.size / SLOWEST

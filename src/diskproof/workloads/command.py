@@ -56,7 +56,7 @@ def command_args(spec: WorkloadSpec, drive: Drive) -> list[str]:
     words: list[str] = json.loads(spec.option("command"))
     if not any(DISK in word for word in words):
         return words
-    name = drive.fio_target().options["filename"].replace(r"\:", ":")
+    name = drive.facts.fio["filename"].replace(r"\:", ":")
     return [word.replace(DISK, name) for word in words]
 
 

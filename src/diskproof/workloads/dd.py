@@ -19,8 +19,8 @@ class DdWorkload:
 
     def run(self, spec: WorkloadSpec, drive: Drive) -> WorkloadResult:
         """Raises RunFailure ``space`` when the disk was full, ``workload`` when dd failed."""
-        size = min(int(spec.option("size")), drive.size)
-        argv = dd_args(spec, drive.fio_target().options["filename"].replace(r"\:", ":"), size)
+        size = min(int(spec.option("size")), drive.facts.size)
+        argv = dd_args(spec, drive.facts.fio["filename"].replace(r"\:", ":"), size)
         done = drive.execute(argv, timeout=START_SECONDS + size / SLOWEST)
         seconds = parse_seconds_told(done, size)
         metrics = (

@@ -60,7 +60,7 @@ def render_job(spec: WorkloadSpec, drive: Drive) -> str:
     """The job file of a preset on a drive."""
     runtime, ramp = float(spec.option("runtime")), float(spec.option("ramp"))
     options = {name: spec.option(name) for name in ("rw", "bs", "iodepth")}
-    options["size"] = str(min(int(spec.option("size")), drive.size))
+    options["size"] = str(min(int(spec.option("size")), drive.facts.size))
     options["time_based"] = "1"
     options["runtime"] = render_milliseconds(runtime)
     if ramp:
@@ -72,7 +72,7 @@ def render_job(spec: WorkloadSpec, drive: Drive) -> str:
     if spec.option("distribution", "random") != "random":
         options["random_distribution"] = spec.option("distribution")
     options |= log_options(runtime, LOG)
-    return render_options(spec.name, {**drive.fio_target().options, **FIXED_OPTIONS, **options})
+    return render_options(spec.name, {**drive.facts.fio, **FIXED_OPTIONS, **options})
 
 
 def warm_up_metrics(spec: WorkloadSpec, series: Sequence[Series]) -> Iterator[Metric]:

@@ -68,9 +68,9 @@ def read_sections(spec: WorkloadSpec, drive: Drive) -> tuple[JobSection, ...]:
     try:
         sections = parse_job_file(spec.option("job"))
         for section in sections:
-            if (size := _find_bytes(section.option("size"))) and size > drive.size:
+            if (size := _find_bytes(section.option("size"))) and size > drive.facts.size:
                 where = f"line {section.line}: job {section.name}"
-                raise ValueError(f"{where} is larger than the disk ({drive.size} bytes)")
+                raise ValueError(f"{where} is larger than the disk ({drive.facts.size} bytes)")
     except ValueError as error:
         raise RunFailure("workload", "the fio job file cannot be run", str(error)) from None
     return sections
@@ -87,10 +87,10 @@ def _find_bytes(text: str) -> int | None:
 def render_jobs(spec: WorkloadSpec, sections: Sequence[JobSection], drive: Drive) -> str:
     """The job file as it is run: where the disk is, and what the user's file leaves open."""
     runtime, ramp = float(spec.option("runtime")), float(spec.option("ramp"))
-    target = dict(drive.fio_target().options)
+    target = dict(drive.facts.fio)
     defaults = {
         **FIXED_OPTIONS,
-        "size": str(drive.size),
+        "size": str(drive.facts.size),
         **({"ramp_time": render_milliseconds(ramp)} if ramp else {}),
     }
     parts = []
@@ -138,7 +138,7 @@ def check_jobs(
 ) -> tuple[Check, ...]:
     """Depth where it tells something, and what the frontend made of the file."""
     checks = [check_messages(run)]
-    engine = drive.fio_target().options["ioengine"]
+    engine = drive.facts.fio["ioengine"]
     for section, job in zip(sections, jobs, strict=True):
         if engine == "nbd":
             checks += check_nbd(section)

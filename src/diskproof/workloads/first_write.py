@@ -34,7 +34,7 @@ class FirstWrite:
     def run(self, spec: WorkloadSpec, drive: Drive) -> WorkloadResult:
         """Raises RunFailure; see ``run_fio``."""
         parts = int(spec.option("parts"))
-        seconds = START_SECONDS + 2 * drive.size / SLOWEST
+        seconds = START_SECONDS + 2 * drive.facts.size / SLOWEST
         run = run_fio(drive, render_jobs(spec, drive), seconds, {})
         if len(run.result.jobs) != parts * len(PASSES):
             raise broken_answer(run, f"{len(run.result.jobs)} jobs answered")
@@ -52,10 +52,10 @@ def render_jobs(spec: WorkloadSpec, drive: Drive) -> str:
     """One job a part and pass, one after the other. Raises RunFailure when parts are smaller than
     a write."""
     parts, block = int(spec.option("parts")), parse_bytes(spec.option("bs"))
-    length = min(int(spec.option("size")), drive.size) // parts // block * block
+    length = min(int(spec.option("size")), drive.facts.size) // parts // block * block
     if length < block:
         raise RunFailure("workload", f"{parts} parts of the disk are smaller than {block} bytes")
-    shared = {**drive.fio_target().options, **FIXED_OPTIONS, "rw": spec.option("rw")}
+    shared = {**drive.facts.fio, **FIXED_OPTIONS, "rw": spec.option("rw")}
     shared |= {"bs": str(block), "iodepth": spec.option("iodepth"), "size": str(length)}
     return "".join(
         render_options(f"{name}{part}", {**shared, "stonewall": "1", "offset": str(part * length)})

@@ -75,7 +75,7 @@ class IozoneWorkload:
     def run(self, spec: WorkloadSpec, drive: Drive) -> WorkloadResult:
         """Raises RunFailure; see ``run_fio``."""
         threads = int(spec.option("threads"))
-        steps = plan_steps(spec, drive.size)
+        steps = plan_steps(spec, drive.facts.size)
         run = run_fio(drive, render_jobs(spec, steps, drive), _seconds(steps, threads), {})
         jobs = run.result.jobs
         started = sum(2 if step.writes else 1 for step in steps) * threads
@@ -123,7 +123,7 @@ def render_jobs(spec: WorkloadSpec, steps: Sequence[Step], drive: Drive) -> str:
     """fio's job file: one job a figure, one after the other."""
     threads = int(spec.option("threads"))
     shared = {
-        **drive.fio_target().options,
+        **drive.facts.fio,
         **FIXED_OPTIONS,
         "ioengine": "psync",
         "direct": "1" if spec.option("direct") == "on" else "0",

@@ -40,7 +40,9 @@ class OutOfSpace:
         """Raises RunFailure ``workload`` when the guest did not pause, did not go on, or lost
         data; with ``free = "off"`` the run ends with the pause."""
         machine = _require_machine(drive)
-        with start_ballast(machine.image.path.parent, int(drive.size * _ROOM_SHARE)) as ballast:
+        with start_ballast(
+            machine.image.path.parent, int(drive.facts.size * _ROOM_SHARE)
+        ) as ballast:
             writer = _Writer(drive)
             with writer.started():
                 paused = wait_pause(machine, writer)
@@ -175,15 +177,15 @@ def verify(drive: Drive) -> Metric:
     block that is wrong."""
     run = run_fio(drive, _job(drive, "read"), _seconds(drive), {})
     count = sum(job.read.bytes for job in run.result.jobs)
-    if count < drive.size:
-        raise RunFailure("workload", f"only {count} of {drive.size} bytes could be verified")
+    if count < drive.facts.size:
+        raise RunFailure("workload", f"only {count} of {drive.facts.size} bytes could be verified")
     return Metric("verified", "MiB", count / (1 << 20), higher_is_better=True)
 
 
 def _require_machine(drive: Drive) -> Machine:
-    if drive.machine is None:
+    if drive.facts.machine is None:
         raise RunFailure("workload", "this workload needs a guest", "", 'frontend = "guest"')
-    return drive.machine
+    return drive.facts.machine
 
 
 def _pause_metrics(paused: Paused) -> tuple[Metric, ...]:
@@ -200,9 +202,9 @@ def _written(machine: Machine) -> int:
 
 
 def _job(drive: Drive, rw: str, **more: str) -> str:
-    options = {"rw": rw, "size": str(drive.size), **_VERIFY, **more}
-    return render_options("data", {**drive.fio_target().options, **FIXED_OPTIONS, **options})
+    options = {"rw": rw, "size": str(drive.facts.size), **_VERIFY, **more}
+    return render_options("data", {**drive.facts.fio, **FIXED_OPTIONS, **options})
 
 
 def _seconds(drive: Drive) -> float:
-    return START_SECONDS + drive.size / SLOWEST
+    return START_SECONDS + drive.facts.size / SLOWEST

@@ -99,8 +99,8 @@ class Site:
         return {key: float(value) for key, value in told.items()}
 
     def make_filesystems(self) -> None:
-        if self.drive.machine:
-            self.drive.machine.load_modules([self.filesystem])
+        if self.drive.facts.machine:
+            self.drive.facts.machine.load_modules([self.filesystem])
         for room in dict.fromkeys(self.rooms.values()):
             if room.device:
                 self.do(*MAKE[self.filesystem], room.device)
@@ -158,14 +158,14 @@ def parse_shape(spec: WorkloadSpec) -> TreeShape:
 def find_site(spec: WorkloadSpec, drive: Drive) -> Site:
     """Where the trees go. Raises RunFailure, also when they do not fit on the disk."""
     shape = parse_shape(spec)
-    path = drive.fio_target().options["filename"].replace(r"\:", ":")
-    if drive.machine is None:
+    path = drive.facts.fio["filename"].replace(r"\:", ":")
+    if drive.facts.machine is None:
         target = _host_room(drive, path)
-        source = _host_room(drive, drive.source) if drive.source else target
+        source = _host_room(drive, drive.facts.second_disk) if drive.facts.second_disk else target
     else:
-        require_room(shape, drive.size, alone=bool(drive.source))
+        require_room(shape, drive.facts.size, alone=bool(drive.facts.second_disk))
         target = Room(MOUNT_POINT, path)
-        source = Room(SOURCE_POINT, drive.source) if drive.source else target
+        source = Room(SOURCE_POINT, drive.facts.second_disk) if drive.facts.second_disk else target
     rooms = {"source": source, "target": target}
     return Site(drive, shape, spec.option("filesystem"), rooms)
 

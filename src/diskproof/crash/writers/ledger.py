@@ -23,13 +23,13 @@ class LedgerWriter:
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload`` or ``space`` when the disk fails it."""
-        spec, size = context.cell.workload, context.drive.size
+        spec, size = context.cell.workload, context.drive.facts.size
         guest = find_guest_drive(context.drive)
         if guest is not None:
             argv = [LEDGER, "write", guest.disk.device, *disk_args(spec, size), "--acks", "3"]
             write_in_guest(guest, argv, context)
             return
-        options = context.drive.fio_target().options
+        options = context.drive.facts.fio
         target = options.get("uri") or options["filename"]
         buffered = ["--buffered"] if options.get("direct", "1") == "0" else []
         acks = ["--acks", str(context.recording.folder / ACK_FILE)]

@@ -13,24 +13,15 @@ from dataclasses import dataclass, field
 
 from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
-from diskproof.frontends.effective import make_check, read_disk
-from diskproof.frontends.guest import (
-    ARGV,
-    CONSOLE,
-    check_device,
-    check_machine,
-    guest_machine,
-    keep_argv,
-    kept_files,
-)
+from diskproof.frontends.effective import check_view, read_guest
+from diskproof.frontends.guest import ARGV, CONSOLE, guest_machine, keep_argv, kept_files
 from diskproof.guest.boot_report import BootReport
 from diskproof.guest.boots import Boot, boot_once, boot_parameters
 from diskproof.guest.system import SystemFiles, require_system
 from diskproof.host.cache import drop_cache
-from diskproof.qemu.disk import bus, cache_mode
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.qmp import Qmp
-from diskproof.records import Artefact, Cell, Check
+from diskproof.records import Artefact, Check
 from diskproof.study.boots import block_bytes, parse_scale
 
 SETUP = "setup"
@@ -68,7 +59,8 @@ class BootsDrive(Drive):
         )
         with (context.run_dir / CONSOLE).open("ab") as stream:
             stream.write(b"== %s\n%s\n" % (kind.encode(), boot.console))
-        self.checks = (*boot.checks, *check_view(boot.report, context.cell, self.facts.size))
+        seen = boot.report.size, boot.report.write_cache
+        self.checks = (*boot.checks, *check_view(context.cell, context.image, *seen))
         _require_right(self.checks, boot.report)
         return boot
 
@@ -82,11 +74,7 @@ class BootsDrive(Drive):
     def _read_back(self, qmp: Qmp, pid: int, machine: GuestMachine) -> tuple[Check, ...]:
         context = self.context
         keep_argv(pid, context.run_dir / ARGV)
-        return (
-            *read_disk(qmp, pid, context.cell, context.image),
-            check_device(qmp, context.cell),
-            *check_machine(qmp, machine),
-        )
+        return read_guest(qmp, pid, context.cell, context.image, machine)
 
     def read_back(self) -> tuple[Check, ...]:
         """Of the last boot; every boot is checked as it happens."""
@@ -102,16 +90,6 @@ def _require_right(checks: Sequence[Check], report: BootReport) -> None:
         )
     if report.failed:
         raise RunFailure("workload", "a step of the boot failed in the guest", report.failed)
-
-
-def check_view(report: BootReport, cell: Cell, size: int) -> tuple[Check, ...]:
-    """What the guest's own kernel says of the disk that it booted from."""
-    source = "the guest's sysfs"
-    checks = [make_check("guest: size", size, report.size, source)]
-    if bus(cell.level("bus", "virtio-blk")).reports_write_cache:
-        wanted = "write through" if cache_mode(cell).write_through else "write back"
-        checks.append(make_check("guest: write_cache", wanted, report.write_cache, source))
-    return tuple(checks)
 
 
 class BootsFrontend:

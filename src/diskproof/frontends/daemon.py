@@ -12,13 +12,18 @@ from pathlib import Path
 
 from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
-from diskproof.frontends.effective import make_check, read_command_line, read_disk, require_objects
+from diskproof.frontends.effective import (
+    check_write_through,
+    make_check,
+    read_disk,
+    require_objects,
+)
 from diskproof.frontends.host import run_here
 from diskproof.process.cage import QEMU_CAGE
 from diskproof.process.start import Process, start_process
-from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, cache_mode, daemon_args
+from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, daemon_args
 from diskproof.qemu.qmp import Qmp, connect
-from diskproof.records import Artefact, Cell, Check
+from diskproof.records import Artefact, Check
 
 LOG = "qemu-storage-daemon.log"
 ARGV = "qemu-storage-daemon.argv.json"
@@ -143,20 +148,6 @@ def _ended(
 def _mute(process: Process) -> RunFailure:
     kept = ((LOG, process.read_log()),)
     return RunFailure("qemu", "qemu-storage-daemon does not answer", evidence=kept)
-
-
-def check_write_through(pid: int, cell: Cell) -> Check:
-    """Write-through as the running process was asked for.
-
-    No QEMU reports it of an export. That each write is then followed by a flush is proved by a
-    test that watches the daemon's system calls.
-    """
-    argv = read_command_line(pid)
-    source = "/proc/PID/cmdline, which the daemon took; it cannot be asked"
-    effective: object = "no export"
-    if "--export" in argv:
-        effective = json.loads(argv[argv.index("--export") + 1]).get("writethrough")
-    return make_check("write-through", cache_mode(cell).write_through, effective, source)
 
 
 FRONTEND = DaemonFrontend()

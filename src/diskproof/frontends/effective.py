@@ -19,7 +19,16 @@ from diskproof.errors import RunFailure
 from diskproof.process.cage import PROOF
 from diskproof.process.open_files import find_open_flags, find_rings
 from diskproof.process.start import find_cage_obstacle
-from diskproof.qemu.disk import DISK_NODE, FILE_NODE, IOTHREAD_ID, cache_mode, has_iothread
+from diskproof.qemu.disk import (
+    DEVICE_ID,
+    DISK_NODE,
+    FILE_NODE,
+    IOTHREAD_ID,
+    bus,
+    cache_mode,
+    has_iothread,
+)
+from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.qmp import Qmp
 from diskproof.records import Cell, Check
 from diskproof.units import parse_bytes
@@ -38,6 +47,14 @@ def read_disk(qmp: Qmp, pid: int, cell: Cell, image: DiskImage) -> tuple[Check, 
         check_cage(qmp),
         *check_given(pid, cell),
     )
+
+
+def read_guest(
+    qmp: Qmp, pid: int, cell: Cell, image: DiskImage, machine: GuestMachine
+) -> tuple[Check, ...]:
+    """Every setting of a guest and its disk that QEMU tells."""
+    disk = read_disk(qmp, pid, cell, image)
+    return (*disk, check_device(qmp, cell), *check_machine(qmp, machine))
 
 
 def read_nodes(qmp: Qmp) -> dict[str, Mapping[str, object]]:
@@ -196,6 +213,56 @@ def check_given(pid: int, cell: Cell) -> tuple[Check, ...]:
         )
         for node, name, value in wanted
     )
+
+
+def check_write_through(pid: int, cell: Cell) -> Check:
+    """Write-through as the running process was asked for.
+
+    No QEMU reports it of an export. That each write is then followed by a flush is proved by a
+    test that watches the daemon's system calls.
+    """
+    argv = read_command_line(pid)
+    source = "/proc/PID/cmdline, which the daemon took; it cannot be asked"
+    effective: object = "no export"
+    if "--export" in argv:
+        effective = json.loads(argv[argv.index("--export") + 1]).get("writethrough")
+    return make_check("write-through", cache_mode(cell).write_through, effective, source)
+
+
+def check_device(qmp: Qmp, cell: Cell) -> Check:
+    """Write-through of the device's own backend, as the guest's driver left it."""
+    source = "QMP query-block"
+    for item in require_objects(qmp.execute("query-block"), source):
+        if DEVICE_ID in str(item.get("qdev")):
+            write_back = require_field(item, "inserted.cache.writeback", source)
+            wanted = cache_mode(cell).write_through
+            return make_check("write-through", wanted, write_back is False, source)
+    raise RunFailure("qemu", f"{source} does not name the disk under test")
+
+
+def check_machine(qmp: Qmp, machine: GuestMachine) -> tuple[Check, ...]:
+    """The accelerator in force, processors and memory."""
+    kvm = qmp.execute("query-kvm")
+    enabled = require_field(kvm if isinstance(kvm, dict) else {}, "enabled", "QMP query-kvm")
+    cpus = require_objects(qmp.execute("query-cpus-fast"), "QMP query-cpus-fast")
+    memory = qmp.execute("query-memory-size-summary")
+    source = "QMP query-memory-size-summary"
+    size = require_field(memory if isinstance(memory, dict) else {}, "base-memory", source)
+    return (
+        make_check("accel", machine.accel, "kvm" if enabled is True else "tcg", "QMP query-kvm"),
+        make_check("vcpus", machine.vcpus, len(cpus), "QMP query-cpus-fast"),
+        make_check("memory", render_level(machine.memory_bytes), size, source),
+    )
+
+
+def check_view(cell: Cell, image: DiskImage, size: int, write_cache: str) -> tuple[Check, ...]:
+    """What the guest's own kernel says of the disk."""
+    source = "the guest's sysfs"
+    checks = [make_check("guest: size", image.size, size, source)]
+    if bus(cell.level("bus", "virtio-blk")).reports_write_cache:
+        wanted = "write through" if cache_mode(cell).write_through else "write back"
+        checks.append(make_check("guest: write_cache", wanted, write_cache, source))
+    return tuple(checks)
 
 
 def read_command_line(pid: int) -> list[str]:

@@ -21,23 +21,19 @@ from diskproof.drive import (
 )
 from diskproof.errors import RunFailure
 from diskproof.frontends.effective import (
+    check_view,
     make_check,
-    read_disk,
+    read_guest,
     read_nodes,
-    render_level,
     require_field,
-    require_objects,
 )
 from diskproof.frontends.host import find_direct_obstacle, libaio_options
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
 from diskproof.guest.events import GuestDisk
 from diskproof.qemu.disk import (
-    DEVICE_ID,
     SECOND_NODE,
     SECOND_SERIAL,
-    bus,
-    cache_mode,
     guest_disk_args,
     second_disk_args,
 )
@@ -99,13 +95,11 @@ class GuestDrive(Drive):
         return self.guest.channel.exec(argv, timeout=_SHORT).exit.code == 0
 
     def read_back(self) -> tuple[Check, ...]:
-        context, qmp = self.context, self.guest.qmp
+        cell, image, qmp = self.context.cell, self.context.image, self.guest.qmp
         return (
-            *read_disk(qmp, self.guest.process.pid, context.cell, context.image),
-            check_device(qmp, context.cell),
-            *check_view(self.disk, context.cell, self.facts.size),
-            *check_machine(qmp, self.guest.machine),
-            *check_second_disk(qmp, context.second_disk),
+            *read_guest(qmp, self.guest.process.pid, cell, image, self.guest.machine),
+            *check_disk(self.disk, cell, image),
+            *check_second_disk(qmp, self.context.second_disk),
         )
 
 
@@ -205,46 +199,11 @@ def keep_argv(pid: int, path: Path) -> None:
     path.write_text(json.dumps(argv[:-1], indent=1))
 
 
-def check_device(qmp: Qmp, cell: Cell) -> Check:
-    """Write-through of the device's own backend, as the guest's driver left it."""
-    source = "QMP query-block"
-    for item in require_objects(qmp.execute("query-block"), source):
-        if DEVICE_ID in str(item.get("qdev")):
-            write_back = require_field(item, "inserted.cache.writeback", source)
-            wanted = cache_mode(cell).write_through
-            return make_check("write-through", wanted, write_back is False, source)
-    raise RunFailure("qemu", f"{source} does not name the disk under test")
-
-
-def check_view(disk: GuestDisk, cell: Cell, size: int) -> tuple[Check, ...]:
-    """What the guest's own kernel says of the disk."""
-    name = cell.level("bus", "virtio-blk")
-    driver = BUS_DRIVERS[name][0]
-    seen = ", ".join(disk.drivers)
-    source = "the guest's sysfs"
-    checks = [
-        make_check("guest: size", size, disk.size, source),
-        Check("guest: driver", driver, seen, source, driver in disk.drivers),
-    ]
-    if bus(name).reports_write_cache:
-        wanted = "write through" if cache_mode(cell).write_through else "write back"
-        checks.append(make_check("guest: write_cache", wanted, disk.write_cache, source))
-    return tuple(checks)
-
-
-def check_machine(qmp: Qmp, machine: GuestMachine) -> tuple[Check, ...]:
-    """The accelerator in force, processors and memory."""
-    kvm = qmp.execute("query-kvm")
-    enabled = require_field(kvm if isinstance(kvm, dict) else {}, "enabled", "QMP query-kvm")
-    cpus = require_objects(qmp.execute("query-cpus-fast"), "QMP query-cpus-fast")
-    memory = qmp.execute("query-memory-size-summary")
-    source = "QMP query-memory-size-summary"
-    size = require_field(memory if isinstance(memory, dict) else {}, "base-memory", source)
-    return (
-        make_check("accel", machine.accel, "kvm" if enabled is True else "tcg", "QMP query-kvm"),
-        make_check("vcpus", machine.vcpus, len(cpus), "QMP query-cpus-fast"),
-        make_check("memory", render_level(machine.memory_bytes), size, source),
-    )
+def check_disk(disk: GuestDisk, cell: Cell, image: DiskImage) -> tuple[Check, ...]:
+    """What our guest says of the disk, and of its own driver for it."""
+    driver, seen = BUS_DRIVERS[cell.level("bus", "virtio-blk")][0], ", ".join(disk.drivers)
+    named = Check("guest: driver", driver, seen, "the guest's sysfs", driver in disk.drivers)
+    return (*check_view(cell, image, disk.size, disk.write_cache), named)
 
 
 FRONTEND = GuestFrontend()

@@ -19,23 +19,14 @@ from diskproof.drive import (
     RunContext,
 )
 from diskproof.errors import RunFailure
-from diskproof.frontends.effective import make_check, read_disk
-from diskproof.frontends.guest import (
-    ARGV,
-    CONSOLE,
-    check_device,
-    check_machine,
-    guest_machine,
-    keep_argv,
-    kept_files,
-)
+from diskproof.frontends.effective import check_view, read_guest
+from diskproof.frontends.guest import ARGV, CONSOLE, guest_machine, keep_argv, kept_files
 from diskproof.frontends.host import libaio_options
 from diskproof.guest.own import OwnRunning, start_own_guest
 from diskproof.guest.own_image import inspect_own_image
 from diskproof.guest.qemu_agent import QemuAgent
-from diskproof.qemu.disk import bus, cache_mode
 from diskproof.qemu.machine import DISK_SERIAL, GuestMachine
-from diskproof.records import Artefact, Cell, Check
+from diskproof.records import Artefact, Check
 from diskproof.study.guest import OwnGuest
 
 _SCRATCH = "/tmp/diskproof"
@@ -89,27 +80,24 @@ class OwnGuestDrive(Drive):
     def read_back(self) -> tuple[Check, ...]:
         context, qmp = self.context, self.running.qmp
         return (
-            *read_disk(qmp, self.running.process.pid, context.cell, context.image),
-            check_device(qmp, context.cell),
-            *check_machine(qmp, self.vm),
-            *self._check_view(context.cell),
+            *read_guest(qmp, self.running.process.pid, context.cell, context.image, self.vm),
+            *self._check_view(),
             Check("guest agent", "answers", self.running.version, "guest-info", True),
         )
 
-    def _check_view(self, cell: Cell) -> tuple[Check, ...]:
+    def _check_view(self) -> tuple[Check, ...]:
         """What the guest's own kernel says of the disk; Windows is not asked."""
         if self.own.os == "windows":
             return ()
         folder = f"/sys/class/block/{self.device.removeprefix('/dev/')}"
-        asked = _run(self.running.agent, ["cat", f"{folder}/size"], _SHORT).stdout.strip()
-        size = int(asked) * 512 if asked.isdigit() and len(asked) < 18 else -1
-        checks = [make_check("guest: size", self.facts.size, size, "the guest's sysfs")]
-        if bus(cell.level("bus", "virtio-blk")).reports_write_cache:
-            wanted = "write through" if cache_mode(cell).write_through else "write back"
-            done = _run(self.running.agent, ["cat", f"{folder}/queue/write_cache"], _SHORT)
-            found = done.stdout.decode("utf-8", "replace").strip()[:100]
-            checks.append(make_check("guest: write_cache", wanted, found, "the guest's sysfs"))
-        return tuple(checks)
+        size = self._read_line(f"{folder}/size")
+        sectors = int(size) if size.isdigit() and len(size) < 18 else -1
+        write_cache = self._read_line(f"{folder}/queue/write_cache")
+        return check_view(self.context.cell, self.context.image, sectors * 512, write_cache)
+
+    def _read_line(self, path: str) -> str:
+        done = _run(self.running.agent, ["cat", path], _SHORT)
+        return done.stdout.decode("utf-8", "replace").strip()[:100]
 
 
 def _no_modules(names: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diskproof.records import HostFacts, WorkloadSpec
 from diskproof.study.boots import memory_bytes, parse_scale
-from diskproof.study.programs import PROGRAM_BY_KIND, has_own_system
+from diskproof.study.programs import PROGRAM_BY_KIND, SECOND_DISK_ON, has_own_system
 from diskproof.units import parse_bytes, render_bytes
 
 DIRECT = frozenset({"none", "directsync"})
@@ -116,7 +116,7 @@ def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
     if program.own_system:
         rules.append(Rule(("memory",), lambda levels, facts: _memory(workload, levels)))
         rules.append(Rule(("frontend",), lambda levels, facts: _boots(workload)))
-    if workload.option("source_on"):
+    if workload.option(SECOND_DISK_ON):
         names = ("backing", "frontend")
         rules.append(Rule(names, lambda levels, facts: _copied_from(workload, levels, facts)))
     if program.own_backing:
@@ -159,7 +159,7 @@ def _local(workload: WorkloadSpec, levels: Mapping[str, str], facts: HostFacts) 
 
 def _copied_from(workload: WorkloadSpec, levels: Mapping[str, str], facts: HostFacts) -> str | None:
     """What a source on a backing of its own cannot be."""
-    name = workload.option("source_on")
+    name = workload.option(SECOND_DISK_ON)
     source = facts.backings[name]
     if source.network:
         return f"{workload.name} copies from {name}, which is reached over {source.network}"

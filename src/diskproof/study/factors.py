@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,28 @@ from diskproof.units import render_bytes
 FRONTENDS = ("host", "container", "daemon", "guest", "own-guest")
 _GUEST = frozenset({"guest", "own-guest"})
 _BLOCK_LAYER = _GUEST | {"daemon"}
+
+
+@dataclass(frozen=True)
+class CacheMode:
+    """What a cache mode means. Source: qemu-block-drivers(7) and qemu(1), ``-drive cache=``.
+
+    ``direct``: the host's page cache is bypassed. ``no_flush``: flushes are not carried out.
+    ``write_through``: each write is flushed before it is acknowledged.
+    """
+
+    direct: bool = False
+    no_flush: bool = False
+    write_through: bool = False
+
+
+CACHE_MODES: Mapping[str, CacheMode] = {
+    "none": CacheMode(direct=True),
+    "writeback": CacheMode(),
+    "writethrough": CacheMode(write_through=True),
+    "directsync": CacheMode(direct=True, write_through=True),
+    "unsafe": CacheMode(no_flush=True),
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +91,7 @@ FACTORS = (
         "cache",
         "writeback",
         "cache mode of the disk",
-        levels=("none", "writeback", "writethrough", "directsync", "unsafe"),
+        levels=tuple(CACHE_MODES),
     ),
     Factor(
         "aio",

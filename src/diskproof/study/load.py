@@ -16,6 +16,7 @@ from diskproof.study.backing_tables import FOLDER, read_backings
 from diskproof.study.crash import FILE_SYSTEM_BYTES, WRITERS, CrashRules
 from diskproof.study.factors import FACTOR_BY_NAME, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
+from diskproof.study.programs import SECOND_DISK_ON
 from diskproof.study.protocol import RaceRules
 from diskproof.study.tile_file import read_rules
 from diskproof.study.tiles import TileRules
@@ -207,12 +208,12 @@ def _sources(
     tables: Mapping[str, tuple[BackingSpec, ...]],
     mistakes: Mistakes,
 ) -> tuple[str, ...]:
-    """The backings that workloads copy from."""
+    """The backings of second disks."""
     known = [spec.name for specs in tables.values() for spec in specs]
-    wanted = [(spec.name, name) for spec in workloads if (name := spec.option("source_on"))]
+    wanted = [(spec.name, name) for spec in workloads if (name := spec.option(SECOND_DISK_ON))]
     for workload, name in wanted:
         if name not in known:
-            location = ("workloads", workload, "source_on")
+            location = ("workloads", workload, SECOND_DISK_ON)
             mistakes.add(location, unknown("backing", name, known), name)
     return tuple(name for _, name in wanted)
 

@@ -32,6 +32,8 @@ class Program:
 
 
 COMMAND = "command"
+SECOND_DISK_ON = "source_on"
+"""The option that names a backing for a second disk, the same for all cells."""
 _FILES = ("host", "container", "guest")
 """Where a disk has a name that any program can open."""
 _DD = {"bs": Option("1M", size=True), "direct": one_of("off", "on")}
@@ -51,7 +53,7 @@ _TREE = {
     "scale": Option("1/20", SCALE, help="a share of the full tree: 1 or 1/N"),
     "filesystem": one_of("ext4", "xfs", "btrfs"),
     "source": one_of("disk", "memory"),
-    "source_on": Option("", help="the name of a backing"),
+    SECOND_DISK_ON: Option("", help="the name of a backing"),
 }
 _BOOTS = {
     "reads": Option("5", r"\d{1,2}", help="0 to 99 boots"),

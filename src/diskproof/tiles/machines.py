@@ -16,8 +16,8 @@ from diskproof.backings import Place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.drive import DiskImage
 from diskproof.errors import HostError, RunFailure, tells_no_space
-from diskproof.frontends.effective import read_command_line, read_disk
-from diskproof.frontends.guest import check_device, check_machine, check_view
+from diskproof.frontends.effective import read_command_line, read_guest
+from diskproof.frontends.guest import check_disk
 from diskproof.guest import boot
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import require_guest
@@ -124,10 +124,8 @@ def check_guest(bay: Bay, guest: Guest, cell: Cell) -> tuple[Check, ...]:
     if disk is None:
         raise RunFailure("guest", f"tile {bay.tile} {bay.guest.name} names no disk under test")
     checks = (
-        *read_disk(guest.qmp, guest.process.pid, cell, bay.image),
-        check_device(guest.qmp, cell),
-        *check_view(disk, cell, bay.image.size),
-        *check_machine(guest.qmp, guest.machine),
+        *read_guest(guest.qmp, guest.process.pid, cell, bay.image, guest.machine),
+        *check_disk(disk, cell, bay.image),
     )
     return _qualified(bay.key, checks)
 

@@ -4,8 +4,6 @@ A backing is made for the length of a study and is gone after it: ``start_place`
 gets a private folder there: ``run_dir.start_run_dir``.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

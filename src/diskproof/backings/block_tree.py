@@ -4,8 +4,6 @@ A name of ours has 64 random bits and is noted in a folder of ours before a devi
 (``volume_note``): a device is ours when it has such a name, or when all that it is made of is.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Sequence

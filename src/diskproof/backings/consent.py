@@ -1,8 +1,6 @@
 """Consent to lose what is on devices. It is given on the command line, for the devices that a
 study names at that moment, and every backing that destroys asks for it."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A whole block device that the study names. Everything on it is lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

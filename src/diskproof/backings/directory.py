@@ -1,7 +1,5 @@
 """A directory of the host's file systems."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

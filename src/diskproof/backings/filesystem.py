@@ -1,7 +1,5 @@
 """A file system made for the study, on a loop device or on the block device of another backing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -5,8 +5,6 @@ A write counts as made durable when the server called fsync or fdatasync, or had
 durable writes, before the next write reached the folder.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack

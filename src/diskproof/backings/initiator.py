@@ -1,7 +1,5 @@
 """The kernel's iSCSI initiator by way of open-iscsi: log in, find the disk, log out."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ reaches the target, and no port of the host is taken. tgtd runs as an unprivileg
 control socket lies in the run's folder.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

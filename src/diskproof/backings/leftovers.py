@@ -1,7 +1,5 @@
 """What a dead study has left in the kernel: volumes, arrays and loop devices outlive a process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from diskproof.backings import lio, lvm, md, zfs

@@ -4,8 +4,6 @@ What comes out is a block device, so that every frontend can use it. The target 
 host's loopback, on a port of its own, and lets in who knows a secret (CHAP).
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

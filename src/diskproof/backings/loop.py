@@ -1,7 +1,5 @@
 """Loop devices that go with their last user: the kernel detaches them, after ``kill -9`` too."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

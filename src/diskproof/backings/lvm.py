@@ -4,8 +4,6 @@ LVM is run with a configuration of its own that lets it see one device: the host
 are neither scanned nor touched, and the host's LVM is told not to activate ours.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ been written differs between mirrors, and parity is wrong until a stripe is writ
 member fails in a study, so nothing ever reads it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@ A loop device that mount(8) makes goes with its mount. Nothing has to be cleaned
 ``kill -9``: the kernel drops the namespace with its last process.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

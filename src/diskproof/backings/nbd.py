@@ -3,8 +3,6 @@
 Direct I/O asked of the client does not reach a server: ``cache`` here is the server's own.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """A place that a backing has made: a folder for image files, or a block device beside it."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

@@ -1,7 +1,5 @@
 """How much of the place below a volume takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from diskproof.backings.place import Place

@@ -1,7 +1,5 @@
 """A private folder for one run, or for what a backing is made of: locked while its owner lives."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What servers of network disks have in common: a folder, the file behind them, a first answer."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

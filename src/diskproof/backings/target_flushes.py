@@ -1,8 +1,6 @@
 """What a target with a block device at its end does with flushes: counted by the loop device below
 it, before anything is measured."""
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A file system in memory: what the rest of a stack costs when the disk costs nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

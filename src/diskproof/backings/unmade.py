@@ -1,7 +1,5 @@
 """What can be said of a backing without making it, where that would destroy something."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from diskproof.backings.consent import find_targets

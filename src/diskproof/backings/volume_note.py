@@ -1,8 +1,6 @@
 """What a study makes that outlives it is noted, before it is made, in a run's folder: whoever
 finds the folder of a dead owner knows what else was its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -4,8 +4,6 @@ The pool lies on a file, or on the block device of the backing below. It is impo
 cache file, so that the host does not import it again at its next boot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path

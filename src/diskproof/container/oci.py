@@ -6,8 +6,6 @@ we): one id is mapped, all others are nobody's. It has no capabilities, cannot g
 own processes, network and mounts, and the host's programs read-only.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

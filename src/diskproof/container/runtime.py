@@ -6,8 +6,6 @@ made: those of the host are hidden from crun (which also refuses to work where v
 mixed), so a container has no limits, like the same load on the host.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

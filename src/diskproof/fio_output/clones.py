@@ -1,7 +1,5 @@
 """The clones of one job (fio's ``numjobs``), taken together."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a fio job measured, by the names of docs/architecture.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from diskproof.fio_output.clones import combine_sides

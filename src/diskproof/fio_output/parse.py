@@ -1,7 +1,5 @@
 """fio's JSON to records. Everything in it is bounded: it may come from a guest or a stranger."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping

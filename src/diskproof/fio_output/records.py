@@ -1,7 +1,5 @@
 """What fio says of a job, in seconds and bytes. A bin is named by its middle, as fio names it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

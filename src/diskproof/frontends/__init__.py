@@ -1,7 +1,5 @@
 """Who drives the disk. One kind = one file; all speak the protocol below."""
 
-from __future__ import annotations
-
 import importlib
 from contextlib import AbstractContextManager
 from typing import Protocol, cast

@@ -4,8 +4,6 @@
 its ``seconds`` are from QEMU's start to its end. The set-up boot comes first, by ``start``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The host's load in an OCI container: what the walls of a container cost, without a guest."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

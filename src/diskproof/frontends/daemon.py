@@ -1,7 +1,5 @@
 """qemu-storage-daemon over NBD: QEMU's block layer at native speed, without a guest."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

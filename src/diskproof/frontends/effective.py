@@ -6,8 +6,6 @@ QMP names the block nodes' drivers and flags; the open flags of the image come f
 the running process was given them (QEMU ends on an option it does not take).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A real Linux guest: the disk as a virtual machine sees it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

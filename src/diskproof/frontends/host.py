@@ -1,7 +1,5 @@
 """fio straight on the backing: what the disk does without a virtual one. The baseline."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import tempfile

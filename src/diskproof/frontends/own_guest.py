@@ -1,7 +1,5 @@
 """A virtual machine of the user's own, driven through QEMU's guest agent."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import time

@@ -1,7 +1,5 @@
 """Run a guest for the length of a ``with`` block."""
 
-from __future__ import annotations
-
 import functools
 import re
 import socket
@@ -34,6 +32,24 @@ _GUEST_ENDS = (
 
 
 @dataclass(frozen=True)
+class Booted:
+    """A guest whose agent has said hello, ``seconds`` after QEMU was started."""
+
+    process: Process
+    channel: Channel
+    qmp_socket: socket.socket
+    console: Console
+    hello: Hello
+    seconds: float
+    sandboxed: bool
+
+    def ask_start(self, machine: GuestMachine, timeout: float) -> Job:
+        """Have the agent load the drivers, mount the root and find the disk under test."""
+        serial = DISK_SERIAL if machine.bus else None
+        return self.channel.ask_start(machine.drivers, ROOT_SERIAL, serial, timeout)
+
+
+@dataclass(frozen=True)
 class Launched:
     """A QEMU that was started at ``began`` (time.monotonic); its guest may not be up."""
 
@@ -53,24 +69,6 @@ class Launched:
         seconds = time.monotonic() - self.began
         ends = (self.process, self.channel, self.qmp_socket, self.console)
         return Booted(*ends, hello, seconds, self.sandboxed)
-
-
-@dataclass(frozen=True)
-class Booted:
-    """A guest whose agent has said hello, ``seconds`` after QEMU was started."""
-
-    process: Process
-    channel: Channel
-    qmp_socket: socket.socket
-    console: Console
-    hello: Hello
-    seconds: float
-    sandboxed: bool
-
-    def ask_start(self, machine: GuestMachine, timeout: float) -> Job:
-        """Have the agent load the drivers, mount the root and find the disk under test."""
-        serial = DISK_SERIAL if machine.bus else None
-        return self.channel.ask_start(machine.drivers, ROOT_SERIAL, serial, timeout)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """What a guest says of one boot: lines ``key=value``. Guests are not trusted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

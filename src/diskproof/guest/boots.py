@@ -1,7 +1,5 @@
 """One boot of a guest from its own disk: from QEMU's start to its end."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ suite, recipe), and in it one initramfs for each build of our programs. A new on
 not a minute.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

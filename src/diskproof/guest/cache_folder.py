@@ -1,7 +1,5 @@
 """Where built guests are kept, and how one becomes visible only when it is whole."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -5,8 +5,6 @@ can run in the guest at once. Who talks to many guests waits for the ``fileno`` 
 has each ``take_ready``; a request that has ended has its ``final``.
 """
 
-from __future__ import annotations
-
 import select
 import socket
 import time

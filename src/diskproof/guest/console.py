@@ -1,7 +1,5 @@
 """A guest's console, kept within bounds: a guest that floods it must not fill anything."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

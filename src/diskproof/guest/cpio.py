@@ -3,8 +3,6 @@
 Format: Documentation/driver-api/early-userspace/buffer-format.rst of the Linux kernel.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the agent says, as typed records (docs/guest-protocol.md). Guests are not trusted."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

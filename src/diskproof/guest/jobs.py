@@ -1,7 +1,5 @@
 """Requests under way, and what comes for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypedDict

@@ -4,8 +4,6 @@ QEMU boots an uncompressed kernel directly (the PVH entry). Unpacking it once he
 emulated machine three of its five seconds to boot. Layout: Documentation/arch/x86/boot.rst.
 """
 
-from __future__ import annotations
-
 import lzma
 import struct
 import zlib

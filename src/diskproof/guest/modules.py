@@ -1,7 +1,5 @@
 """Kernel modules: which files a module needs, in the order they must be loaded."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import re

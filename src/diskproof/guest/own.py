@@ -1,7 +1,5 @@
 """Run a machine of the user's own for the length of a ``with`` block."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

@@ -1,7 +1,5 @@
 """The user's image: looked at, never written to. What is wrong with it is said before a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

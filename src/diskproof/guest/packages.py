@@ -1,7 +1,5 @@
 """The guest's files, unpacked from the host's own Debian package sources."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A tarball like that of a kernel's source, made here: the same bytes everywhere."""
 
-from __future__ import annotations
-
 import io
 import math
 import random

@@ -5,8 +5,6 @@ request at a time; ``guest-sync-delimited`` finds the place again after whatever
 the guest says is hostile: lines, outputs and waits are bounded.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,7 +1,5 @@
 """What the host asks of the agent, one pure function a request (docs/guest-protocol.md)."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping, Sequence

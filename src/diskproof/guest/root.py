@@ -1,7 +1,5 @@
 """The guest's read-only root: a squashfs image with the tools."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path

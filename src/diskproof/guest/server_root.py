@@ -4,8 +4,6 @@ Their maintainer scripts would have made it, and none runs. What a server writes
 how it is configured is the business of who starts it: the root is read-only.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

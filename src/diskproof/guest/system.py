@@ -5,8 +5,6 @@ tarball; from it an ext4 image for each size of disk and payload, which costs se
 is the guest's, which QEMU starts directly; a small initramfs mounts the root and hands over.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ on the agent's port (``boot_report.parse_report``). A line from the host lets th
 itself off.
 """
 
-from __future__ import annotations
-
 from diskproof.qemu.machine import AGENT_PORT
 
 LABEL = "diskproof-root"

@@ -4,8 +4,6 @@ A /dev/kvm that opens, creates a machine and then hangs or aborts exists on nest
 para-virtualised hosts. Only a guest whose agent answers proves that KVM works.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -4,8 +4,6 @@ Load averages and pressure averages still hold the run before, so neighbours are
 processors did during the run beyond what our own processes used.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -4,8 +4,6 @@ Residency comes from mincore(2) on a mapping that is never touched: it works on 
 files that we own or may write, and does not load what it looks at.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

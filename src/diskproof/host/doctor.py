@@ -1,7 +1,5 @@
 """What this host can do: everything is probed by doing it, at the same time where it can be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,7 +1,5 @@
 """What planning and reports need to know of this host: probed in about a quarter of a second."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ Nothing that varies by itself is in here (load, free memory, devices that come a
 runs of one host are recognised as such.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -4,8 +4,6 @@ QEMU 7.2 with its fix of CVE-2024-7409 does not: it asserts the main thread in
 ``nbd_blockdev_client_closed``, which then runs in the iothread.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -7,8 +7,6 @@ and stays. A directory that somebody else has flocked (an owner between making a
 it, another sweep) is left to the next sweep.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -4,8 +4,6 @@ A namespace ends with its last process, and with it what was mounted there: noth
 however the probe ends.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import platform

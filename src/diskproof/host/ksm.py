@@ -4,8 +4,6 @@ Its settings are the host's: they are noted in a run's folder before they are ch
 janitor restores those of an owner that was killed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

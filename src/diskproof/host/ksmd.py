@@ -1,7 +1,5 @@
 """What merging costs: the CPU time of the kernel's thread ksmd."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """How much memory there is to give: what the kernel calls available, and the limits of control
 groups (proc_meminfo(5); the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

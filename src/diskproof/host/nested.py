@@ -1,7 +1,5 @@
 """Whether guests of this host can be hosts (nested virtualisation), and what that costs."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from dataclasses import dataclass

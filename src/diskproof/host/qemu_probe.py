@@ -4,8 +4,6 @@ A list of QMP commands goes in, the answers come out, QEMU is gone: no socket an
 look after. The block layer is tried as runs use it: confined, in a run's folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

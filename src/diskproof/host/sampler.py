@@ -4,8 +4,6 @@ The sampler writes JSON lines into memory that both sides share, so that it cost
 test nothing; they are read when it has ended.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

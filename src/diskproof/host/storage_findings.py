@@ -1,7 +1,5 @@
 """Where images could live here: file systems that can be made, volume managers, iSCSI."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Programs, directories and guests that measuring takes: each is started, opened or booted."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -4,10 +4,9 @@ The kernel's Landlock keeps the program and its children to these paths, whoever
 is handed over as an open descriptor stays usable.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 PROOF = "/etc/passwd"
 """Every user may read it and every host has it; no cage here holds it."""
@@ -27,11 +26,11 @@ class Cage:
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
 
-    def reading(self, *paths: str) -> Cage:
+    def reading(self, *paths: str) -> Self:
         """The same with more to read."""
         return replace(self, readable=(*self.readable, *paths))
 
-    def starting(self, program: str) -> Cage:
+    def starting(self, program: str) -> Self:
         """The same with what the program itself is made of, wherever it was installed."""
         found = Path(program).resolve()
         folder = found.parent

@@ -1,7 +1,5 @@
 """Where our native programs are: installed, or just built in a source checkout."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a process has open, as the kernel tells it in /proc."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -4,8 +4,6 @@ The kernel drops the lock with the owner, however it ends: the janitor removes t
 lock nobody holds any more.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

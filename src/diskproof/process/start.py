@@ -6,8 +6,6 @@ running. PDEATHSIG fires when the *thread* that started the child ends: start lo
 children from a thread that outlives them.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import selectors

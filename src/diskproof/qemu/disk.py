@@ -5,8 +5,6 @@ so that no default of a QEMU version decides. QEMU starts with the image's folde
 folder and the image's name relative to it: a confined QEMU may not search the folders above.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Every image lies in a folder that only this run uses. Images are opened with the
 never probed: a guest may have written any header into a raw one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ Every bus is on the same machine type, so that the machine is not a hidden facto
 descriptors, so that an unprivileged QEMU needs no way to them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A guest's network card as QEMU arguments: pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -5,8 +5,6 @@ descriptors, opened read-only. The overlay goes with the run, so that its flushe
 out: the guest's own writing must not load the host's disk beside the disk under test.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

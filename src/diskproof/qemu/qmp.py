@@ -4,8 +4,6 @@ qemu.qmp is asynchronous; a run asks a handful of questions in order, so each ca
 private event loop until its answer is there. One thread at a time may use a connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,7 +1,5 @@
 """A folder under record: the native recorder as a context manager."""
 
-from __future__ import annotations
-
 import os
 import select
 import time

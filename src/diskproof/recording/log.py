@@ -4,8 +4,6 @@
 log is only walked, with every checksum looked at.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections import Counter

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import start_agent
-from diskproof.guest.build import GuestFiles, render_initrd, require_guest
+from diskproof.guest.ours.boot import start_agent
+from diskproof.guest.ours.build import GuestFiles, render_initrd, require_guest
 from diskproof.process.native import require_native
 from diskproof.qemu.machine import GuestMachine
 

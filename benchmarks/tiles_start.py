@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.guest.boot import Guest
-from diskproof.guest.build import GuestFiles, require_guest
+from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.build import GuestFiles, require_guest
 from diskproof.qemu.machine import GuestMachine
 from diskproof.tiles.boot_states import BootStates, start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError
-from diskproof.guest import build, packages
-from diskproof.guest import cache_folder as cache
+from diskproof.guest.ours import build, packages
+from diskproof.guest.ours import cache_folder as cache
 from diskproof.process import native
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.guest import channel as channel_module
-from diskproof.guest import jobs
-from diskproof.guest.channel import Channel, GuestGone
-from diskproof.guest.console import HEAD, TAIL, Console
-from diskproof.guest.jobs import ArrivedAck
+from diskproof.guest.ours import channel as channel_module
+from diskproof.guest.ours import jobs
+from diskproof.guest.ours.channel import Channel, GuestGone
+from diskproof.guest.ours.console import HEAD, TAIL, Console
+from diskproof.guest.ours.jobs import ArrivedAck
 
 Pair = tuple[Channel, socket.socket]
 

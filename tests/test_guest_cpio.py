@@ -7,7 +7,7 @@ import stat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.guest import cpio
+from diskproof.guest.ours import cpio
 
 
 def read_archive(archive: bytes) -> list[cpio.Entry]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.guest import events, requests
+from diskproof.guest.ours import events, requests
 
 GOLDEN = Path(__file__).parent / "golden" / "wire"
 EVENT_LINES = (GOLDEN / "events.jsonl").read_bytes().splitlines()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import HostError
-from diskproof.guest.kernel import find_payload, unpack_kernel
+from diskproof.guest.ours.kernel import find_payload, unpack_kernel
 from diskproof.process.start import find_tool, run
 
 KERNEL = b"\x7fELF" + bytes(range(256)) * 4000

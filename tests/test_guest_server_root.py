@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.guest.root import prepare_root
-from diskproof.guest.server_root import LINKS, USERS
+from diskproof.guest.ours.root import prepare_root
+from diskproof.guest.ours.server_root import LINKS, USERS
 
 
 def put(path: Path, text: str = "") -> Path:

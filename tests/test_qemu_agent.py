@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
-from diskproof.guest.channel import GuestGone
-from diskproof.guest.qemu_agent import NEEDED, QemuAgent
+from diskproof.guest.ours.channel import GuestGone
+from diskproof.guest.own.qemu_agent import NEEDED, QemuAgent
 
 Said = bytes | object
 INFO = {"version": "8", "supported_commands": [{"name": n, "enabled": True} for n in NEEDED]}

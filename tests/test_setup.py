@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from diskproof.guest.packages import EXTRA_PACKAGES
+from diskproof.guest.ours.packages import EXTRA_PACKAGES
 from diskproof.process import start as proc
 
 ROOT = Path(__file__).parent.parent

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
-from diskproof.guest.channel import Channel
+from diskproof.guest.ours.channel import Channel
 from diskproof.lab.setup import Deadline
 from diskproof.tiles.engine import Engine, PhaseProgress
 from diskproof.tiles.step_run import TAIL, Station

@@ -20,20 +20,20 @@ import pytest
 import qemu.qmp
 
 import diskproof
-from diskproof.guest import build
+from diskproof.guest.ours import build
 from diskproof.process import native
 from diskproof.process.start import CONFINE, run, start_process
 
 USER = 12345
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 BUILD = """
-from diskproof.guest.build import build_guest
+from diskproof.guest.ours.build import build_guest
 print(build_guest(lambda step: print(step.partition(":")[0], flush=True)).id)
 """
 BOOT = """
 from pathlib import Path
-from diskproof.guest.boot import start_guest
-from diskproof.guest.build import require_guest
+from diskproof.guest.ours.boot import start_guest
+from diskproof.guest.ours.build import require_guest
 from diskproof.qemu.machine import GuestMachine
 with start_guest(require_guest(), GuestMachine("tcg"), run_dir=Path(".")) as guest:
     print(guest.channel.exec(["id", "-u"], timeout=60).stdout.decode())

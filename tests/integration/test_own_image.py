@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.guest.own_image import inspect_own_image
+from diskproof.guest.own.image import inspect_own_image
 from diskproof.process.start import run, start_process
 from test_own_guest import make_own
 

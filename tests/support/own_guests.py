@@ -10,16 +10,16 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.guest import cache_folder as cache
-from diskproof.guest import packages
-from diskproof.guest.build import GuestFiles
-from diskproof.guest.system import (
+from diskproof.guest.debian.system import (
     _drivers,
     _make_filesystem,
     _mode_args,
     _owner_args,
     _render_initrd,
 )
+from diskproof.guest.ours import cache_folder as cache
+from diskproof.guest.ours import packages
+from diskproof.guest.ours.build import GuestFiles
 from diskproof.process.start import run
 from diskproof.records import content_id
 

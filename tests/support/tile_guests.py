@@ -10,8 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from diskproof.drive import DiskImage
-from diskproof.guest.boot import Guest, start_guest
-from diskproof.guest.build import GuestFiles
+from diskproof.guest.ours.boot import Guest, start_guest
+from diskproof.guest.ours.build import GuestFiles
 from diskproof.host.accel import probe_accel
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine

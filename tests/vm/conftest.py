@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof.guest.build import GuestFiles, require_guest
+from diskproof.guest.ours.build import GuestFiles, require_guest
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import diskproof
-from diskproof.guest.boot import start_guest
-from diskproof.guest.build import GuestFiles, build_guest
-from diskproof.guest.modules import EXTRA_MODULES
+from diskproof.guest.ours.boot import start_guest
+from diskproof.guest.ours.build import GuestFiles, build_guest
+from diskproof.guest.ours.modules import EXTRA_MODULES
 from diskproof.host.accel import probe_accel
 from diskproof.qemu.machine import GuestMachine
 

@@ -14,8 +14,8 @@ import pytest
 
 from diskproof.drive import DiskImage, RunContext
 from diskproof.frontends import boots
-from diskproof.guest.build import GuestFiles
-from diskproof.guest.system import build_system
+from diskproof.guest.debian.system import build_system
+from diskproof.guest.ours.build import GuestFiles
 from diskproof.measure import run as executor
 from diskproof.process.start import run
 from diskproof.qemu.images import clone_image

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from diskproof.guest.build import build_guest, require_guest
+from diskproof.guest.ours.build import build_guest, require_guest
 from diskproof.records.verdicts import CrashRun
 from support.crashing import RULES, assert_nothing_of, execute_real
 from support.recording import needs_fuse

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import Guest, start_guest
-from diskproof.guest.build import GuestFiles
-from diskproof.guest.jobs import ArrivedAck
+from diskproof.guest.ours.boot import Guest, start_guest
+from diskproof.guest.ours.build import GuestFiles
+from diskproof.guest.ours.jobs import ArrivedAck
 from diskproof.qemu.machine import GuestMachine
 
 

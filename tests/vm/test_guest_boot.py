@@ -13,9 +13,9 @@ import pytest
 
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import start_agent, start_guest, start_qemu
-from diskproof.guest.build import GuestFiles, render_initrd
-from diskproof.guest.console import HEAD, TAIL
+from diskproof.guest.ours.boot import start_agent, start_guest, start_qemu
+from diskproof.guest.ours.build import GuestFiles, render_initrd
+from diskproof.guest.ours.console import HEAD, TAIL
 from diskproof.process.native import require_native
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.guest.build import GuestFiles
+from diskproof.guest.ours.build import GuestFiles
 from diskproof.host import accel
 from diskproof.host.accel import AccelFacts, probe_accel
 

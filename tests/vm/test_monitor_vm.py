@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from diskproof.drive import DiskImage
-from diskproof.guest.boot import Guest, start_guest
-from diskproof.guest.build import GuestFiles
+from diskproof.guest.ours.boot import Guest, start_guest
+from diskproof.guest.ours.build import GuestFiles
 from diskproof.process.native import require_native
 from diskproof.process.start import Process, start_process
 from diskproof.qemu.disk import guest_disk_args

@@ -17,7 +17,7 @@ from diskproof.backings import NO_CONSENT
 from diskproof.drive import RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.own_guest import FRONTEND, OwnGuestDrive
-from diskproof.guest.build import GuestFiles
+from diskproof.guest.ours.build import GuestFiles
 from diskproof.lab.setup import LabSetup
 from diskproof.measure.run import LabExecutor
 from diskproof.qemu.images import create_image

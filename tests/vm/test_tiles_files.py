@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.guest.build import build_guest
+from diskproof.guest.ours.build import build_guest
 from diskproof.study.tiles import Tile, TileGuest, TileWork
 from diskproof.tiles.loads.copy import LOAD, find_places
 from diskproof.tiles.roles.file_server import ROLE

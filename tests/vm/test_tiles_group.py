@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.guest.build import GuestFiles, render_initrd
+from diskproof.guest.ours.build import GuestFiles, render_initrd
 from diskproof.process.native import require_native
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.network import NetworkCard

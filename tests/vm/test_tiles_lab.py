@@ -138,7 +138,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from support.tile_runs import LONE, make_cell, make_lab
-from diskproof.guest import boot
+from diskproof.guest.ours import boot
 launch = boot.start_qemu
 
 def start_qemu(*arguments, **options):

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.guest.boot import Guest
-from diskproof.guest.build import GuestFiles
-from diskproof.guest.jobs import GuestExecution
+from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.build import GuestFiles
+from diskproof.guest.ours.jobs import GuestExecution
 from diskproof.qemu.machine import GuestMachine
 from diskproof.tiles.boot_states import start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group

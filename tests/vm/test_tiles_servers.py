@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from diskproof.guest.build import build_guest
+from diskproof.guest.ours.build import build_guest
 from diskproof.study.tile_file import built_in_tile
 from diskproof.tiles.loads import http, mail, pgbench
 from diskproof.tiles.servers import mariadb, postfix, postgres

@@ -27,8 +27,8 @@ def build(
     One with further packages is a second guest; crash studies that need it build it themselves.
     """
     from diskproof.cli.terminal import note
-    from diskproof.guest.build import build_guest
-    from diskproof.guest.packages import EXTRA_PACKAGES
+    from diskproof.guest.ours.build import build_guest
+    from diskproof.guest.ours.packages import EXTRA_PACKAGES
 
     if extra and extra not in EXTRA_PACKAGES:
         raise UsageError(f"no guest is built with {extra!r}", f"known: {', '.join(EXTRA_PACKAGES)}")

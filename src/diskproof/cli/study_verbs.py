@@ -188,7 +188,7 @@ def ensure_guest(extra: str = "") -> None:
     ``extra`` names further packages that it is to have.
     """
     from diskproof.cli.terminal import note
-    from diskproof.guest.build import build_guest, find_guest
+    from diskproof.guest.ours.build import build_guest, find_guest
 
     if find_guest(extra) is None:
         try:

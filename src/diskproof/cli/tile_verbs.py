@@ -155,7 +155,7 @@ def probe_tile_host(study: Study, consent: Consent) -> HostFacts:
     Raises HostError when they cannot be built: there is nothing else to run tiles in.
     """
     from diskproof.cli.terminal import note
-    from diskproof.guest.build import build_guest
+    from diskproof.guest.ours.build import build_guest
     from diskproof.host.facts import probe_facts
     from diskproof.plan.tiles import tile_rules
 

@@ -26,9 +26,9 @@ from diskproof.frontends.effective import (
     require_field,
 )
 from diskproof.frontends.host import find_direct_obstacle, libaio_options
-from diskproof.guest.boot import Guest, start_guest
-from diskproof.guest.build import require_guest
-from diskproof.guest.events import GuestDisk
+from diskproof.guest.ours.boot import Guest, start_guest
+from diskproof.guest.ours.build import require_guest
+from diskproof.guest.ours.events import GuestDisk
 from diskproof.qemu.disk import (
     SECOND_NODE,
     SECOND_SERIAL,

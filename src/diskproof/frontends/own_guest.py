@@ -20,9 +20,9 @@ from diskproof.errors import RunFailure
 from diskproof.frontends.effective import check_view, read_guest
 from diskproof.frontends.guest import ARGV, CONSOLE, guest_machine, keep_argv, kept_files
 from diskproof.frontends.host import libaio_options
-from diskproof.guest.own import OwnRunning, start_own_guest
-from diskproof.guest.own_image import inspect_own_image
-from diskproof.guest.qemu_agent import QemuAgent
+from diskproof.guest.own.image import inspect_own_image
+from diskproof.guest.own.qemu_agent import QemuAgent
+from diskproof.guest.own.vm import OwnRunning, start_own_guest
 from diskproof.qemu.machine import DISK_SERIAL, GuestMachine
 from diskproof.records import Artefact, Check
 from diskproof.study.guest import OwnGuest

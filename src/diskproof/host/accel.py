@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import start_agent
-from diskproof.guest.build import GuestFiles, require_guest
-from diskproof.guest.cache_folder import cache_folder, write_file
+from diskproof.guest.ours.boot import start_agent
+from diskproof.guest.ours.build import GuestFiles, require_guest
+from diskproof.guest.ours.cache_folder import cache_folder, write_file
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import require_tool
 from diskproof.qemu.machine import GuestMachine

@@ -8,8 +8,8 @@ from diskproof.backings import Consent, Place, probe_backing, start_place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.guest.build import find_guest, require_guest
-from diskproof.guest.own_image import inspect_own_image, require_firmware
+from diskproof.guest.ours.build import find_guest, require_guest
+from diskproof.guest.own.image import inspect_own_image, require_firmware
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault

@@ -8,8 +8,8 @@ from pathlib import Path
 from diskproof.backings import NO_CONSENT, probe_backing, start_disk_dir
 from diskproof.container.runtime import RUNTIME, require_containers
 from diskproof.errors import DiskproofError
-from diskproof.guest.build import AGENT, SPACE_NEEDED, find_guest
-from diskproof.guest.packages import find_suite
+from diskproof.guest.ours.build import AGENT, SPACE_NEEDED, find_guest
+from diskproof.guest.ours.packages import find_suite
 from diskproof.host.accel import KVM, probe_accel
 from diskproof.host.facts import require_engine
 from diskproof.host.identity import read_version

@@ -16,7 +16,7 @@ from diskproof.backings.server import start_watch
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import DiskproofError, RunFailure, tells_no_space
 from diskproof.frontends import Frontend, find_frontend
-from diskproof.guest.system import build_system, require_system
+from diskproof.guest.debian.system import build_system, require_system
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
 from diskproof.host.sampler import start_sampler

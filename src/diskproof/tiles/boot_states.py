@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import QMP_SECONDS, Booted
-from diskproof.guest.build import GuestFiles
-from diskproof.guest.events import Hello
+from diskproof.guest.ours.boot import QMP_SECONDS, Booted
+from diskproof.guest.ours.build import GuestFiles
+from diskproof.guest.ours.events import Hello
 from diskproof.qemu import qmp
 from diskproof.qemu.machine import GuestMachine
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from diskproof.errors import RunFailure
-from diskproof.guest.jobs import Job
+from diskproof.guest.ours.jobs import Job
 from diskproof.records.tiles import Phase, StepRun
 from diskproof.tiles.step_run import RunningStep, Station
 from diskproof.tiles.steps import TileStep

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.guest.boot import QMP_SECONDS, Booted, Guest, Launched, explain, launch
-from diskproof.guest.build import GuestFiles
-from diskproof.guest.channel import Channel
-from diskproof.guest.jobs import Job
+from diskproof.guest.ours.boot import QMP_SECONDS, Booted, Guest, Launched, explain, launch
+from diskproof.guest.ours.build import GuestFiles
+from diskproof.guest.ours.channel import Channel
+from diskproof.guest.ours.jobs import Job
 from diskproof.qemu import qmp
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.network import DRIVER

@@ -18,9 +18,9 @@ from diskproof.drive import DiskImage
 from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.frontends.effective import read_command_line, read_guest
 from diskproof.frontends.guest import check_disk
-from diskproof.guest import boot
-from diskproof.guest.boot import Guest
-from diskproof.guest.build import require_guest
+from diskproof.guest.ours import boot
+from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.build import require_guest
 from diskproof.lab.setup import FULL_BYTES, Deadline
 from diskproof.plan.tile_costs import TRANSLATED_BYTES
 from diskproof.qemu.disk import guest_disk_args

@@ -12,7 +12,7 @@ from pathlib import Path
 from diskproof.backings import Place, start_place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.guest.boot import Guest
+from diskproof.guest.ours.boot import Guest
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
 from diskproof.host.ksm import start_ksm

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from diskproof.errors import RunFailure
-from diskproof.guest.channel import ANSWER_SECONDS, Channel
-from diskproof.guest.jobs import GuestExecution, Job
+from diskproof.guest.ours.channel import ANSWER_SECONDS, Channel
+from diskproof.guest.ours.jobs import GuestExecution, Job
 from diskproof.tiles.steps import TileStep
 from diskproof.units import render_bytes
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from diskproof.drive import Drive, Execution
 from diskproof.errors import RunFailure, tells_no_space
-from diskproof.guest.build import PROGRAM_FOLDER
+from diskproof.guest.ours.build import PROGRAM_FOLDER
 from diskproof.process.native import require_native
 from diskproof.records import Check, Metric, WorkloadSpec
 from diskproof.study.boots import parse_scale

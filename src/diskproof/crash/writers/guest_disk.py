@@ -10,9 +10,9 @@ from diskproof.crash.writers.program_end import require_written
 from diskproof.drive import DiskImage, Drive
 from diskproof.errors import RunFailure
 from diskproof.frontends.guest import GuestDrive
-from diskproof.guest.boot import Guest
-from diskproof.guest.build import PROGRAM_FOLDER
-from diskproof.guest.jobs import ArrivedAck
+from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.build import PROGRAM_FOLDER
+from diskproof.guest.ours.jobs import ArrivedAck
 from diskproof.lab.setup import BoundedDrive
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine

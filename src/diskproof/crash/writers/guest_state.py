@@ -22,8 +22,8 @@ from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount, state
 from diskproof.crash.writers.promised_rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import Guest, start_guest
-from diskproof.guest.build import require_guest
+from diskproof.guest.ours.boot import Guest, start_guest
+from diskproof.guest.ours.build import require_guest
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import CONFINED_UID, run
 from diskproof.study.crash import GUEST_EXTRAS

@@ -2,7 +2,7 @@
 
 File system and cluster are made in a guest of their own before the recording begins (``initdb``
 takes 16 s under emulation); recorded is what follows: mount, server, a commit a row. The guest
-is one with further packages, see ``guest/packages.py``.
+is one with further packages, see ``guest/ours/packages.py``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from diskproof.crash.writers.guest_disk import (
 )
 from diskproof.crash.writers.promised_rows import CORRUPTS, Found
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import Guest, start_guest
-from diskproof.guest.build import require_guest
+from diskproof.guest.ours.boot import Guest, start_guest
+from diskproof.guest.ours.build import require_guest
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import CONFINED_UID
 from diskproof.qemu.disk import image_format

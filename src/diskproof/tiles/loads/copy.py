@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diskproof.errors import RunFailure
-from diskproof.guest.build import PROGRAM_FOLDER
+from diskproof.guest.ours.build import PROGRAM_FOLDER
 from diskproof.records import Metric
 from diskproof.study.tiles import TileWork
 from diskproof.tiles.roles import MOUNT_POINT, script_args

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import explain, has_sandbox, kvm_groups
-from diskproof.guest.channel import GuestGone
-from diskproof.guest.console import Console
-from diskproof.guest.own_image import OwnImage, copy_variables, make_overlay, require_firmware
-from diskproof.guest.qemu_agent import INSTALL, QemuAgent
+from diskproof.guest.ours.boot import explain, has_sandbox, kvm_groups
+from diskproof.guest.ours.channel import GuestGone
+from diskproof.guest.ours.console import Console
+from diskproof.guest.own.image import OwnImage, copy_variables, make_overlay, require_firmware
+from diskproof.guest.own.qemu_agent import INSTALL, QemuAgent
 from diskproof.process.cage import QEMU_CAGE
 from diskproof.process.start import Process, require_tool, start_process
 from diskproof.qemu.machine import GuestMachine

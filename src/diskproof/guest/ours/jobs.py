@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from diskproof.errors import RunFailure
-from diskproof.guest import events
-from diskproof.guest.events import Reply
+from diskproof.guest.ours import events
+from diskproof.guest.ours.events import Reply
 
 MAX_OUTPUT = 64 << 20
 MAX_ACKS = 1 << 18

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 from diskproof.errors import RunFailure
-from diskproof.guest.build import GuestFiles
-from diskproof.guest.channel import Channel, GuestGone
-from diskproof.guest.console import Console
-from diskproof.guest.events import Hello, Started
-from diskproof.guest.jobs import Job
+from diskproof.guest.ours.build import GuestFiles
+from diskproof.guest.ours.channel import Channel, GuestGone
+from diskproof.guest.ours.console import Console
+from diskproof.guest.ours.events import Hello, Started
+from diskproof.guest.ours.jobs import Job
 from diskproof.process.cage import QEMU_CAGE
 from diskproof.process.start import Process, require_tool, run, start_process
 from diskproof.qemu import qmp

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import TypeVar, Unpack
 
 from diskproof.errors import RunFailure
-from diskproof.guest import events, requests
-from diskproof.guest.jobs import MAX_OUTPUT, ClockReading, ExecOptions, GuestExecution, Job
-from diskproof.guest.requests import Request
+from diskproof.guest.ours import events, requests
+from diskproof.guest.ours.jobs import MAX_OUTPUT, ClockReading, ExecOptions, GuestExecution, Job
+from diskproof.guest.ours.requests import Request
 
 ANSWER_SECONDS = 30.0  # what an emulated guest on a busy host may take to answer
 _CHUNK = 1 << 16

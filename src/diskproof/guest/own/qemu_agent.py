@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diskproof.errors import RunFailure
-from diskproof.guest.channel import GuestGone
+from diskproof.guest.ours.channel import GuestGone
 from diskproof.qemu.own_machine import AGENT_PORT
 
 NEEDED = ("guest-exec", "guest-exec-status")

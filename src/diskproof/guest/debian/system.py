@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import HostError, RunFailure
-from diskproof.guest import cache_folder as cache
-from diskproof.guest import cpio, packages, system_scripts
-from diskproof.guest.build import GuestFiles, require_guest
-from diskproof.guest.modules import read_module
-from diskproof.guest.payload import write_payload
+from diskproof.guest.debian import system_scripts
+from diskproof.guest.debian.payload import write_payload
+from diskproof.guest.ours import cache_folder as cache
+from diskproof.guest.ours import cpio, packages
+from diskproof.guest.ours.build import GuestFiles, require_guest
+from diskproof.guest.ours.modules import read_module
 from diskproof.process.start import require_tool, run
 from diskproof.qemu.machine import BUS_DRIVERS
 from diskproof.records import WorkloadSpec, content_id

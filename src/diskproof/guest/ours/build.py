@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.guest import cache_folder as cache
-from diskproof.guest import cpio, modules, packages, root, server_root
-from diskproof.guest.kernel import unpack_kernel
+from diskproof.guest.ours import cache_folder as cache
+from diskproof.guest.ours import cpio, modules, packages, root, server_root
+from diskproof.guest.ours.kernel import unpack_kernel
 from diskproof.process.native import find_native, require_native
 from diskproof.process.start import require_tool
 from diskproof.records import content_id

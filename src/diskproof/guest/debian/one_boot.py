@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import RunFailure
-from diskproof.guest.boot import BootFiles, explain, has_sandbox, start_qemu
-from diskproof.guest.boot_report import MAX_REPORT, BootReport, parse_report
-from diskproof.guest.console import Console
+from diskproof.guest.debian.boot_report import MAX_REPORT, BootReport, parse_report
+from diskproof.guest.ours.boot import BootFiles, explain, has_sandbox, start_qemu
+from diskproof.guest.ours.console import Console
 from diskproof.process.start import Process
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.qmp import Qmp, start_qmp

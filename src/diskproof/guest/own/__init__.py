@@ -1,0 +1,1 @@
+"""A virtual machine of the user's own: its image, QEMU for it, and its guest agent."""

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.backings import lvm, md, zfs
-from diskproof.backings.place import Place
-from diskproof.backings.room import choose_size
-from diskproof.backings.volume_note import NOTE, Volume, new_name, read_note, write_note
+from diskproof.backings.place import Place, choose_size
+from diskproof.backings.volumes import NOTE, Volume, new_name, read_note, write_note
 from diskproof.errors import HostError, UsageError
 from diskproof.records import BackingSpec
 from diskproof.study.load import parse_study

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from diskproof.drive import Command, Drive, DriveFacts, Execution
 from diskproof.errors import RunFailure, StudyError
-from diskproof.guest.debian.boot_report import BootReport, parse_report
-from diskproof.guest.debian.one_boot import boot_parameters, read_all
-from diskproof.guest.debian.payload import write_payload
+from diskproof.guest.debian.one_boot import BootReport, boot_parameters, parse_report, read_all
+from diskproof.guest.debian.system import write_payload
 from diskproof.plan import estimate_seconds, make_plan
 from diskproof.records import Check, WorkloadSpec
 from diskproof.study.boots import (

@@ -8,6 +8,8 @@ from diskproof.qemu.machine import (
     BUS_DRIVERS,
     Descriptors,
     GuestMachine,
+    NetworkCard,
+    card_args,
     control_args,
     isolation_args,
     kernel_args,
@@ -15,7 +17,6 @@ from diskproof.qemu.machine import (
     processor_args,
     root_args,
 )
-from diskproof.qemu.network import NetworkCard, card_args
 
 FDS = Descriptors(kernel=3, initrd=4, root=5, qmp=6, agent=7, console=8)
 

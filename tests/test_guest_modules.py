@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError
-from diskproof.guest.ours.modules import find_modules, load_order, read_module
+from diskproof.guest.ours.kernel import find_modules, load_order, read_module
 
 INFO = {
     "virtio": "depends=",

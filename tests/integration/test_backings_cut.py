@@ -26,7 +26,7 @@ from pathlib import Path
 from integration.test_backings import backing, folder
 from diskproof.backings import start_place
 from diskproof.backings.consent import give_consent
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 
 STEPS = {"subprocess.Popen", "os.mkdir", "os.chmod", "os.chown", "os.truncate", "os.remove",
          "os.rmdir", "os.rename", "tempfile.mkdtemp", "tempfile.mkstemp", "fcntl.flock",

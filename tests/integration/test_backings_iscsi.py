@@ -18,7 +18,7 @@ import pytest
 from diskproof.backings import NO_CONSENT, probe_backing, start_place
 from diskproof.backings.consent import give_consent
 from diskproof.backings.iscsi import require_target
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.janitor import sweep
@@ -194,7 +194,7 @@ OWNER = """
 import os, sys
 sys.path[:0] = sys.argv[1:3]
 from diskproof.backings import NO_CONSENT, flush_proof, iscsi, start_place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 from diskproof.records import BackingSpec
 die_at, run = sys.argv[4], iscsi.run
 def step(argv, **settings):

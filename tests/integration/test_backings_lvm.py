@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from diskproof.backings import NO_CONSENT, lvm, start_place
-from diskproof.backings.block_tree import find_named, run_quietly
 from diskproof.backings.consent import give_consent
 from diskproof.backings.lvm import require_device_mapper
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
+from diskproof.backings.volumes import find_named, run_quietly
 from diskproof.errors import HostError
 from diskproof.host.janitor import sweep
 from diskproof.host.storage_findings import STACKS, examine_stack

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from diskproof.backings import NO_CONSENT, md, start_place
-from diskproof.backings.block_tree import SYS, run_quietly
 from diskproof.backings.consent import give_consent
 from diskproof.backings.md import require_md
+from diskproof.backings.volumes import SYS, run_quietly
 from diskproof.errors import HostError
 from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.records import BackingSpec

@@ -21,7 +21,7 @@ import pytest
 from diskproof.backings import NO_CONSENT, probe_backing, start_place
 from diskproof.backings.consent import give_consent
 from diskproof.backings.nbd import find_silence, parse_uri
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 from diskproof.backings.server import make_room
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.janitor import sweep
@@ -273,7 +273,7 @@ import sys
 sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 from diskproof.backings import NO_CONSENT, start_place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 from diskproof.process.start import Process
 from diskproof.records import BackingSpec
 with start_place(eval(sys.argv[3]), NO_CONSENT) as place, start_run_dir(place) as folder:

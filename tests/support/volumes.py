@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from diskproof.backings import lvm, md, start_place
-from diskproof.backings.block_tree import SYS, run_quietly
 from diskproof.backings.consent import give_consent
 from diskproof.backings.loop import find_loops, start_loop
-from diskproof.backings.place import Place
-from diskproof.backings.run_dir import find_device, start_run_dir
+from diskproof.backings.place import Place, find_device, start_run_dir
+from diskproof.backings.volumes import SYS, run_quietly
 from diskproof.errors import DiskproofError, HostError
 from diskproof.host.janitor import sweep
 from diskproof.process.start import Completed, run

@@ -16,7 +16,7 @@ import pytest
 import diskproof
 from diskproof.guest.ours.boot import start_guest
 from diskproof.guest.ours.build import GuestFiles, build_guest
-from diskproof.guest.ours.modules import EXTRA_MODULES
+from diskproof.guest.ours.kernel import EXTRA_MODULES
 from diskproof.host.accel import probe_accel
 from diskproof.qemu.machine import GuestMachine
 

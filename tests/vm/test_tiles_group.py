@@ -18,8 +18,7 @@ import pytest
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.build import GuestFiles, render_initrd
 from diskproof.process.native import require_native
-from diskproof.qemu.machine import GuestMachine
-from diskproof.qemu.network import NetworkCard
+from diskproof.qemu.machine import GuestMachine, NetworkCard
 from diskproof.tiles import group
 from diskproof.tiles.boot_states import restorable, shape_of, start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from diskproof.backings.consent import NO_CONSENT, Consent, find_targets
-from diskproof.backings.place import Place, explained, find_filesystem, probe_direct
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import Place, explained, find_filesystem, probe_direct, start_run_dir
 from diskproof.errors import UsageError
 from diskproof.records import BackingFacts, BackingSpec
 from diskproof.study.backing_rules import KINDS, NOT_OWN

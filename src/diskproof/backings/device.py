@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.backings.block_tree import run_quietly
 from diskproof.backings.place import Place
+from diskproof.backings.volumes import run_quietly
 from diskproof.errors import HostError
 from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from diskproof.backings.device import wipe
 from diskproof.backings.mounting import start_mount
-from diskproof.backings.place import Place, probe_direct
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import Place, probe_direct, start_run_dir
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec

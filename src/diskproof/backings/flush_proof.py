@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diskproof.backings.place import Place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import Place, start_run_dir
 from diskproof.backings.server import make_store
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure

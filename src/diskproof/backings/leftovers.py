@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from diskproof.backings import lio, lvm, md, zfs
-from diskproof.backings.block_tree import find_standing_on, take_down
 from diskproof.backings.loop import find_loops
-from diskproof.backings.volume_note import read_note
+from diskproof.backings.volumes import find_standing_on, read_note, take_down
 
 
 def remove_leftovers(folder: Path) -> str:

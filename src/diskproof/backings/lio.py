@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings.block_tree import run_quietly
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.initiator import (
     USER,
@@ -24,11 +23,9 @@ from diskproof.backings.initiator import (
     start_daemon,
 )
 from diskproof.backings.loop import start_loop
-from diskproof.backings.place import Place, read_device_bytes
-from diskproof.backings.room import choose_size
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import Place, choose_size, read_device_bytes, start_run_dir
 from diskproof.backings.target_flushes import prove_device_flushes
-from diskproof.backings.volume_note import Volume, new_name, start_note, write_note
+from diskproof.backings.volumes import Volume, new_name, run_quietly, start_note, write_note
 from diskproof.errors import HostError, RunFailure
 from diskproof.records import BackingSpec
 

@@ -11,14 +11,20 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from diskproof.backings.block_tree import find_named, find_standing_on, run_quietly, take_down
 from diskproof.backings.device import wipe
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.loop import start_loop
-from diskproof.backings.place import Place, read_device_bytes
-from diskproof.backings.room import choose_size
-from diskproof.backings.run_dir import start_run_dir
-from diskproof.backings.volume_note import Volume, new_name, start_note, write_note
+from diskproof.backings.place import Place, choose_size, read_device_bytes, start_run_dir
+from diskproof.backings.volumes import (
+    Volume,
+    find_named,
+    find_standing_on,
+    new_name,
+    run_quietly,
+    start_note,
+    take_down,
+    write_note,
+)
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import Completed, require_tool, run
 from diskproof.records import BackingSpec

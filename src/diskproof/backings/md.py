@@ -12,13 +12,19 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from diskproof.backings.block_tree import SYS, find_standing_on, run_quietly, take_down
 from diskproof.backings.device import require_unused
 from diskproof.backings.loop import start_loop
-from diskproof.backings.place import Place
-from diskproof.backings.room import choose_size
-from diskproof.backings.run_dir import start_run_dir
-from diskproof.backings.volume_note import Volume, new_name, start_note, write_note
+from diskproof.backings.place import Place, choose_size, start_run_dir
+from diskproof.backings.volumes import (
+    SYS,
+    Volume,
+    find_standing_on,
+    new_name,
+    run_quietly,
+    start_note,
+    take_down,
+    write_note,
+)
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import BackingSpec

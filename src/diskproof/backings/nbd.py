@@ -13,8 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from diskproof.backings.device import find_signatures
 from diskproof.backings.flush_proof import FlushProof, prove_flushes
-from diskproof.backings.place import Place, Service
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import Place, Service, start_run_dir
 from diskproof.backings.server import (
     await_answer,
     blamed,

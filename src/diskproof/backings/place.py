@@ -3,14 +3,19 @@
 import errno
 import mmap
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError
+from diskproof.process.scratch import start_locked_dir
+from diskproof.process.start import CONFINED_UID
+from diskproof.records import BackingSpec
+from diskproof.units import render_bytes
 
 PROBE_PREFIX = "diskproof-probe-"
 _BLOCK = 4096
@@ -152,3 +157,73 @@ def _is_above(mount_point: str, folder: Path) -> bool:
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         mount_point = mount_point.replace(code, char)
     return folder.is_relative_to(mount_point)
+
+
+NODE_NAME = "disk.device"
+"""The device of a place as a run sees it: a node of its own, which QEMU's user may open."""
+
+
+@contextmanager
+def start_run_dir(place: Place) -> Iterator[Path]:
+    """Ours, and QEMU's user may enter it; its lock is held for its life. Raises HostError."""
+    with ExitStack() as stack:
+        with explained(place.folder):
+            path = stack.enter_context(start_locked_dir(place.folder))
+        if place.device:
+            if place.renew:
+                place.renew()
+            with explained(place.folder):
+                _make_node(path / NODE_NAME, place.device)
+        yield path
+
+
+def find_device(folder: Path) -> Path | None:
+    """The device that is the disk under test of a run, or None where that is a file."""
+    node = folder / NODE_NAME
+    return node if node.is_block_device() else None
+
+
+def _make_node(path: Path, device: Path) -> None:
+    if os.statvfs(path.parent).f_flag & os.ST_NODEV:
+        raise HostError(
+            f"a device cannot be opened in {path.parent.parent}",
+            "its file system is mounted with nodev",
+            "set another directory below the device in the study's [backings.NAME]",
+        )
+    os.mknod(path, stat.S_IFBLK | 0o600, device.stat().st_rdev)
+    os.chown(path, CONFINED_UID, CONFINED_UID)
+
+
+DEFAULT_BYTES = 8 << 30
+_RESERVE = 64 << 20
+
+
+def choose_size(
+    spec: BackingSpec, base: Place, needed: Callable[[int], int], step: int = 4 << 20
+) -> int:
+    """The size in bytes of a volume that takes ``needed(size)`` when it is full: what is asked for
+    rounded up to ``step``, else all of a device, and 8 GiB at most where files are made.
+
+    Raises HostError when there is less room.
+    """
+    room = base.free_bytes() - (0 if base.device else _RESERVE)
+    asked = -(-int(spec.option("size") or 0) // step) * step
+    if asked == 0:
+        asked = _largest(room if base.device else min(room, DEFAULT_BYTES), needed, step)
+    if asked < step or needed(asked) > room:
+        wanted = f"{render_bytes(needed(asked))} are needed at the peak, " if asked else ""
+        raise HostError(
+            f"backing {spec.name} does not fit on {base.device or base.folder}",
+            f"{wanted}{render_bytes(max(0, room))} are free",
+            f"set a smaller size in [backings.{spec.name}]",
+        )
+    return asked
+
+
+def _largest(room: int, needed: Callable[[int], int], step: int) -> int:
+    """The largest multiple of ``step`` that fits; ``needed`` grows with its argument."""
+    low, high = 0, max(0, room) // step
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if needed(middle * step) <= room else (low, middle - 1)
+    return low * step

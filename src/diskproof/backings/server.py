@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from diskproof.backings.run_dir import find_device
+from diskproof.backings.place import find_device
 from diskproof.errors import RunFailure
 from diskproof.process.cage import QEMU_CAGE, Cage
 from diskproof.process.open_files import find_open_flags

@@ -11,8 +11,7 @@ from diskproof.backings.filesystem import make_file, make_filesystem
 from diskproof.backings.flush_proof import WRITES, FlushProof
 from diskproof.backings.loop import start_loop
 from diskproof.backings.mounting import start_mount
-from diskproof.backings.place import Place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import Place, start_run_dir
 
 Serve = Callable[[str, Path, Path | None, int], AbstractContextManager[Path]]
 

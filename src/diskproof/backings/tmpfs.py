@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from diskproof.backings.mounting import start_mount
-from diskproof.backings.place import Place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import Place, start_run_dir
 from diskproof.errors import HostError
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes

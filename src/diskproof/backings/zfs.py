@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from diskproof.backings.block_tree import run_quietly
 from diskproof.backings.device import wipe
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.mounting import start_mount
-from diskproof.backings.place import Place
-from diskproof.backings.room import choose_size
-from diskproof.backings.run_dir import start_run_dir
-from diskproof.backings.volume_note import Volume, new_name, start_note, write_note
+from diskproof.backings.place import Place, choose_size, start_run_dir
+from diskproof.backings.volumes import Volume, new_name, run_quietly, start_note, write_note
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import BackingSpec

@@ -13,8 +13,7 @@ from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.effective import check_view, read_guest
 from diskproof.frontends.guest import ARGV, CONSOLE, guest_machine, keep_argv, kept_files
-from diskproof.guest.debian.boot_report import BootReport
-from diskproof.guest.debian.one_boot import Boot, boot_once, boot_parameters
+from diskproof.guest.debian.one_boot import Boot, BootReport, boot_once, boot_parameters
 from diskproof.guest.debian.system import SystemFiles, require_system
 from diskproof.host.cache import drop_cache
 from diskproof.qemu.machine import GuestMachine

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from diskproof.backings import Consent, Place, probe_backing, start_place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.build import find_guest, require_guest

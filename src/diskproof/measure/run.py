@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from diskproof.backings import Place, start_place
-from diskproof.backings.run_dir import find_device, start_run_dir
+from diskproof.backings.place import find_device, start_run_dir
 from diskproof.backings.server import start_watch
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import DiskproofError, RunFailure, tells_no_space

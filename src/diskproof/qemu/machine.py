@@ -7,8 +7,7 @@ descriptors, so that an unprivileged QEMU needs no way to them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from diskproof.qemu.network import NetworkCard, card_args
+from typing import Literal
 
 ROOT_SERIAL = "diskproof-root"
 DISK_SERIAL = "diskproof-disk"
@@ -33,6 +32,19 @@ KERNEL_PARAMETERS = (
     "8250.nr_uarts=1",
     "random.trust_cpu=on",
 )
+
+CARD_DRIVER = "virtio_net"
+"""The guest's kernel module for its network card."""
+
+
+@dataclass(frozen=True)
+class NetworkCard:
+    """One card. ``fd`` is where its frames go: an open tap, or a connected stream socket on which
+    each frame follows its length in 4 bytes, big-endian (QEMU's netdev ``socket``)."""
+
+    mac: str
+    via: Literal["tap", "socket"]
+    fd: int
 
 
 @dataclass(frozen=True)
@@ -164,4 +176,15 @@ def root_args(fds: Descriptors) -> list[str]:
         *("-add-fd", f"fd={fds.root},set={ROOT_FDSET}"),
         *("-blockdev", f"driver=raw,node-name=root,read-only=on,{file}"),
         *("-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL}"),
+    ]
+
+
+def card_args(card: NetworkCard | None) -> list[str]:
+    """The card on its descriptor. It has no boot ROM: guests start from their kernel."""
+    if card is None:
+        return []
+    # A tap of QEMU's would run scripts for one it makes; one that it is given it only uses.
+    return [
+        *("-netdev", f"{card.via},id=net,fd={card.fd}"),
+        *("-device", f"virtio-net-pci,netdev=net,mac={card.mac},romfile="),
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from diskproof.qemu.machine import GuestMachine, isolation_args
 from diskproof.study.guest import OwnGuest
 
-AGENT_PORT = "org.qemu.guest_agent.0"
+QEMU_AGENT_PORT = "org.qemu.guest_agent.0"
 OVERLAY = "system.qcow2"
 VARIABLES = "firmware-variables.fd"
 SYSTEM_NODE = "diskproof-system"
@@ -99,7 +99,7 @@ def control_args(fds: OwnDescriptors) -> list[str]:
         *("-serial", "chardev:console"),
         *("-device", "virtio-serial-pci,max_ports=2"),
         *("-chardev", f"socket,id=agent,fd={fds.agent}"),
-        *("-device", f"virtserialport,id=agent,chardev=agent,name={AGENT_PORT}"),
+        *("-device", f"virtserialport,id=agent,chardev=agent,name={QEMU_AGENT_PORT}"),
     ]
 
 

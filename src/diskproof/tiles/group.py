@@ -21,8 +21,7 @@ from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.channel import Channel
 from diskproof.guest.ours.jobs import Job
 from diskproof.qemu import qmp
-from diskproof.qemu.machine import GuestMachine
-from diskproof.qemu.network import DRIVER
+from diskproof.qemu.machine import CARD_DRIVER, GuestMachine
 from diskproof.tiles.boot_states import BootState, BootStates, restorable, shape_of
 
 GuestKey = tuple[int, str]
@@ -191,7 +190,7 @@ def _settle(
 
     def settle(key: GuestKey, guest: Booted) -> Job:
         card = guests[key].machine.card
-        files = guests[key].files.root_modules[DRIVER] if card else ()
+        files = guests[key].files.root_modules[CARD_DRIVER] if card else ()
         now = f"{time.time():.3f}" if _find_state(members[key], states) else ""
         env = {"MAC": card.mac if card else "", "NOW": now}
         argv = ["sh", "-e", "-c", _SETTLE, "sh", *files]

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from diskproof.backings import Place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 from diskproof.drive import DiskImage
 from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.frontends.effective import read_command_line, read_guest

@@ -21,7 +21,7 @@ from diskproof.errors import HostError, RunFailure
 from diskproof.process.cage import QEMU_CAGE, Cage
 from diskproof.process.native import require_native
 from diskproof.process.start import Process, run, start_process
-from diskproof.qemu.network import NetworkCard
+from diskproof.qemu.machine import NetworkCard
 
 Kind = Literal["bridge", "switch"]
 Seat = tuple[int, int]

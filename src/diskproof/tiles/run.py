@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diskproof.backings import Place, start_place
-from diskproof.backings.run_dir import start_run_dir
+from diskproof.backings.place import start_run_dir
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.boot import Guest
 from diskproof.host.audit import start_audit

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from diskproof.drive import Drive
 from diskproof.errors import RunFailure
-from diskproof.guest.debian.boot_report import BootReport, parse_report
+from diskproof.guest.debian.one_boot import BootReport, parse_report
 from diskproof.records import Artefact, Check, Metric, Series, WorkloadSpec
 from diskproof.study.boots import BLOCKS, block_bytes, parse_scale, payload_members
 from diskproof.workloads import WorkloadResult

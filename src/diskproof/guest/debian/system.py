@@ -5,23 +5,32 @@ tarball; from it an ext4 image for each size of disk and payload, which costs se
 is the guest's, which QEMU starts directly; a small initramfs mounts the root and hands over.
 """
 
+import io
+import math
 import os
+import random
 import shutil
+import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import HostError, RunFailure
 from diskproof.guest.debian import system_scripts
-from diskproof.guest.debian.payload import write_payload
 from diskproof.guest.ours import cache_folder as cache
 from diskproof.guest.ours import cpio, packages
 from diskproof.guest.ours.build import GuestFiles, require_guest
-from diskproof.guest.ours.modules import read_module
+from diskproof.guest.ours.kernel import read_module
 from diskproof.process.start import require_tool, run
 from diskproof.qemu.machine import BUS_DRIVERS
 from diskproof.records import WorkloadSpec, content_id
-from diskproof.study.boots import parse_scale, payload_bytes
+from diskproof.study.boots import (
+    FOLDER_FILES,
+    MEAN_BYTES,
+    parse_scale,
+    payload_bytes,
+    payload_files,
+)
 from diskproof.units import render_bytes
 
 RECIPE = 1  # raise it when the steps below change what comes out
@@ -244,3 +253,34 @@ def _render_initrd(busybox: bytes, guest: GuestFiles, scratch: Path) -> bytes:
         plain = name.partition(".ko")[0]
         entries.append(cpio.file_entry(f"modules/{plain}.ko", read_module(path)))
     return cpio.render_cpio(entries)
+
+
+SEED = 20120601
+_SIGMA = 1.4  # of the log-normal sizes: median 4.5 KB, some above 200 KB
+_LARGEST = 2 << 20
+
+
+def write_payload(path: Path, scale: float) -> None:
+    """Write the tarball, not packed: an emulated processor would measure its unpacking."""
+    source = random.Random(SEED)
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for number in range(payload_files(scale)):
+            if number % FOLDER_FILES == 0:
+                folder = f"linux/part{number // 1000}/dir{number // FOLDER_FILES}"
+                tar.addfile(_member(folder, tarfile.DIRTYPE, 0))
+            content = source.randbytes(_size(source))
+            member = _member(f"{folder}/file{number}.c", tarfile.REGTYPE, len(content))
+            tar.addfile(member, io.BytesIO(content))
+
+
+def _size(source: random.Random) -> int:
+    """Log-normal, its mean ``MEAN_BYTES``."""
+    mu = math.log(MEAN_BYTES) - _SIGMA**2 / 2
+    return min(_LARGEST, round(source.lognormvariate(mu, _SIGMA)))
+
+
+def _member(name: str, kind: bytes, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    member.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
+    return member

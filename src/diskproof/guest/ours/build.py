@@ -15,7 +15,7 @@ from pathlib import Path
 
 from diskproof.errors import HostError
 from diskproof.guest.ours import cache_folder as cache
-from diskproof.guest.ours import cpio, modules, packages, root, server_root
+from diskproof.guest.ours import cpio, kernel, packages, root, server_root
 from diskproof.guest.ours.kernel import unpack_kernel
 from diskproof.process.native import find_native, require_native
 from diskproof.process.start import require_tool
@@ -27,7 +27,7 @@ AGENT = "diskproof-agent"
 PROGRAMS = ("diskproof-ledger", "diskproof-tree")
 PROGRAM_FOLDER = "/run/diskproof"
 SPACE_NEEDED = 2 << 30
-_IN_INITRAMFS = modules.CHANNEL + modules.DRIVES
+_IN_INITRAMFS = kernel.CHANNEL + kernel.DRIVES
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,11 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         progress(f"packages: fetching and unpacking Debian {suite} packages (about a minute)")
         packages.extract_packages(suite, extra, tree)
         progress("kernel: unpacking, sorting its modules")
-        found = modules.find_modules(tree)
+        found = kernel.find_modules(tree)
         image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
         (folder / "kernel").write_bytes(unpack_kernel(image, scratch))
         _write_modules(folder / "modules", found)
-        placed = root.place_modules(tree, found, modules.root_modules(extra))
+        placed = root.place_modules(tree, found, kernel.root_modules(extra))
         facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
         (folder / "guest.json").write_text(json.dumps(facts, indent=1))
         progress("root: packing the tools")
@@ -130,13 +130,13 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         shutil.rmtree(scratch)
 
 
-def _write_modules(folder: Path, found: modules.KernelModules) -> None:
+def _write_modules(folder: Path, found: kernel.KernelModules) -> None:
     """The folder ``/modules`` of the initramfs, as docs/guest-protocol.md lays it out."""
     folder.mkdir()
-    orders = {name: modules.load_order(found, name) for name in _IN_INITRAMFS}
+    orders = {name: kernel.load_order(found, name) for name in _IN_INITRAMFS}
     for needed in {needed for order in orders.values() for needed in order}:
-        (folder / f"{needed}.ko").write_bytes(modules.read_module(found.files[needed]))
-    boot = dict.fromkeys(needed for name in modules.CHANNEL for needed in orders[name])
+        (folder / f"{needed}.ko").write_bytes(kernel.read_module(found.files[needed]))
+    boot = dict.fromkeys(needed for name in kernel.CHANNEL for needed in orders[name])
     (folder / "boot.list").write_text("".join(f"{needed}.ko\n" for needed in boot))
     lines = (
         " ".join([f"{name}:", *(f"{needed}.ko" for needed in order)])
@@ -175,7 +175,7 @@ def _base_id(suite: str, extra: str) -> str:
         suite,
         packages.packages_of(extra),
         _IN_INITRAMFS,
-        modules.root_modules(extra),
+        kernel.root_modules(extra),
         root.COMPRESSION,
     ]
     if extra:

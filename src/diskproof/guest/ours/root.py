@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from diskproof.guest.ours import server_root
-from diskproof.guest.ours.modules import KernelModules, load_order
+from diskproof.guest.ours.kernel import KernelModules, load_order
 from diskproof.process.start import require_tool, run
 
 # Measured in an emulated guest: the first start of fio takes 1.0 s from lz4, 1.4 s from zstd at

@@ -16,7 +16,7 @@ from typing import Any
 
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.channel import GuestGone
-from diskproof.qemu.own_machine import AGENT_PORT
+from diskproof.qemu.own_machine import QEMU_AGENT_PORT
 
 NEEDED = ("guest-exec", "guest-exec-status")
 MAX_OUTPUT = 16 << 20
@@ -74,7 +74,7 @@ class QemuAgent:
                 raise RunFailure(
                     "guest",
                     "no QEMU guest agent answered",
-                    f"nothing came from {AGENT_PORT} within {deadline:.0f} s",
+                    f"nothing came from {QEMU_AGENT_PORT} within {deadline:.0f} s",
                     INSTALL,
                 )
         info = self.execute("guest-info")

@@ -1,15 +1,21 @@
-"""The tree of block devices as sysfs shows it, and how devices of ours are taken down.
+"""Volumes of ours: how they are noted, found among the block devices of sysfs, and taken down.
 
 A name of ours has 64 random bits and is noted in a folder of ours before a device gets it
-(``volume_note``): a device is ours when it has such a name, or when all that it is made of is.
+(``write_note``): a device is ours when it has such a name, or when all that it is made of is.
 """
 
 import os
+import re
+import secrets
+import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from diskproof.backings.place import Place, start_run_dir
 from diskproof.process.start import Completed, find_tool, run
 
 SYS = Path("/sys/block")
@@ -110,3 +116,56 @@ def _read(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+# What outlives a study is noted in a run's folder: whoever finds that of a dead owner knows.
+NOTE = "volume"
+_MAX_BYTES = 1 << 16
+_NAME = re.compile(r"diskproof_[0-9a-f]{16}")
+_KINDS = ("lvm", "md", "zfs", "lio")
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume group, array, pool or target of that ``name``, on ``devices`` (or files)."""
+
+    kind: str
+    name: str
+    devices: tuple[Path, ...]
+
+
+def new_name() -> str:
+    """One that nobody else has."""
+    return f"diskproof_{secrets.token_hex(8)}"
+
+
+@contextmanager
+def start_note(base: Place) -> Iterator[Path]:
+    """A run's folder where the janitor looks, whatever the place is made of; for the note."""
+    with start_run_dir(Place(base.home)) as folder:
+        yield folder
+
+
+def write_note(folder: Path, volume: Volume) -> None:
+    """Before the volume is made."""
+    with (folder / NOTE).open("xb") as stream:
+        paths = [str(path).encode("utf-8", "surrogateescape") for path in volume.devices]
+        stream.write(b"\0".join([volume.kind.encode(), volume.name.encode(), *paths]))
+
+
+def read_note(folder: Path) -> Volume | None:
+    """None where there is none, or what is there is not ours."""
+    try:
+        handle = os.open(folder / NOTE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+            return None
+        text = stream.read(_MAX_BYTES).decode("utf-8", "surrogateescape")
+    kind, _, rest = text.partition("\0")
+    name, *paths = rest.split("\0")
+    if kind not in _KINDS or not _NAME.fullmatch(name):
+        return None
+    return Volume(kind, name, tuple(Path(path) for path in paths if path.startswith("/")))

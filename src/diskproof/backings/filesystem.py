@@ -7,15 +7,13 @@ from pathlib import Path
 
 from diskproof.backings.device import wipe
 from diskproof.backings.mounting import start_mount
-from diskproof.backings.place import Place, probe_direct, start_run_dir
+from diskproof.backings.place import Place, choose_size, probe_direct, start_run_dir
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec
-from diskproof.units import render_bytes
+from diskproof.units import MIB
 
 MKFS_SECONDS = 600.0
-DEFAULT_BYTES = 8 << 30
-_RESERVE = 64 << 20
 # Quiet, over whatever is there, and with nothing left to be written once a run is on.
 _EXT = ("-q", "-F", "-E", "lazy_itable_init=0")
 _MKFS = {
@@ -43,7 +41,7 @@ class FilesystemBacking:
                 options, below = [], base.below
                 stack.callback(_leave_empty, source)
             else:
-                source = make_file(room, _choose_size(spec, base))
+                source = make_file(room, choose_size(spec, base, lambda size: size, MIB))
                 where, options, below = "a loop device", ["loop"], (source,)
             make_filesystem(source, spec.option("fs"), spec.option("mkfs"))
             options += [spec.option("mount")] if spec.option("mount") else []
@@ -86,19 +84,6 @@ def read_mount_options(point: Path) -> str:
     """The options in force, as the kernel tells them."""
     argv = ["findmnt", "--noheadings", "--output", "OPTIONS", "--mountpoint", str(point)]
     return run(argv, timeout=10).text.strip()
-
-
-def _choose_size(spec: BackingSpec, base: Place) -> int:
-    """Its size in bytes. Raises HostError when the base has less room."""
-    free = base.free_bytes() - _RESERVE
-    asked = int(spec.option("size") or 0)
-    if free < asked:
-        raise HostError(
-            f"the file system for backing {spec.name} does not fit on {base.folder}",
-            f"{render_bytes(asked)} are asked for, {render_bytes(max(0, free))} are free",
-            f"set a smaller size in [backings.{spec.name}]",
-        )
-    return asked or min(DEFAULT_BYTES, free - free % (1 << 20))
 
 
 def _bypass_cache(folder: Path, point: Path) -> str:

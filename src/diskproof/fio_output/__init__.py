@@ -6,10 +6,15 @@ of json+ is named by its middle, as fio's percentiles are; no bin is wider than 
 ``FIO_IO_U_PLAT_BITS`` of 6).
 """
 
-from diskproof.fio_output.clones import combine_clones
-from diskproof.fio_output.metrics import job_histograms, job_metrics
-from diskproof.fio_output.parse import parse_fio_documents, parse_fio_output
-from diskproof.fio_output.records import Direction, FioJob, FioResult, Latency
+from diskproof.fio_output.metrics import combine_clones, job_histograms, job_metrics
+from diskproof.fio_output.parse import (
+    Direction,
+    FioJob,
+    FioResult,
+    Latency,
+    parse_fio_documents,
+    parse_fio_output,
+)
 
 __all__ = [
     "FioJob",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import RunFailure
-from diskproof.guest.ours.boot import BootFiles, explain, has_sandbox, start_qemu
+from diskproof.guest.ours.boot import BootFiles, explained, has_sandbox, start_qemu
 from diskproof.guest.ours.console import Console
 from diskproof.process.start import Process
 from diskproof.qemu.machine import GuestMachine
@@ -100,7 +100,7 @@ def boot_once(
         log = run_dir / "qemu.log"
         process, ends = start_qemu(stack, files, machine, log=log, folder=disk_folder)
         console = Console(ends["console"])
-        try:
+        with explained(process, console):
             qmp = stack.enter_context(start_qmp(ends["qmp"], QMP_SECONDS))
             # Its driver decides on the write cache: before it is there nothing is in force.
             said = _receive(ends["agent"], began + deadline)
@@ -111,12 +111,6 @@ def boot_once(
             seconds = time.monotonic() - began
             _require_power_off(qmp)
             report = parse_report(said)
-        except RunFailure as failure:
-            explained = explain(failure, process, console)
-            process.kill()
-            if explained is failure:
-                raise
-            raise explained from failure
         return Boot(seconds, report, said, checks, console.read())
 
 

@@ -102,6 +102,7 @@ def _debian_id(suite: str) -> str:
 
 
 def _script_texts() -> list[str]:
+    """All that is in there: whatever changes makes another image."""
     return [getattr(system_scripts, name) for name in dir(system_scripts) if name.isupper()]
 
 
@@ -195,17 +196,8 @@ def _make_filesystem(tree: Path, image: Path, size: int, owners: Sequence[str]) 
     mkfs = require_tool("mkfs.ext4", "e2fsprogs")
     late = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
     argv = [
-        mkfs,
-        "-q",
-        "-b",
-        "4096",
-        "-L",
-        system_scripts.LABEL,
-        "-E",
-        late,
-        "-d",
-        str(tree),
-        str(image),
+        *(mkfs, "-q", "-b", "4096", "-L", system_scripts.LABEL, "-E", late),
+        *("-d", str(tree), str(image)),
     ]
     try:
         run([*owners, *argv, f"{size >> 10}k"], timeout=600)

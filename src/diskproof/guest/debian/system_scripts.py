@@ -1,7 +1,7 @@
 """What the base image's Debian runs for a study of boots, as shell scripts (dash, busybox).
 
 The host says on the kernel's command line what a boot is to do; the answer is lines ``key=value``
-on the agent's port (``boot_report.parse_report``). A line from the host lets the guest switch
+on the agent's port (``one_boot.parse_report``). A line from the host lets the guest switch
 itself off.
 """
 

@@ -4,7 +4,7 @@ import functools
 import re
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,14 +139,8 @@ def start_agent(
     """Boot a guest up to the hello of its agent; the rest as ``start_guest``."""
     with ExitStack() as stack:
         launched = launch(stack, files, machine, run_dir=run_dir, folder=folder)
-        try:
+        with explained(launched.process, launched.console):
             yield launched.wait_hello(deadline)
-        except RunFailure as failure:
-            explained = explain(failure, launched.process, launched.console)
-            launched.process.kill()
-            if explained is failure:
-                raise
-            raise explained from failure
 
 
 def launch(
@@ -184,31 +178,62 @@ def start_qemu(
 ) -> tuple[Process, dict[str, socket.socket]]:
     """Start QEMU with descriptors of what it needs; gives it and our ends of the sockets (``qmp``,
     ``agent``, ``console``). ``stack`` ends it and closes them."""
+    booted = {"kernel": files.kernel, "initrd": files.initrd, "root": files.root}
+    with ExitStack() as theirs:
+        ours, numbers = open_ends(stack, theirs, booted)
+        fds = Descriptors(**numbers)
+        process = start_qemu_process(
+            stack,
+            machine_args(machine, fds, sandbox=has_sandbox()),
+            machine,
+            fds=(*fds.all(), *machine.fds()),
+            booted=fds.booted(),
+            log=log,
+            folder=folder,
+        )
+    return process, ours
+
+
+def open_ends(
+    stack: ExitStack, theirs: ExitStack, files: Mapping[str, Path | None]
+) -> tuple[dict[str, socket.socket], dict[str, int]]:
+    """Our ends of QEMU's sockets by name, which ``stack`` closes, and by the same names the
+    descriptors of its own ends and of the files, which ``theirs`` closes."""
     ours: dict[str, socket.socket] = {}
     numbers: dict[str, int] = {}
-    with ExitStack() as theirs:
-        for name in ("qmp", "agent", "console"):
-            ours[name], end = socket.socketpair()
-            stack.enter_context(ours[name])
-            numbers[name] = theirs.enter_context(end).fileno()
-        for name in ("kernel", "initrd", "root"):
-            path: Path | None = getattr(files, name)
-            if path is not None:
-                numbers[name] = theirs.enter_context(path.open("rb")).fileno()
-        fds = Descriptors(**numbers)
-        qemu = require_tool("qemu-system-x86_64", "qemu-system-x86")
-        starting = start_process(
-            [qemu, *machine_args(machine, fds, sandbox=has_sandbox())],
-            name="qemu",
-            log=log,
-            cwd=folder,
-            pass_fds=(*fds.all(), *machine.fds()),
-            confined=True,
-            cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in fds.booted())),
-            groups=kvm_groups() if machine.accel == "kvm" else (),
-            network=machine.namespace,
-        )
-        return stack.enter_context(starting), ours
+    for name in ("qmp", "agent", "console"):
+        ours[name], end = socket.socketpair()
+        stack.enter_context(ours[name])
+        numbers[name] = theirs.enter_context(end).fileno()
+    for name, path in files.items():
+        if path is not None:
+            numbers[name] = theirs.enter_context(path.open("rb")).fileno()
+    return ours, numbers
+
+
+def start_qemu_process(
+    stack: ExitStack,
+    args: Sequence[str],
+    machine: GuestMachine,
+    *,
+    fds: Sequence[int],
+    booted: Sequence[int],
+    log: Path,
+    folder: Path,
+) -> Process:
+    """QEMU, confined in ``folder``; ``booted`` are those of its descriptors that it opens anew."""
+    starting = start_process(
+        [require_tool("qemu-system-x86_64", "qemu-system-x86"), *args],
+        name="qemu",
+        log=log,
+        cwd=folder,
+        pass_fds=tuple(fds),
+        confined=True,
+        cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in booted)),
+        groups=kvm_groups() if machine.accel == "kvm" else (),
+        network=machine.namespace,
+    )
+    return stack.enter_context(starting)
 
 
 def kvm_groups() -> tuple[int, ...]:
@@ -238,6 +263,23 @@ def explain(failure: RunFailure, process: Process, console: Console) -> RunFailu
         kind, what, why = _describe_end(status, console.read(), process)
     evidence = (("console", console.read()), ("qemu.log", process.read_log()))
     return RunFailure(kind, what, why, failure.hint, failure.evidence + evidence)
+
+
+@contextmanager
+def explained(
+    process: Process,
+    console: Console,
+    how: Callable[[RunFailure, Process, Console], RunFailure] = explain,
+) -> Iterator[None]:
+    """A block that fails, fails with its cause, and QEMU has ended then."""
+    try:
+        yield
+    except RunFailure as failure:
+        told = how(failure, process, console)
+        process.kill()
+        if told is failure:
+            raise
+        raise told from failure
 
 
 def _describe_end(status: int, console: bytes, process: Process) -> tuple[str, str, str]:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure
-from diskproof.guest.ours.boot import explain, has_sandbox, kvm_groups
+from diskproof.guest.ours.boot import explain, explained, has_sandbox, open_ends, start_qemu_process
 from diskproof.guest.ours.channel import GuestGone
 from diskproof.guest.ours.console import Console
 from diskproof.guest.own.image import OwnImage, copy_variables, make_overlay, require_firmware
 from diskproof.guest.own.qemu_agent import INSTALL, QemuAgent
-from diskproof.process.cage import QEMU_CAGE
-from diskproof.process.start import Process, require_tool, start_process
+from diskproof.process.start import Process
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.own_machine import OwnDescriptors, own_machine_args
 from diskproof.qemu.qmp import Qmp, start_qmp
@@ -64,18 +63,11 @@ def start_own_guest(
         process, ends = _start_qemu(stack, own, machine, image, log=log, folder=folder)
         console = Console(ends["console"])
         qmp: Qmp | None = None
-        try:
-            qmp = stack.enter_context(start_qmp(ends["qmp"], QMP_SECONDS))
-            monitor = qmp
+        with explained(process, console, lambda why, *_: _explain(why, process, console, qmp)):
+            qmp = monitor = stack.enter_context(start_qmp(ends["qmp"], QMP_SECONDS))
             agent = QemuAgent(ends["agent"], watch=lambda: _require_port(monitor))
             version = _wait_agent(agent, console, began + deadline)
             yield OwnRunning(process, agent, qmp, console, version, time.monotonic() - began)
-        except RunFailure as failure:
-            explained = _explain(failure, process, console, qmp)
-            process.kill()
-            if explained is failure:
-                raise
-            raise explained from failure
 
 
 def _start_qemu(
@@ -88,38 +80,24 @@ def _start_qemu(
     folder: Path,
 ) -> tuple[Process, dict[str, socket.socket]]:
     """Start QEMU with descriptors of all that it needs; gives it and our ends of the sockets."""
-    ours: dict[str, socket.socket] = {}
-    numbers: dict[str, int] = {}
     firmware = ""
     if own.firmware == "uefi":
         code, variables = require_firmware()
         copy_variables(folder, variables)
         firmware = str(code)
+    booted = {"kernel": own.kernel, "initrd": own.initrd}
     with ExitStack() as theirs:
-        for name in ("qmp", "agent", "console"):
-            ours[name], end = socket.socketpair()
-            stack.enter_context(ours[name])
-            numbers[name] = theirs.enter_context(end).fileno()
-        for name in ("kernel", "initrd"):
-            if path := getattr(own, name):
-                numbers[name] = theirs.enter_context(Path(path).open("rb")).fileno()
+        paths = {name: Path(path) for name, path in booted.items() if path}
+        ours, numbers = open_ends(stack, theirs, paths)
         layers = tuple(
             (theirs.enter_context(path.open("rb")).fileno(), form) for path, form in image.layers
         )
         fds = OwnDescriptors(layers=layers, **numbers)
-        argv = own_machine_args(own, machine, fds, firmware=firmware, sandbox=has_sandbox())
-        starting = start_process(
-            [require_tool("qemu-system-x86_64", "qemu-system-x86"), *argv],
-            name="qemu",
-            log=log,
-            cwd=folder,
-            pass_fds=fds.all(),
-            confined=True,
-            cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in fds.booted())),
-            groups=kvm_groups() if machine.accel == "kvm" else (),
-            network=machine.namespace,
+        args = own_machine_args(own, machine, fds, firmware=firmware, sandbox=has_sandbox())
+        process = start_qemu_process(
+            stack, args, machine, fds=fds.all(), booted=fds.booted(), log=log, folder=folder
         )
-        return stack.enter_context(starting), ours
+    return process, ours
 
 
 def _wait_agent(agent: QemuAgent, console: Console, end: float) -> str:
@@ -168,11 +146,11 @@ def _explain(
     failure: RunFailure, process: Process, console: Console, qmp: Qmp | None
 ) -> RunFailure:
     """``explain``, and for a guest that ended QEMU in order what it did, which only QMP tells."""
-    explained = explain(failure, process, console)
-    if explained.kind != "guest" or process.poll() is None:
-        return explained
+    told = explain(failure, process, console)
+    if told.kind != "guest" or process.poll() is None:
+        return told
     event = qmp.wait_event(("SHUTDOWN",), _EVENT_SECONDS) if qmp else None
     cause = _describe_shutdown(event) if event else failure
     if isinstance(cause, GuestGone):
-        return explained
-    return RunFailure(cause.kind, cause.what, cause.why, cause.hint, explained.evidence)
+        return told
+    return RunFailure(cause.kind, cause.what, cause.why, cause.hint, told.evidence)

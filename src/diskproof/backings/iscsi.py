@@ -11,17 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from diskproof.backings import server
 from diskproof.backings.flush_proof import FlushProof, prove_flushes
 from diskproof.backings.place import Place, Service
-from diskproof.backings.server import (
-    await_answer,
-    blamed,
-    check_server_direct,
-    make_room,
-    make_store,
-    seen_from,
-    server_cage,
-)
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import (
@@ -86,7 +78,7 @@ class IscsiBacking:
 
         @contextmanager
         def start(folder: Path, size: int) -> Iterator[NetworkDisk]:
-            file = make_store(folder, size)
+            file = server.make_store(folder, size)
             with serve(store, folder, file) as disk:
                 yield replace(disk, checks=(*disk.checks, *proof.as_checks()))
 
@@ -111,8 +103,8 @@ def require_target() -> None:
 @contextmanager
 def serve(store: BackingStore, folder: Path, file: Path) -> Iterator[NetworkDisk]:
     """tgtd with one target of one disk. Raises RunFailure ``tool`` when it does not serve."""
-    room = make_room(folder)
-    inside = seen_from(room, file)
+    room = server.make_room(folder)
+    inside = server.seen_from(room, file)
     argv = ["env", _CONTROL, require_tool("tgtd", "tgt"), "-f", "-C", _CONTROL_PORT]
     starting = start_process(
         argv,
@@ -120,12 +112,12 @@ def serve(store: BackingStore, folder: Path, file: Path) -> Iterator[NetworkDisk
         log=folder / LOG,
         cwd=room,
         confined=True,
-        cage=server_cage(inside),
+        cage=server.server_cage(inside),
     )
     with starting as process, _ended_at_once(process):
-        await_answer(process, lambda: _find_refusal(room))
+        server.await_answer(process, lambda: _find_refusal(room))
         namespace = Path(f"/proc/{process.pid}/ns/net")
-        with blamed(process):
+        with server.blamed(process):
             _require_own_network(namespace)
             run([*join_network_args(namespace), "ip", "link", "set", "lo", "up"], timeout=10)
             for arguments in target_args(store, inside):
@@ -216,4 +208,4 @@ def _check_target(process: Process, room: Path, store: BackingStore, file: Path)
         seen = found.get(name, "not told")
         yield Check(f"server: {name.lower()}", wanted, seen, "tgtadm", seen == wanted)
     if store.keeps:
-        yield check_server_direct(process.pid, file, store.direct)
+        yield server.check_server_direct(process.pid, file, store.direct)

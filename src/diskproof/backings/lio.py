@@ -13,15 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.backings import initiator
 from diskproof.backings.filesystem import make_file
-from diskproof.backings.initiator import (
-    USER,
-    find_disk,
-    log_in,
-    log_out,
-    require_initiator,
-    start_daemon,
-)
 from diskproof.backings.loop import start_loop
 from diskproof.backings.place import Place, choose_size, read_device_bytes, start_run_dir
 from diskproof.backings.target_flushes import prove_device_flushes
@@ -100,7 +93,7 @@ def require_lio() -> None:
     """Raises HostError where the kernel's target or its initiator are missing."""
     if os.geteuid() != 0:
         raise HostError("there is no iSCSI target of the kernel here", "that needs root", "")
-    require_initiator()
+    initiator.require_initiator()
     for module in MODULES:
         run_quietly(["modprobe", "--quiet", module])
     if not CONFIG.is_mount():
@@ -126,15 +119,15 @@ def serve(kind: str, note: Path, source: Path | None, size: int) -> Iterator[Pat
     its node. Raises HostError."""
     name = new_name()
     write_note(note, Volume("lio", name, (source,) if source else ()))
-    with start_daemon(note), _removed(note, name):
+    with initiator.start_daemon(note), _removed(note, name):
         try:
             store = make_store(name, STORES[kind], source, size)
             secret = secrets.token_hex(8)
-            log_in(target_name(name), make_target(name, store, secret), secret)
+            initiator.log_in(target_name(name), make_target(name, store, secret), secret)
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
             raise HostError("the kernel's iSCSI target cannot be made", why) from None
-        yield find_disk(target_name(name), size)
+        yield initiator.find_disk(target_name(name), size)
 
 
 @contextmanager
@@ -184,7 +177,7 @@ def make_target(name: str, store: Path, secret: str) -> str:
     wanted = {"authentication": 1, "generate_node_acls": 1, "demo_mode_write_protect": 0}
     for key, value in wanted.items():
         (group / "attrib" / key).write_text(str(value))
-    (group / "auth" / "userid").write_text(USER)
+    (group / "auth" / "userid").write_text(initiator.USER)
     (group / "auth" / "password").write_text(secret)
     portal = group / "np" / f"127.0.0.1:{_free_port()}"
     portal.mkdir()
@@ -202,7 +195,7 @@ def _free_port() -> int:
 def remove_target(note: Path, name: str) -> str:
     """Take a target of ours away with its session, whatever of it is there. Gives why it is still
     there, or nothing."""
-    if left := log_out(note, target_name(name)):
+    if left := initiator.log_out(note, target_name(name)):
         return left
     target = TARGET / "iscsi" / target_name(name)
     group = target / "tpgt_1"

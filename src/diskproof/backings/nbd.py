@@ -11,18 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from diskproof.backings import server
 from diskproof.backings.device import find_signatures
 from diskproof.backings.flush_proof import FlushProof, prove_flushes
 from diskproof.backings.place import Place, Service, start_run_dir
-from diskproof.backings.server import (
-    await_answer,
-    blamed,
-    check_server_direct,
-    make_room,
-    make_store,
-    seen_from,
-    server_cage,
-)
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.open_files import find_rings
@@ -67,7 +59,7 @@ def _own(spec: BackingSpec, base: Place) -> Place:
 
     @contextmanager
     def start(folder: Path, size: int) -> Iterator[NetworkDisk]:
-        store = make_store(folder, size)
+        store = server.make_store(folder, size)
         with serve(spec, folder, store) as disk:
             yield replace(disk, checks=(*disk.checks, *proof.as_checks()))
 
@@ -79,8 +71,8 @@ def _own(spec: BackingSpec, base: Place) -> Place:
 @contextmanager
 def serve(spec: BackingSpec, folder: Path, store: Path) -> Iterator[NetworkDisk]:
     """qemu-nbd on a Unix socket. Raises RunFailure ``tool`` when it does not serve."""
-    room = make_room(folder)
-    inside = seen_from(room, store)
+    room = server.make_room(folder)
+    inside = server.seen_from(room, store)
     argv = ["qemu-nbd", *server_args(spec, inside)]
     starting = start_process(
         argv,
@@ -88,10 +80,10 @@ def serve(spec: BackingSpec, folder: Path, store: Path) -> Iterator[NetworkDisk]
         log=folder / LOG,
         cwd=room,
         confined=True,
-        cage=server_cage(inside),
+        cage=server.server_cage(inside),
     )
     with starting as process:
-        await_answer(process, lambda: find_silence(room / SOCKET))
+        server.await_answer(process, lambda: find_silence(room / SOCKET))
         mode, aio = CACHE_MODES[spec.option("cache")], spec.option("aio")
         disk = NetworkDisk(
             DRIVER,
@@ -102,12 +94,12 @@ def serve(spec: BackingSpec, folder: Path, store: Path) -> Iterator[NetworkDisk]
             {"ioengine": "nbd", "uri": f"nbd+unix:///{EXPORT}?socket=../{room.name}/{SOCKET}"},
             file=store,
             checks=(
-                check_server_direct(process.pid, store, mode.direct),
+                server.check_server_direct(process.pid, store, mode.direct),
                 _check_rings(process.pid, aio),
             ),
             pids=(process.pid,),
         )
-        with blamed(process):
+        with server.blamed(process):
             yield disk
 
 
@@ -159,7 +151,7 @@ def _named(spec: BackingSpec, base: Place) -> Place:
 
 def _connect(uri: str, folder: Path) -> NetworkDisk:
     """The disk at a URI, whose server has said what NBD servers say first."""
-    room = make_room(folder)
+    room = server.make_room(folder)
     options, address = parse_uri(uri)
     if silence := find_silence(address):
         raise RunFailure("tool", "no NBD server answers there", silence)
@@ -180,12 +172,12 @@ def parse_uri(uri: str) -> tuple[Mapping[str, object], Path | tuple[str, int]]:
         export = unquote(parts.path.removeprefix("/"))
         if parts.scheme == "nbd+unix":
             (path,) = parse_qs(parts.query, strict_parsing=True)["socket"]
-            server: dict[str, object] = {"type": "unix", "path": path}
-            return {"server": server, "export": export}, Path(path)
+            reached: dict[str, object] = {"type": "unix", "path": path}
+            return {"server": reached, "export": export}, Path(path)
         if parts.scheme == "nbd" and parts.hostname and not parts.query:
             host, port = parts.hostname, parts.port or PORT
-            server = {"type": "inet", "host": host, "port": str(port)}
-            return {"server": server, "export": export}, (host, port)
+            reached = {"type": "inet", "host": host, "port": str(port)}
+            return {"server": reached, "export": export}, (host, port)
     except (ValueError, KeyError):
         pass
     why = "it must read nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH"

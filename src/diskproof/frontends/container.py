@@ -10,14 +10,8 @@ from diskproof.container.oci import BUNDLE, CONFIG, DISK, NAMESPACES
 from diskproof.container.runtime import host_id, run_container, start_scratch
 from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
+from diskproof.frontends import host
 from diskproof.frontends.effective import make_check
-from diskproof.frontends.host import (
-    check_direct,
-    check_size,
-    find_direct_obstacle,
-    libaio_options,
-    read_inside,
-)
 from diskproof.process.start import require_tool
 from diskproof.records import Artefact, Check
 
@@ -43,7 +37,7 @@ class ContainerDrive(Drive):
         folder, disk = self.context.run_dir, self.context.image.path
         with start_scratch(folder, command.files) as scratch:
             done = run_container(folder, disk, scratch, argv, timeout=command.timeout)
-            found = {name: read_inside(scratch, name) for name in command.collect}
+            found = {name: host.read_inside(scratch, name) for name in command.collect}
         status = done.returncode
         status = 128 - status if status > 128 else status
         brought = {name: content for name, content in found.items() if content is not None}
@@ -53,8 +47,8 @@ class ContainerDrive(Drive):
         image = self.context.image
         told = self.execute(["sh", "-c", _TELL], timeout=_SHORT)
         return (
-            check_direct(self.direct_obstacle),
-            check_size(image.path, self.facts.size),
+            host.check_direct(self.direct_obstacle),
+            host.check_size(image.path, self.facts.size),
             *check_walls(told.stdout.decode("utf-8", "replace")),
         )
 
@@ -120,8 +114,8 @@ class ContainerFrontend:
                 f"the container frontend cannot read {image.format}",
                 "fio knows only raw",
             )
-        obstacle = find_direct_obstacle(image.path)
-        facts = DriveFacts(image.size, libaio_options(DISK, obstacle))
+        obstacle = host.find_direct_obstacle(image.path)
+        facts = DriveFacts(image.size, host.libaio_options(DISK, obstacle))
         yield ContainerDrive(facts, context, obstacle)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:

@@ -10,12 +10,7 @@ from pathlib import Path
 
 from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
-from diskproof.frontends.effective import (
-    check_write_through,
-    make_check,
-    read_disk,
-    require_objects,
-)
+from diskproof.frontends import effective
 from diskproof.frontends.host import run_here
 from diskproof.process.cage import QEMU_CAGE
 from diskproof.process.start import Process, start_process
@@ -54,14 +49,16 @@ class DaemonDrive(Drive):
 
     def read_back(self) -> tuple[Check, ...]:
         context = self.context
-        exports = require_objects(self.qmp.execute("query-block-exports"), "query-block-exports")
+        exports = effective.require_objects(
+            self.qmp.execute("query-block-exports"), "query-block-exports"
+        )
         exported = [item.get("node-name") for item in exports if item.get("id") == EXPORT_ID]
         return (
-            *read_disk(self.qmp, self.process.pid, context.cell, context.image),
-            make_check(
+            *effective.read_disk(self.qmp, self.process.pid, context.cell, context.image),
+            effective.make_check(
                 "exported node", DISK_NODE, "".join(map(str, exported)), "QMP query-block-exports"
             ),
-            check_write_through(self.process.pid, context.cell),
+            effective.check_write_through(self.process.pid, context.cell),
         )
 
 

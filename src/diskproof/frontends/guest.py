@@ -18,13 +18,7 @@ from diskproof.drive import (
     RunContext,
 )
 from diskproof.errors import RunFailure
-from diskproof.frontends.effective import (
-    check_view,
-    make_check,
-    read_guest,
-    read_nodes,
-    require_field,
-)
+from diskproof.frontends import effective
 from diskproof.frontends.host import find_direct_obstacle, libaio_options
 from diskproof.guest.ours.boot import Guest, start_guest
 from diskproof.guest.ours.build import require_guest
@@ -90,7 +84,7 @@ class GuestDrive(Drive):
     def read_back(self) -> tuple[Check, ...]:
         cell, image, qmp = self.context.cell, self.context.image, self.guest.qmp
         return (
-            *read_guest(qmp, self.guest.process.pid, cell, image, self.guest.machine),
+            *effective.read_guest(qmp, self.guest.process.pid, cell, image, self.guest.machine),
             *check_disk(self.disk, cell, image),
             *check_second_disk(qmp, self.context.second_disk),
         )
@@ -124,8 +118,14 @@ def check_second_disk(qmp: Qmp, disk: DiskImage | None) -> tuple[Check, ...]:
     if disk is None:
         return ()
     told = "QMP query-named-block-nodes"
-    found = require_field(read_nodes(qmp).get(SECOND_NODE, {}), "cache.direct", told)
-    return (make_check("source: cache.direct", not find_direct_obstacle(disk.path), found, told),)
+    found = effective.require_field(
+        effective.read_nodes(qmp).get(SECOND_NODE, {}), "cache.direct", told
+    )
+    return (
+        effective.make_check(
+            "source: cache.direct", not find_direct_obstacle(disk.path), found, told
+        ),
+    )
 
 
 class GuestFrontend:
@@ -196,7 +196,7 @@ def check_disk(disk: GuestDisk, cell: Cell, image: DiskImage) -> tuple[Check, ..
     """What our guest says of the disk, and of its own driver for it."""
     driver, seen = BUS_DRIVERS[cell.level("bus", "virtio-blk")][0], ", ".join(disk.drivers)
     named = Check("guest: driver", driver, seen, "the guest's sysfs", driver in disk.drivers)
-    return (*check_view(cell, image, disk.size, disk.write_cache), named)
+    return (*effective.check_view(cell, image, disk.size, disk.write_cache), named)
 
 
 FRONTEND = GuestFrontend()

@@ -20,7 +20,7 @@ from diskproof.crash.writers.ledger import disk_args, ledger_args
 from diskproof.crash.writers.program_end import require_written
 from diskproof.crash.writers.sqlite_guest import MAX_ROWS, render_script
 from diskproof.errors import RunFailure, UsageError
-from diskproof.guest.ours.requests import exec_request, render_request
+from diskproof.guest.ours.wire import exec_request, render_request
 from diskproof.process.start import run
 from diskproof.records import Cell
 from diskproof.study.crash import WRITERS, CrashRules, crash_workload

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.guest.ours import events, requests
+from diskproof.guest.ours import wire
 
 GOLDEN = Path(__file__).parent / "golden" / "wire"
 EVENT_LINES = (GOLDEN / "events.jsonl").read_bytes().splitlines()
@@ -17,52 +17,52 @@ REQUEST_LINES = (GOLDEN / "requests.jsonl").read_bytes().splitlines()
 
 
 def test_golden_events_cover_every_kind() -> None:
-    parsed = [events.parse_event(line) for line in EVENT_LINES]
-    assert {type(event) for event in parsed} == set(events.Event.__args__)
+    parsed = [wire.parse_event(line) for line in EVENT_LINES]
+    assert {type(event) for event in parsed} == set(wire.Event.__args__)
 
 
 def test_golden_events_keep_their_content() -> None:
-    hello, started, bare, stdout, stderr, *_ = map(events.parse_event, EVENT_LINES)
-    assert hello == events.Hello(1, "0.1.0", "6.1.0-42-amd64", 1834567890)
-    assert isinstance(started, events.Started)
+    hello, started, bare, stdout, stderr, *_ = map(wire.parse_event, EVENT_LINES)
+    assert hello == wire.Hello(1, "0.1.0", "6.1.0-42-amd64", 1834567890)
+    assert isinstance(started, wire.Started)
     assert started.disk is not None
     assert started.disk.size == 1 << 30
     assert started.disk.drivers == ("virtio_blk", "virtio-pci")
-    assert bare == events.Started(2, "/dev/vda", None)
-    assert stdout == events.Output(3, "stdout", b'{"fio version":')
-    assert stderr == events.Output(3, "stderr", b"\xff\0")
+    assert bare == wire.Started(2, "/dev/vda", None)
+    assert stdout == wire.Output(3, "stdout", b'{"fio version":')
+    assert stderr == wire.Output(3, "stderr", b"\xff\0")
 
 
 @pytest.mark.parametrize("line", REQUEST_LINES, ids=range(1, len(REQUEST_LINES) + 1))
 def test_requests_are_rendered_as_in_the_golden_file(line: bytes) -> None:
     golden = json.loads(line)
-    rendered = requests.render_request(rebuild(golden))
+    rendered = wire.render_request(rebuild(golden))
     assert json.loads(rendered) == golden
     assert rendered.endswith(b"\n") and rendered.count(b"\n") == 1
 
 
-def rebuild(golden: dict[str, object]) -> requests.Request:
+def rebuild(golden: dict[str, object]) -> wire.Request:
     """The request made by our own functions from what the golden line says."""
     fields = dict(golden)
     op, number = fields.pop("op"), fields.pop("id")
     seconds = fields.pop("timeout_ms", 0) / 1000
     match op:
         case "start":
-            return requests.start_request(number, **fields, seconds=seconds)
+            return wire.start_request(number, **fields, seconds=seconds)
         case "exec":
             stdin = fields.pop("stdin_base64", None)
-            data = None if stdin is None else requests.base64.b64decode(stdin)
-            return requests.exec_request(number, **fields, stdin=data, seconds=seconds)
+            data = None if stdin is None else wire.base64.b64decode(stdin)
+            return wire.exec_request(number, **fields, stdin=data, seconds=seconds)
         case "write":
-            data = requests.base64.b64decode(fields.pop("data_base64"))
-            return requests.write_request(number, data=data, **fields)
+            data = wire.base64.b64decode(fields.pop("data_base64"))
+            return wire.write_request(number, data=data, **fields)
         case _:
-            return getattr(requests, f"{op}_request")(number, **fields)
+            return getattr(wire, f"{op}_request")(number, **fields)
 
 
 def test_a_request_too_long_is_refused_here() -> None:
     with pytest.raises(ValueError, match="longer than"):
-        requests.render_request(requests.write_request(1, "/tmp/x", bytes(1 << 20), 0o644))
+        wire.render_request(wire.write_request(1, "/tmp/x", bytes(1 << 20), 0o644))
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_a_request_too_long_is_refused_here() -> None:
 )
 def test_hostile_lines_are_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=".+"):
-        events.parse_event(line)
+        wire.parse_event(line)
 
 
 def test_unknown_types_and_fields_are_ignored() -> None:
-    assert events.parse_event(b'{"type":"weather","id":1}') is None
-    assert events.parse_event(b'{"type":"done","id":1,"more":2}') == events.Done(1)
+    assert wire.parse_event(b'{"type":"weather","id":1}') is None
+    assert wire.parse_event(b'{"type":"done","id":1,"more":2}') == wire.Done(1)
 
 
 JSON = st.recursive(
@@ -117,7 +117,7 @@ def test_a_field_replaced_or_removed_is_read_or_refused(line: bytes, data: st.Da
     else:
         del content[name]
     try:
-        event = events.parse_event(json.dumps(content).encode())
+        event = wire.parse_event(json.dumps(content).encode())
     except ValueError:
         return
-    assert event is None or isinstance(event, events.Event)
+    assert event is None or isinstance(event, wire.Event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from diskproof.host.ksmd import ksmd_series, read_ksmd_seconds
+from diskproof.host.ksm import ksmd_series, read_ksmd_seconds
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

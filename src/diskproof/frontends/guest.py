@@ -22,7 +22,7 @@ from diskproof.frontends import effective
 from diskproof.frontends.host import find_direct_obstacle, libaio_options
 from diskproof.guest.ours.boot import Guest, start_guest
 from diskproof.guest.ours.build import require_guest
-from diskproof.guest.ours.events import GuestDisk
+from diskproof.guest.ours.wire import GuestDisk
 from diskproof.qemu.disk import SECOND_NODE, SECOND_SERIAL, guest_disk_args, second_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
 from diskproof.qemu.qmp import Qmp

@@ -19,7 +19,7 @@ from typing import IO
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import QMP_SECONDS, Booted
 from diskproof.guest.ours.build import GuestFiles
-from diskproof.guest.ours.events import Hello
+from diskproof.guest.ours.wire import Hello
 from diskproof.qemu import qmp
 from diskproof.qemu.machine import GuestMachine
 

@@ -15,8 +15,7 @@ from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.boot import Guest
 from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
-from diskproof.host.ksm import start_ksm
-from diskproof.host.ksmd import ksmd_series, read_ksmd_seconds
+from diskproof.host.ksm import ksmd_series, read_ksmd_seconds, start_ksm
 from diskproof.host.memory import read_available_bytes
 from diskproof.host.sampler import start_sampler
 from diskproof.lab.notes import RunNotes

@@ -14,8 +14,8 @@ from diskproof.errors import RunFailure
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.channel import Channel, GuestGone
 from diskproof.guest.ours.console import Console
-from diskproof.guest.ours.events import Hello, Started
 from diskproof.guest.ours.jobs import Job
+from diskproof.guest.ours.wire import Hello, Started
 from diskproof.process.cage import QEMU_CAGE
 from diskproof.process.start import Process, require_tool, run, start_process
 from diskproof.qemu import qmp

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import TypeVar, Unpack
 
 from diskproof.errors import RunFailure
-from diskproof.guest.ours import events, requests
+from diskproof.guest.ours import wire
 from diskproof.guest.ours.jobs import MAX_OUTPUT, ClockReading, ExecOptions, GuestExecution, Job
-from diskproof.guest.ours.requests import Request
+from diskproof.guest.ours.wire import Request
 
 ANSWER_SECONDS = 30.0  # what an emulated guest on a busy host may take to answer
 _CHUNK = 1 << 16
 
-Final = TypeVar("Final", events.Started, events.ProgramExit, events.Clock, events.Done)
+Final = TypeVar("Final", wire.Started, wire.ProgramExit, wire.Clock, wire.Done)
 
 
 class GuestGone(RunFailure):
@@ -43,7 +43,7 @@ class Channel:
         self._partial = bytearray()
         self._lines: deque[tuple[bytes, int]] = deque()
         self._jobs: dict[int, Job] = {}
-        self._hello: events.Hello | None = None
+        self._hello: wire.Hello | None = None
         self._last_number = 0
 
     def fileno(self) -> int:
@@ -59,7 +59,7 @@ class Channel:
         """Whether the agent has said hello, as far as what came was taken in."""
         return self._hello is not None
 
-    def wait_hello(self, timeout: float) -> events.Hello:
+    def wait_hello(self, timeout: float) -> wire.Hello:
         """The agent's first event. It must speak our protocol."""
         deadline = time.monotonic() + timeout
         while self._hello is None:
@@ -69,10 +69,10 @@ class Channel:
                     f"the guest did not come up within {timeout:.0f} s",
                     "its agent said nothing",
                 )
-        if self._hello.protocol != events.PROTOCOL:
+        if self._hello.protocol != wire.PROTOCOL:
             raise RunFailure(
                 "guest",
-                f"the agent speaks protocol {self._hello.protocol}, not {events.PROTOCOL}",
+                f"the agent speaks protocol {self._hello.protocol}, not {wire.PROTOCOL}",
                 hint="diskproof guest build",
             )
         return self._hello
@@ -82,13 +82,13 @@ class Channel:
     ) -> Job:
         """Have the agent load drivers, mount the root and find the disk under test."""
         job = self._enter(Job(self._number(), "start"))
-        request = requests.start_request(job.number, modules, root_serial, disk_serial, timeout)
+        request = wire.start_request(job.number, modules, root_serial, disk_serial, timeout)
         self._send(job, request)
         return job
 
-    def wait_started(self, job: Job, timeout: float) -> events.Started:
+    def wait_started(self, job: Job, timeout: float) -> wire.Started:
         """The end of an ``ask_start``, within ``timeout`` seconds from now and time to answer."""
-        return self._wait(job, events.Started, timeout + ANSWER_SECONDS)
+        return self._wait(job, wire.Started, timeout + ANSWER_SECONDS)
 
     def start_exec(
         self, argv: Sequence[str], *, timeout: float, **options: Unpack[ExecOptions]
@@ -104,7 +104,7 @@ class Channel:
             on_output=options.get("on_output"),
             on_ack=options.get("on_ack"),
         )
-        request = requests.exec_request(
+        request = wire.exec_request(
             job.number,
             argv,
             seconds=timeout,
@@ -118,7 +118,7 @@ class Channel:
 
     def wait_exec(self, job: Job, timeout: float) -> GuestExecution:
         """The end of a program, within ``timeout`` seconds from now."""
-        end = self._wait(job, events.ProgramExit, timeout)
+        end = self._wait(job, wire.ProgramExit, timeout)
         out, err = job.data("stdout"), job.data("stderr")
         return GuestExecution(end, out, err, tuple(job.acks), job.truncated)
 
@@ -132,13 +132,13 @@ class Channel:
     def kill(self, job: Job, signal: int) -> None:
         """Signal the process group of a running program."""
         call = self._enter(Job(self._number(), "kill"))
-        self._call(call, requests.kill_request(call.number, job.number, signal), events.Done)
+        self._call(call, wire.kill_request(call.number, job.number, signal), wire.Done)
 
     def read_file(self, path: str, max_bytes: int, timeout: float = ANSWER_SECONDS) -> bytes:
         """A file of the guest. One larger than ``max_bytes`` is a failure."""
         job = self._enter(Job(self._number(), f"reading {path}", limit=max_bytes))
-        request = requests.read_request(job.number, path, max_bytes)
-        self._call(job, request, events.Done, timeout)
+        request = wire.read_request(job.number, path, max_bytes)
+        self._call(job, request, wire.Done, timeout)
         if job.truncated:
             raise RunFailure("guest", f"the guest sent more of {path} than was asked for")
         return job.data("file")
@@ -150,24 +150,24 @@ class Channel:
     def start_write(self, path: str, data: bytes, mode: int = 0o644) -> Job:
         """``write_file`` without waiting; ``wait_done`` tells how it ended."""
         job = self._enter(Job(self._number(), f"writing {path}"))
-        self._send(job, requests.write_request(job.number, path, data, mode))
+        self._send(job, wire.write_request(job.number, path, data, mode))
         return job
 
     def start_clock(self) -> Job:
         """Ask for a sign of life; the answer comes when the agent is well."""
         job = self._enter(Job(self._number(), "clock"))
-        self._send(job, requests.clock_request(job.number))
+        self._send(job, wire.clock_request(job.number))
         return job
 
     def wait_done(self, job: Job, timeout: float) -> None:
         """The end of a ``start_write`` or ``start_power_off``, within ``timeout`` seconds."""
-        self._wait(job, events.Done, timeout)
+        self._wait(job, wire.Done, timeout)
 
     def clock(self) -> ClockReading:
         """Both clocks of the guest between two readings of ours."""
         job = self._enter(Job(self._number(), "clock"))
         before = time.monotonic_ns()
-        answer = self._call(job, requests.clock_request(job.number), events.Clock)
+        answer = self._call(job, wire.clock_request(job.number), wire.Clock)
         after = time.monotonic_ns()
         return ClockReading(answer.monotonic_ns, answer.realtime_ns, before, after)
 
@@ -178,7 +178,7 @@ class Channel:
     def start_power_off(self, sync: bool = False) -> Job:
         """``power_off`` without waiting."""
         job = self._enter(Job(self._number(), "poweroff"))
-        self._send(job, requests.poweroff_request(job.number, sync))
+        self._send(job, wire.poweroff_request(job.number, sync))
         return job
 
     def _number(self) -> int:
@@ -205,7 +205,7 @@ class Channel:
                     f"the guest did not answer within {timeout:.0f} s",
                     f"it was asked for: {job.what}",
                 )
-        if isinstance(job.final, events.Error):
+        if isinstance(job.final, wire.Error):
             raise RunFailure("guest", f"{job.what} failed: {job.final.what}", job.final.why)
         if not isinstance(job.final, kind):
             raise _broken(f"{job.what} was answered with {type(job.final).__name__}")
@@ -214,7 +214,7 @@ class Channel:
     def _send(self, job: Job, request: Request) -> None:
         """Send a line, and take in what comes meanwhile: two full buffers would wait for ever."""
         try:
-            line = memoryview(requests.render_request(request))
+            line = memoryview(wire.render_request(request))
         except ValueError:
             del self._jobs[job.number]
             raise
@@ -259,8 +259,8 @@ class Channel:
             self._partial.clear()
         self._partial += rest
         self._take_lines()
-        if len(self._partial) >= events.MAX_EVENT_LINE:
-            raise _broken(f"a line is longer than {events.MAX_EVENT_LINE} bytes")
+        if len(self._partial) >= wire.MAX_EVENT_LINE:
+            raise _broken(f"a line is longer than {wire.MAX_EVENT_LINE} bytes")
 
     def _take_lines(self) -> None:
         """In the order of their arrival, also when a callback takes in some of them."""
@@ -269,19 +269,19 @@ class Channel:
 
     def _take_line(self, line: bytes, arrived_ns: int) -> None:
         try:
-            event = events.parse_event(line)
+            event = wire.parse_event(line)
         except ValueError as error:
             raise _broken(f"{error} in {line[:80]!r}") from None
-        if isinstance(event, events.Hello):
+        if isinstance(event, wire.Hello):
             if self._hello is not None:
                 raise _broken("a second hello: the agent started anew")
             self._hello = event
-        elif isinstance(event, events.Error) and event.id is None:
+        elif isinstance(event, wire.Error) and event.id is None:
             raise RunFailure("guest", f"the agent says: {event.what}", event.why)
         elif event is not None:
             self._deliver(event, arrived_ns)
 
-    def _deliver(self, event: events.Reply, arrived_ns: int) -> None:
+    def _deliver(self, event: wire.Reply, arrived_ns: int) -> None:
         job = self._jobs.get(event.id) if event.id is not None else None
         if job is None:
             raise _broken(f"{type(event).__name__} for request {event.id}, which is not under way")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from diskproof.errors import RunFailure
-from diskproof.guest.ours import events
-from diskproof.guest.ours.events import Reply
+from diskproof.guest.ours import wire
+from diskproof.guest.ours.wire import Reply
 
 MAX_OUTPUT = 64 << 20
 MAX_ACKS = 1 << 18
@@ -28,7 +28,7 @@ class GuestExecution:
     ``acks`` is empty when they went to a callback.
     """
 
-    exit: events.ProgramExit
+    exit: wire.ProgramExit
     stdout: bytes
     stderr: bytes
     acks: tuple[ArrivedAck, ...]
@@ -80,7 +80,7 @@ class Job:
         self.final: Reply | None = None
         self.truncated = False
         self.acks: list[ArrivedAck] = []
-        self._streams = {name: bytearray() for name in events.STREAMS}
+        self._streams = {name: bytearray() for name in wire.STREAMS}
         self._room = limit
         self._on_output = on_output
         self._on_ack = on_ack
@@ -90,14 +90,14 @@ class Job:
 
     def take(self, event: Reply, arrived_ns: int) -> None:
         """Take in one event of this request. Raises RunFailure for more acks than can be kept."""
-        if isinstance(event, events.Output):
+        if isinstance(event, wire.Output):
             self._take_output(event)
-        elif isinstance(event, events.Ack):
+        elif isinstance(event, wire.Ack):
             self._take_ack(ArrivedAck(event.line, event.monotonic_ns, arrived_ns))
         else:
             self.final = event
 
-    def _take_output(self, event: events.Output) -> None:
+    def _take_output(self, event: wire.Output) -> None:
         kept = event.data[: self._room]
         self._room -= len(kept)
         self.truncated |= len(kept) < len(event.data)

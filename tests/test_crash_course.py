@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.cli.crash_live import start_watching
-from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
+from diskproof.cli.crash import start_watching
+from diskproof.crash.next import CellFinished, CellStarted, Event, Searching, run_crash_study
 from diskproof.lab.course import is_running
 from diskproof.records import Cell, HostRecord, StudyRecord
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.cli.live import start_watching
+from diskproof.cli.watch import start_watching
 from diskproof.errors import HostError
 from diskproof.lab.course import Event, RunFinished, RunStarted, Stopped, run_study
 from diskproof.plan import estimate_seconds, make_plan

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskproof.cli.tile_live import start_watching
+from diskproof.cli.tiles import start_watching
 from diskproof.plan.tiles import tile_workload
 from diskproof.records import Cell, Failure, HostRecord, Metric, StudyRecord
 from diskproof.records.tiles import TileRun, WorkRun
@@ -26,7 +26,7 @@ from diskproof.stats.tile_trials import find_baseline, find_trials, judge_run, s
 from diskproof.store import Store, open_store
 from diskproof.study.tile_file import parse_tile
 from diskproof.study.tiles import TileRules
-from diskproof.tiles.search import Event, Outcome, RunFinished, RunStarted, Search, run_tile_study
+from diskproof.tiles.next import Event, Outcome, RunFinished, RunStarted, Search, run_tile_study
 
 TILE = parse_tile(
     """

@@ -44,11 +44,11 @@ def crash_program(
     again: str,
 ) -> int:
     """A program of the user's own, on a copy of its folder."""
-    from diskproof.cli.crash_live import start_watching
+    from diskproof.cli.crash import start_watching
     from diskproof.cli.crash_verbs import conclude, print_verdicts, start_explorer
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
     from diskproof.cli.terminal import note
-    from diskproof.crash.course import run_crash_study
+    from diskproof.crash.next import run_crash_study
     from diskproof.crash.program import NO_FLUSH, make_program, program_cell, sent_no_flush
     from diskproof.crash.run import CrashLab
     from diskproof.recording.folder import require_fuse

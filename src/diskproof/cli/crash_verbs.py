@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from diskproof.backings import Consent
-    from diskproof.crash.course import Outcome
     from diskproof.crash.explore import Explorer
+    from diskproof.crash.next import Outcome
     from diskproof.lab.setup import LabSetup
     from diskproof.records import Cell, StudyRecord
     from diskproof.records.verdicts import Verdict
@@ -135,9 +135,9 @@ def _crash_study(
     cluster: str | None,
     again: str,
 ) -> int:
-    from diskproof.cli.crash_live import start_watching
+    from diskproof.cli.crash import start_watching
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
-    from diskproof.crash.course import run_crash_study
+    from diskproof.crash.next import run_crash_study
     from diskproof.crash.run import CrashLab
     from diskproof.recording.folder import require_fuse
     from diskproof.store import open_store

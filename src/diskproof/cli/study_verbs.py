@@ -74,7 +74,7 @@ def run(
     as_json: JsonOption = False,
 ) -> int:
     """Measure a study, or go on where it stopped; ends with the ranked table."""
-    from diskproof.cli.live import start_watching
+    from diskproof.cli.watch import start_watching
     from diskproof.lab.course import run_study
     from diskproof.measure.run import LabExecutor
     from diskproof.plan.schedule import make_schedule

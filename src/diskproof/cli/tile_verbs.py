@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from diskproof.report.tile_plan import TilePlanView
     from diskproof.store import Store
     from diskproof.study.load import Study
-    from diskproof.tiles.search import Outcome
+    from diskproof.tiles.next import Outcome
 
 MAX_TILES = 64
 
@@ -91,12 +91,12 @@ def tiles(
         require_quiet_store,
         study_record,
     )
-    from diskproof.cli.tile_live import start_watching
+    from diskproof.cli.tiles import start_watching
     from diskproof.store import open_store
     from diskproof.study.load import load_study
     from diskproof.tiles.boot_states import find_state_folder, start_boot_states
+    from diskproof.tiles.next import run_tile_study
     from diskproof.tiles.run import TileLab
-    from diskproof.tiles.search import run_tile_study
 
     seconds = parse_budget(budget)
     study = _with_options(load_study(study_file), most, runs, scale)

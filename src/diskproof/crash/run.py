@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from diskproof.crash import program
-from diskproof.crash.course import Searching
 from diskproof.crash.end_state import check_end_state
 from diskproof.crash.explore import Explorer, StateSearch, explore
+from diskproof.crash.next import Searching
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided

@@ -21,7 +21,7 @@ from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.capacity import Capacity
 from diskproof.study.tiles import TileRules
 from diskproof.tiles.engine import PhaseProgress
-from diskproof.tiles.search import Event, RunFinished, RunStarted, Standing
+from diskproof.tiles.next import Event, RunFinished, RunStarted, Standing
 from diskproof.units import render_seconds
 
 MAX_STEPS = 6

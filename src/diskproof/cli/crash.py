@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, Progress, TextColumn
 
 from diskproof.cli.terminal import count_text, progress_console
-from diskproof.crash.course import CellFinished, CellStarted, Event
+from diskproof.crash.next import CellFinished, CellStarted, Event
 from diskproof.records import Cell
 from diskproof.records.verdicts import CrashRun
 from diskproof.report.durability import verdict_text

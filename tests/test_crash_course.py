@@ -3,19 +3,15 @@ verdicts up; the real one is tested in integration/."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from diskproof.cli.crash import start_watching
-from diskproof.crash.next import CellFinished, CellStarted, Event, Searching, run_crash_study
-from diskproof.lab.course import is_running
+from diskproof.crash.next import CrashCampaign, CrashEvent
+from diskproof.lab.course import Activity, JobFinished, JobStarted, Tell, run_course
 from diskproof.records import Cell, HostRecord, StudyRecord
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
-from diskproof.report.progress import study_status
 from diskproof.store import Store, open_store
 from diskproof.study.crash import CrashRules, crash_workload
 from support.crashing import make_crash_run, make_verdict
@@ -36,13 +32,11 @@ class MadeUp:
         self.made: list[tuple[str, tuple[Fault, ...]]] = []
         self.stop_at, self.verdict = stop_at, verdict
 
-    def execute(
-        self, cell: Cell, faults: Sequence[Fault], on_search: Callable[[Searching], None]
-    ) -> CrashRun:
+    def execute(self, cell: Cell, faults: Sequence[Fault], tell: Tell) -> CrashRun:
         if len(self.made) == self.stop_at:
             raise KeyboardInterrupt
         self.made.append((cell.id, tuple(faults)))
-        on_search(Searching(cell, faults[0], 5, 0.1))
+        tell(Activity(f"{faults[0]}: 5 states"))
         verdicts = [make_verdict(fault) for fault in faults]
         if self.verdict == "undecided":
             verdicts = [Verdict(fault, "undecided", reason="?") for fault in faults]
@@ -57,51 +51,31 @@ def store(tmp_path: Path) -> Store:
     return opened
 
 
+def make_campaign(
+    store: Store, executor: MadeUp, faults: tuple[Fault, ...] = FAULTS
+) -> CrashCampaign:
+    cells = [Cell(cell.levels, make_crash_run().cell.workload) for cell in CELLS]
+    return CrashCampaign(STUDY, cells, faults, executor.execute, store)
+
+
 def go(
     store: Store,
     executor: MadeUp,
     faults: tuple[Fault, ...] = FAULTS,
     budget: float | None = None,
     retry: bool = False,
-) -> tuple[str, int, list[Event]]:
-    events: list[Event] = []
+) -> tuple[str, int, list[CrashEvent]]:
+    events: list[CrashEvent] = []
     ticks = iter(range(10_000))
-    outcome = run_crash_study(
-        STUDY,
-        [Cell(cell.levels, make_crash_run().cell.workload) for cell in CELLS],
-        faults,
-        executor,
-        store,
+    outcome = run_course(
+        make_campaign(store, executor, faults),
         on_event=events.append,
         budget_seconds=budget,
         retry=retry,
         now=lambda: float(next(ticks)),
     )
-    return outcome.reason, outcome.left, events
-
-
-def test_other_terminals_see_what_runs(store: Store) -> None:
-    seen = []
-
-    class Seen(MadeUp):
-        def execute(
-            self, cell: Cell, faults: Sequence[Fault], on_search: Callable[[Searching], None]
-        ) -> CrashRun:
-            seen.append(store.progress())
-            return super().execute(cell, faults, on_search)
-
-    go(store, Seen())
-    assert [(each.done, each.total, each.pid) for each in seen if each] == [
-        (done, 14, os.getpid()) for done in (0, 4, 8, 11)
-    ]
-    first = seen[0]
-    assert first and is_running(first) and first.current.startswith("none daemon ")
-    (study,) = store.studies()
-    status = study_status(study, store.counts(study.id), first, first.updated)
-    assert (status.state, status.done, status.total) == ("running", 0, 14)
-    assert store.progress() is None
-    go(store, Seen(stop_at=0), retry=True)
-    assert store.progress() is None
+    left = outcome.standing.total - outcome.standing.done
+    return outcome.reason, left, events
 
 
 def test_every_verdict_is_made_once(store: Store) -> None:
@@ -110,22 +84,12 @@ def test_every_verdict_is_made_once(store: Store) -> None:
     assert (reason, left, len(first.made)) == ("done", 0, 4)
     # On the bare host there is no guest to kill: 4 + 4 + 3 + 3.
     assert len(store.verdicts("s1")) == 14
-    finished = [event for event in events if isinstance(event, CellFinished)]
-    assert [event.done for event in finished] == [4, 8, 11, 14]
+    finished = [event.standing for event in events if isinstance(event, JobFinished)]
+    assert [standing.done for standing in finished] == [4, 8, 11, 14]
     assert finished[-1].eta_seconds == 0
-    assert isinstance(events[0], CellStarted) and events[0].total == 14
+    assert isinstance(events[0], JobStarted) and events[0].standing.total == 14
     assert go(store, second)[:2] == ("done", 0)
     assert second.made == []
-
-
-def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    _, _, events = go(store, MadeUp())
-    with start_watching(CELLS, quiet=False) as watcher:
-        for event in events:
-            watcher(event)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 4 and all("at most " in line for line in lines[:-1])
-    assert re.match(r"\[14/14, took \S+ m?s\] host ", lines[-1])
 
 
 def test_only_what_is_missing_is_made(store: Store) -> None:

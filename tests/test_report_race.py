@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.lab.course import run_study
 from diskproof.records import StudyRecord
 from diskproof.report.charts import MAX_LANES, draw, race_chart
 from diskproof.report.page import render_page
@@ -23,8 +22,7 @@ from diskproof.report.read import read_views
 from diskproof.report.tables import race_lines
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
-from test_lab import ignore
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab_race import SCHEDULE, STUDY
 
 
@@ -35,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with open_store(str(path), create=True) as opened:
         opened.add_host(SIMULATED_HOST)
         executor = SimulatedExecutor(STUDY.id, Simulation(seed=3, cv=0.08))
-        run_study(STUDY, SCHEDULE, executor, opened, on_event=ignore)
+        run_study(STUDY, SCHEDULE, executor, opened)
         yield opened
 
 

@@ -1,194 +1,164 @@
-"""What a running tile study looks like: a live picture on a terminal, a line a run elsewhere."""
+"""``diskproof tiles``: the groups of guests that a study starts on this host, and its words."""
 
 from __future__ import annotations
 
-import sys
-import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
-
-from diskproof.cli.terminal import count_text, progress_console
-from diskproof.records import Cell
+from diskproof.backings import Consent
+from diskproof.cli.conduct import make_setup, study_record
+from diskproof.cli.terminal import console, note, print_json
+from diskproof.cli.watch import Words, failure_lines
+from diskproof.guest.build import build_guest
+from diskproof.host.facts import probe_facts
+from diskproof.host.memory import read_available_bytes
+from diskproof.lab.course import Outcome
+from diskproof.plan import TilePlan, make_tile_plan
+from diskproof.plan.tile_costs import tile_memory
+from diskproof.plan.tiles import tile_rules
+from diskproof.records import HostFacts, HostRecord
 from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.stats.capacity import Capacity
-from diskproof.study.tiles import TileRules
-from diskproof.tiles.engine import PhaseProgress
-from diskproof.tiles.next import Event, RunFinished, RunStarted, Standing
+from diskproof.report.tile_analysis import analyse_tiles
+from diskproof.report.tile_json import tiles_json
+from diskproof.report.tile_plan import TilePlanView
+from diskproof.report.tile_tables import render_tiles
+from diskproof.store import Store
+from diskproof.study.load import Study
+from diskproof.tiles.boot_states import find_state_folder, start_boot_states
+from diskproof.tiles.next import Carried, TileCampaign, TileJob, count_tiles
+from diskproof.tiles.run import TileLab
 from diskproof.units import render_seconds
-
-MAX_STEPS = 6
-"""Steps that are named at a time."""
-
-
-class Watcher(Protocol):
-    """Takes the events of a study, and which steps run."""
-
-    def __call__(self, event: Event) -> None: ...
-
-    def on_step(self, progress: PhaseProgress) -> None: ...
 
 
 @contextmanager
-def start_watching(
-    name: str, cells: Sequence[Cell], rules: TileRules, quiet: bool
-) -> Iterator[Watcher]:
-    """A watcher fit for where stderr goes."""
-    if quiet:
-        yield Silence()
-    elif sys.stderr.isatty():
-        picture = Picture(name, cells, rules)
-        console = progress_console()
-        with Live(picture, console=console, refresh_per_second=2, transient=True) as live:
-            picture.live = live
-            yield picture
-    else:
-        yield Lines(cells, rules)
+def start_tiles(study: Study, consent: Consent, page: str, store: Store) -> Iterator[TileWords]:
+    """A study ready for its tiles to be started; ``page`` is the command that reports them."""
+    facts = probe_tile_host(study, consent)
+    plan = plan_tiles(study, facts)
+    for each in plan.dropped:
+        note(f"left out, {each.count} of the cells: {each.reason}")
+    for text in plan.warnings:
+        note(f"warning: {text}")
+    setup = make_setup(study, facts, consent, store)
+    here = _find_host(store, study.id, setup.host_id)
+    with start_boot_states(find_state_folder()) as states:
+        campaign = TileCampaign(
+            study_record(study),
+            plan.cells,
+            plan.rules,
+            TileLab(setup, plan.rules, states).execute,
+            store,
+            host_id=here.id,
+            cpus=facts.cpus,
+        )
+        yield TileWords(campaign, here, page)
 
 
-def count_tiles(tiles: int) -> str:
-    """``1 tile``, ``3 tiles``."""
-    return f"{tiles} tile{'s' * (tiles != 1)}"
+def probe_tile_host(study: Study, consent: Consent) -> HostFacts:
+    """What this host can do; builds the guests of the study's tile where they are missing.
+
+    Raises HostError when they cannot be built: there is nothing else to run tiles in.
+    """
+    tile = tile_rules(study).tile
+    for root in sorted({"", *(guest.root for guest in tile.guests)}):  # "" also probes KVM
+        build_guest(note, root)
+    return probe_facts(study.backings, consent, guest=True, progress=note)
 
 
-def run_line(run: TileRun, factors: Sequence[str], seconds: float) -> str:
-    """One finished run: cell, number of tiles, the load's time."""
-    head = f"{cell_label(run.cell, factors)}  {count_tiles(run.tiles)}, run {run.repeat}"
-    if run.failure is not None:
-        why = [f"  {line}" for line in run.failure.why.splitlines()[:3] if line]
-        return "\n".join([f"{head}  FAILED ({run.failure.kind}): {run.failure.what}", *why])
-    return f"{head}  load {render_seconds(run.seconds)}  in {render_seconds(seconds)}"
+def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
+    """The tile cells of a study on a host with the memory it has free now."""
+    return make_tile_plan(study, facts, read_available_bytes())
 
 
-def capacity_text(capacity: Capacity) -> str:
+def view_tile_plan(study: Study, consent: Consent) -> TilePlanView:
+    """A study's tiles on this host, for ``diskproof plan``."""
+    made = plan_tiles(study, probe_tile_host(study, consent))
+    return TilePlanView(
+        study=study.name,
+        rules=made.rules,
+        cells=made.cells,
+        dropped=made.dropped,
+        warnings=made.warnings,
+        runs=made.runs,
+        seconds=made.seconds,
+        disk_bytes=made.needed_bytes,
+        memory_bytes=max(tile_memory(made.rules.tile, c.level("accel")) for c in made.cells),
+    )
+
+
+def _find_host(store: Store, study_id: str, host_id: str) -> HostRecord:
+    """This host. Says which stored runs of the study count for nothing here."""
+    hosts = {host.id: host for host in store.hosts()}
+    here = hosts[host_id]
+    counts = Counter(run.host_id for run in store.tile_runs(study_id))
+    for other in (hosts[each] for each in counts if each != host_id):
+        known = sorted({*other.facts, *here.facts})
+        changed = [key for key in known if other.facts.get(key) != here.facts.get(key)]
+        was = ", ".join(f"{key} was {other.facts.get(key)}" for key in changed)
+        whose = f"this host, when {was}," if other.name == here.name else other.name
+        note(f"stored runs of {whose} do not count here: {counts[other.id]}")
+    return here
+
+
+class TileWords(Words[TileJob, TileRun, Carried]):
+    """A log hears when a run begins, for it may take an hour; what each cell carries is shown."""
+
+    def __init__(self, campaign: TileCampaign, host: HostRecord, page: str) -> None:
+        self.campaign: TileCampaign = campaign
+        self.host, self.page = host, page
+        self.cells, self.rules = campaign.search.cells, campaign.search.rules
+        self.factors = varying_factors(self.cells.values()) or ("cache",)
+
+    def label(self, job: TileJob) -> str:
+        return f"{self._size(job)}, run {job.repeat}"
+
+    def _size(self, job: TileJob) -> str:
+        guests = job.tiles * len(self.rules.tile.guests)
+        label = cell_label(job.cell, self.factors)
+        return f"{label}  {count_tiles(job.tiles)}, {guests} guests"
+
+    def starting(self, job: TileJob) -> Sequence[str]:
+        return [f"  now: {self._size(job)}: starting"]
+
+    def line(self, run: TileRun) -> str:
+        head = f"{cell_label(run.cell, self.factors)}  {count_tiles(run.tiles)}, run {run.repeat}"
+        if run.failure is not None:
+            return failure_lines(head, run.failure, more=3)
+        return f"{head}  load {render_seconds(run.seconds)}"
+
+    def news(self, news: Carried) -> Sequence[str]:
+        return [f"  {cell_label(news.cell, self.factors)} {carried_text(news)}"]
+
+    def rows(self) -> Sequence[tuple[str, str]]:
+        known = self.campaign.carried.values()
+        return [
+            (f"{cell_label(each.cell, self.factors)}: {carried_text(each)}", "green")
+            for each in known
+        ]
+
+    def print_results(self, as_json: bool) -> None:
+        """What this host's runs of these cells tell."""
+        study, store = self.campaign.study, self.campaign.store
+        every = [run for run in store.tile_runs(study.id) if run.host_id == self.host.id]
+        runs = [run for run in every if run.cell.id in self.cells]
+        views = []
+        if runs:
+            series = {run.id: store.tile_series_of(run.id) for run in runs if run.failure is None}
+            views.append(analyse_tiles(study, self.host, runs, series))
+        if as_json:
+            print_json(tiles_json(views))
+            return
+        for view in views:
+            console().print(render_tiles(view))
+
+    def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
+        return [f"the page with all of it: {self.page}"] if outcome.standing.done else ()
+
+
+def carried_text(known: Carried) -> str:
     """``carries 2 tiles (2 held, 3 did not)``, or how far a search is."""
-    if capacity.decided:
-        return f"carries {count_tiles(capacity.tiles)} ({capacity.reason})"
-    return f"carries {count_tiles(capacity.tiles)} so far ({capacity.reason})"
-
-
-def step_text(progress: PhaseProgress) -> str:
-    """What runs in which guest: ``load 3/12: tile 1 web web.run, ...``."""
-    running = [" ".join((f"tile {tile}", guest, step)) for tile, guest, step in progress.running]
-    more = f" and {len(running) - MAX_STEPS} more" if len(running) > MAX_STEPS else ""
-    named = ", ".join(running[:MAX_STEPS])
-    return f"{progress.phase} {progress.done}/{progress.total}: {named}{more}"
-
-
-class Silence:
-    """For ``--quiet``."""
-
-    def __call__(self, event: Event) -> None:
-        return None
-
-    def on_step(self, progress: PhaseProgress) -> None:
-        return None
-
-
-class Lines:
-    """For logs: a line when a run begins, when each of its phases does, and when it ends."""
-
-    def __init__(self, cells: Sequence[Cell], rules: TileRules) -> None:
-        self.factors = varying_factors(cells) or ("cache",)
-        self.rules = rules
-        self.phase, self.began = "", time.monotonic()
-
-    def __call__(self, event: Event) -> None:
-        self.phase = ""
-        standing = event.standing
-        if isinstance(event, RunStarted):
-            guests = event.tiles * len(self.rules.tile.guests)
-            label = cell_label(event.cell, self.factors)
-            self._print(f"  now: {label}  {count_tiles(event.tiles)}, {guests} guests: starting")
-            return
-        left = f"at most {render_seconds(standing.eta_seconds)}"
-        count = count_text(standing.done, standing.total, left, self.began)
-        self._print(f"{count} {run_line(event.run, self.factors, event.seconds)}")
-        if event.capacity is not None:
-            self._print(
-                f"  {cell_label(event.run.cell, self.factors)} {capacity_text(event.capacity)}"
-            )
-
-    def on_step(self, progress: PhaseProgress) -> None:
-        if progress.phase != self.phase:
-            self.phase = progress.phase
-            self._print(f"  {progress.phase}: {progress.total} steps")
-
-    def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-
-class Picture:
-    """Progress, what runs now in which guest, what each cell carries so far; finished runs
-    scroll by above it."""
-
-    def __init__(self, name: str, cells: Sequence[Cell], rules: TileRules) -> None:
-        self.name, self.rules = name, rules
-        self.factors = varying_factors(cells) or ("cache",)
-        self.live: Live | None = None
-        self.standing: Standing | None = None
-        self.current: RunStarted | None = None
-        self.progress: PhaseProgress | None = None
-        self.known: dict[str, Text] = {}
-        self.began = self.run_began = self.updated = time.monotonic()
-
-    def __call__(self, event: Event) -> None:
-        self.standing, self.updated = event.standing, time.monotonic()
-        self.progress = None
-        if isinstance(event, RunStarted):
-            self.current, self.run_began = event, time.monotonic()
-            return
-        self.current = None
-        self._tell(event)
-
-    def _tell(self, event: RunFinished) -> None:
-        label = cell_label(event.run.cell, self.factors)
-        if event.capacity is not None:
-            text = f"{label}: {capacity_text(event.capacity)}"
-            self.known[event.run.cell.id] = Text(text, style="green", overflow="ellipsis")
-        if self.live is not None:
-            style = "red" if event.run.failure is not None else ""
-            line = run_line(event.run, self.factors, event.seconds)
-            self.live.console.print(Text(line, style=style))
-
-    def on_step(self, progress: PhaseProgress) -> None:
-        self.progress = progress
-
-    def __rich__(self) -> RenderableType:
-        if self.standing is None:
-            return Text("starting ...")
-        return Group(*self._rows(self.standing))
-
-    def _rows(self, standing: Standing) -> list[RenderableType]:
-        now = time.monotonic()
-        left = max(0.0, standing.eta_seconds - (now - self.updated))
-        head = Table.grid(padding=(0, 1), expand=False)
-        head.add_row(
-            Text(self.name, style="bold"),
-            ProgressBar(total=max(1, standing.total), completed=standing.done, width=24),
-            f"{standing.done}/{standing.total}",
-            f"{render_seconds(now - self.began)}, at most {render_seconds(left)} left",
-            Text(f"{standing.failed} failed", style="red") if standing.failed else "",
-        )
-        rows: list[RenderableType] = [head]
-        if self.current is not None:
-            rows.append(Text(self._now(self.current, now - self.run_began), overflow="ellipsis"))
-        if self.progress is not None:
-            rows.append(Text(f"  {step_text(self.progress)}", overflow="ellipsis"))
-        return rows + list(self.known.values())
-
-    def _now(self, event: RunStarted, seconds: float) -> str:
-        guests = event.tiles * len(self.rules.tile.guests)
-        label = cell_label(event.cell, self.factors)
-        doing = "" if self.progress else ", starting"
-        return (
-            f"now: {label}  {count_tiles(event.tiles)}, {guests} guests, run {event.repeat}"
-            f"{doing}  {render_seconds(seconds)}"
-        )
+    capacity = known.capacity
+    so_far = "" if capacity.decided else "so far "
+    return f"carries {count_tiles(capacity.tiles)} {so_far}({capacity.reason})"

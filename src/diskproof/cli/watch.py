@@ -1,12 +1,13 @@
-"""What a running study looks like: a live picture on a terminal, a line a run elsewhere."""
+"""What a running experiment looks like: a live picture on a terminal, a line a run elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Generic
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -14,122 +15,167 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from diskproof.cli.terminal import count_text, progress_console
+from diskproof.cli.terminal import progress_console
 from diskproof.lab.course import (
-    Best,
-    BlockJudged,
+    Activity,
+    Campaign,
     Event,
-    RaceCount,
-    RunFinished,
-    RunStarted,
+    Job,
+    JobFinished,
+    JobStarted,
+    News,
+    Noted,
+    Outcome,
+    Run,
     Standing,
     Stopped,
 )
-from diskproof.records import PlannedRun, RunRecord, StudyRecord
-from diskproof.report.labels import cell_label, render_figure, unit_name, varying_factors
-from diskproof.report.race_words import drop_sentence, verdict_sentence
+from diskproof.records import Failure
 from diskproof.units import render_seconds
 
+LINE_SECONDS = 10.0
+"""How often a log hears of what goes on."""
 
-class Watcher(Protocol):
-    """Takes the events of a study."""
 
-    def __call__(self, event: Event) -> None: ...
+class Words(ABC, Generic[Job, Run, News]):
+    """How one experiment speaks, on its way and at its end.
+
+    ``one`` is what a job makes. With ``scrolls`` every finished run is told above the picture,
+    else only those that failed.
+    """
+
+    campaign: Campaign[Job, Run, News]
+    one = "run"
+    scrolls = True
+
+    @abstractmethod
+    def label(self, job: Job) -> str:
+        """What runs now."""
+
+    @abstractmethod
+    def line(self, run: Run) -> str:
+        """A finished run."""
+
+    def starting(self, job: Job) -> Sequence[str]:
+        """What a log is told when a job begins."""
+        return ()
+
+    def news(self, news: News) -> Sequence[str]:
+        return ()
+
+    def rows(self) -> Sequence[tuple[str, str]]:
+        """What the picture shows besides, each with its style: the best so far."""
+        return ()
+
+    def left(self, standing: Standing) -> str:
+        """What a spent budget leaves to do."""
+        return f"{'at most ' * standing.at_most}{standing.total - standing.done} runs"
+
+    @abstractmethod
+    def print_results(self, as_json: bool) -> None: ...
+
+    def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
+        """What is told at the end of a call that nobody interrupted."""
+        return ()
+
+    def falls_short(self, outcome: Outcome) -> bool:
+        """Whether the exit code tells that something failed."""
+        return outcome.standing.failed > 0
+
+
+def failure_lines(head: str, failure: Failure, more: int | None = None) -> str:
+    """A failed run: what failed, and up to ``more`` lines why, and what helps."""
+    reasons = f"{failure.why}\n{failure.hint}".splitlines()
+    why = [f"  {line}" for line in list(filter(None, reasons))[:more]]
+    return "\n".join([f"{head}  FAILED ({failure.kind}): {failure.what}", *why])
 
 
 @contextmanager
-def start_watching(study: StudyRecord, quiet: bool) -> Iterator[Watcher]:
+def start_watching(
+    words: Words[Job, Run, News], quiet: bool
+) -> Iterator[Callable[[Event[Job, Run, News]], None]]:
     """A watcher fit for where stderr goes."""
     if quiet:
         yield lambda event: None
     elif sys.stderr.isatty():
-        picture = Picture(study)
+        picture = Picture(words)
         console = progress_console()
         with Live(picture, console=console, refresh_per_second=2, transient=True) as live:
             picture.live = live
             yield picture
     else:
-        yield Lines(study)
+        yield Lines(words)
 
 
-def run_line(study: StudyRecord, record: RunRecord, seconds: float) -> str:
-    """One finished run in one line."""
-    label = cell_label(record.cell, varying_factors(study.cells))
-    where = f"block {record.block + 1}  {record.cell.workload.name}  {label}"
-    if record.failure is not None:
-        return f"{where}  FAILED ({record.failure.kind}): {record.failure.what}"
-    figures = [
-        f"{render_figure(metric.value)} {unit_name(metric.name, metric.unit)}"
-        for metric in record.metrics
-        if metric.primary
-    ]
-    return f"{where}  {', '.join(figures)}  in {render_seconds(seconds)}"
+class Lines(Generic[Job, Run, News]):
+    """For logs: a line when a run ends, and now and then one for what takes long."""
+
+    def __init__(self, words: Words[Job, Run, News]) -> None:
+        self.words = words
+        self.began = self.told = time.monotonic()
+
+    def __call__(self, event: Event[Job, Run, News]) -> None:
+        for line in self._lines(event):
+            self.told = time.monotonic()
+            print(line, file=sys.stderr, flush=True)
+
+    def _lines(self, event: Event[Job, Run, News]) -> Sequence[str]:
+        if isinstance(event, JobStarted):
+            return self.words.starting(event.job)
+        if isinstance(event, JobFinished):
+            line = _finished(self.words, event)
+            return [f"{count_text(event.standing, self.began)} {line}"]
+        if isinstance(event, Noted):
+            return self.words.news(event.news)
+        if isinstance(event, Activity) and event.phase:
+            return [f"  {event.phase}"]
+        if isinstance(event, Activity) and time.monotonic() - self.told > LINE_SECONDS:
+            return [f"  {event.text}"]
+        return ()
 
 
-def race_count(count: RaceCount) -> str:
-    """How many cells of a workload are still in its race."""
-    if count.over:
-        return f"{count.workload}: {'decided' if count.settled else 'undecided'}"
-    resting = f", {count.resting} resting" if count.resting else ""
-    return f"{count.workload}: {count.racing} of {count.cells} cells still in the race{resting}"
+def _finished(words: Words[Job, Run, News], event: JobFinished[Run]) -> str:
+    took = "" if event.run.failure else f"  in {render_seconds(event.seconds)}"
+    return words.line(event.run) + took
 
 
-def block_lines(study: StudyRecord, event: BlockJudged) -> list[str]:
-    """Who left the race after a block, and why; then where it stands."""
-    race, verdict = event.race, event.race.verdict
-    assert verdict is not None, "a block was judged"
-    told = [f"out: {drop_sentence(race, drop, study)}" for drop in verdict.dropped]
-    (count,) = (each for each in event.standing.races if each.workload == race.workload)
-    return [*told, f"{race_count(count)}; {verdict_sentence(race, study)}"]
+def count_text(standing: Standing, began: float) -> str:
+    """How far an experiment is: ``[2/3, at most 20 s left]``, at its end ``[3/3, took 42 s]``.
+
+    ``began`` is when this call began, of time.monotonic().
+    """
+    left = f"{'at most ' * standing.at_most}{render_seconds(standing.eta_seconds)} left"
+    took = f"took {render_seconds(time.monotonic() - began)}"
+    open_still = standing.done < standing.total
+    return f"[{standing.done}/{standing.total}, {left if open_still else took}]"
 
 
-def time_left(standing: Standing) -> str:
-    """A race may end before: what remains is then a bound."""
-    racing = any(not count.over for count in standing.races)
-    return ("at most " if racing else "") + render_seconds(standing.eta_seconds)
+class Picture(Generic[Job, Run, News]):
+    """Progress, what runs now and what is known so far; finished runs scroll by above it."""
 
-
-class Lines:
-    """One line a run, for logs."""
-
-    def __init__(self, study: StudyRecord) -> None:
-        self.study, self.began = study, time.monotonic()
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, RunFinished):
-            standing = event.standing
-            line = run_line(self.study, event.record, event.seconds)
-            count = (standing.done, standing.total, time_left(standing), self.began)
-            self._print(f"{count_text(*count)} {line}")
-        elif isinstance(event, BlockJudged):
-            for line in block_lines(self.study, event):
-                self._print(line)
-
-    def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-
-class Picture:
-    """Progress, what runs now and the best so far; failures scroll by above it."""
-
-    def __init__(self, study: StudyRecord) -> None:
-        self.study = study
-        self.factors = varying_factors(study.cells)
+    def __init__(self, words: Words[Job, Run, News]) -> None:
+        self.words = words
         self.live: Live | None = None
         self.standing: Standing | None = None
-        self.current: PlannedRun | None = None
-        self.began = self.run_began = self.updated = time.monotonic()
+        self.now = self.activity = ""
+        self.began = self.job_began = self.updated = time.monotonic()
 
-    def __call__(self, event: Event) -> None:
-        self.standing = event.standing
-        self.updated = time.monotonic()
-        if isinstance(event, RunStarted):
-            self.current, self.run_began = event.planned, time.monotonic()
-        elif isinstance(event, RunFinished) and event.record.failure is not None and self.live:
-            line = run_line(self.study, event.record, event.seconds)
-            self.live.console.print(Text(line, style="red"))
-        elif isinstance(event, Stopped):
-            self.current = None
+    def __call__(self, event: Event[Job, Run, News]) -> None:
+        if isinstance(event, Activity):
+            self.activity = event.text
+        elif not isinstance(event, Noted):
+            self._advance(event)
+
+    def _advance(self, event: JobStarted[Job] | JobFinished[Run] | Stopped) -> None:
+        self.standing, self.updated = event.standing, time.monotonic()
+        self.now = self.activity = ""
+        if isinstance(event, JobStarted):
+            self.now, self.job_began = self.words.label(event.job), time.monotonic()
+        elif isinstance(event, JobFinished) and self.live:
+            failed = event.run.failure is not None
+            if failed or self.words.scrolls:
+                line = _finished(self.words, event)
+                self.live.console.print(Text(line, style="red" if failed else ""))
 
     def __rich__(self) -> RenderableType:
         if self.standing is None:
@@ -138,30 +184,18 @@ class Picture:
 
     def _rows(self, standing: Standing) -> list[RenderableType]:
         now = time.monotonic()
-        left = max(0.0, standing.eta_seconds - (now - self.updated))
-        bound = "at most" if any(not count.over for count in standing.races) else "about"
+        left = render_seconds(max(0.0, standing.eta_seconds - (now - self.updated)))
+        bound = "at most" if standing.at_most else "about"
         head = Table.grid(padding=(0, 1), expand=False)
         head.add_row(
-            Text(self.study.name, style="bold"),
+            Text(self.words.campaign.study.name, style="bold"),
             ProgressBar(total=max(1, standing.total), completed=standing.done, width=24),
             f"{standing.done}/{standing.total}",
-            f"{render_seconds(now - self.began)}, {bound} {render_seconds(left)} left",
+            f"{render_seconds(now - self.began)}, {bound} {left} left",
             Text(f"{standing.failed} failed", style="red") if standing.failed else "",
         )
-        rows: list[RenderableType] = [head]
-        if self.current is not None:
-            rows.append(Text(self._now(self.current, now - self.run_began), overflow="ellipsis"))
-        rows += [Text(race_count(count), style="cyan") for count in standing.races]
-        rows += [Text(self._best(best), style="green") for best in standing.best]
-        return rows
-
-    def _now(self, planned: PlannedRun, seconds: float) -> str:
-        label = cell_label(planned.cell, self.factors)
-        block = f"block {planned.block + 1}/{self.study.blocks}"
-        return f"now: {planned.cell.workload.name}  {label}  {block}  {render_seconds(seconds)}"
-
-    def _best(self, best: Best) -> str:
-        figure = f"{render_figure(best.mean)} {unit_name(best.metric, best.unit)}"
-        label = cell_label(best.cell, self.factors)
-        runs = "run" if best.runs == 1 else "runs"
-        return f"best so far, {best.cell.workload.name}: {label}  {figure} ({best.runs} {runs})"
+        rows = [("  " + self.activity, "")] if self.activity else []
+        if self.now:
+            rows.insert(0, (f"now: {self.now}  {render_seconds(now - self.job_began)}", ""))
+        rows += self.words.rows()
+        return [head, *(Text(row, style, no_wrap=True, overflow="ellipsis") for row, style in rows)]

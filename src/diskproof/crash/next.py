@@ -1,13 +1,19 @@
-"""Run a crash study: skip verdicts that are there, record, explore, store, tell; stop in time."""
+"""Which crash run comes next: the cells of which the store lacks verdicts."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Never
 
-from diskproof.lab.course import describe_cell, find_varying, start_telling
+from diskproof.lab.course import (
+    Activity,
+    Campaign,
+    Event,
+    Standing,
+    Tell,
+    describe_cell,
+    find_varying,
+)
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
 from diskproof.study.crash import faults_of
@@ -15,157 +21,81 @@ from diskproof.study.crash import faults_of
 if TYPE_CHECKING:
     from diskproof.store import Store
 
-Reason = Literal["done", "budget", "interrupted"]
 RECORDING_SECONDS = {"host": 1.5, "daemon": 2.0, "guest": 25.0}
 
 
-@dataclass(frozen=True)
-class CellStarted:
-    """``done`` of ``total`` verdicts are there; ``eta_seconds`` is for what remains at most."""
+class CrashJob(NamedTuple):
+    """One recording of a cell, for the verdicts on these faults."""
 
     cell: Cell
-    done: int
-    total: int
-    eta_seconds: float
+    faults: tuple[Fault, ...]
 
 
-@dataclass(frozen=True)
-class Searching:
-    """A search goes on. ``found`` says the worst so far, empty while nothing was lost."""
-
-    cell: Cell
-    fault: Fault
-    states: int
-    seconds: float
-    found: str = ""
+CrashEvent = Event[CrashJob, CrashRun, Never]
+MakeCrashRun = Callable[[Cell, Sequence[Fault], Tell], CrashRun]
 
 
-@dataclass(frozen=True)
-class CellFinished:
-    """The crash run is stored."""
-
-    run: CrashRun
-    seconds: float
-    done: int
-    total: int
-    eta_seconds: float
-
-
-Event = CellStarted | Searching | CellFinished
-
-
-class CrashExecutor(Protocol):
-    """Makes one crash run. A failed one is a record; raises only for Ctrl-C and defects."""
-
-    def execute(
-        self, cell: Cell, faults: Sequence[Fault], on_search: Callable[[Searching], None]
-    ) -> CrashRun: ...
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a call ended: ``executed`` crash runs were made in it, ``left`` verdicts are missing."""
-
-    reason: Reason
-    executed: int
-    left: int
-    seconds: float
-
-
-def run_crash_study(
-    study: StudyRecord,
-    cells: Sequence[Cell],
-    faults: tuple[Fault, ...],
-    executor: CrashExecutor,
-    store: Store,
-    *,
-    on_event: Callable[[Event], None],
-    budget_seconds: float | None = None,
-    retry: bool = False,
-    now: Callable[[], float] = time.monotonic,
-) -> Outcome:
-    """Make all verdicts of ``cells`` that the store does not hold; the same call resumes.
-
-    Undecided verdicts are results and not made again, unless ``retry``. No cell is started that
-    may overshoot ``budget_seconds``. Ctrl-C discards the run in flight and returns
-    ``interrupted``. Raises HostError when the store cannot be written.
-    """
-    if store.find_study(study.id) is None:
-        store.add_study(study)
-    if retry:
-        store.remove_undecided(study.id)
-    course = _Course(store, study.id, cells, faults, now)
-    began, executed = now(), 0
-    reason: Reason = "done"
-    varying = find_varying(cells)
-    with start_telling(store, study.id) as tell:
-        try:
-            for cell, missing in course.upcoming():
-                if budget_seconds is not None and (
-                    now() - began + course.expect(cell, missing) > budget_seconds
-                ):
-                    reason = "budget"
-                    break
-                started = CellStarted(cell, course.done, course.total, course.eta())
-                tell(
-                    describe_cell(cell, varying),
-                    done=course.done,
-                    failed=course.failed,
-                    total=course.total,
-                    eta_seconds=started.eta_seconds,
-                )
-                on_event(started)
-                cell_began = now()
-                run = executor.execute(cell, missing, on_event)
-                store.add_crash_run(run)
-                executed += 1
-                seconds = now() - cell_began
-                course.finish(run, missing, seconds)
-                on_event(CellFinished(run, seconds, course.done, course.total, course.eta()))
-        except KeyboardInterrupt:
-            reason = "interrupted"
-    return Outcome(reason, executed, course.total - course.done, now() - began)
-
-
-class _Course:
-    """What is there, what is missing, and what that may cost."""
+class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
+    """All verdicts of ``cells`` on ``faults`` that the store does not hold; it counts verdicts.
+    Undecided ones are results."""
 
     def __init__(
         self,
-        store: Store,
-        study_id: str,
+        study: StudyRecord,
         cells: Sequence[Cell],
         faults: tuple[Fault, ...],
-        now: Callable[[], float],
+        make: MakeCrashRun,
+        store: Store,
     ) -> None:
-        there = {(row.cell.id, row.verdict.fault) for row in store.verdicts(study_id)}
-        wanted = [(cell, faults_of(cell.level("frontend"), faults)) for cell in cells]
-        self.total = sum(len(each) for _, each in wanted)
-        missing = [(c, tuple(f for f in fs if (c.id, f) not in there)) for c, fs in wanted]
-        self.missing = [(cell, left) for cell, left in missing if left]
-        self.done = self.total - sum(len(left) for _, left in self.missing)
-        self.failed = 0
-        self.spent: dict[str, list[float]] = {}
+        self.study, self.cells, self.faults = study, cells, faults
+        self.make, self.store = make, store
+        self._varying = find_varying(cells)
+        self._spent: dict[str, float] = {}
 
-    def upcoming(self) -> list[tuple[Cell, tuple[Fault, ...]]]:
-        return list(self.missing)
+    def begin(self, retry: bool) -> None:
+        if retry:
+            self.store.remove_undecided(self.study.id)
+        there = {(row.cell.id, row.verdict.fault) for row in self.store.verdicts(self.study.id)}
+        wanted = [CrashJob(c, faults_of(c.level("frontend"), self.faults)) for c in self.cells]
+        missing = (
+            CrashJob(job.cell, tuple(f for f in job.faults if (job.cell.id, f) not in there))
+            for job in wanted
+        )
+        self._missing = [job for job in missing if job.faults]
+        self._total = sum(len(job.faults) for job in wanted)
+        self._done = self._total - sum(len(job.faults) for job in self._missing)
+        self._failed = 0
 
-    def expect(self, cell: Cell, faults: Sequence[Fault]) -> float:
-        """Seconds that a cell takes: the longest of its frontend so far, or at most."""
-        known = self.spent.get(cell.level("frontend"))
-        if known:
-            return max(known)
-        search = float(cell.workload.option("explore_seconds", "0"))
-        writing = float(cell.workload.option("seconds", "0"))
-        start = RECORDING_SECONDS.get(cell.level("frontend"), 0.0)
-        return start + writing + search * len(faults)
+    def next(self) -> CrashJob | None:
+        return self._missing[0] if self._missing else None
 
-    def eta(self) -> float:
-        return sum(self.expect(cell, faults) for cell, faults in self.missing)
+    def expect(self, job: CrashJob) -> float:
+        """The longest of its frontend so far, or at most."""
+        frontend, spec = job.cell.level("frontend"), job.cell.workload
+        if frontend in self._spent:
+            return self._spent[frontend]
+        search = float(spec.option("explore_seconds", "0"))
+        writing = float(spec.option("seconds", "0"))
+        return RECORDING_SECONDS.get(frontend, 0.0) + writing + search * len(job.faults)
 
-    def finish(self, run: CrashRun, faults: Sequence[Fault], seconds: float) -> None:
-        cell = run.cell
-        self.spent.setdefault(cell.level("frontend"), []).append(seconds)
-        self.missing = [each for each in self.missing if each[0].id != cell.id]
-        self.done += len(faults)
-        self.failed += len(faults) if run.failure else 0
+    def describe(self, job: CrashJob) -> str:
+        return describe_cell(job.cell, self._varying)
+
+    def execute(self, job: CrashJob, tell: Tell) -> CrashRun:
+        tell(Activity("recording"))
+        return self.make(job.cell, job.faults, tell)
+
+    def keep(self, run: CrashRun) -> None:
+        self.store.add_crash_run(run)
+
+    def learn(self, run: CrashRun, seconds: float) -> Sequence[Never]:
+        frontend = run.cell.level("frontend")
+        self._spent[frontend] = max(seconds, self._spent.get(frontend, 0.0))
+        self._missing = [job for job in self._missing if job.cell.id != run.cell.id]
+        self._done += len(run.verdicts)
+        self._failed += len(run.verdicts) if run.failure else 0
+        return ()
+
+    def standing(self) -> Standing:
+        eta = sum(self.expect(job) for job in self._missing)
+        return Standing(self._done, self._failed, self._total, eta, at_most=True)

@@ -48,6 +48,7 @@ from test_lab import SCHEDULE, STUDY, Stopping
 from test_tile_search import HOST, MadeUpHost
 from test_tile_search import make_campaign as make_tile_campaign
 
+LONG = " of a very long name" * 5
 TRIM = StudyRecord("t1", "disks", "run", "", 1, 1, ())
 
 
@@ -84,9 +85,6 @@ class TrimCampaign(Campaign[int, Trimmed, Never]):
     def expect(self, job: int) -> float:
         return 2.0
 
-    def describe(self, job: int) -> str:
-        return f"disk {job}"
-
     def execute(self, job: int, tell: Tell) -> Trimmed:
         tell(Activity(f"{job} blocks", f"discard: disk {job}"))
         self.shelf.act(self, job)
@@ -110,7 +108,7 @@ class TrimWords(Words[int, Trimmed, Never]):
         self.campaign: TrimCampaign = campaign
 
     def label(self, job: int) -> str:
-        return f"disk {job} " + "of a very long name " * 5
+        return f"disk {job}{LONG}"
 
     def line(self, run: Trimmed) -> str:
         head = f"disk {run.disk}"
@@ -223,9 +221,9 @@ def test_nothing_measures_beside_it(trim: TrimVerb) -> None:
     trim.shelf.act = look
     assert trim("trim") == 0
     assert [(each.current, each.done, each.eta_seconds) for each in seen if each] == [
-        ("disk 0", 0, 6.0),
-        ("disk 1", 1, 4.0),
-        ("disk 2", 2, 2.0),
+        ("disk 0" + LONG, 0, 6.0),
+        ("disk 1" + LONG, 1, 4.0),
+        ("disk 2" + LONG, 2, 2.0),
     ]
 
 
@@ -288,7 +286,7 @@ def test_its_lines_count_and_the_last_says_what_it_took(
 ) -> None:
     words = make(store, -1)
     with start_watching(words, quiet=False) as watcher:
-        outcome = run_course(words.campaign, on_event=watcher)
+        outcome = run_course(words.campaign, describe=words.label, on_event=watcher)
     assert outcome.reason == "done"
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[")]
     assert len(lines) == outcome.executed and all(" left] " in line for line in lines[:-1])
@@ -303,18 +301,18 @@ def test_ctrl_c_discards_the_run_in_flight_and_the_same_call_resumes(
     store: Store, tmp_path: Path, make: Make, after: int
 ) -> None:
     events: list[Any] = []
-    outcome = run_course(make(store, after).campaign, on_event=events.append)
+    outcome = run_course(make(store, after).campaign, describe=str, on_event=events.append)
     assert (outcome.reason, outcome.executed) == ("interrupted", after)
     told = [
         type(event) for event in events if isinstance(event, JobStarted | JobFinished | Stopped)
     ]
     assert told == [JobStarted, JobFinished] * after + [JobStarted, Stopped]
     assert store.progress() is None
-    again = run_course(make(store, -1).campaign, on_event=events.append)
+    again = run_course(make(store, -1).campaign, describe=str, on_event=events.append)
     with open_store(str(tmp_path / "whole.sqlite"), create=True) as other:
         for host in store.hosts():
             other.add_host(host)
-        whole = run_course(make(other, -1).campaign, on_event=lambda event: None)
+        whole = run_course(make(other, -1).campaign, describe=str, on_event=lambda event: None)
     assert again.executed == whole.executed - after
     assert (again.reason, again.standing) == ("done", whole.standing)
     jobs = [event.job for event in events if isinstance(event, JobStarted)]
@@ -324,7 +322,9 @@ def test_ctrl_c_discards_the_run_in_flight_and_the_same_call_resumes(
 @EVERY
 def test_a_spent_budget_starts_nothing_and_keeps_the_study(store: Store, make: Make) -> None:
     words, events = make(store, -1), list[Any]()
-    outcome = run_course(words.campaign, on_event=events.append, budget_seconds=0.01)
+    outcome = run_course(
+        words.campaign, describe=words.label, on_event=events.append, budget_seconds=0.01
+    )
     assert (outcome.reason, outcome.executed) == ("budget", 0)
     (stopped,) = events
     assert stopped.reason == "budget" and stopped.next_seconds > 0.01
@@ -338,16 +338,18 @@ def test_other_terminals_see_what_runs(store: Store, make: Make) -> None:
 
     def look(event: object) -> None:
         if isinstance(event, JobStarted):
-            seen.append((store.progress(), event.standing))
+            seen.append((store.progress(), event))
 
     words = make(store, -1)
-    outcome = run_course(words.campaign, on_event=look)
+    outcome = run_course(words.campaign, describe=words.label, on_event=look)
     assert len(seen) == outcome.executed and store.progress() is None
-    for progress, standing in seen:
+    for progress, event in seen:
         assert progress is not None and is_running(progress)
+        assert progress.current == words.label(event.job)
+        standing = event.standing
         told = (progress.done, progress.failed, progress.total, progress.eta_seconds)
         assert told == (standing.done, standing.failed, standing.total, standing.eta_seconds)
-        assert progress.pid == os.getpid() and progress.current
+        assert progress.pid == os.getpid()
     (study,), (first, _) = store.studies(), seen[0]
     status = study_status(study, store.counts(study.id), first, first.updated)
     assert (status.state, status.done, status.current) == ("running", 0, first.current)

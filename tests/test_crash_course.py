@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from diskproof.crash.next import CrashCampaign, CrashEvent
-from diskproof.lab.course import Activity, JobFinished, JobStarted, Tell, run_course
+from diskproof.lab.course import (
+    Activity,
+    JobFinished,
+    JobStarted,
+    Standing,
+    Tell,
+    run_course,
+    start_telling,
+)
 from diskproof.records import Cell, HostRecord, StudyRecord
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
 from diskproof.store import Store, open_store
@@ -69,6 +77,7 @@ def go(
     ticks = iter(range(10_000))
     outcome = run_course(
         make_campaign(store, executor, faults),
+        describe=str,
         on_event=events.append,
         budget_seconds=budget,
         retry=retry,
@@ -123,3 +132,19 @@ def test_undecided_verdicts_are_made_again_only_when_asked(store: Store) -> None
     assert go(store, again, retry=True)[:2] == ("done", 0)
     assert len(again.made) == 4
     assert {row.verdict.verdict for row in store.verdicts("s1")} == {"keeps"}
+
+
+def test_a_question_of_which_no_answer_is_kept_leaves_no_study(store: Store) -> None:
+    """`crash flushes` has a study only while it asks, unless that holds something."""
+    store.add_study(STUDY)
+    with start_telling(store, "s1") as tell:
+        tell("flushes", Standing(0, 0, 1, float("nan")))
+        store.remove_unused_study("s1")
+        progress = store.progress()
+        assert progress is not None and progress.eta_seconds is None
+    store.remove_unused_study("s1")
+    assert store.studies() == []
+    go(store, MadeUp(stop_at=1))
+    store.remove_unused_study("s1")
+    assert [study.id for study in store.studies()] == ["s1"]
+    assert len(store.verdicts("s1")) == 4

@@ -176,7 +176,12 @@ def run_study(
     """The real loop and campaign, with an executor that measures nothing."""
     campaign = MeasureCampaign(study, schedule, executor.execute, store)
     outcome = run_course(
-        campaign, on_event=on_event, budget_seconds=budget_seconds, retry=retry, now=now
+        campaign,
+        describe=str,
+        on_event=on_event,
+        budget_seconds=budget_seconds,
+        retry=retry,
+        now=now,
     )
     best = tuple(campaign.best.values())
     return Measured(**vars(outcome), races=campaign.races, best=best)

@@ -47,7 +47,11 @@ def conduct(
         require_quiet_store(store)
         with start(store) as words, start_watching(words, order.quiet) as watcher:
             outcome = run_course(
-                words.campaign, on_event=watcher, budget_seconds=order.budget, retry=order.retry
+                words.campaign,
+                describe=words.label,
+                on_event=watcher,
+                budget_seconds=order.budget,
+                retry=order.retry,
             )
         words.print_results(order.as_json)
         return _conclude(words, outcome, command_again(order.context))

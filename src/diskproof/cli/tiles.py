@@ -27,7 +27,7 @@ from diskproof.report.tile_tables import render_tiles
 from diskproof.store import Store
 from diskproof.study.load import Study
 from diskproof.tiles.boot_states import find_state_folder, start_boot_states
-from diskproof.tiles.next import Carried, TileCampaign, TileJob, count_tiles
+from diskproof.tiles.next import Carried, TileCampaign, TileJob
 from diskproof.tiles.run import TileLab
 from diskproof.units import render_seconds
 
@@ -155,6 +155,11 @@ class TileWords(Words[TileJob, TileRun, Carried]):
 
     def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
         return [f"the page with all of it: {self.page}"] if outcome.standing.done else ()
+
+
+def count_tiles(tiles: int) -> str:
+    """``1 tile``, ``3 tiles``."""
+    return f"{tiles} tile{'s' * (tiles != 1)}"
 
 
 def carried_text(known: Carried) -> str:

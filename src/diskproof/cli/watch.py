@@ -50,7 +50,7 @@ class Words(ABC, Generic[Job, Run, News]):
 
     @abstractmethod
     def label(self, job: Job) -> str:
-        """What runs now."""
+        """What runs now, here and in ``diskproof status``."""
 
     @abstractmethod
     def line(self, run: Run) -> str:

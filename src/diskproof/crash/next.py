@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Never
 
-from diskproof.lab.course import (
-    Activity,
-    Campaign,
-    Event,
-    Standing,
-    Tell,
-    describe_cell,
-    find_varying,
-)
+from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
 from diskproof.study.crash import faults_of
@@ -49,7 +41,6 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
     ) -> None:
         self.study, self.cells, self.faults = study, cells, faults
         self.make, self.store = make, store
-        self._varying = find_varying(cells)
         self._spent: dict[str, float] = {}
 
     def begin(self, retry: bool) -> None:
@@ -77,9 +68,6 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
         search = float(spec.option("explore_seconds", "0"))
         writing = float(spec.option("seconds", "0"))
         return RECORDING_SECONDS.get(frontend, 0.0) + writing + search * len(job.faults)
-
-    def describe(self, job: CrashJob) -> str:
-        return describe_cell(job.cell, self._varying)
 
     def execute(self, job: CrashJob, tell: Tell) -> CrashRun:
         tell(Activity("recording"))

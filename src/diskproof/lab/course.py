@@ -11,7 +11,7 @@ import os
 import platform
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 import psutil
 
 from diskproof.errors import DiskproofError
-from diskproof.records import Cell, Failure, StudyRecord
+from diskproof.records import Failure, StudyRecord
 from diskproof.store.rows import Progress
 
 if TYPE_CHECKING:
@@ -125,10 +125,6 @@ class Campaign(ABC, Generic[Job, Run, News]):
         """Seconds that a job will take."""
 
     @abstractmethod
-    def describe(self, job: Job) -> str:
-        """A job for ``diskproof status``."""
-
-    @abstractmethod
     def execute(self, job: Job, tell: Tell) -> Run:
         """Make one. A failed run is a result; raises only for Ctrl-C and defects."""
 
@@ -147,6 +143,7 @@ class Campaign(ABC, Generic[Job, Run, News]):
 def run_course(
     campaign: Campaign[Job, Run, News],
     *,
+    describe: Callable[[Job], str],
     on_event: Callable[[Event[Job, Run, News]], None],
     budget_seconds: float | None = None,
     retry: bool = False,
@@ -154,7 +151,8 @@ def run_course(
 ) -> Outcome:
     """Make all that a campaign asks for and its store does not hold; the same call resumes.
 
-    The caller has stored the host that the runs name. Failed runs are results and not made again,
+    ``describe`` names a job for ``diskproof status``. The caller has stored the host that the runs
+    name. Failed runs are results and not made again,
     unless ``retry``. No job is started that is expected to overshoot ``budget_seconds``. Ctrl-C
     discards the run in flight and returns ``interrupted``. Raises HostError when the store cannot
     be written.
@@ -173,7 +171,7 @@ def run_course(
                     reason, over = "budget", expected
                     break
                 standing = campaign.standing()
-                tell(campaign.describe(job), standing)
+                tell(describe(job), standing)
                 on_event(JobStarted(job, standing))
                 job_began = now()
                 run = campaign.execute(job, on_event)
@@ -245,17 +243,3 @@ def is_running(progress: Progress) -> bool:
 
 def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def describe_cell(cell: Cell, varying: Collection[str]) -> str:
-    """Those levels that tell a study's cells apart, and the workload."""
-    levels = [level for name, level in cell.levels if name in varying]
-    return " ".join([*levels, cell.workload.name])
-
-
-def find_varying(cells: Sequence[Cell]) -> frozenset[str]:
-    seen: dict[str, set[str]] = {}
-    for cell in cells:
-        for name, level in cell.levels:
-            seen.setdefault(name, set()).add(level)
-    return frozenset(name for name, levels in seen.items() if len(levels) > 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from diskproof.lab.course import Campaign, Event, Standing, Tell, describe_cell, find_varying
+from diskproof.lab.course import Campaign, Event, Standing, Tell
 from diskproof.plan.estimate import Costs, Remaining
 from diskproof.records import Cell, Metric, PlannedRun, RunRecord, StudyRecord
 from diskproof.stats.study_race import RaceState, run_score, start_races
@@ -50,7 +50,6 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
         cells = [cell for cell in study.cells if cell.id in planned]
         self._races = {race.workload: race for race in start_races(study, cells)}
         self._costs, self._best = Costs(), BestCells()
-        self._varying = find_varying(study.cells)
 
     def begin(self, retry: bool) -> None:
         if retry:
@@ -85,10 +84,6 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
 
     def expect(self, job: PlannedRun) -> float:
         return self._costs.expect(job.cell)
-
-    def describe(self, job: PlannedRun) -> str:
-        where = f"block {job.block + 1} of {self.study.blocks}"
-        return f"{describe_cell(job.cell, self._varying)} ({where})"
 
     def execute(self, job: PlannedRun, tell: Tell) -> RunRecord:
         return self.make(job)

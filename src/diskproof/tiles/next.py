@@ -81,11 +81,6 @@ class TileCampaign(Campaign[TileJob, TileRun, Carried]):
     def expect(self, job: TileJob) -> float:
         return self.search.expect(job.cell, job.tiles)
 
-    def describe(self, job: TileJob) -> str:
-        levels = [job.cell.level(name) for name in ("cache", "format", "share")]
-        words = [count_tiles(job.tiles), job.cell.workload.name, *levels]
-        return f"{' '.join(filter(None, words))} (run {job.repeat})"
-
     def execute(self, job: TileJob, tell: Tell) -> TileRun:
         tell(Activity("starting"))
         phase = ""
@@ -111,11 +106,6 @@ class TileCampaign(Campaign[TileJob, TileRun, Carried]):
 
     def standing(self) -> Standing:
         return self.search.standing()
-
-
-def count_tiles(tiles: int) -> str:
-    """``1 tile``, ``3 tiles``."""
-    return f"{tiles} tile{'s' * (tiles != 1)}"
 
 
 def _describe_steps(progress: PhaseProgress) -> str:

@@ -9,15 +9,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from diskproof.cli.options import (
-    DEFAULT_STORE,
-    BudgetOption,
-    JsonOption,
-    QuietOption,
-    RetryOption,
-    StoreOption,
-    StudyFile,
-)
+from diskproof.cli import options
 from diskproof.cli.typed import DESTROY_DATA, DestroyOption, require_consent
 from diskproof.errors import Exit, UsageError
 
@@ -77,12 +69,12 @@ def crash_study(
     sector: SectorOption = None,
     seed: SeedOption = None,
     cluster: ClusterOption = None,
-    store: StoreOption = DEFAULT_STORE,
-    budget: BudgetOption = None,
-    retry: RetryOption = False,
+    store: options.StoreOption = options.DEFAULT_STORE,
+    budget: options.BudgetOption = None,
+    retry: options.RetryOption = False,
     destroy_data: DestroyOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: options.QuietOption = False,
+    as_json: options.JsonOption = False,
 ) -> int:
     """Record a writer in every stack of a study and check what crashes leave of its promises.
 
@@ -117,10 +109,10 @@ def crash_study(
 @crash.command()
 def flushes(
     context: typer.Context,
-    study_file: StudyFile,
-    store: StoreOption = DEFAULT_STORE,
+    study_file: options.StudyFile,
+    store: options.StoreOption = options.DEFAULT_STORE,
     destroy_data: DestroyOption = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> int:
     """Ask of each guest of a study whether flushes are sent, and whether each layer passes them on.
 
@@ -161,8 +153,8 @@ def reproduce(
     worst: Annotated[
         bool, typer.Option("--worst", help="The state that lost most, not the smallest loss.")
     ] = False,
-    store: StoreOption = DEFAULT_STORE,
-    as_json: JsonOption = False,
+    store: options.StoreOption = options.DEFAULT_STORE,
+    as_json: options.JsonOption = False,
 ) -> int:
     """Make a stored loss again as files, and check it again.
 

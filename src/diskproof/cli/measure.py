@@ -11,7 +11,7 @@ from diskproof.cli.terminal import console, print_json
 from diskproof.cli.watch import Words, failure_lines
 from diskproof.lab.course import Outcome
 from diskproof.measure.next import Best, MeasureCampaign
-from diskproof.measure.run import LabExecutor
+from diskproof.measure.run import start_lab
 from diskproof.plan import estimate, make_plan
 from diskproof.plan.estimate import Estimate
 from diskproof.plan.schedule import make_schedule
@@ -38,8 +38,8 @@ def start_measuring(study: Study, consent: Consent, store: Store) -> Iterator[Me
     """A study ready to be measured."""
     record, _, facts = plan_here(study, consent)
     schedule = make_schedule(record.cells, study.blocks, study.seed)
-    with LabExecutor(make_setup(study, facts, consent, store)) as executor:
-        yield MeasureWords(MeasureCampaign(record, schedule, executor.execute, store))
+    with start_lab(make_setup(study, facts, consent, store)) as lab:
+        yield MeasureWords(MeasureCampaign(record, schedule, lab.execute, store))
 
 
 class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):

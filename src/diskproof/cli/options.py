@@ -33,7 +33,9 @@ BudgetOption = Annotated[
         help="Stop in time, e.g. 30m; resume later.",
     ),
 ]
-RetryOption = Annotated[bool, typer.Option("--retry", help="Make what failed again.")]
+RetryOption = Annotated[
+    bool, typer.Option("--retry", help="Make again what failed or stayed undecided.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 StoreOption = Annotated[
     str,

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diskproof.cli.options import (
-    DEFAULT_STORE,
-    BudgetOption,
-    JsonOption,
-    QuietOption,
-    RetryOption,
-    StoreOption,
-    StudyFile,
-)
+from diskproof.cli import options
 from diskproof.cli.typed import DestroyOption, require_consent
 from diskproof.errors import Exit
 
@@ -36,7 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
 
 
-def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
+def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> int:
     """Show what a study means on this host: cells, what is left out and why, time and disk.
 
     Nothing is written on devices that the study names.
@@ -70,13 +62,13 @@ def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
 
 def run(
     context: typer.Context,
-    study_file: StudyFile,
-    store: StoreOption = DEFAULT_STORE,
-    budget: BudgetOption = None,
-    retry: RetryOption = False,
+    study_file: options.StudyFile,
+    store: options.StoreOption = options.DEFAULT_STORE,
+    budget: options.BudgetOption = None,
+    retry: options.RetryOption = False,
     destroy_data: DestroyOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: options.QuietOption = False,
+    as_json: options.JsonOption = False,
 ) -> int:
     """Measure a study, or go on where it stopped; ends with the ranked table."""
     from diskproof.cli.conduct import Order, conduct
@@ -90,11 +82,11 @@ def run(
 
 
 def status(
-    store: StoreOption = DEFAULT_STORE,
+    store: options.StoreOption = options.DEFAULT_STORE,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Look again each second until it ends.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> int:
     """Show how far the studies in a store are, from any terminal, without disturbing a run."""
     from rich.live import Live

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diskproof.cli.options import (
-    DEFAULT_STORE,
-    BudgetOption,
-    JsonOption,
-    QuietOption,
-    RetryOption,
-    StoreOption,
-    StudyFile,
-)
+from diskproof.cli import options
 from diskproof.cli.typed import DestroyOption, is_typed, require_consent
 from diskproof.errors import UsageError
 
@@ -65,16 +57,16 @@ ExampleOption = Annotated[
 
 def tiles(
     context: typer.Context,
-    study_file: StudyFile,
-    store: StoreOption = DEFAULT_STORE,
+    study_file: options.StudyFile,
+    store: options.StoreOption = options.DEFAULT_STORE,
     most: MostOption = None,
     runs: RunsOption = None,
     scale: ScaleOption = None,
-    budget: BudgetOption = None,
-    retry: RetryOption = False,
+    budget: options.BudgetOption = None,
+    retry: options.RetryOption = False,
     destroy_data: DestroyOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: options.QuietOption = False,
+    as_json: options.JsonOption = False,
     example: ExampleOption = False,
 ) -> int:
     """Start groups of guests that load each other, and find how many of them keep their pace.

@@ -16,20 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from diskproof.cli.terminal import progress_console
-from diskproof.lab.course import (
-    Activity,
-    Campaign,
-    Event,
-    Job,
-    JobFinished,
-    JobStarted,
-    News,
-    Noted,
-    Outcome,
-    Run,
-    Standing,
-    Stopped,
-)
+from diskproof.lab import course
+from diskproof.lab.course import Event, Job, JobFinished, JobStarted, News, Run, Standing
 from diskproof.records import Failure
 from diskproof.units import render_seconds
 
@@ -44,7 +32,7 @@ class Words(ABC, Generic[Job, Run, News]):
     else only those that failed.
     """
 
-    campaign: Campaign[Job, Run, News]
+    campaign: course.Campaign[Job, Run, News]
     one = "run"
     scrolls = True
 
@@ -74,11 +62,11 @@ class Words(ABC, Generic[Job, Run, News]):
     @abstractmethod
     def print_results(self, as_json: bool) -> None: ...
 
-    def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
+    def closing(self, outcome: course.Outcome, resume: str) -> Sequence[str]:
         """What is told at the end of a call that nobody interrupted."""
         return ()
 
-    def falls_short(self, outcome: Outcome) -> bool:
+    def falls_short(self, outcome: course.Outcome) -> bool:
         """Whether the exit code tells that something failed."""
         return outcome.standing.failed > 0
 
@@ -125,11 +113,11 @@ class Lines(Generic[Job, Run, News]):
         if isinstance(event, JobFinished):
             line = _finished(self.words, event)
             return [f"{count_text(event.standing, self.began)} {line}"]
-        if isinstance(event, Noted):
+        if isinstance(event, course.Noted):
             return self.words.news(event.news)
-        if isinstance(event, Activity) and event.phase:
+        if isinstance(event, course.Activity) and event.phase:
             return [f"  {event.phase}"]
-        if isinstance(event, Activity) and time.monotonic() - self.told > LINE_SECONDS:
+        if isinstance(event, course.Activity) and time.monotonic() - self.told > LINE_SECONDS:
             return [f"  {event.text}"]
         return ()
 
@@ -161,12 +149,12 @@ class Picture(Generic[Job, Run, News]):
         self.began = self.job_began = self.updated = time.monotonic()
 
     def __call__(self, event: Event[Job, Run, News]) -> None:
-        if isinstance(event, Activity):
+        if isinstance(event, course.Activity):
             self.activity = event.text
-        elif not isinstance(event, Noted):
+        elif not isinstance(event, course.Noted):
             self._advance(event)
 
-    def _advance(self, event: JobStarted[Job] | JobFinished[Run] | Stopped) -> None:
+    def _advance(self, event: JobStarted[Job] | JobFinished[Run] | course.Stopped) -> None:
         self.standing, self.updated = event.standing, time.monotonic()
         self.now = self.activity = ""
         if isinstance(event, JobStarted):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from diskproof.backings import Place, start_place
 from diskproof.backings.run_dir import find_device, start_run_dir
@@ -43,26 +43,20 @@ from diskproof.study.programs import has_own_system
 from diskproof.workloads import WorkloadResult, load_workload
 
 
-class LabExecutor:
-    """Executes planned runs. Use it in a ``with`` block: it keeps the data that disks are filled
-    with until the end."""
+@contextmanager
+def start_lab(setup: LabSetup) -> Iterator[MeasureLab]:
+    """A lab that keeps its places, and the data that disks are filled with, until the end."""
+    with ExitStack() as stack:
+        yield MeasureLab(setup, stack)
 
-    def __init__(self, setup: LabSetup) -> None:
-        self.setup = setup
+
+class MeasureLab:
+    """The real maker of runs."""
+
+    def __init__(self, setup: LabSetup, stack: ExitStack) -> None:
+        self.setup, self._stack = setup, stack
         self._places: dict[str, Place] = {}
         self._fill_folders: dict[str, Path] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> LabExecutor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def execute(self, planned: PlannedRun) -> RunRecord:
         """One run; what goes wrong in it is its result. Raises only for Ctrl-C and defects."""

@@ -70,7 +70,6 @@ def go(
     store: Store,
     executor: MadeUp,
     faults: tuple[Fault, ...] = FAULTS,
-    budget: float | None = None,
     retry: bool = False,
 ) -> tuple[str, int, list[CrashEvent]]:
     events: list[CrashEvent] = []
@@ -79,7 +78,6 @@ def go(
         make_campaign(store, executor, faults),
         describe=str,
         on_event=events.append,
-        budget_seconds=budget,
         retry=retry,
         now=lambda: float(next(ticks)),
     )
@@ -106,22 +104,6 @@ def test_only_what_is_missing_is_made(store: Store) -> None:
     more = MadeUp()
     go(store, more, ("power", "qemu-kill"))
     assert {faults for _, faults in more.made} == {("qemu-kill",)}
-
-
-def test_an_interrupted_study_goes_on_where_it_was(store: Store) -> None:
-    first, second = MadeUp(stop_at=2), MadeUp()
-    assert go(store, first)[:2] == ("interrupted", 6)
-    assert go(store, second)[:2] == ("done", 0)
-    assert [cell for cell, _ in (*first.made, *second.made)] == [
-        Cell(cell.levels, make_crash_run().cell.workload).id for cell in CELLS
-    ]
-
-
-def test_no_cell_is_started_that_may_overshoot_the_budget(store: Store) -> None:
-    idle = MadeUp()
-    assert go(store, idle, budget=5.0)[:2] == ("budget", 14)
-    assert idle.made == []
-    assert store.find_study("s1") is not None
 
 
 def test_undecided_verdicts_are_made_again_only_when_asked(store: Store) -> None:

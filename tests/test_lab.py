@@ -43,6 +43,7 @@ def make_record(text: str = TEXT) -> tuple[StudyRecord, tuple[PlannedRun, ...]]:
 
 
 STUDY, SCHEDULE = make_record()
+SIMULATION = Simulation()
 
 
 @pytest.fixture
@@ -79,24 +80,6 @@ def test_a_study_runs_to_its_end(store: Store) -> None:
     assert started == list(SCHEDULE)
     assert store.finished_runs(STUDY.id) == {(run.block, run.cell.id) for run in SCHEDULE}
     assert store.progress() is None
-
-
-@pytest.mark.parametrize("after", [0, 1, 20])
-def test_ctrl_c_discards_the_run_in_flight_and_the_same_call_resumes(
-    store: Store, after: int
-) -> None:
-    executor = SimulatedExecutor(STUDY.id)
-    events: list[MeasureEvent] = []
-    stopping = Stopping(executor, after)
-    outcome = run_study(STUDY, SCHEDULE, stopping, store, on_event=events.append)
-    assert (outcome.reason, outcome.executed) == ("interrupted", after)
-    assert isinstance(events[-1], Stopped)
-    assert len(store.finished_runs(STUDY.id)) == after
-    assert store.progress() is None
-    again = run_study(STUDY, SCHEDULE, executor, store)
-    assert (again.reason, again.executed) == ("done", len(SCHEDULE) - after)
-    runs = store.runs(STUDY.id)
-    assert len(runs) == len({(run.block, run.cell.id) for run in runs}) == len(SCHEDULE)
 
 
 def test_a_finished_study_is_done_at_once_and_more_blocks_prolong_it(store: Store) -> None:
@@ -234,7 +217,7 @@ def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) 
 
 LOOP = """
 import signal, sys
-from test_lab import STUDY, SCHEDULE, SimulatedExecutor, open_store, run_study
+from {module} import STUDY, SCHEDULE, SIMULATION, SimulatedExecutor, open_store, run_study
 left = int(sys.argv[2])
 def tell(event):
     global left
@@ -243,15 +226,16 @@ def tell(event):
     if not left:
         signal.pause()
 with open_store(sys.argv[1]) as store:
-    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=tell)
+    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id, SIMULATION), store, on_event=tell)
 """
 
 
-def kill_loop_at(path: Path, log: Path, events: int) -> list[str]:
-    """Run the loop in a process of its own and kill -9 it at an event; returns the events."""
+def kill_loop_at(module: str, path: Path, log: Path, events: int) -> list[str]:
+    """Run a test module's study in a process of its own and kill -9 it at an event; returns the
+    events."""
     read, write = os.pipe()
     with os.fdopen(read) as told, os.fdopen(write, "wb") as tell:
-        argv = [sys.executable, "-c", LOOP, str(path), str(events)]
+        argv = [sys.executable, "-c", LOOP.format(module=module), str(path), str(events)]
         with proc.start_process(
             argv, name="loop", log=log, stdout=tell, cwd=Path(__file__).parent
         ) as loop:
@@ -266,7 +250,7 @@ def kill_loop_at(path: Path, log: Path, events: int) -> list[str]:
 def test_a_killed_loop_loses_at_most_the_run_in_flight(
     store: Store, tmp_path: Path, events: int
 ) -> None:
-    lines = kill_loop_at(tmp_path / "store.sqlite", tmp_path / "log", events)
+    lines = kill_loop_at("test_lab", tmp_path / "store.sqlite", tmp_path / "log", events)
     stored = len(store.finished_runs(STUDY.id))
     told = lines.count("JobFinished")
     assert stored == told

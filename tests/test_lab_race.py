@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +10,6 @@ import pytest
 
 from diskproof.lab.course import JobFinished, JobStarted, Noted
 from diskproof.measure.next import MeasureEvent
-from diskproof.process import start as proc
 from diskproof.records import PlannedRun, RunRecord
 from diskproof.stats.study_race import race_rules, replay_races
 from diskproof.store import Store, open_store
@@ -26,7 +22,7 @@ from support.simulate import (
     run_study,
     true_iops,
 )
-from test_lab import Stopping, make_record
+from test_lab import Stopping, kill_loop_at, make_record
 
 TEXT = """
 name = "race"
@@ -135,34 +131,12 @@ def test_a_stopped_race_takes_the_same_course(store: Store, whole: Whole, after:
     assert (stored(store), again.races) == (whole[2], whole[0].races)
 
 
-LOOP = """
-import signal, sys
-from test_lab_race import STUDY, SCHEDULE, SIMULATION, SimulatedExecutor, open_store, run_study
-left = int(sys.argv[2])
-def tell(event):
-    global left
-    left -= 1
-    print(type(event).__name__, flush=True)
-    if not left:
-        signal.pause()
-with open_store(sys.argv[1]) as store:
-    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id, SIMULATION), store, on_event=tell)
-"""
-
-
 def test_a_race_killed_again_and_again_takes_the_same_course(
     store: Store, tmp_path: Path, whole: Whole
 ) -> None:
     for number, events in enumerate((3, 60, 35, 20)):
-        read, write = os.pipe()
-        argv = [sys.executable, "-c", LOOP, str(tmp_path / "store.sqlite"), str(events)]
-        with os.fdopen(read) as told, os.fdopen(write, "wb") as tell, proc.start_process(
-            argv, name="loop", log=tmp_path / f"log{number}", stdout=tell, cwd=Path(__file__).parent
-        ) as loop:  # fmt: skip
-            tell.close()
-            assert len([next(told) for _ in range(events)]) == events
-            os.kill(loop.pid, signal.SIGKILL)
-            loop.wait(30)
+        path, log = tmp_path / "store.sqlite", tmp_path / f"log{number}"
+        assert len(kill_loop_at("test_lab_race", path, log, events)) == events
     assert 48 < len(stored(store)) < len(whole[2])
     outcome, _ = run_race(store)
     assert (stored(store), outcome.races) == (whole[2], whole[0].races)

@@ -3,6 +3,7 @@ verdicts up; the real one is tested in integration/."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ CELLS = tuple(
     for frontend in ("daemon", "host")
     for cache in ("none", "unsafe")
 )
+NUMBERS = itertools.count()
 
 
 class MadeUp:
@@ -48,8 +50,7 @@ class MadeUp:
         verdicts = [make_verdict(fault) for fault in faults]
         if self.verdict == "undecided":
             verdicts = [Verdict(fault, "undecided", reason="?") for fault in faults]
-        number = id(self) % 100_000 * 100 + len(self.made)
-        return make_crash_run(number, *verdicts, **cell.levels_dict())
+        return make_crash_run(next(NUMBERS), *verdicts, **cell.levels_dict())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from diskproof.cli import options
-from diskproof.cli.typed import DESTROY_DATA, DestroyOption, require_consent
+from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit, UsageError
 
 Target = Annotated[
@@ -72,7 +72,7 @@ def crash_study(
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
-    destroy_data: DestroyOption = False,
+    destroy_data: options.DestroyOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
@@ -102,7 +102,9 @@ def crash_study(
     if writer is None or check is None:
         raise UsageError("--writer and --check go together", "one writes, the other judges")
     if destroy_data:
-        raise UsageError(f"{DESTROY_DATA} goes with a study", "a program writes on copies of DIR")
+        raise UsageError(
+            f"{options.DESTROY_DATA} goes with a study", "a program writes on copies of DIR"
+        )
     return crash_program(order, target, (writer, check), program_rules(sector, seed), cluster)
 
 
@@ -111,7 +113,7 @@ def flushes(
     context: typer.Context,
     study_file: options.StudyFile,
     store: options.StoreOption = options.DEFAULT_STORE,
-    destroy_data: DestroyOption = False,
+    destroy_data: options.DestroyOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
     """Ask of each guest of a study whether flushes are sent, and whether each layer passes them on.

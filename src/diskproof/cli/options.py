@@ -12,6 +12,7 @@ import typer
 from diskproof.errors import UsageError
 
 DEFAULT_STORE = "diskproof.sqlite"
+DESTROY_DATA = "--destroy-data"
 
 
 def _parse_budget(budget: str) -> float:
@@ -35,6 +36,9 @@ BudgetOption = Annotated[
 ]
 RetryOption = Annotated[
     bool, typer.Option("--retry", help="Make again what failed or stayed undecided.")
+]
+DestroyOption = Annotated[
+    bool, typer.Option(DESTROY_DATA, help="Write on the devices that the study names.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 StoreOption = Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diskproof.cli import options
-from diskproof.cli.typed import DestroyOption, require_consent
+from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
-    destroy_data: DestroyOption = False,
+    destroy_data: options.DestroyOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:

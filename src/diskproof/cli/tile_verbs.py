@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diskproof.cli import options
-from diskproof.cli.typed import DestroyOption, is_typed, require_consent
+from diskproof.cli.typed import is_typed, require_consent
 from diskproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def tiles(
     scale: ScaleOption = None,
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
-    destroy_data: DestroyOption = False,
+    destroy_data: options.DestroyOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
     example: ExampleOption = False,

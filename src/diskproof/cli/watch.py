@@ -172,14 +172,16 @@ class Picture(Generic[Job, Run, News]):
 
     def _rows(self, standing: Standing) -> list[RenderableType]:
         now = time.monotonic()
-        left = render_seconds(max(0.0, standing.eta_seconds - (now - self.updated)))
-        bound = "at most" if standing.at_most else "about"
+        spent = render_seconds(now - self.began)
+        if standing.done < standing.total:
+            left = render_seconds(max(0.0, standing.eta_seconds - (now - self.updated)))
+            spent += f", {'at most' if standing.at_most else 'about'} {left} left"
         head = Table.grid(padding=(0, 1), expand=False)
         head.add_row(
             Text(self.words.campaign.study.name, style="bold"),
             ProgressBar(total=max(1, standing.total), completed=standing.done, width=24),
             f"{standing.done}/{standing.total}",
-            f"{render_seconds(now - self.began)}, {bound} {left} left",
+            spent,
             Text(f"{standing.failed} failed", style="red") if standing.failed else "",
         )
         rows = [("  " + self.activity, "")] if self.activity else []

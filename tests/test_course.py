@@ -353,3 +353,27 @@ def test_other_terminals_see_what_runs(store: Store, make: Make) -> None:
     (study,), (first, _) = store.studies(), seen[0]
     status = study_status(study, store.counts(study.id), first, first.updated)
     assert (status.state, status.done, status.current) == ("running", 0, first.current)
+
+
+@EVERY
+def test_its_picture_fits_and_shows_what_is_known(store: Store, make: Make) -> None:
+    words = make(store, -1)
+    picture = Picture(words)
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    frames = []
+
+    def draw(event: Any) -> None:
+        picture(event)
+        if isinstance(event, JobStarted | JobFinished):
+            with console.capture() as drawn:
+                console.print(picture)
+            frames.append(drawn.get().splitlines())
+
+    outcome = run_course(words.campaign, describe=words.label, on_event=draw)
+    assert len(frames) == 2 * outcome.executed
+    assert all(len(line) <= 80 for frame in frames for line in frame)
+    assert all(frame[1].startswith("now: ") for frame in frames[::2])
+    head, *known = frames[-1]
+    assert f"{outcome.standing.total}/{outcome.standing.total} " in head and " left" not in head
+    shown = zip(known, words.rows(), strict=True)
+    assert all(row.startswith(line.rstrip("… ")) for line, (row, _) in shown)

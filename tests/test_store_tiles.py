@@ -18,7 +18,7 @@ from diskproof.errors import UsageError
 from diskproof.records import Artefact, Check, Failure, HostRecord, Metric, Series, StudyRecord
 from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
 from diskproof.store import DuplicateRun, Store, open_store
-from diskproof.store.tile_limits import require_storable_tile_run
+from diskproof.store.write import make_storable
 from support.crashing import make_crash_run
 from support.tile_stores import HOST, STUDY_ID, TEXT, Made, make_tile_run, tile_cell
 from test_store import database, store, url  # noqa: F401  (fixtures of both databases)
@@ -123,7 +123,7 @@ def test_a_run_counts_once_for_its_cell_host_tiles_and_repeat(tiles: Store) -> N
     run = make_tile_run(Made(CELL, 2, 1))
     tiles.add_tile_run(run)
     tiles.add_tile_run(run)
-    with pytest.raises(DuplicateRun, match="counts as number 1"):
+    with pytest.raises(DuplicateRun, match="tiles 2, repeat 1"):
         tiles.add_tile_run(replace(run, id="other"))
     with pytest.raises(DuplicateRun):
         tiles.add_tile_run(replace(run, repeat=2))  # the id of another place
@@ -195,9 +195,9 @@ def test_an_unknown_study_or_host_is_refused(tiles: Store, changes: dict[str, st
     ],
 )
 def test_what_no_reader_could_trust_is_refused(run: TileRun) -> None:
-    require_storable_tile_run(RUN)
+    make_storable(RUN)
     with pytest.raises(UsageError, match="cannot be stored"):
-        require_storable_tile_run(run)
+        make_storable(run)
 
 
 def test_a_store_asks_before_it_writes(tiles: Store) -> None:

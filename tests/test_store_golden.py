@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from diskproof.errors import UsageError
 from diskproof.store import open_store
 from support.crashing import make_crash_run
 from support.tile_stores import Made, make_tile_run, tile_cell
@@ -160,6 +161,17 @@ def test_reading_leaves_a_database_as_it_is(database: Callable[[], str], version
     before = schema_of(url), content_of(url)
     answers_of(url)
     assert (schema_of(url), content_of(url)) == before
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_store_has_no_runs_of_later_kinds(url: str, version: int) -> None:
+    put(url, version)
+    with open_store(url) as store:
+        assert (store.tile_runs(), store.tile_series_of("tile-11none")) == ((), ())
+        with pytest.raises(UsageError, match="no run of tiles 'x'"):
+            store.tile_run("x")
+        with pytest.raises(UsageError, match="no crash run 'x'"):
+            store.crash_run("x")
 
 
 # -- writing --------------------------------------------------------------------------------

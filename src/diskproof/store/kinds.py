@@ -50,7 +50,7 @@ _Find = Callable[[Any], str | None]
 
 
 class Written(TypeDecorator[Any]):
-    """A column that keeps values in another form, and reads as it is."""
+    """A column that gives values another form when they are written."""
 
     impl = Text
     cache_ok = True

@@ -98,15 +98,10 @@ class Part:
         owners = {name: header[name] for name in _OWNERS if name in self.table.c}
         yield self.table, list(self.encode(records, **owners))
         if inner := self.inner:
-            in_records = (getattr(record, inner.field) for record in records)
-            yield (
-                inner.table,
-                [
-                    row
-                    for place, each in enumerate(in_records)
-                    for row in inner.encode(each, **{inner.keys[-1]: place})
-                ],
-            )
+            rows: list[Values] = []
+            for place, record in enumerate(records):
+                rows += inner.encode(getattr(record, inner.field), **{inner.keys[-1]: place})
+            yield inner.table, rows
 
 
 @dataclass(frozen=True)

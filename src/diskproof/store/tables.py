@@ -45,6 +45,7 @@ def owner_columns(*names: str) -> Iterator[Column[str]]:
 
 
 def number_columns() -> Iterator[Column[Any]]:
+    """What a run is called: its number in this store, and its id everywhere."""
     yield Column("number", _RUN_NUMBER, primary_key=True)
     yield from kinds.NAME("id", unique=True)
 

@@ -94,9 +94,8 @@ def make_storable(run: Run) -> StorableRun:
     """Raises UsageError naming what cannot be stored of a run."""
     kind = kind_of(run)
     header = kind.encode_header(run)
-    return StorableRun(
-        run, kind, header, [r for part in kind.parts for r in part.rows(run, header)]
-    )
+    rows = [each for part in kind.parts for each in part.rows(run, header)]
+    return StorableRun(run, kind, header, rows)
 
 
 def write_run(connection: Connection, each: StorableRun) -> None:

@@ -43,7 +43,7 @@ class Run(Protocol):
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # queries are kept by the part that they are of
 class Part:
     """The records that one field of a run holds, and the table that they are rows of.
 

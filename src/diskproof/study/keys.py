@@ -217,13 +217,11 @@ def _pointing(read: Reader[_Value]) -> Reader[_Value]:
 @dataclass(frozen=True)
 class Option:
     """One key. ``default`` None: it must be given. ``read`` takes text of at most ``most``
-    characters and gives its canonical spelling. ``backing``: it names one that data is copied
-    from."""
+    characters and gives its canonical spelling."""
 
     default: str | None = ""
     read: Reader[str] = text()
     most: int = 4096
-    backing: bool = False
 
     @property
     def default_text(self) -> str:

@@ -15,7 +15,7 @@ from diskproof.study.backings import FOLDER, Made, Tables, read_backings
 from diskproof.study.crash import CrashRules, read_crash
 from diskproof.study.factors import FACTOR_BY_NAME, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
-from diskproof.study.programs import find_source
+from diskproof.study.programs import SECOND_DISK_ON
 from diskproof.study.protocol import DEFAULT_BLOCKS, RaceRules, read_protocol
 from diskproof.study.tile_file import read_rules
 from diskproof.study.tiles import TileRules
@@ -173,12 +173,13 @@ def _sources(
     made: Made,
     mistakes: Mistakes,
 ) -> tuple[str, ...]:
-    """The backings that workloads copy from."""
+    """The backings of second disks."""
     known = [spec.name for specs in made.values() for spec in specs]
-    wanted = [(spec.name, name) for spec in workloads if (name := find_source(spec))]
+    wanted = [(spec.name, name) for spec in workloads if (name := spec.option(SECOND_DISK_ON))]
     for workload, name in wanted:
         if name not in known:
-            mistakes.add(("workloads", workload), unknown("backing", name, known), name)
+            location = ("workloads", workload, SECOND_DISK_ON)
+            mistakes.add(location, unknown("backing", name, known), name)
     return tuple(name for _, name in wanted)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diskproof.records import WorkloadSpec
 from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
 
@@ -32,6 +31,8 @@ class Program:
 
 
 COMMAND = "command"
+SECOND_DISK_ON = "source_on"
+"""The option that names a backing for a second disk, the same for all cells."""
 _FILES = ("host", "container", "guest")
 """Where a disk has a name that any program can open."""
 _DD = {"bs": keys.size("1M"), "direct": keys.one_of("off", "on")}
@@ -51,7 +52,7 @@ _TREE = {
     "scale": keys.scale("1/20"),
     "filesystem": keys.one_of("ext4", "xfs", "btrfs"),
     "source": keys.one_of("disk", "memory"),
-    "source_on": keys.Option(backing=True),
+    SECOND_DISK_ON: keys.Option(),
 }
 _BOOTS = {
     "reads": keys.count(5, 0, 99, "boots"),
@@ -156,10 +157,3 @@ PROGRAM_BY_KIND = {program.kind: program for program in PROGRAMS}
 def has_own_system(kind: str) -> bool:
     """Whether disks under this kind of workload hold an operating system of their own."""
     return kind in PROGRAM_BY_KIND and PROGRAM_BY_KIND[kind].own_system
-
-
-def find_source(spec: WorkloadSpec) -> str:
-    """The backing that a workload copies from; empty where it names none."""
-    program = PROGRAM_BY_KIND.get(spec.kind)
-    options = program.options if program else {}
-    return next((spec.option(name) for name, each in options.items() if each.backing), "")

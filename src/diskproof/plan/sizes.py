@@ -116,3 +116,10 @@ def tell_of_backings(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
         yield from filter(None, [backing.unprobed])
         if backing.flushes:
             yield f"the server of backing {name}: {backing.flushes}"
+
+
+def warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """That guests are slow here, and why."""
+    if any(cell.level("accel") == "tcg" for cell in cells):
+        why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
+        yield f"guests run under TCG emulation, not KVM: {why}"

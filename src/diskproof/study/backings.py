@@ -47,10 +47,7 @@ _DEVICE = r"/dev/[A-Za-z0-9._/-]{1,255}"
 _DEVICES = f"({_DEVICE}( {_DEVICE})*)?"
 
 KINDS: Mapping[str, Kind] = {
-    "directory": Kind(
-        {"path": keys.like(None, r"[^\x00]{1,4096}", "a path")},
-        nests=False,
-    ),
+    "directory": Kind({"path": keys.like(None, r"[^\x00]{1,4096}", "a path")}, nests=False),
     "filesystem": Kind(
         {
             "fs": keys.like("ext4", r"[a-z0-9]{1,16}", "a type of file system that mkfs makes"),

@@ -19,7 +19,7 @@ from diskproof.study.programs import SECOND_DISK_ON
 from diskproof.study.protocol import DEFAULT_BLOCKS, RaceRules, read_protocol
 from diskproof.study.tile_file import read_rules
 from diskproof.study.tiles import TileRules
-from diskproof.study.toml_lines import Location, Mistakes, parse_toml, unknown
+from diskproof.study.toml_lines import Location, Mistakes, parse_toml, read_text, unknown
 from diskproof.study.workloads import read_workloads
 from diskproof.units import parse_bytes
 
@@ -100,14 +100,11 @@ class Study:
 def load_study(path: Path) -> Study:
     """Read a study file. Raises StudyError."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_TEXT + 1)
+        text = read_text(path, MAX_TEXT)
     except OSError as error:
         raise StudyError(f"cannot read the study {path}", error.strerror or "") from None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise StudyError(f"{path}: not a study file", "it is not UTF-8 text") from None
+    except ValueError as error:
+        raise StudyError(f"{path}: not a study file", str(error)) from None
     return parse_study(text, str(path), folder=path.parent)
 
 
@@ -169,9 +166,7 @@ def _backing_shape(spec: BackingSpec) -> list[object]:
 
 
 def _sources(
-    workloads: tuple[WorkloadSpec, ...],
-    made: Made,
-    mistakes: Mistakes,
+    workloads: tuple[WorkloadSpec, ...], made: Made, mistakes: Mistakes
 ) -> tuple[str, ...]:
     """The backings of second disks."""
     known = [spec.name for specs in made.values() for spec in specs]

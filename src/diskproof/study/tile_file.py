@@ -22,7 +22,7 @@ from diskproof.study.tiles import (
     TileWork,
     read_guest_name,
 )
-from diskproof.study.toml_lines import Mistakes, parse_toml, unknown
+from diskproof.study.toml_lines import Mistakes, parse_toml, read_text, unknown
 
 MAX_TEXT = 256 << 10
 MAX_GUESTS = 16
@@ -38,11 +38,7 @@ def load_tile(name: str, folder: Path) -> Tile:
         return built_in_tile()
     path = folder / name
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_TEXT + 1)
-        if len(data) > MAX_TEXT:
-            raise ValueError(f"larger than {MAX_TEXT >> 10} KiB")
-        content = data.decode()
+        content = read_text(path, MAX_TEXT)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         hint = f'a file name relative to the study, or "{BUILT_IN}"'
@@ -157,10 +153,7 @@ def _find_load(work: TileWork, mistakes: Mistakes) -> str:
 def _check_ends(work: TileWork, roles: Mapping[str, str], mistakes: Mistakes) -> None:
     """Whether the guests at both ends exist and can do it."""
     load, place = LOADS[work.load], ("workloads", work.name)
-    for key, guest, able in (
-        ("from", work.source, load.source),
-        ("to", work.target, load.target),
-    ):
+    for key, guest, able in (("from", work.source, load.source), ("to", work.target, load.target)):
         if guest not in roles:
             if guest or able:
                 mistakes.add((*place, key), f"{key}: {unknown('guest', guest, roles)}", guest)

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from diskproof.errors import StudyError
@@ -18,8 +19,16 @@ from diskproof.errors import StudyError
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]\]?")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
 
-Path = Sequence[str | int]
 Location = tuple[str | int, ...]
+
+
+def read_text(file: Path, most: int) -> str:
+    """A file's text of at most so many bytes. Raises OSError or ValueError."""
+    with file.open("rb") as stream:
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"larger than {most >> 10} KiB")
+    return data.decode()
 
 
 def parse_toml(text: str, file: str, hint: str = "") -> dict[str, Any]:
@@ -33,7 +42,7 @@ def parse_toml(text: str, file: str, hint: str = "") -> dict[str, Any]:
         raise StudyError(f"{where}: not valid TOML", str(error), hint) from None
 
 
-def find_line(text: str, path: Path, value: object = None) -> int | None:
+def find_line(text: str, path: Sequence[str | int], value: object = None) -> int | None:
     """Line number (from 1) of ``path`` such as ``("factors", "cache")`` or ``("only", 1, "bus")``.
 
     With ``value`` the first line from there on that shows it. None when nothing matches.

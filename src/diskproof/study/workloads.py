@@ -12,7 +12,7 @@ from diskproof.study.job_file import find_job_mistakes
 from diskproof.study.presets import PRESET_BY_NAME
 from diskproof.study.programs import COMMAND, PROGRAM_BY_NAME
 from diskproof.study.protocol import Protocol
-from diskproof.study.toml_lines import Location, Mistakes, unknown
+from diskproof.study.toml_lines import Location, Mistakes, read_text, unknown
 
 MAX_JOB_TEXT = 64 << 10
 
@@ -73,11 +73,7 @@ _read_names = keys.one_or_some(keys.text(), 1000)
 
 
 def _named_workload(
-    name: str,
-    table: WorkloadTable,
-    own: dict[str, object],
-    protocol: Protocol,
-    mistakes: Mistakes,
+    name: str, table: WorkloadTable, own: dict[str, object], protocol: Protocol, mistakes: Mistakes
 ) -> WorkloadSpec | None:
     """A preset or a program, with changes."""
     place = ("workloads", name)
@@ -144,11 +140,7 @@ def _common_options(
 def _job_text(file: Path, location: Location, mistakes: Mistakes) -> str:
     """Content of a fio job file, checked; part of the spec, so that the cell's id covers it."""
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_JOB_TEXT + 1)
-        if len(data) > MAX_JOB_TEXT:
-            raise ValueError(f"larger than {MAX_JOB_TEXT >> 10} KiB")
-        job = data.decode()
+        job = read_text(file, MAX_JOB_TEXT)
     except (OSError, ValueError) as error:
         mistakes.add(location, f"cannot read the fio job file {file}: {error}")
         return ""

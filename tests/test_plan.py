@@ -72,8 +72,14 @@ def test_qcow2_options_collapse_for_raw() -> None:
     ("factors", "reason"),
     [
         ('aio = ["threads", "native"]', "aio=native needs cache=none or directsync, not writeback"),
-        ('format = "qed"\npreallocation = ["off", "full"]', "preallocation=full needs format=raw or qcow2, not qed"),
-        ('format = "raw"\npreallocation = ["off", "metadata"]', "preallocation=metadata needs format=qcow2, not raw"),
+        (
+            'format = "qed"\npreallocation = ["off", "full"]',
+            "full needs format=raw or qcow2, not qed",
+        ),
+        (
+            'format = "raw"\npreallocation = ["off", "metadata"]',
+            "metadata needs format=qcow2, not raw",
+        ),
         ('detect_zeroes = ["off", "unmap"]', "detect-zeroes=unmap needs discard=unmap"),
         ('frontend = "guest"\nbus = "ide"\niothread = ["on", "off"]', "bus=ide takes no iothread"),
         ('frontend = "guest"\naccel = ["auto", "kvm"]', "the probe's guest did not answer"),

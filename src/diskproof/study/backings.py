@@ -127,7 +127,7 @@ def read_backings(content: object, mistakes: Mistakes) -> tuple[Tables, Made]:
     mistakes are noted."""
     tables = {
         name: _read_table(name, each, mistakes)
-        for name, each in keys.read_mapping(content, ("backings",), mistakes).items()
+        for name, each in keys.read_tables(content, ("backings",), mistakes)
     }
     made: Made = {}
     for name in tables:
@@ -145,11 +145,8 @@ def chain(spec: BackingSpec) -> tuple[BackingSpec, ...]:
     return (spec, *(chain(spec.on) if spec.on else ()))
 
 
-def _read_table(name: str, content: object, mistakes: Mistakes) -> BackingTable:
+def _read_table(name: str, given: Mapping[str, object], mistakes: Mistakes) -> BackingTable:
     place = ("backings", name)
-    with mistakes.noting(place, None):
-        keys.name(name)
-    given = keys.read_mapping(content, place, mistakes)
     own = {each: value for each, value in given.items() if each not in keys.of(BackingTable)}
     table = keys.read_table(BackingTable, given, place, mistakes, own)
     if not table.has_kind:

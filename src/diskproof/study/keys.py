@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -76,6 +76,17 @@ def read_mapping(content: object, location: Location, mistakes: Mistakes) -> Map
         return content
     mistakes.add(location, f"{dotted(location)}: {shown(content)} is not a table", content)
     return {}
+
+
+def read_tables(
+    content: object, location: Location, mistakes: Mistakes, read_name: Reader[str] | None = None
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables in a table of tables, with their names."""
+    for key, each in read_mapping(content, location, mistakes).items():
+        place = (*location, key)
+        with mistakes.noting(place, None):
+            (read_name or name)(key)
+        yield key, read_mapping(each, place, mistakes)
 
 
 # -- readers of values ----------------------------------------------------------------------

@@ -76,28 +76,30 @@ def parse_tile(content: str, file: str) -> Tile:
     tables = parse_toml(content, file)
     guests = tuple(_read_guests(tables, mistakes))
     works = tuple(_read_works(tables, {each.name: each.role for each in guests}, mistakes))
-    others = ("guests", "workloads")
-    tile = keys.read_table(Tile, tables, (), mistakes, others, guests=guests, works=works)
+    for name, most, found in (("guests", MAX_GUESTS, guests), ("workloads", MAX_WORKS, works)):
+        if not 1 <= len(found) <= most:
+            mistakes.add((name,), f"{name}: a tile has 1 to {most}, not {len(found)}")
+    tile = keys.read_table(
+        Tile, tables, (), mistakes, ["guests", "workloads"], guests=guests, works=works
+    )
     _check_order(works, mistakes)
     mistakes.raise_any()
     return replace(tile, name=tile.name or Path(file).stem)
 
 
 def _read_guests(tables: Mapping[str, Any], mistakes: Mistakes) -> Iterator[TileGuest]:
-    found = _read_tables(tables, "guests", MAX_GUESTS, mistakes)
+    found = keys.read_tables(tables.get("guests", {}), ("guests",), mistakes, read_guest_name)
     environment: dict[str, str] = {}
-    for name, content in found.items():
+    for name, given in found:
         place = ("guests", name)
-        with mistakes.noting(place, None):
-            read_guest_name(name)
         key = name.upper().replace("-", "_")  # steps find each other by these names
         if (other := environment.setdefault(key, name)) != name:
             mistakes.add(place, f"{name} and {other}: too much alike")
-        guest = keys.read_table(TileGuest, content, place, mistakes, name=name)
+        guest = keys.read_table(TileGuest, given, place, mistakes, name=name)
         if guest.role not in ROLES:
             mistakes.add((*place, "role"), unknown("role", guest.role, ROLES), guest.role)
             guest = replace(guest, role="plain")
-        role, says_root = ROLES[guest.role], isinstance(content, dict) and "root" in content
+        role, says_root = ROLES[guest.role], "root" in given
         if says_root and role.root and guest.root != role.root:
             message = f"root: the role {guest.role} needs {role.root}"
             mistakes.add((*place, "root"), message)
@@ -112,11 +114,8 @@ def _read_guests(tables: Mapping[str, Any], mistakes: Mistakes) -> Iterator[Tile
 def _read_works(
     tables: Mapping[str, Any], roles: Mapping[str, str], mistakes: Mistakes
 ) -> Iterator[TileWork]:
-    for name, content in _read_tables(tables, "workloads", MAX_WORKS, mistakes).items():
+    for name, given in keys.read_tables(tables.get("workloads", {}), ("workloads",), mistakes):
         place = ("workloads", name)
-        with mistakes.noting(place, None):
-            keys.name(name)
-        given = keys.read_mapping(content, place, mistakes)
         own = {key: value for key, value in given.items() if key not in keys.of(TileWork)}
         work = keys.read_table(TileWork, given, place, mistakes, own, name=name)
         load = _find_load(work, mistakes)
@@ -124,16 +123,6 @@ def _read_works(
         work = replace(work, load=load, options=tuple(sorted(options.items())))
         _check_ends(work, roles, mistakes)
         yield work
-
-
-def _read_tables(
-    tables: Mapping[str, Any], name: str, most: int, mistakes: Mistakes
-) -> Mapping[str, Any]:
-    """The tables within one that must have some."""
-    found = keys.read_mapping(tables.get(name, {}), (name,), mistakes)
-    if not 1 <= len(found) <= most:
-        mistakes.add((name,), f"{name}: a tile has 1 to {most}, not {len(found)}")
-    return found
 
 
 def _find_load(work: TileWork, mistakes: Mistakes) -> str:

@@ -23,9 +23,7 @@ FIO_OPTIONS: Mapping[str, keys.Option] = {
     "iodepth": keys.count(1, 1, 4096),
     "fsync": keys.count(0, 0, 1_000_000, "writes for each flush"),
     "rwmixread": keys.count(0, 0, 100, "percent"),
-    "distribution": keys.like(
-        "random", r"random|(zipf|pareto|normal):[0-9.]{1,6}", "a distribution like zipf:1.2"
-    ),
+    "distribution": keys.like("random", _DISTRIBUTION, "a distribution like zipf:1.2"),
     "primary": keys.Option("iops", keys.choice("iops", "bandwidth")),
 }
 """What a fio load is made of; a preset says which."""
@@ -49,19 +47,16 @@ def read_workloads(
     content: object, protocol: Protocol, folder: Path, mistakes: Mistakes
 ) -> Iterator[WorkloadSpec]:
     """Each as a spec; ``folder`` is where fio job files are looked for. Mistakes are noted."""
-    tables = content
+    place = ("workloads",)
     if isinstance(content, str | list):
-        with mistakes.noting(("workloads",), content):
-            tables = dict.fromkeys(_read_names(content), {})
+        asked, content = content, {}
+        with mistakes.noting(place, asked):
+            content = dict.fromkeys(_read_names(asked), {})
     elif content == {}:
-        mistakes.add(("workloads",), "workloads: at least 1 is needed")
-    for name, each in keys.read_mapping(tables, ("workloads",), mistakes).items():
-        place = ("workloads", name)
-        with mistakes.noting(place, None):
-            keys.name(name)
-        given = keys.read_mapping(each, place, mistakes)
+        mistakes.add(place, "workloads: at least 1 is needed")
+    for name, given in keys.read_tables(content, place, mistakes):
         own = {each: value for each, value in given.items() if each not in _COMMON}
-        table = keys.read_table(WorkloadTable, given, place, mistakes, own)
+        table = keys.read_table(WorkloadTable, given, (*place, name), mistakes, own)
         if table.job is not None:
             yield _job_workload(name, table, own, protocol, folder, mistakes)
         elif spec := _named_workload(name, table, own, protocol, mistakes):

@@ -74,11 +74,11 @@ def test_qcow2_options_collapse_for_raw() -> None:
         ('aio = ["threads", "native"]', "aio=native needs cache=none or directsync, not writeback"),
         (
             'format = "qed"\npreallocation = ["off", "full"]',
-            "full needs format=raw or qcow2, not qed",
+            "needs format=raw or qcow2, not qed",
         ),
         (
             'format = "raw"\npreallocation = ["off", "metadata"]',
-            "metadata needs format=qcow2, not raw",
+            "needs format=qcow2, not raw",
         ),
         ('detect_zeroes = ["off", "unmap"]', "detect-zeroes=unmap needs discard=unmap"),
         ('frontend = "guest"\nbus = "ide"\niothread = ["on", "off"]', "bus=ide takes no iothread"),

@@ -40,7 +40,7 @@ def _told(name: str, level: str) -> str:
     factor = FACTOR_BY_NAME.get(name)
     if level == (factor.silent if factor else "off"):
         return ""
-    label = name if factor is None or factor.label is None else factor.label
+    label = factor.label if factor else name
     return f"{label}={level}" if label else level
 
 

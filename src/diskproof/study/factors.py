@@ -70,7 +70,7 @@ class Factor:
     power_of_two: bool = False
     over_network: bool = True
     needs: tuple[Need, ...] = ()
-    label: str | None = None
+    label: str = ""
     silent: str = "off"
     decides: bool = False
 
@@ -90,7 +90,6 @@ FACTORS = (
         "over NBD, a guest, or a guest of your own",
         FRONTENDS,
         frontends=frozenset(FRONTENDS),
-        label="",
         decides=True,
     ),
     Factor(
@@ -99,9 +98,8 @@ FACTORS = (
         "where image bytes live: the name of a [backings.NAME] table",
         kind="name",
         frontends=frozenset(FRONTENDS),
-        label="",
     ),
-    Factor("format", "qcow2", "image format", ("raw", "qcow2", "qed"), label="", decides=True),
+    Factor("format", "qcow2", "image format", ("raw", "qcow2", "qed"), decides=True),
     Factor(
         "preallocation",
         "off",
@@ -114,14 +112,7 @@ FACTORS = (
         label="prealloc",
         decides=True,
     ),
-    Factor(
-        "cache",
-        "writeback",
-        "cache mode of the disk",
-        levels=tuple(CACHE_MODES),
-        label="",
-        decides=True,
-    ),
+    Factor("cache", "writeback", "cache mode of the disk", tuple(CACHE_MODES), decides=True),
     Factor(
         "aio",
         "threads",
@@ -129,7 +120,6 @@ FACTORS = (
         ("threads", "native", "io_uring"),
         over_network=False,
         needs=(Need(("native",), "cache", DIRECT),),
-        label="",
         decides=True,
     ),
     Factor(
@@ -137,6 +127,7 @@ FACTORS = (
         "ignore",
         "what happens to a discard request",
         ("ignore", "unmap"),
+        label="discard",
         silent="ignore",
         decides=True,
     ),
@@ -149,7 +140,7 @@ FACTORS = (
         label="zeroes",
         decides=True,
     ),
-    Factor("iothread", "off", "a thread of its own for the disk", ("off", "on")),
+    Factor("iothread", "off", "a thread of its own for the disk", ("off", "on"), label="iothread"),
     Factor(
         "cluster_size",
         "64K",
@@ -186,11 +177,19 @@ FACTORS = (
         "how the guest sees the disk",
         ("virtio-blk", "virtio-scsi", "ide", "ahci", "nvme"),
         frontends=_GUEST,
-        label="",
         decides=True,
     ),
-    Factor("accel", "auto", "CPU accelerator", ("auto", "kvm", "tcg"), frontends=_GUEST, label=""),
-    Factor("vcpus", "1", "virtual processors", kind="count", frontends=_GUEST, low=1, high=64),
+    Factor("accel", "auto", "CPU accelerator", ("auto", "kvm", "tcg"), frontends=_GUEST),
+    Factor(
+        "vcpus",
+        "1",
+        "virtual processors",
+        kind="count",
+        frontends=_GUEST,
+        low=1,
+        high=64,
+        label="vcpus",
+    ),
     Factor(
         "memory",
         "512M",

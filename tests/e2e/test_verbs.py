@@ -35,7 +35,7 @@ from support.verbs import (
 )
 
 pytestmark = needs_fuse
-PROMISES = {"wrong", "json", "figures", "full", "interrupt", "again", "width", "help width"}
+PROMISES = {"wrong", "json", "figures", "stdout", "interrupt", "again", "width", "help width"}
 
 
 class Called:
@@ -104,7 +104,7 @@ def test_json_alone_is_on_stdout(called: Called, verb: Verb) -> None:
 # -- who reads it ---------------------------------------------------------------------------
 
 
-@each(*verbs_for("again"))
+@each(*[verb for verb in verbs_for("stdout") if "again" not in verb.exempt])
 def test_a_reader_that_has_gone_changes_nothing(called: Called, verb: Verb) -> None:
     """Nobody reads from the start: every write meets it, not only one after the first line."""
     place, _ = called.of(verb)
@@ -121,7 +121,7 @@ def test_a_reader_that_has_gone_changes_nothing(called: Called, verb: Verb) -> N
     assert call.left == ()
 
 
-@each(*[verb for verb in verbs_for("full") if "again" not in verb.exempt])
+@each(*[verb for verb in verbs_for("stdout") if "again" not in verb.exempt])
 def test_a_full_or_closed_stdout_is_an_error_at_most(called: Called, verb: Verb) -> None:
     place, first = called.of(verb)
     silent = not first.out

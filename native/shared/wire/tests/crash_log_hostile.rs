@@ -6,7 +6,7 @@ use diskproof_wire::crash_log::*;
 use proptest::prelude::*;
 
 fn golden() -> Vec<u8> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/crash-log.bin");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/golden/crash-log.bin");
     std::fs::read(path).unwrap()
 }
 

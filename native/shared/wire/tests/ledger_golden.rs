@@ -6,7 +6,7 @@ use diskproof_wire::ledger::*;
 use serde_json::{json, Value};
 
 fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../tests/golden").join(name)
 }
 
 fn read_golden() -> (Vec<u8>, Value) {

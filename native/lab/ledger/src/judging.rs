@@ -5,12 +5,12 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use diskproof_nbd::Nbd;
 use diskproof_wire::ledger::{
     find_geometry, verify, Acknowledgement, Geometry, Loss, ReadAt, Report, SLOT,
 };
 
 use crate::files::Slots;
-use crate::nbd::Nbd;
 use crate::options::Verify;
 use crate::place::TargetPlace;
 use crate::raw::Readable;

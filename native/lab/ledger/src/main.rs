@@ -5,7 +5,6 @@
 
 mod acks;
 mod files;
-mod handshake;
 mod judging;
 mod nbd;
 mod options;
@@ -19,12 +18,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use diskproof_nbd::Nbd;
 use diskproof_wire::ledger::Geometry;
 use serde_json::json;
 
 use crate::acks::Acks;
 use crate::files::{Files, MAX_FILES};
-use crate::nbd::{Nbd, NbdLedger};
+use crate::nbd::NbdLedger;
 use crate::options::{Command, Options, Verify, Write, WriteTo};
 use crate::place::TargetPlace;
 use crate::raw::Raw;

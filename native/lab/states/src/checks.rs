@@ -6,7 +6,6 @@ mod command;
 mod daemon;
 mod format_ledger;
 mod image_check;
-mod nbd;
 pub mod raw_ledger;
 
 use std::path::{Path, PathBuf};

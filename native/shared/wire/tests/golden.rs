@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use diskproof_wire::{parse_event, parse_request, render_line, Event, Request, MAX_EVENT_LINE};
 
 fn read_golden(name: &str) -> Vec<String> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../tests/golden/wire").join(name);
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../tests/golden/wire").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.split_inclusive('\n').map(str::to_owned).collect()
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use diskproof_nbd::Nbd;
 use serde_json::{json, Value};
 
 use super::child::Program;
-use super::nbd::Drive;
 use crate::request::Format;
 
 /// For an answer of the daemon.
@@ -72,7 +72,7 @@ impl Daemon {
         &mut self,
         image: &Path,
         format: Format,
-        work: impl FnOnce(&mut Drive) -> io::Result<T>,
+        work: impl FnOnce(&mut Nbd) -> io::Result<T>,
     ) -> Result<T, Unusable> {
         let image = image.to_str().ok_or_else(|| io::Error::other("a path that is not text"))?;
         self.send(&[
@@ -88,15 +88,14 @@ impl Daemon {
             self.remove()?;
             return Err(Unusable::Refused(why));
         }
-        let done =
-            Drive::connect(&self.socket, EXPORT, LIMIT).and_then(|mut drive| work(&mut drive));
+        let done = Nbd::connect(&self.socket, EXPORT, LIMIT).and_then(|mut disk| work(&mut disk));
         self.send(&[json!({"execute": "block-export-del",
             "arguments": {"id": EXPORT, "mode": "hard"}})])?;
         self.answer_after_event("BLOCK_EXPORT_DELETED")?;
         self.remove()?;
-        done.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => Unusable::Refused(error.to_string()),
-            _ => Unusable::Broken(error),
+        done.map_err(|error| match error.raw_os_error() {
+            Some(_) => Unusable::Refused(format!("reading it: {error}")),
+            None => Unusable::Broken(error),
         })
     }
 

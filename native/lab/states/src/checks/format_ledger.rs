@@ -1,14 +1,14 @@
-//! A ledger on an image of any format, read through QEMU's own driver.
+//! A ledger on an image of any format, read through QEMU's own diskr.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
+use diskproof_nbd::Nbd;
 use diskproof_wire::ledger::{check_slot, ReadAt, Report, Slot, SLOT};
 
 use super::acknowledged::Promises;
 use super::daemon::{Daemon, Unusable};
-use super::nbd::Drive;
 use super::{Check, Detail, Finding, Ground};
 use crate::cut::{Cut, State};
 use crate::failure::{During, Failure, Result};
@@ -65,14 +65,14 @@ impl<'s> FormatLedger<'s> {
 }
 
 impl Judge {
-    fn read(&mut self, drive: &mut Drive) -> io::Result<Report> {
+    fn read(&mut self, disk: &mut Nbd) -> io::Result<Report> {
         let geometry = self.promises.geometry;
         let mut report = Report { acknowledged: self.acknowledged, ..Report::default() };
         let mut buffer = vec![0; BATCH as usize * SLOT];
         for first in (0..geometry.slots).step_by(BATCH as usize) {
             let count = BATCH.min(geometry.slots - first) as usize;
             let part = &mut buffer[..count * SLOT];
-            drive.read_at(part, geometry.position(first))?;
+            disk.read_at(part, geometry.position(first))?;
             for (slot, bytes) in (first..).zip(part.chunks_exact(SLOT)) {
                 report.take(self.judge(slot, bytes));
             }
@@ -119,7 +119,7 @@ impl Check for FormatLedger<'_> {
         // A daemon that died may have been ended by something else: the second one tells.
         for _ in 0..2 {
             let judge = &mut self.judge;
-            match self.daemon.with_image(&image, self.format, |drive| judge.read(drive)) {
+            match self.daemon.with_image(&image, self.format, |disk| judge.read(disk)) {
                 Ok(report) => {
                     self.report = report;
                     let oldest = self.report.lost_sequences.first();

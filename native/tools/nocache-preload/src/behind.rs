@@ -3,7 +3,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI64, AtomicU64, AtomicU8, Ordering::Relaxed};
 
-use crate::raw;
+use diskproof_bare::syscall;
+
+use crate::descriptors::{stat, Stat};
 
 /// Descriptors from this on are left to the watcher.
 const DESCRIPTORS: usize = 1024;
@@ -82,7 +84,7 @@ pub fn note(fd: c_int, facts: &Facts) {
 impl Reader {
     #[cold]
     fn judge(&self, fd: c_int) {
-        match raw::stat(fd).filter(raw::Stat::is_regular) {
+        match stat(fd).filter(Stat::is_regular) {
             Some(seen) => self.note(&Facts::find(fd, &seen)),
             None => self.note(&Facts::NOBODYS),
         }
@@ -98,19 +100,21 @@ impl Reader {
     fn drop_behind(&self, fd: c_int, offset: Option<i64>) {
         self.since_drop.store(0, Relaxed);
         // Closed behind our back (close_range, a call of its own) and opened again: not known to be ours alone.
-        if raw::stat(fd).is_none_or(|seen| seen.inode() != self.inode.load(Relaxed)) {
+        if stat(fd).is_none_or(|seen| seen.inode() != self.inode.load(Relaxed)) {
             self.state.store(OTHERS, Relaxed);
             return;
         }
+        const SEEK_CUR: i64 = 1;
+        const DONTNEED: i64 = 4;
         // SAFETY: no pointers.
         let here = offset.unwrap_or_else(|| unsafe {
-            raw::call(raw::LSEEK, [fd.into(), 0, raw::SEEK_CUR, 0, 0, 0])
+            syscall::call(syscall::LSEEK, [fd.into(), 0, SEEK_CUR, 0, 0, 0])
         });
         let start = (here - OVERLAP).max(0);
         if here > start {
-            let words = [fd.into(), start, here - start, raw::DONTNEED, 0, 0];
+            let words = [fd.into(), start, here - start, DONTNEED, 0, 0];
             // SAFETY: no pointers.
-            unsafe { raw::call(raw::FADVISE64, words) };
+            unsafe { syscall::call(syscall::FADVISE64, words) };
         }
     }
 }
@@ -126,7 +130,7 @@ impl Facts {
     /// Of what has no pages of its own.
     pub const NOBODYS: Self = Self { inode: 0, cached: None };
 
-    pub fn find(fd: c_int, seen: &raw::Stat) -> Self {
+    pub fn find(fd: c_int, seen: &Stat) -> Self {
         let cached = if seen.pages() == 0 { Some(0) } else { count_cached(fd) };
         Self { inode: seen.inode(), cached }
     }
@@ -137,15 +141,11 @@ fn count_cached(fd: c_int) -> Option<u64> {
     let (range, mut answer) = ([0_u64; 2], [0_u64; 5]);
     let counts = [fd.into(), range.as_ptr() as i64, answer.as_mut_ptr() as i64, 0, 0, 0];
     // SAFETY: both are laid out as the kernel's structures.
-    let done = unsafe { raw::call(raw::CACHESTAT, counts) } == 0;
+    let done = unsafe { syscall::call(syscall::CACHESTAT, counts) } == 0;
     (done && (answer[0] > 0 || !is_overlay(fd))).then_some(answer[0])
 }
 
 /// Says true when in doubt.
 fn is_overlay(fd: c_int) -> bool {
-    let mut system = [0_u64; 15];
-    let words = [fd.into(), system.as_mut_ptr() as i64, 0, 0, 0, 0];
-    // SAFETY: struct statfs has 120 bytes here, the first word of which is the type.
-    let done = unsafe { raw::call(raw::FSTATFS, words) } == 0;
-    !done || system[0] == OVERLAY
+    syscall::find_file_system(fd).is_none_or(|kind| kind == OVERLAY)
 }

@@ -6,22 +6,19 @@
 #![no_std]
 
 mod behind;
+mod c_library;
+mod descriptors;
 mod door;
-mod libc;
 mod opens;
-mod raw;
 mod told;
 
 use core::ffi::{c_int, c_long, c_void};
 
-use libc::{answer, find_close, find_pread, find_read};
+use c_library::{find_pread, find_read, stop_overflow};
+use diskproof_bare::c_library::{answer, find_close};
+use diskproof_bare::syscall;
 
-#[panic_handler]
-fn abort(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {
-        core::hint::spin_loop();
-    }
-}
+diskproof_bare::stop_at_panic!();
 
 /// Most that is copied by the kernel in one go: it returns to us before it goes on.
 const COPY_BYTES: usize = 2 << 20;
@@ -33,7 +30,7 @@ unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize 
         Some(read) => read(fd, buffer, size),
         // SAFETY: as read(2).
         None => answer(unsafe {
-            raw::call(raw::READ, [fd.into(), buffer as i64, size as i64, 0, 0, 0])
+            syscall::call(syscall::READ, [fd.into(), buffer as i64, size as i64, 0, 0, 0])
         }) as isize,
     };
     behind::after(fd, got);
@@ -44,7 +41,7 @@ unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __read_chk(fd: c_int, buffer: *mut c_void, size: usize, room: usize) -> isize {
     if size > room {
-        libc::stop_overflow();
+        stop_overflow();
     }
     // SAFETY: as read(2).
     unsafe { read(fd, buffer, size) }
@@ -60,7 +57,7 @@ macro_rules! positioned_reads {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $checked(fd: c_int, buffer: *mut c_void, size: usize, offset: i64, room: usize) -> isize {
             if size > room {
-                libc::stop_overflow();
+                stop_overflow();
             }
             // SAFETY: as pread(2).
             unsafe { read_at(fd, buffer, size, offset) }
@@ -81,7 +78,7 @@ unsafe fn read_at(fd: c_int, buffer: *mut c_void, size: usize, offset: i64) -> i
         Some(pread) => pread(fd, buffer, size, offset),
         // SAFETY: the caller's.
         None => answer(unsafe {
-            raw::call(raw::PREAD, [fd.into(), buffer as i64, size as i64, offset, 0, 0])
+            syscall::call(syscall::PREAD, [fd.into(), buffer as i64, size as i64, offset, 0, 0])
         }) as isize,
     };
     behind::after(fd, got);
@@ -103,7 +100,7 @@ unsafe extern "C" fn copy_file_range(
     let size = size.min(COPY_BYTES) as i64;
     let words = [from.into(), from_offset as i64, to.into(), to_offset as i64, size, flags.into()];
     // SAFETY: as copy_file_range(2).
-    let got = answer(unsafe { raw::call(raw::COPY_FILE_RANGE, words) }) as isize;
+    let got = answer(unsafe { syscall::call(syscall::COPY_FILE_RANGE, words) }) as isize;
     behind::after(from, got);
     got
 }
@@ -117,7 +114,7 @@ macro_rules! sends {
             let size = size.min(COPY_BYTES) as i64;
             let words = [to.into(), from.into(), offset as i64, size, 0, 0];
             // SAFETY: as sendfile(2).
-            let got = answer(unsafe { raw::call(raw::SENDFILE, words) }) as isize;
+            let got = answer(unsafe { syscall::call(syscall::SENDFILE, words) }) as isize;
             behind::after(from, got);
             got
         }
@@ -132,7 +129,9 @@ extern "C" fn close(fd: c_int) -> c_int {
     match find_close() {
         Some(close) => close(fd),
         // SAFETY: no pointers.
-        None => answer(unsafe { raw::call(raw::CLOSE, [fd.into(), 0, 0, 0, 0, 0]) }) as c_int,
+        None => {
+            answer(unsafe { syscall::call(syscall::CLOSE, [fd.into(), 0, 0, 0, 0, 0]) }) as c_int
+        }
     }
 }
 
@@ -140,7 +139,7 @@ extern "C" fn close(fd: c_int) -> c_int {
 extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     behind::forget(to);
     // SAFETY: no pointers.
-    answer(unsafe { raw::call(raw::DUP2, [from.into(), to.into(), 0, 0, 0, 0]) }) as c_int
+    answer(unsafe { syscall::call(syscall::DUP2, [from.into(), to.into(), 0, 0, 0, 0]) }) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -148,5 +147,5 @@ extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     behind::forget(to);
     let words: [c_long; 6] = [from.into(), to.into(), flags.into(), 0, 0, 0];
     // SAFETY: no pointers.
-    answer(unsafe { raw::call(raw::DUP3, words) }) as c_int
+    answer(unsafe { syscall::call(syscall::DUP3, words) }) as c_int
 }

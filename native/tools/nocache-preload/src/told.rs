@@ -3,9 +3,11 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use diskproof_bare::syscall;
+
 use crate::behind::{self, Facts};
+use crate::descriptors::{send_descriptor, stat};
 use crate::door::{Message, ASK_FOR_SOCKET, TELL};
-use crate::raw;
 
 /// Not asked for yet.
 const UNASKED: i32 = -1;
@@ -47,16 +49,16 @@ fn ask_for_socket() -> Option<i32> {
     const F_DUPFD_CLOEXEC: i64 = 1030;
     // SAFETY: a folder that is none; then descriptors of our own.
     let high = unsafe {
-        let given = raw::call(raw::OPENAT, [ASK_FOR_SOCKET.into(), 0, 0, 0, 0, 0]);
+        let given = syscall::call(syscall::OPENAT, [ASK_FOR_SOCKET.into(), 0, 0, 0, 0, 0]);
         if given < 0 {
             return None;
         }
-        let high = raw::call(raw::FCNTL, [given, F_DUPFD_CLOEXEC, LOWEST, 0, 0, 0]);
-        raw::call(raw::CLOSE, [given, 0, 0, 0, 0, 0]);
+        let high = syscall::call(syscall::FCNTL, [given, F_DUPFD_CLOEXEC, LOWEST, 0, 0, 0]);
+        syscall::call(syscall::CLOSE, [given, 0, 0, 0, 0, 0]);
         high
     };
     let high = i32::try_from(high).ok().filter(|high| *high >= 0)?;
-    SOCKET_INODE.store(raw::stat(high)?.inode(), Relaxed);
+    SOCKET_INODE.store(stat(high)?.inode(), Relaxed);
     Some(high)
 }
 
@@ -66,7 +68,7 @@ fn find_socket() -> Option<i32> {
     if socket < 0 {
         return None;
     }
-    if raw::stat(socket).is_some_and(|seen| seen.inode() == SOCKET_INODE.load(Relaxed)) {
+    if stat(socket).is_some_and(|seen| seen.inode() == SOCKET_INODE.load(Relaxed)) {
         return Some(socket);
     }
     STOPPED.store(0, Relaxed);
@@ -76,7 +78,7 @@ fn find_socket() -> Option<i32> {
 
 /// To be called before anybody knows of the descriptor.
 pub fn tell(fd: c_int, can_write: bool) {
-    let Some(seen) = raw::stat(fd) else { return };
+    let Some(seen) = stat(fd) else { return };
     if !seen.is_regular() {
         behind::note(fd, &Facts::NOBODYS);
         if seen.is_block_device() {
@@ -103,7 +105,7 @@ pub fn tell(fd: c_int, can_write: bool) {
 #[cold]
 fn tell_and_wait(fd: c_int) {
     // SAFETY: a folder that is none.
-    unsafe { raw::call(raw::OPENAT, [TELL.into(), fd.into(), 0, 0, 0, 0]) };
+    unsafe { syscall::call(syscall::OPENAT, [TELL.into(), fd.into(), 0, 0, 0, 0]) };
 }
 
 /// The file travels as a descriptor of its own without any use but to find it: locks and writers are those of the
@@ -114,10 +116,11 @@ fn send(fd: c_int, before: Message) -> bool {
     let nothing = c"".as_ptr() as i64;
     // SAFETY: an empty path; a descriptor of our own.
     unsafe {
-        let path = raw::call(raw::OPEN_TREE, [fd.into(), nothing, EMPTY_PATH_CLOEXEC, 0, 0, 0]);
+        let path =
+            syscall::call(syscall::OPEN_TREE, [fd.into(), nothing, EMPTY_PATH_CLOEXEC, 0, 0, 0]);
         let Ok(path @ 0..) = i32::try_from(path) else { return false };
-        let sent = raw::send_descriptor(socket, &before.to_ne_bytes(), path);
-        raw::call(raw::CLOSE, [path.into(), 0, 0, 0, 0, 0]);
+        let sent = send_descriptor(socket, &before.to_ne_bytes(), path);
+        syscall::call(syscall::CLOSE, [path.into(), 0, 0, 0, 0, 0]);
         sent
     }
 }

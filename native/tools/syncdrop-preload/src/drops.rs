@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use diskproof_bare::syscall;
+
 use crate::page::{Kind, LOOKED_THROUGH};
-use crate::raw;
 use crate::state::{count, find_known, is_ours, is_ours_to_read, page, set_examined, Known};
 use crate::target::{examine, is_syncable, Verdict};
 
@@ -12,7 +13,7 @@ use crate::target::{examine, is_syncable, Verdict};
 pub fn sync_descriptor(number: i64, kind: Kind, fd: i32) -> i64 {
     let page = page();
     // SAFETY: no pointers.
-    let real = || unsafe { raw::call(number, [fd.into(), 0, 0, 0, 0, 0]) };
+    let real = || unsafe { syscall::call(number, [fd.into(), 0, 0, 0, 0, 0]) };
     if !is_ours(page) {
         return real();
     }
@@ -37,17 +38,17 @@ pub fn sync_all() {
         count(page, Kind::Sync);
     } else {
         // SAFETY: no arguments.
-        unsafe { raw::call(raw::SYNC, [0; 6]) };
+        unsafe { syscall::call(syscall::SYNC, [0; 6]) };
     }
 }
 
 /// MS_ASYNC makes the kernel check the same things and write nothing. Both flags together are an error of the caller's.
 pub fn sync_memory(start: i64, length: i64, flags: i32) -> i64 {
     let page = page();
-    let drops = flags & (raw::MS_SYNC | raw::MS_ASYNC) == raw::MS_SYNC && is_ours(page);
-    let lazy = if drops { flags & !raw::MS_SYNC | raw::MS_ASYNC } else { flags };
+    let drops = flags & (syscall::MS_SYNC | syscall::MS_ASYNC) == syscall::MS_SYNC && is_ours(page);
+    let lazy = if drops { flags & !syscall::MS_SYNC | syscall::MS_ASYNC } else { flags };
     // SAFETY: writes no memory.
-    let value = unsafe { raw::call(raw::MSYNC, [start, length, lazy.into(), 0, 0, 0]) };
+    let value = unsafe { syscall::call(syscall::MSYNC, [start, length, lazy.into(), 0, 0, 0]) };
     if drops && value == 0 {
         count(page, Kind::Msync);
     }
@@ -60,8 +61,9 @@ pub fn sync_range(fd: i32, offset: i64, length: i64, flags: u32) -> i64 {
     let drops = flags & 7 != 0 && flags & !7 == 0 && is_ours(page);
     let kept = if drops { 0 } else { flags };
     // SAFETY: no pointers.
-    let value =
-        unsafe { raw::call(raw::SYNC_FILE_RANGE, [fd.into(), offset, length, kept.into(), 0, 0]) };
+    let value = unsafe {
+        syscall::call(syscall::SYNC_FILE_RANGE, [fd.into(), offset, length, kept.into(), 0, 0])
+    };
     if drops && value == 0 {
         count(page, Kind::SyncFileRange);
     }
@@ -79,7 +81,7 @@ fn relieve_flags(flags: i32, bits: i32, other_use: i32) -> (i32, bool) {
 /// The call with the flags to open with, counted when it succeeds.
 #[inline(always)]
 pub fn open_with(flags: i32, open: impl FnOnce(i32) -> i64) -> i64 {
-    let (flags, drops) = relieve_flags(flags, raw::OPEN_FLAGS, O_PATH);
+    let (flags, drops) = relieve_flags(flags, syscall::O_SYNCS, O_PATH);
     let value = open(flags);
     if drops && value >= 0 {
         count(page(), Kind::Open);
@@ -88,7 +90,7 @@ pub fn open_with(flags: i32, open: impl FnOnce(i32) -> i64) -> i64 {
 }
 
 pub fn write_with(flags: i32, write: impl FnOnce(i32) -> i64) -> i64 {
-    let (flags, drops) = relieve_flags(flags, raw::PWRITE_FLAGS, 0);
+    let (flags, drops) = relieve_flags(flags, syscall::RWF_SYNCS, 0);
     let value = write(flags);
     if drops && value >= 0 {
         count(page(), Kind::Write);
@@ -104,19 +106,19 @@ pub unsafe fn open_how(fd: i32, path: i64, how: i64, size: i64) -> i64 {
     const SIZE: usize = 24;
     let mut copy = [0; SIZE];
     let (mut place, mut drops) = (how, false);
-    if size == SIZE as i64 && raw::read_own(how as u64, &mut copy) {
+    if size == SIZE as i64 && syscall::read_own(how as u64, &mut copy) {
         let (flags, rest) = copy.split_at_mut(4);
         let asked = i32::from_le_bytes([flags[0], flags[1], flags[2], flags[3]]);
-        if asked & raw::OPEN_FLAGS != 0 && asked & O_PATH == 0 && rest[..4] == [0; 4] {
+        if asked & syscall::O_SYNCS != 0 && asked & O_PATH == 0 && rest[..4] == [0; 4] {
             drops = is_ours_to_read(page());
             if drops {
-                flags.copy_from_slice(&(asked & !raw::OPEN_FLAGS).to_le_bytes());
+                flags.copy_from_slice(&(asked & !syscall::O_SYNCS).to_le_bytes());
                 place = copy.as_ptr() as i64;
             }
         }
     }
     // SAFETY: the caller's, or our copy.
-    let value = unsafe { raw::call(raw::OPENAT2, [fd.into(), path, place, size, 0, 0]) };
+    let value = unsafe { syscall::call(syscall::OPENAT2, [fd.into(), path, place, size, 0, 0]) };
     if drops && value >= 0 {
         count(page(), Kind::Open);
     }
@@ -170,7 +172,10 @@ pub unsafe fn submit(context: i64, asked: i64, list: i64) -> i64 {
     let marks = if known as i64 == some { LOOKED_THROUGH.map(i64::from) } else { [0; 2] };
     // SAFETY: the caller's.
     let value = unsafe {
-        raw::call(raw::IO_SUBMIT, [context, asked.min(BATCH as i64), list, marks[0], marks[1], 0])
+        syscall::call(
+            syscall::IO_SUBMIT,
+            [context, asked.min(BATCH as i64), list, marks[0], marks[1], 0],
+        )
     };
     for (place, (flags, operation)) in before[..known].iter().enumerate() {
         (request(place).flags, request(place).operation) = (*flags, *operation);
@@ -187,11 +192,12 @@ fn read_requests(list: i64, pointers: &mut [u64]) -> usize {
     let bytes = unsafe {
         core::slice::from_raw_parts_mut(pointers.as_mut_ptr().cast(), size_of_val(pointers))
     };
-    if pointers.is_empty() || !raw::read_own(list as u64, bytes) {
+    if pointers.is_empty() || !syscall::read_own(list as u64, bytes) {
         return 0;
     }
     let mut request = [0; size_of::<Request>()];
-    let readable = |pointer: &&u64| **pointer % 8 == 0 && raw::read_own(**pointer, &mut request);
+    let readable =
+        |pointer: &&u64| **pointer % 8 == 0 && syscall::read_own(**pointer, &mut request);
     pointers.iter().take_while(readable).count()
 }
 
@@ -201,17 +207,18 @@ fn is_sync(request: &Request) -> bool {
             let zero = request.buffer == 0 && request.length == 0 && request.offset == 0;
             zero && request.flags == 0 && examine(request.fd as i32) == Verdict::Drop
         }
-        _ => request.flags & raw::PWRITE_FLAGS as u32 != 0,
+        _ => request.flags & syscall::RWF_SYNCS as u32 != 0,
     }
 }
 
 /// A sync becomes a transfer of nothing, which completes with 0 as well.
 fn relieve(request: &mut Request) {
     const F_GETFL: i64 = 3;
-    request.flags &= !(raw::PWRITE_FLAGS as u32);
+    request.flags &= !(syscall::RWF_SYNCS as u32);
     if matches!(request.operation, IOCB_FSYNC | IOCB_FDSYNC) {
         // SAFETY: no pointers.
-        let flags = unsafe { raw::call(raw::FCNTL, [request.fd.into(), F_GETFL, 0, 0, 0, 0]) };
+        let flags =
+            unsafe { syscall::call(syscall::FCNTL, [request.fd.into(), F_GETFL, 0, 0, 0, 0]) };
         request.operation = if flags & 3 == 0 { IOCB_PREAD } else { IOCB_PWRITE };
     }
 }
@@ -234,7 +241,7 @@ pub unsafe fn control(fd: i32, request: u64, argument: i64) -> i64 {
     };
     let mut copy = [0; 28];
     let mut place = argument;
-    if bits != 0 && raw::read_own(argument as u64, &mut copy[..size]) {
+    if bits != 0 && syscall::read_own(argument as u64, &mut copy[..size]) {
         let flags = u32::from_le_bytes([copy[0], copy[1], copy[2], copy[3]]);
         if flags & bits != 0 && is_ours_to_read(page()) {
             copy[..4].copy_from_slice(&(flags & !bits).to_le_bytes());
@@ -242,7 +249,8 @@ pub unsafe fn control(fd: i32, request: u64, argument: i64) -> i64 {
         }
     }
     // SAFETY: the caller's, or our copy.
-    let value = unsafe { raw::call(raw::IOCTL, [fd.into(), request as i64, place, 0, 0, 0]) };
+    let value =
+        unsafe { syscall::call(syscall::IOCTL, [fd.into(), request as i64, place, 0, 0, 0]) };
     if place != argument && value == 0 {
         count(page(), Kind::Attribute);
     }

@@ -6,40 +6,34 @@
 
 mod closes;
 mod drops;
-mod libc;
 #[allow(dead_code, reason = "some of it is between the processes of the tool")]
 mod page;
-mod raw;
 mod state;
 mod target;
 
 use core::ffi::{c_char, c_int, c_long, c_uint};
 
-use libc::{answer, cancellation_point, find_open};
+use diskproof_bare::c_library::{answer, cancellation_point, find_open};
+use diskproof_bare::syscall::{self, AT_FDCWD};
 use page::Kind;
 
-#[panic_handler]
-fn abort(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {
-        core::hint::spin_loop();
-    }
-}
+diskproof_bare::stop_at_panic!();
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
     cancellation_point();
-    answer(drops::sync_descriptor(raw::FSYNC, Kind::Fsync, fd)) as c_int
+    answer(drops::sync_descriptor(syscall::FSYNC, Kind::Fsync, fd)) as c_int
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
     cancellation_point();
-    answer(drops::sync_descriptor(raw::FDATASYNC, Kind::Fdatasync, fd)) as c_int
+    answer(drops::sync_descriptor(syscall::FDATASYNC, Kind::Fdatasync, fd)) as c_int
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn syncfs(fd: c_int) -> c_int {
-    answer(drops::sync_descriptor(raw::SYNCFS, Kind::Syncfs, fd)) as c_int
+    answer(drops::sync_descriptor(syscall::SYNCFS, Kind::Syncfs, fd)) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -59,9 +53,6 @@ extern "C" fn sync_file_range(fd: c_int, offset: i64, length: i64, flags: c_uint
     answer(drops::sync_range(fd, offset, length, flags)) as c_int
 }
 
-const AT_FDCWD: c_int = -100;
-const O_CREATE_AND_TRUNCATE: c_int = 0o1 | 0o100 | 0o1000;
-
 /// # Safety
 /// As open(2). The mode is variadic in C, which makes no difference in registers.
 unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
@@ -71,7 +62,7 @@ unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint
             cancellation_point();
             let words = [folder.into(), path as i64, flags.into(), mode.into(), 0, 0];
             // SAFETY: the caller's.
-            answer(unsafe { raw::call(raw::OPENAT, words) })
+            answer(unsafe { syscall::call(syscall::OPENAT, words) })
         }
     }) as c_int;
     if fd >= 0 {
@@ -80,40 +71,7 @@ unsafe fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint
     fd
 }
 
-macro_rules! opens {
-    ($($open:ident $open_at:ident $creat:ident $checked:ident $checked_at:ident;)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
-            // SAFETY: as open(2).
-            unsafe { open_at(AT_FDCWD, path, flags, mode) }
-        }
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $open_at(fd: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
-            // SAFETY: as openat(2).
-            unsafe { open_at(fd, path, flags, mode) }
-        }
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $creat(path: *const c_char, mode: c_uint) -> c_int {
-            // SAFETY: as creat(2).
-            unsafe { open_at(AT_FDCWD, path, O_CREATE_AND_TRUNCATE, mode) }
-        }
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $checked(path: *const c_char, flags: c_int) -> c_int {
-            // SAFETY: as open(2) without a mode.
-            unsafe { open_at(AT_FDCWD, path, flags, 0) }
-        }
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $checked_at(fd: c_int, path: *const c_char, flags: c_int) -> c_int {
-            // SAFETY: as openat(2) without a mode.
-            unsafe { open_at(fd, path, flags, 0) }
-        }
-    )*};
-}
-
-opens! {
-    open openat creat __open_2 __openat_2;
-    open64 openat64 creat64 __open64_2 __openat64_2;
-}
+diskproof_bare::define_opens!();
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn openat2(fd: c_int, path: *const c_char, how: c_long, size: c_long) -> c_int {
@@ -134,7 +92,7 @@ macro_rules! vector_writes {
             answer(drops::write_with(flags, |flags| {
                 let words = [fd.into(), parts, count.into(), offset, 0, flags.into()];
                 // SAFETY: as pwritev2(2).
-                unsafe { raw::call(raw::PWRITEV2, words) }
+                unsafe { syscall::call(syscall::PWRITEV2, words) }
             })) as isize
         }
     )*};
@@ -170,32 +128,32 @@ unsafe extern "C" fn syscall(
     // SAFETY: as the call of that number.
     let value = unsafe {
         match number {
-            raw::FSYNC => drops::sync_descriptor(number, Kind::Fsync, fd),
-            raw::FDATASYNC => drops::sync_descriptor(number, Kind::Fdatasync, fd),
-            raw::SYNCFS => drops::sync_descriptor(number, Kind::Syncfs, fd),
-            raw::SYNC => {
+            syscall::FSYNC => drops::sync_descriptor(number, Kind::Fsync, fd),
+            syscall::FDATASYNC => drops::sync_descriptor(number, Kind::Fdatasync, fd),
+            syscall::SYNCFS => drops::sync_descriptor(number, Kind::Syncfs, fd),
+            syscall::SYNC => {
                 drops::sync_all();
                 0
             }
-            raw::CLOSE | raw::DUP2 | raw::DUP3 | raw::CLOSE_RANGE => {
+            syscall::CLOSE | syscall::DUP2 | syscall::DUP3 | syscall::CLOSE_RANGE => {
                 closes::forget_closed(number, a, b);
-                raw::call(number, [a, b, c, d, e, f])
+                syscall::call(number, [a, b, c, d, e, f])
             }
-            raw::MSYNC => drops::sync_memory(a, b, c as c_int),
-            raw::SYNC_FILE_RANGE => drops::sync_range(fd, b, c, d as c_uint),
-            raw::OPEN => drops::open_with(b as c_int, |flags| {
-                raw::call(number, [a, flags.into(), c, 0, 0, 0])
+            syscall::MSYNC => drops::sync_memory(a, b, c as c_int),
+            syscall::SYNC_FILE_RANGE => drops::sync_range(fd, b, c, d as c_uint),
+            syscall::OPEN => drops::open_with(b as c_int, |flags| {
+                syscall::call(number, [a, flags.into(), c, 0, 0, 0])
             }),
-            raw::OPENAT => drops::open_with(c as c_int, |flags| {
-                raw::call(number, [a, b, flags.into(), d, 0, 0])
+            syscall::OPENAT => drops::open_with(c as c_int, |flags| {
+                syscall::call(number, [a, b, flags.into(), d, 0, 0])
             }),
-            raw::OPENAT2 => drops::open_how(fd, b, c, d),
-            raw::PWRITEV2 => drops::write_with(f as c_int, |flags| {
-                raw::call(number, [a, b, c, d, e, flags.into()])
+            syscall::OPENAT2 => drops::open_how(fd, b, c, d),
+            syscall::PWRITEV2 => drops::write_with(f as c_int, |flags| {
+                syscall::call(number, [a, b, c, d, e, flags.into()])
             }),
-            raw::IO_SUBMIT => drops::submit(a, b, c),
-            raw::IOCTL => drops::control(fd, b as u64, c),
-            _ => raw::call(number, [a, b, c, d, e, f]),
+            syscall::IO_SUBMIT => drops::submit(a, b, c),
+            syscall::IOCTL => drops::control(fd, b as u64, c),
+            _ => syscall::call(number, [a, b, c, d, e, f]),
         }
     };
     answer(value)

@@ -1,12 +1,13 @@
 //! The page shared with the tool, found at the first sync; which descriptors were examined.
 
 use core::ptr::{from_ref, null_mut};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
-use crate::libc::find_variable;
+use diskproof_bare::c_library::find_variable;
+use diskproof_bare::{shared_page, syscall};
+
 use crate::page::{Kind, Page, ASK_FOR_PAGE, KINDS, LEFTS, TOGGLE_SIZE, VARIABLE, VERSION};
-use crate::raw;
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 
@@ -35,55 +36,25 @@ pub fn page() -> &'static Page {
 
 #[cold]
 fn find_page() -> &'static Page {
-    let found = map_page().unwrap_or(from_ref(&NOBODYS).cast_mut());
-    match PAGE.compare_exchange(null_mut(), found, AcqRel, Acquire) {
-        Err(other) => {
-            if found.cast_const() != from_ref(&NOBODYS) {
-                // SAFETY: another thread was faster; nobody has seen this mapping.
-                unsafe { raw::call(raw::MUNMAP, [found as i64, SIZE, 0, 0, 0, 0]) };
-            }
-            // SAFETY: as in `page`.
-            unsafe { &*other }
-        }
-        // SAFETY: as in `page`.
-        Ok(_) => unsafe { &*found },
-    }
+    let nobodys = from_ref(&NOBODYS).cast_mut();
+    // SAFETY: nobody else has seen this mapping; the rest as in `page`.
+    unsafe { &*shared_page::set_once(&PAGE, map_page().unwrap_or(nobodys), nobodys) }
 }
-
-const SIZE: i64 = size_of::<Page>() as i64;
-const READ_WRITE: i64 = 3;
-const SHARED: i64 = 1;
-const O_RDWR_CLOEXEC: i64 = 0o2 | 0o2_000_000;
 
 /// From the filter's supervisor, or from the file that the environment names.
 fn map_page() -> Option<*mut Page> {
-    // SAFETY: a number that is no descriptor.
-    let mut fd = unsafe { raw::call(raw::FSYNC, [ASK_FOR_PAGE.into(), 0, 0, 0, 0, 0]) };
-    if fd < 0 {
-        let path = find_variable(VARIABLE)?;
-        // SAFETY: a string of the environment.
-        fd = unsafe { raw::call(raw::OPEN, [path as i64, O_RDWR_CLOEXEC, 0, 0, 0, 0]) };
-    }
-    if fd < 0 || !has_the_size(fd) {
-        return None;
-    }
-    // SAFETY: a new mapping, as long as its file; the descriptor is ours.
-    let place = unsafe {
-        let place = raw::call(raw::MMAP, [0, SIZE, READ_WRITE, SHARED, fd, 0]);
-        raw::call(raw::CLOSE, [fd, 0, 0, 0, 0, 0]);
-        place
+    const O_RDWR_CLOEXEC: i64 = 0o2 | 0o2_000_000;
+    // SAFETY: a number that is no descriptor; a string of the environment.
+    let page = unsafe {
+        let mut fd = syscall::call(syscall::FSYNC, [ASK_FOR_PAGE.into(), 0, 0, 0, 0, 0]);
+        if fd < 0 {
+            let path = find_variable(VARIABLE)? as i64;
+            fd = syscall::call(syscall::OPEN, [path, O_RDWR_CLOEXEC, 0, 0, 0, 0]);
+        }
+        shared_page::map::<Page>(fd)?
     };
-    let page = (place > 0).then_some(place as *mut Page)?;
     // SAFETY: just mapped.
     (unsafe { &*page }.version.load(Relaxed) == VERSION).then_some(page)
-}
-
-/// A file that is too short would kill us at the first touch.
-fn has_the_size(fd: i64) -> bool {
-    const LSEEK: i64 = 8;
-    const SEEK_END: i64 = 2;
-    // SAFETY: no pointers.
-    unsafe { raw::call(LSEEK, [fd, 0, SEEK_END, 0, 0, 0]) >= SIZE }
 }
 
 pub fn count(page: &Page, kind: Kind) {
@@ -105,7 +76,7 @@ pub fn is_ours_to_read(page: &Page) -> bool {
 fn is_ours_alone(page: &Page) -> bool {
     let off = page.toggle[0] != 0 && {
         // SAFETY: ended by a NUL, checked by who wrote it.
-        unsafe { raw::call(raw::ACCESS, [page.toggle.as_ptr() as i64, 0, 0, 0, 0, 0]) != 0 }
+        unsafe { syscall::call(syscall::ACCESS, [page.toggle.as_ptr() as i64, 0, 0, 0, 0, 0]) != 0 }
     };
     let early = !off && page.after.load(Relaxed) > 0 && page.after.fetch_sub(1, Relaxed) > 0;
     if off || early {

@@ -1,6 +1,6 @@
 //! Whether a sync of an open file would succeed, found out without syncing.
 
-use crate::raw;
+use diskproof_bare::syscall;
 
 /// What to do with a sync of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Verdict {
 #[inline(always)]
 pub fn is_syncable(fd: i32) -> bool {
     // SAFETY: no pointers.
-    unsafe { raw::call(raw::SYNC_FILE_RANGE, [fd.into(), 0, 0, 0, 0, 0]) == 0 }
+    unsafe { syscall::call(syscall::SYNC_FILE_RANGE, [fd.into(), 0, 0, 0, 0, 0]) == 0 }
 }
 
 const WAIT_BEFORE: i64 = 1;
@@ -29,8 +29,9 @@ const WAIT_BEFORE: i64 = 1;
 pub fn examine(fd: i32) -> Verdict {
     let offset = i64::from(crate::page::FAR_AWAY) << 32;
     // SAFETY: no pointers.
-    let waited =
-        unsafe { raw::call(raw::SYNC_FILE_RANGE, [fd.into(), offset, 1, WAIT_BEFORE, 0, 0]) };
+    let waited = unsafe {
+        syscall::call(syscall::SYNC_FILE_RANGE, [fd.into(), offset, 1, WAIT_BEFORE, 0, 0])
+    };
     match waited {
         0 if has_fsync(fd) => Verdict::Drop,
         0 => Verdict::Real,
@@ -40,46 +41,19 @@ pub fn examine(fd: i32) -> Verdict {
     }
 }
 
-/// The part of `struct statx` that is looked at, at its place.
-#[repr(C)]
-struct Statx {
-    head: [u32; 7],
-    mode: u16,
-    spare: u16,
-    inode: u64,
-    size: u64,
-    blocks: u64,
-    rest: [u32; 20],
-    device_major: u32,
-    tail: [u32; 29],
-}
-const _: () = assert!(size_of::<Statx>() == 256);
-const _: () = assert!(core::mem::offset_of!(Statx, device_major) == 136);
-
-const AT_EMPTY_PATH: i64 = 0x1000;
-const AT_STATX_DONT_SYNC: i64 = 0x4000;
-const TYPE_SIZE_BLOCKS: i64 = 0x1 | 0x200 | 0x400;
 const REGULAR: u16 = 0o100_000;
 const DIRECTORY: u16 = 0o040_000;
 const BLOCK_DEVICE: u16 = 0o060_000;
 
 fn has_fsync(fd: i32) -> bool {
-    // SAFETY: all-zero is a valid value of plain numbers.
-    let mut seen: Statx = unsafe { core::mem::zeroed() };
-    let place = (&raw mut seen) as i64;
-    let flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
-    let path = c"".as_ptr() as i64;
-    // SAFETY: the structure has the kernel's size.
-    if unsafe { raw::call(raw::STATX, [fd.into(), path, flags, TYPE_SIZE_BLOCKS, place, 0]) } != 0 {
-        return false;
-    }
-    match seen.mode & 0o170_000 {
+    const TYPE_SIZE_BLOCKS: i64 = 0x1 | 0x200 | 0x400;
+    syscall::statx(fd, c"", TYPE_SIZE_BLOCKS).is_some_and(|seen| match seen.mode & 0o170_000 {
         BLOCK_DEVICE => true,
         REGULAR | DIRECTORY => {
             seen.device_major != 0 || seen.size != 0 || seen.blocks != 0 || is_storage(fd)
         }
         _ => false,
-    }
+    })
 }
 
 /// File systems without a device of their own that keep files: tmpfs, ramfs, btrfs, overlayfs, FUSE, NFS, SMB (two), Ceph,
@@ -101,9 +75,5 @@ const STORAGE: [u64; 12] = [
 
 /// An empty file on an anonymous device: of one of those, or of /proc and its like, whose files have no fsync.
 fn is_storage(fd: i32) -> bool {
-    let mut seen = [0_u64; 15];
-    // SAFETY: struct statfs has 120 bytes here, the first word of which is the type.
-    let failed =
-        unsafe { raw::call(raw::FSTATFS, [fd.into(), seen.as_mut_ptr() as i64, 0, 0, 0, 0]) } != 0;
-    !failed && STORAGE.contains(&(seen[0] & 0xffff_ffff))
+    syscall::find_file_system(fd).is_some_and(|kind| STORAGE.contains(&kind))
 }

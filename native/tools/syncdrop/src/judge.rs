@@ -11,12 +11,12 @@ use diskproof_supervise::target::{read_memory, Descriptors};
 use diskproof_supervise::{Answer, Notification};
 
 use crate::page::{Kind, Page, ASK_FOR_PAGE};
-use crate::raw::{self, MS_ASYNC, MS_SYNC, OPEN_FLAGS, PWRITE_FLAGS};
 use crate::requests;
 use crate::rewrite::{Change, Job};
 use crate::rules::{PWRITEV2_X32, SET_ATTRIBUTES};
 use crate::scope::Scope;
 use crate::target::{examine, is_syncable, Verdict};
+use diskproof_bare::syscall::{self, MS_ASYNC, MS_SYNC, O_SYNCS, RWF_SYNCS};
 
 /// What a call gets.
 pub enum Ruling {
@@ -63,7 +63,7 @@ impl Judge<'_> {
         }
         if call.is(&PWRITEV2) {
             let place = if call.is(&PWRITEV2_X32) { 4 } else { 5 };
-            let value = arguments[place] & !(PWRITE_FLAGS as u64);
+            let value = arguments[place] & !(RWF_SYNCS as u64);
             return self.of_file(call, fd, || change(call, Kind::Write, place, value));
         }
         if call.is(&IO_SUBMIT) {
@@ -128,7 +128,7 @@ impl Judge<'_> {
         };
         let words = [file.as_raw_fd().into(), offset as i64, length as i64, 0, 0, 0];
         // SAFETY: no pointers.
-        if unsafe { raw::call(raw::SYNC_FILE_RANGE, words) } != 0 {
+        if unsafe { syscall::call(syscall::SYNC_FILE_RANGE, words) } != 0 {
             return Ruling::Real;
         }
         self.within(self.scope.holds_file(file.as_fd()), Ruling::Drop(Kind::SyncFileRange))
@@ -151,7 +151,7 @@ impl Judge<'_> {
             if is_path_only(second) {
                 return Ruling::Real;
             }
-            let value = second & !(OPEN_FLAGS as u64);
+            let value = second & !(O_SYNCS as u64);
             let inside = self.scope.holds_opened(call, None, first);
             return self.within(inside, change(call, Kind::Open, 1, value));
         }
@@ -159,10 +159,10 @@ impl Judge<'_> {
             if is_path_only(third) {
                 Ruling::Real
             } else {
-                change(call, Kind::Open, 2, third & !(OPEN_FLAGS as u64))
+                change(call, Kind::Open, 2, third & !(O_SYNCS as u64))
             }
         } else {
-            pointed(call, Kind::Open, 2, size, OPEN_FLAGS as u64, 8)
+            pointed(call, Kind::Open, 2, size, O_SYNCS as u64, 8)
         };
         match ruling {
             Ruling::Rewrite(_) => {

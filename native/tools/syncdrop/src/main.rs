@@ -29,9 +29,6 @@ mod words;
 // The library has no standard library and cannot be linked with: it and we are made of the same files.
 #[path = "../../syncdrop-preload/src/page.rs"]
 mod page;
-#[allow(dead_code, reason = "the library makes more calls than we do")]
-#[path = "../../syncdrop-preload/src/raw.rs"]
-mod raw;
 #[path = "../../syncdrop-preload/src/target.rs"]
 mod target;
 

@@ -10,7 +10,7 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 use crate::options::Options;
 use crate::page::{Page, ASK_FOR_PAGE, VERSION};
-use crate::raw;
+use diskproof_bare::syscall;
 
 /// Whether an outer one drops just what this one would. Counting is the outer one's then.
 pub fn is_covered(options: &Options) -> bool {
@@ -26,7 +26,7 @@ pub fn is_covered(options: &Options) -> bool {
 fn find_outer_strict() -> Option<bool> {
     // SAFETY: a number that is no descriptor; who answers gives us one of our own.
     let fd = unsafe {
-        let fd = raw::call(raw::FSYNC, [ASK_FOR_PAGE.into(), 0, 0, 0, 0, 0]);
+        let fd = syscall::call(syscall::FSYNC, [ASK_FOR_PAGE.into(), 0, 0, 0, 0, 0]);
         OwnedFd::from_raw_fd(i32::try_from(fd).ok().filter(|fd| *fd >= 0)?)
     };
     let size = size_of::<Page>();

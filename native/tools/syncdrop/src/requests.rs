@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use diskproof_supervise::target::read_memory;
 use diskproof_supervise::Notification;
 
-use crate::raw::PWRITE_FLAGS;
 use crate::rewrite::Patch;
+use diskproof_bare::syscall::RWF_SYNCS;
 
 /// As many as are looked at in one call; the kernel's own queues are seldom longer.
 const MOST: u64 = 4096;
@@ -55,7 +55,7 @@ fn relieve(request: &[u8], find: &mut impl FnMut(i32) -> Option<OwnedFd>) -> Opt
     let operation = u16::from_le_bytes(request[OPERATION..OPERATION + 2].try_into().expect("two"));
     let flags = word(FLAGS);
     let alone = matches!(operation, FSYNC | FDSYNC);
-    if !alone && flags & PWRITE_FLAGS as u32 == 0 {
+    if !alone && flags & RWF_SYNCS as u32 == 0 {
         return None;
     }
     // A sync with a buffer, a length, an offset or flags is an error of the caller's.
@@ -64,7 +64,7 @@ fn relieve(request: &[u8], find: &mut impl FnMut(i32) -> Option<OwnedFd>) -> Opt
     }
     let file = find(word(20) as i32)?;
     let mut during = request.to_vec();
-    during[FLAGS..FLAGS + 4].copy_from_slice(&(flags & !(PWRITE_FLAGS as u32)).to_le_bytes());
+    during[FLAGS..FLAGS + 4].copy_from_slice(&(flags & !(RWF_SYNCS as u32)).to_le_bytes());
     if alone {
         let mode = rustix::fs::fcntl_getfl(&file).ok()?;
         let reads = !mode.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR);

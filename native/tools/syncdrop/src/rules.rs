@@ -7,7 +7,7 @@ use diskproof_supervise::calls::{
 use diskproof_supervise::{Action, Condition, Rule, Test};
 
 use crate::page::{FAR_AWAY, LOOKED_THROUGH};
-use crate::raw::{MS_SYNC, OPEN_FLAGS, PWRITE_FLAGS};
+use diskproof_bare::syscall::{MS_SYNC, O_SYNCS, RWF_SYNCS};
 
 pub const SET_FLAGS: u32 = 0x4008_6602;
 pub const SET_FLAGS_32: u32 = 0x4004_6602;
@@ -36,10 +36,10 @@ pub fn rules(strict: bool) -> Vec<Rule> {
         Rule { call: SYNC_FILE_RANGE_64, when: ours, action: Action::Allow },
         Rule::always(SYNC_FILE_RANGE_64, Action::Notify),
         Rule::when(MSYNC, bits(2, MS_SYNC), Action::Notify),
-        Rule::when(OPEN, bits(1, OPEN_FLAGS), Action::Notify),
-        Rule::when(OPENAT, bits(2, OPEN_FLAGS), Action::Notify),
-        Rule::when(PWRITEV2_64, bits(5, PWRITE_FLAGS), Action::Notify),
-        Rule::when(PWRITEV2_X32, bits(4, PWRITE_FLAGS), Action::Notify),
+        Rule::when(OPEN, bits(1, O_SYNCS), Action::Notify),
+        Rule::when(OPENAT, bits(2, O_SYNCS), Action::Notify),
+        Rule::when(PWRITEV2_64, bits(5, RWF_SYNCS), Action::Notify),
+        Rule::when(PWRITEV2_X32, bits(4, RWF_SYNCS), Action::Notify),
         Rule { call: IO_SUBMIT, when: looked_through, action: Action::Allow },
         Rule::always(IO_SUBMIT, Action::Notify),
         Rule::always(FILE_SETATTR, Action::Notify),

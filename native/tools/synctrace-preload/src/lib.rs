@@ -4,28 +4,24 @@
 //! What it cannot tell it calls without the mark, so that the tracer's filter sees it. `docs/sync-trace.md` has the limits.
 #![no_std]
 
+mod cancel;
 mod clock;
-mod libc;
 mod own;
 #[allow(dead_code, reason = "some of it is for the tracer")]
 mod page;
-mod raw;
 mod ring;
 mod texts;
 
 use core::ffi::{c_int, c_long, c_uint};
 
+use cancel::{allow_cancelling, set_cancel_type};
 use clock::now;
-use libc::{allow_cancelling, answer, set_cancel_type};
+use diskproof_bare::c_library::answer;
+use diskproof_bare::syscall;
 use own::Caller;
-use page::{Kind, Page, NO_TEXT};
+use page::{Kind, Page, MARK, NO_TEXT};
 
-#[panic_handler]
-fn abort(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {
-        core::hint::spin_loop();
-    }
-}
+diskproof_bare::stop_at_panic!();
 
 /// A call of the family.
 #[derive(Clone, Copy)]
@@ -42,14 +38,14 @@ const fn traced(kind: Kind, number: i64) -> Traced {
     Traced { kind, number, cancellable: true, has_file: true }
 }
 
-const FSYNC: Traced = traced(Kind::Fsync, raw::FSYNC);
-const FDATASYNC: Traced = traced(Kind::Fdatasync, raw::FDATASYNC);
-const SYNC_FILE_RANGE: Traced = traced(Kind::SyncFileRange, raw::SYNC_FILE_RANGE);
-const PWRITEV2: Traced = traced(Kind::Pwritev2, raw::PWRITEV2);
-const MSYNC: Traced = Traced { has_file: false, ..traced(Kind::Msync, raw::MSYNC) };
-const SYNCFS: Traced = Traced { cancellable: false, ..traced(Kind::Syncfs, raw::SYNCFS) };
+const FSYNC: Traced = traced(Kind::Fsync, syscall::FSYNC);
+const FDATASYNC: Traced = traced(Kind::Fdatasync, syscall::FDATASYNC);
+const SYNC_FILE_RANGE: Traced = traced(Kind::SyncFileRange, syscall::SYNC_FILE_RANGE);
+const PWRITEV2: Traced = traced(Kind::Pwritev2, syscall::PWRITEV2);
+const MSYNC: Traced = Traced { has_file: false, ..traced(Kind::Msync, syscall::MSYNC) };
+const SYNCFS: Traced = Traced { cancellable: false, ..traced(Kind::Syncfs, syscall::SYNCFS) };
 const SYNC: Traced =
-    Traced { cancellable: false, has_file: false, ..traced(Kind::Sync, raw::SYNC) };
+    Traced { cancellable: false, has_file: false, ..traced(Kind::Sync, syscall::SYNC) };
 
 impl Traced {
     /// As a C function answers.
@@ -68,7 +64,7 @@ impl Traced {
         let (file, start) = self.find_file(page, &caller, arguments[0] as i32, asked);
         let before = if self.cancellable { allow_cancelling() } else { 0 };
         // SAFETY: the caller's.
-        let result = unsafe { raw::call_marked(self.number, arguments) };
+        let result = unsafe { syscall::call_marked(self.number, arguments, MARK) };
         let end = now();
         if self.cancellable {
             set_cancel_type(before);
@@ -87,7 +83,7 @@ impl Traced {
     unsafe fn call_plain(self, arguments: [i64; 6]) -> i64 {
         let before = if self.cancellable { allow_cancelling() } else { 0 };
         // SAFETY: the caller's.
-        let result = unsafe { raw::call(self.number, arguments) };
+        let result = unsafe { syscall::call(self.number, arguments) };
         if self.cancellable {
             set_cancel_type(before);
         }
@@ -130,7 +126,7 @@ extern "C" fn msync(start: c_long, length: c_long, flags: c_int) -> c_int {
     let words = [start, length, flags.into(), 0, 0, 0];
     // SAFETY: it changes no memory.
     unsafe {
-        if flags & raw::MS_SYNC == 0 {
+        if flags & syscall::MS_SYNC == 0 {
             answer(MSYNC.call_plain(words)) as c_int
         } else {
             MSYNC.call(words) as c_int
@@ -153,7 +149,7 @@ macro_rules! vector_writes {
             let words = [fd.into(), parts, count.into(), offset, 0, flags.into()];
             // SAFETY: the caller's.
             unsafe {
-                if flags & raw::RWF_SYNC_OR_DSYNC == 0 {
+                if flags & syscall::RWF_SYNCS == 0 {
                     answer(PWRITEV2.call_plain(words)) as isize
                 } else {
                     PWRITEV2.call(words) as isize

@@ -5,9 +5,11 @@ use core::ptr::{dangling_mut, null_mut};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
-use crate::libc::find_variable;
+use diskproof_bare::c_library::find_variable;
+use diskproof_bare::shared_page::{self, READ_WRITE};
+use diskproof_bare::syscall;
+
 use crate::page::{Page, VARIABLE, VERSION};
-use crate::raw;
 use crate::texts;
 
 /// What a thread remembers. Its own signal handlers may come in between.
@@ -75,43 +77,18 @@ pub fn find_page() -> Option<&'static Page> {
 
 #[cold]
 fn look_for_page() -> *mut Page {
-    let found = map_page().unwrap_or(NONE);
-    match PAGE.compare_exchange(null_mut(), found, AcqRel, Acquire) {
-        Ok(_) => found,
-        Err(other) => {
-            if found != NONE {
-                // SAFETY: another thread was faster; nobody has seen this mapping.
-                unsafe { raw::call(raw::MUNMAP, [found as i64, SIZE, 0, 0, 0, 0]) };
-            }
-            other
-        }
-    }
+    // SAFETY: nobody else has seen this mapping.
+    unsafe { shared_page::set_once(&PAGE, map_page().unwrap_or(NONE), NONE) }
 }
-
-const SIZE: i64 = size_of::<Page>() as i64;
-const READ_WRITE: i64 = 3;
-const SHARED: i64 = 1;
-const PRIVATE_ANONYMOUS: i64 = 0x22;
 
 fn map_page() -> Option<*mut Page> {
     const O_RDWR_NOCTTY_NONBLOCK_CLOEXEC: i64 = 0o2_004_402;
-    const SEEK_END: i64 = 2;
-    let path = find_variable(VARIABLE)?;
-    // SAFETY: a string of the environment; the descriptor is ours; a file that is too short would kill us at the first
-    // touch, hence its size.
-    let place = unsafe {
-        let fd = raw::call(raw::OPEN, [path as i64, O_RDWR_NOCTTY_NONBLOCK_CLOEXEC, 0, 0, 0, 0]);
-        if fd < 0 {
-            return None;
-        }
-        let place = match raw::call(raw::LSEEK, [fd, 0, SEEK_END, 0, 0, 0]) {
-            SIZE => raw::call(raw::MMAP, [0, SIZE, READ_WRITE, SHARED, fd, 0]),
-            _ => 0,
-        };
-        raw::call(raw::CLOSE, [fd, 0, 0, 0, 0, 0]);
-        place
+    let path = find_variable(VARIABLE)? as i64;
+    // SAFETY: a string of the environment; the page is made of atomic numbers.
+    let page = unsafe {
+        let words = [path, O_RDWR_NOCTTY_NONBLOCK_CLOEXEC, 0, 0, 0, 0];
+        shared_page::map::<Page>(syscall::call(syscall::OPEN, words))?
     };
-    let page = (place > 0).then_some(place as *mut Page)?;
     // SAFETY: just mapped.
     (unsafe { &*page }.version.load(Relaxed) == VERSION).then_some(page)
 }
@@ -129,7 +106,7 @@ fn find_process(page: &Page) -> Option<u64> {
 #[cold]
 fn ask_process(page: &Page) -> u64 {
     // SAFETY: no arguments.
-    let own = unsafe { raw::call(raw::GETPID, [0; 6]) } as u64;
+    let own = unsafe { syscall::call(syscall::GETPID, [0; 6]) } as u64;
     let number = if texts::read_pid_namespace() == Some(page.pid_namespace.load(Relaxed)) {
         own
     } else {
@@ -145,6 +122,7 @@ fn ask_process(page: &Page) -> u64 {
 fn find_word() -> Option<&'static AtomicU64> {
     const WIPE_ON_FORK: i64 = 18;
     const LENGTH: i64 = 4096;
+    const PRIVATE_ANONYMOUS: i64 = 0x22;
     let known = PROCESS.load(Acquire);
     if !known.is_null() {
         // SAFETY: as in `find_process`.
@@ -152,16 +130,16 @@ fn find_word() -> Option<&'static AtomicU64> {
     }
     // SAFETY: a new mapping, which only we know of until it is set.
     unsafe {
-        let place = raw::call(raw::MMAP, [0, LENGTH, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0]);
+        let place = syscall::call(syscall::MMAP, [0, LENGTH, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0]);
         if place <= 0 {
             return None;
         }
         let word = place as *mut AtomicU64;
-        let wiped = raw::call(raw::MADVISE, [place, LENGTH, WIPE_ON_FORK, 0, 0, 0]) == 0;
+        let wiped = syscall::call(syscall::MADVISE, [place, LENGTH, WIPE_ON_FORK, 0, 0, 0]) == 0;
         if wiped && PROCESS.compare_exchange(null_mut(), word, AcqRel, Acquire).is_ok() {
             return Some(&*word);
         }
-        raw::call(raw::MUNMAP, [place, LENGTH, 0, 0, 0, 0]);
+        syscall::call(syscall::MUNMAP, [place, LENGTH, 0, 0, 0, 0]);
         None
     }
 }
@@ -184,7 +162,7 @@ pub fn find_caller(page: &Page, now: u64) -> Option<Caller> {
     let mut caller = thread.caller.load(Relaxed);
     if caller >> 32 != process {
         // SAFETY: no arguments.
-        caller = process << 32 | unsafe { raw::call(raw::GETTID, [0; 6]) } as u64;
+        caller = process << 32 | unsafe { syscall::call(syscall::GETTID, [0; 6]) } as u64;
         thread.caller.store(caller, Relaxed);
         thread.name.store(0, Relaxed);
     }

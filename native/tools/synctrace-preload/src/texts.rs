@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use diskproof_bare::syscall;
+
 use crate::page::{Page, FILES, MOST_TEXT, NO_TEXT, TEXTS, TEXT_HEAD};
-use crate::raw;
 
 /// A file may get another name; it is seen after so long.
 const FRESH_MS: u32 = 50;
@@ -56,7 +57,7 @@ pub fn keep_thread_name(page: &Page, before: u32) -> u32 {
     const GET_NAME: i64 = 16;
     let mut name = [0_u8; 16];
     // SAFETY: the kernel writes 16 bytes, the last of which is a NUL.
-    unsafe { raw::call(raw::PRCTL, [GET_NAME, name.as_mut_ptr() as i64, 0, 0, 0, 0]) };
+    unsafe { syscall::call(syscall::PRCTL, [GET_NAME, name.as_mut_ptr() as i64, 0, 0, 0, 0]) };
     let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     if is_kept(page, before, 0, &name[..length]) {
         return before;
@@ -99,7 +100,7 @@ fn ask(page: &Page, fd: i32, key: u64, before: u32) -> u32 {
     let mut text = [0_u8; MOST_TEXT];
     let words = [link.as_ptr() as i64, text.as_mut_ptr() as i64, MOST_TEXT as i64, 0, 0, 0];
     // SAFETY: a string with its NUL; the kernel writes at most the buffer.
-    let length = unsafe { raw::call(raw::READLINK, words) };
+    let length = unsafe { syscall::call(syscall::READLINK, words) };
     match usize::try_from(length).ok().and_then(|length| text.get(..length)) {
         Some(name) if is_kept(page, before, key, name) => before,
         Some(name) => keep(page, key, name),
@@ -116,37 +117,13 @@ fn write_number(number: u32, to: &mut [u8]) {
     }
 }
 
-/// The part of `struct statx` that is looked at, at its place.
-#[repr(C)]
-struct Statx {
-    head: [u32; 8],
-    inode: u64,
-    middle: [u32; 10],
-    born: [u64; 2],
-    times: [u64; 4],
-    special: [u32; 2],
-    device: u64,
-    tail: [u32; 28],
-}
-const _: () = assert!(size_of::<Statx>() == 256);
-const _: () = assert!(core::mem::offset_of!(Statx, inode) == 32);
-const _: () = assert!(core::mem::offset_of!(Statx, born) == 80);
-const _: () = assert!(core::mem::offset_of!(Statx, device) == 136);
-
 /// Device, inode number and time of birth, mixed; never 0. The number of a removed file is soon given to another.
 fn identify(fd: i32) -> Option<u64> {
-    const EMPTY_PATH_DONT_SYNC: i64 = 0x5000;
     const INODE_BIRTH: i64 = 0x100 | 0x800;
-    // SAFETY: all-zero is a valid value of plain numbers.
-    let mut seen: Statx = unsafe { core::mem::zeroed() };
-    let (path, place) = (c"".as_ptr() as i64, (&raw mut seen) as i64);
-    let words = [fd.into(), path, EMPTY_PATH_DONT_SYNC, INODE_BIRTH, place, 0];
-    // SAFETY: the structure has the kernel's size.
-    if unsafe { raw::call(raw::STATX, words) } != 0 {
-        return None;
-    }
+    let seen = syscall::statx(fd, c"", INODE_BIRTH)?;
     let born = seen.born[0].rotate_left(32) ^ (seen.born[1] & 0xffff_ffff);
-    let mixed = [seen.device, seen.inode, born].into_iter().fold(0, mix);
+    let device = u64::from(seen.device_minor) << 32 | u64::from(seen.device_major);
+    let mixed = [device, seen.inode, born].into_iter().fold(0, mix);
     Some(mixed | 1)
 }
 
@@ -160,12 +137,6 @@ fn mix(sum: u64, word: u64) -> u64 {
 
 /// The inode number of /proc/self/ns/pid.
 pub fn read_pid_namespace() -> Option<u64> {
-    const AT_FDCWD: i64 = -100;
     const INODE: i64 = 0x100;
-    // SAFETY: all-zero is a valid value of plain numbers.
-    let mut seen: Statx = unsafe { core::mem::zeroed() };
-    let (path, place) = (c"/proc/self/ns/pid".as_ptr() as i64, (&raw mut seen) as i64);
-    // SAFETY: the structure has the kernel's size.
-    let failed = unsafe { raw::call(raw::STATX, [AT_FDCWD, path, 0, INODE, place, 0]) } != 0;
-    (!failed).then_some(seen.inode)
+    syscall::statx(syscall::AT_FDCWD, c"/proc/self/ns/pid", INODE).map(|seen| seen.inode)
 }

@@ -1,23 +1,32 @@
-//! What is taken from the program's C library, if it has it: symbols without a version, weak where one of them lacks it.
+//! What is taken from the program's C library, if it has it: symbols without a version, weak where one library lacks it.
 
-use core::arch::{asm, global_asm};
-use core::ffi::{c_char, c_int, c_void};
-
-global_asm!(".weak pthread_testcancel", ".weak environ", ".weak __open64", ".weak __close");
-global_asm!(".weak _IO_fdopen", ".weak dlsym");
+use core::ffi::{c_char, c_int};
 
 /// Address of a weak symbol, null where nobody defines it.
+#[macro_export]
 macro_rules! weak {
     ($name:literal) => {{
         let address: *const ();
         // SAFETY: reads a slot of our own table, filled when the library was loaded.
         unsafe {
-            asm!(
+            core::arch::asm!(
+                concat!(".weak ", $name),
                 concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"),
                 out(reg) address, options(nostack, preserves_flags, readonly, pure)
             );
         }
         address
+    }};
+}
+
+/// A C function by its name and type, if somebody defines it. Its arguments travel as those of any C function, also
+/// where it takes the last as variadic.
+#[macro_export]
+macro_rules! c_function {
+    ($name:literal, $type:ty) => {{
+        let found = $crate::weak!($name);
+        // SAFETY: its type is what its documentation says.
+        (!found.is_null()).then(|| unsafe { core::mem::transmute::<*const (), $type>(found) })
     }};
 }
 
@@ -36,13 +45,11 @@ pub fn answer(value: i64) -> i64 {
     value
 }
 
-/// The sync calls are places where a thread may be cancelled.
+/// A thread may be cancelled here. It may unwind through us: no frame of ours has anything to clean up.
 #[inline(always)]
 pub fn cancellation_point() {
-    let test = weak!("pthread_testcancel");
-    if !test.is_null() {
-        // SAFETY: POSIX's function. It may unwind through us: no frame of ours has anything to clean up.
-        unsafe { core::mem::transmute::<*const (), extern "C" fn()>(test)() };
+    if let Some(test) = c_function!("pthread_testcancel", extern "C" fn()) {
+        test();
     }
 }
 
@@ -52,48 +59,12 @@ type Close = extern "C" fn(c_int) -> c_int;
 /// glibc's own open, so that a thread that waits in it can still be cancelled.
 #[inline(always)]
 pub fn find_open() -> Option<Open> {
-    let found = weak!("__open64");
-    // SAFETY: its three arguments travel as those of any C function, also where it takes the last as variadic.
-    (!found.is_null()).then(|| unsafe { core::mem::transmute::<*const (), Open>(found) })
+    c_function!("__open64", Open)
 }
 
 #[inline(always)]
 pub fn find_close() -> Option<Close> {
-    let found = weak!("__close");
-    // SAFETY: its type.
-    (!found.is_null()).then(|| unsafe { core::mem::transmute::<*const (), Close>(found) })
-}
-
-type Fdopen = extern "C" fn(c_int, *const c_char) -> *mut c_void;
-type Closefrom = extern "C" fn(c_int);
-type Dlsym = extern "C" fn(*const c_void, *const c_char) -> *const ();
-
-/// Under its old name in glibc.
-pub fn find_fdopen() -> Option<Fdopen> {
-    let old = weak!("_IO_fdopen");
-    let found = if old.is_null() { find_next(c"fdopen")? } else { old };
-    // SAFETY: its type.
-    Some(unsafe { core::mem::transmute::<*const (), Fdopen>(found) })
-}
-
-/// Whoever has it has dlsym in the same library.
-pub fn find_closefrom() -> Option<Closefrom> {
-    // SAFETY: its type.
-    find_next(c"closefrom")
-        .map(|found| unsafe { core::mem::transmute::<*const (), Closefrom>(found) })
-}
-
-/// What a program would have called without us.
-fn find_next(name: &core::ffi::CStr) -> Option<*const ()> {
-    const RTLD_NEXT: *const c_void = usize::MAX as *const c_void;
-    let dlsym = weak!("dlsym");
-    if dlsym.is_null() {
-        return None;
-    }
-    // SAFETY: POSIX's function, its handle and a string.
-    let found =
-        unsafe { core::mem::transmute::<*const (), Dlsym>(dlsym)(RTLD_NEXT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
+    c_function!("__close", Close)
 }
 
 /// A variable of the environment, with its NUL.

@@ -158,7 +158,7 @@ impl Listener {
     ///
     /// # Errors
     /// ENOTCONN when all callers have ended.
-    pub fn take(&self) -> io::Result<Option<Notification>> {
+    fn take(&self) -> io::Result<Option<Notification>> {
         let mut notification = Notification::default();
         // SAFETY: the size was compared with the kernel's when the listener was made.
         let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), RECEIVE, &raw mut notification) };

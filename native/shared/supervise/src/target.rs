@@ -122,7 +122,7 @@ fn open_thread(thread: u32) -> io::Result<(OwnedFd, bool)> {
 ///
 /// # Errors
 /// The thread is gone.
-pub fn process_of(thread: u32) -> io::Result<i32> {
+fn process_of(thread: u32) -> io::Result<i32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status"))?;
     let number = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
     number

@@ -23,8 +23,8 @@ pub fn attach(
 ) -> Result<Trace, Trouble> {
     let pidfd = require_process(pid)?;
     let points = match options.by {
-        Some(Mechanism::Notify | Mechanism::Preload) => {
-            let why = "filters and libraries are set before a program starts";
+        Some(Mechanism::Preload) => {
+            let why = "a library is loaded when a program starts";
             let what = "this mechanism watches commands, not running processes";
             return Err(Trouble::new(USAGE, what, why, "--by ptrace or --by tracepoints"));
         }
@@ -47,7 +47,7 @@ pub fn attach(
         }
     };
     let (subject, running) = (Subject::Process(pidfd), vec![running]);
-    Ok(Trace { mechanism, rest: None, pid, signals, subject, running, written })
+    Ok(Trace { mechanism, unreached: None, pid, signals, subject, running, written })
 }
 
 fn not_followed(pid: i32, error: &io::Error) -> Trouble {

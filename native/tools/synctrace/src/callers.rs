@@ -6,8 +6,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use diskproof_supervise::target::process_of;
-
 use crate::clock::now;
 use crate::places;
 
@@ -18,7 +16,6 @@ const FRESH: u64 = 50_000;
 
 /// A calling thread, and files of /proc to ask about it.
 struct Caller {
-    pid: i32,
     name: Arc<str>,
     written_file: File,
     name_file: File,
@@ -28,7 +25,6 @@ struct Caller {
 impl Caller {
     fn open(thread: u32) -> io::Result<Caller> {
         Ok(Caller {
-            pid: process_of(thread)?,
             name: "?".into(),
             written_file: File::open(format!("/proc/{thread}/io"))?,
             name_file: File::open(format!("/proc/{thread}/comm"))?,
@@ -75,10 +71,6 @@ impl Callers {
         let written = caller.ask().ok()?;
         self.known.insert(thread, caller);
         written
-    }
-
-    pub fn pid(&self, thread: u32) -> Option<i32> {
-        self.known.get(&thread).map(|caller| caller.pid)
     }
 
     pub fn name(&self, thread: u32) -> Arc<str> {

@@ -12,20 +12,21 @@ use rustix::process::Signal;
 use crate::attach;
 use crate::clock;
 use crate::message::Message;
-use crate::notify::{self, Answering};
 use crate::options::{Mechanism, Options};
 use crate::perf::{Reading, Tracepoints, Watched};
 use crate::preload::{self, Preload};
 use crate::ptrace::{self, Stops, Tracing};
 use crate::session::Session;
-use crate::trouble::{Trouble, HOST, USAGE};
+use crate::trouble::{Trouble, HOST};
 
+const TRACER_HINT: &str = "as root, or outside of the debugger, strace or container that has it";
 const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A running trace.
 pub struct Trace {
     pub mechanism: Mechanism,
-    pub rest: Option<Mechanism>,
+    /// Why nothing sees the programs that the mechanism does not reach, if so.
+    pub unreached: Option<String>,
     pub pid: i32,
     pub signals: Signals,
     pub subject: Subject,
@@ -43,7 +44,6 @@ pub enum Subject {
 pub enum Running {
     Tracepoints(Reading),
     Preload(preload::Reading),
-    Notify(Answering),
     Ptrace(Tracing),
 }
 
@@ -126,7 +126,6 @@ impl Running {
         match self {
             Running::Tracepoints(reading) => reading.finish(),
             Running::Preload(reading) => reading.finish(),
-            Running::Notify(answering) => answering.finish(),
             Running::Ptrace(tracing) => tracing.finish(),
         }
     }
@@ -155,22 +154,22 @@ fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<T
         Some(points) => launch.with_tracepoints(points)?,
         None => match launch.find_preload()? {
             Some(preload) => launch.with_preload(preload)?,
-            None => launch.supervised(options.by, None)?,
+            None => launch.with_ptrace(None)?,
         },
     };
-    let Started { mechanism, rest, child, running } = started;
+    let Started { mechanism, unreached, child, running } = started;
     let program = options
         .command
         .first()
         .map_or_else(String::new, |word| word.to_string_lossy().into_owned());
     let (pid, subject) = (number_of(&child), Subject::Command(child, program));
-    Ok(Trace { mechanism, rest, pid, signals, subject, running, written: Vec::new() })
+    Ok(Trace { mechanism, unreached, pid, signals, subject, running, written: Vec::new() })
 }
 
 /// A command that runs, and what watches it.
 struct Started {
     mechanism: Mechanism,
-    rest: Option<Mechanism>,
+    unreached: Option<String>,
     child: Child,
     running: Vec<Running>,
 }
@@ -188,7 +187,7 @@ impl Launch<'_> {
         let reading =
             points.start(roots, self.out.clone()).map_err(Trouble::system("no thread"))?;
         let running = vec![Running::Tracepoints(reading)];
-        Ok(Started { mechanism: Mechanism::Tracepoints, rest: None, child, running })
+        Ok(Started { mechanism: Mechanism::Tracepoints, unreached: None, child, running })
     }
 
     /// None when it was not asked for and does not work here.
@@ -205,15 +204,15 @@ impl Launch<'_> {
         }
     }
 
-    /// With one of the others for the programs that the library does not reach, where one works.
+    /// With ptrace for the programs that the library does not reach, where that is possible.
     fn with_preload(&self, preload: Preload) -> Result<Started, Trouble> {
-        let mut started = match self.supervised(None, Some(&preload)) {
-            Ok(started) => Started { rest: Some(started.mechanism), ..started },
+        let mut started = match self.with_ptrace(Some(&preload)) {
+            Ok(started) => started,
             Err(trouble) if trouble.code != HOST || self.options.writes => return Err(trouble),
-            Err(_) => {
+            Err(trouble) => {
                 let command = self.command_of(&self.options.command, Some(&preload))?;
-                let child = start_plain(&command)?;
-                Started { mechanism: Mechanism::Preload, rest: None, child, running: Vec::new() }
+                let (mechanism, child) = (Mechanism::Preload, start_plain(&command)?);
+                Started { mechanism, unreached: Some(trouble.why), child, running: Vec::new() }
             }
         };
         let reading = preload.start(self.out.clone()).map_err(Trouble::system("no thread"))?;
@@ -221,35 +220,16 @@ impl Launch<'_> {
         Ok(Started { mechanism: Mechanism::Preload, ..started })
     }
 
-    /// By ptrace, or where a container forbids that by notify, which may interrupt a call that a signal meets.
-    fn supervised(
-        &self,
-        by: Option<Mechanism>,
-        preload: Option<&Preload>,
-    ) -> Result<Started, Trouble> {
-        if by != Some(Mechanism::Notify) {
-            match self.traced(preload) {
-                Ok(started) => return Ok(started),
-                Err(error) if by == Some(Mechanism::Ptrace) => return Err(error),
-                Err(_) => {}
-            }
-        }
-        refuse_writes(self.options)?;
-        let command = self.command_of(&self.options.command, preload)?;
-        let (child, answering) = notify::launch(&command, self.out.clone())?;
-        let running = vec![Running::Notify(answering)];
-        Ok(Started { mechanism: Mechanism::Notify, rest: None, child, running })
-    }
-
-    fn traced(&self, preload: Option<&Preload>) -> Result<Started, Trouble> {
+    fn with_ptrace(&self, preload: Option<&Preload>) -> Result<Started, Trouble> {
         let stops = Stops { writes: self.options.writes, unmarked: preload.is_some() };
         let command = self.command_of(&held_words(&self.options.command, stops), preload)?;
         let launched = Tracing::launch(command, self.options.writes, self.out.clone());
         let (child, tracing) = launched.map_err(|error| {
-            Trouble::new(HOST, "the command cannot be watched", error, "--by notify")
+            let why = format!("ptrace is not possible here ({error})");
+            Trouble::new(HOST, "the command cannot be watched", why, TRACER_HINT)
         })?;
         let running = vec![Running::Ptrace(tracing)];
-        Ok(Started { mechanism: Mechanism::Ptrace, rest: None, child, running })
+        Ok(Started { mechanism: Mechanism::Ptrace, unreached: None, child, running })
     }
 
     fn command_of(
@@ -278,14 +258,6 @@ fn number_of(child: &Child) -> i32 {
 
 pub fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Trouble> {
     Tracepoints::open(watched, options.writes).map_err(|error| no_tracepoints(&error))
-}
-
-fn refuse_writes(options: &Options) -> Result<(), Trouble> {
-    if !options.writes {
-        return Ok(());
-    }
-    let why = "writes are not ours to do in the program's place";
-    Err(Trouble::new(USAGE, "notify does not see writes", why, "--by ptrace"))
 }
 
 fn no_tracepoints(error: &io::Error) -> Trouble {

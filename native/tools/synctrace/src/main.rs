@@ -11,7 +11,6 @@ mod json;
 mod launch;
 mod live;
 mod message;
-mod notify;
 mod options;
 mod paths;
 mod perf;
@@ -62,7 +61,7 @@ fn trace(options: &Options) -> Result<u8, Trouble> {
     let mut trace = Trace::start(options, sender)?;
     let mut session = Session {
         mechanism: trace.mechanism,
-        rest: trace.rest,
+        unreached: trace.unreached.take(),
         writes: options.writes,
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         pid: trace.pid,

@@ -16,8 +16,6 @@ Mechanisms, the best first:
   preload      anybody's own commands; below 1 us a call; a library in programs
                that are linked dynamically, and ptrace for the others
   ptrace       anybody's own; 15 to 40 us a call; with -p at every system call
-  notify       anybody's own commands; 10 to 20 us a call; we run the calls in
-               the program's place; a signal may end one early (EINTR)
 
 Exit code: the command's own; 126 or 127 when it cannot be run; 2 wrong usage;
 3 the host does not allow it.";
@@ -33,7 +31,7 @@ pub struct Options {
     /// How to see the calls; the best one that works here unless given
     #[arg(long, value_enum)]
     pub by: Option<Mechanism>,
-    /// See O_SYNC, O_DSYNC and RWF_DSYNC writes too; slows every write (not with notify)
+    /// See O_SYNC, O_DSYNC and RWF_DSYNC writes too; slows every write
     #[arg(long)]
     pub writes: bool,
     /// Write a JSON object
@@ -59,10 +57,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mechanism {
     Tracepoints,
-    /// A library in the programs, and one of the others for those without it
+    /// A library in the programs, and ptrace for those without it
     Preload,
     Ptrace,
-    Notify,
 }
 
 impl Mechanism {
@@ -70,27 +67,21 @@ impl Mechanism {
         match self {
             Mechanism::Tracepoints => "tracepoints",
             Mechanism::Preload => "preload",
-            Mechanism::Notify => "notify",
             Mechanism::Ptrace => "ptrace",
         }
     }
 
-    /// Waits for the disk that it cannot see, also with the one for what it does not reach.
-    pub fn not_seen(self, rest: Option<Mechanism>, writes: bool) -> Vec<&'static str> {
-        let mut not_seen = vec!["io_uring and aio fsyncs"];
+    /// Waits for the disk that it cannot see; with why nothing sees what it does not reach.
+    pub fn not_seen(self, unreached: Option<&str>, writes: bool) -> Vec<String> {
+        let mut not_seen = vec!["io_uring and aio fsyncs".to_owned()];
         if !writes {
-            not_seen.push("O_SYNC and O_DSYNC writes");
+            not_seen.push("O_SYNC and O_DSYNC writes".to_owned());
         }
-        match (self, rest) {
-            (Mechanism::Tracepoints, _) => not_seen.push("calls of 32-bit programs"),
-            (Mechanism::Notify, _) => not_seen.extend(["RWF_DSYNC writes", "msync"]),
-            (Mechanism::Preload, Some(Mechanism::Notify)) => {
-                not_seen.push("RWF_DSYNC writes and msync of programs without the library");
-            }
-            (Mechanism::Preload, None) => {
-                not_seen.push("static programs and others without the library");
-            }
-            (Mechanism::Preload | Mechanism::Ptrace, _) => {}
+        if self == Mechanism::Tracepoints {
+            not_seen.push("calls of 32-bit programs".to_owned());
+        }
+        if let Some(why) = unreached {
+            not_seen.push(format!("programs without the library: {why}"));
         }
         not_seen
     }

@@ -21,11 +21,12 @@ use crate::callers::Callers;
 use crate::clock::now;
 use crate::event::{Call, Event, Target};
 use crate::message::Message;
-use crate::notify::{interruptible, INTERRUPT};
 use crate::paths::Paths;
 use crate::places;
 use sys::{Edge, Stop};
 
+/// Interrupts our thread while it waits.
+const INTERRUPT: libc::c_int = libc::SIGURG;
 const RETRY: Duration = Duration::from_millis(1);
 /// Threads may start others while we follow them one by one.
 const MOST_ROUNDS: usize = 100;
@@ -124,6 +125,22 @@ impl Tracing {
             thread::sleep(RETRY);
         }
         let _ = self.thread.join();
+    }
+}
+
+/// Without a handler that restarts nothing, a waiting thread could not be told to end.
+fn interruptible() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: an all-zero sigaction is valid; the handler does nothing.
+    let done = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        libc::sigaction(INTERRUPT, &action, std::ptr::null_mut())
+    };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
     }
 }
 

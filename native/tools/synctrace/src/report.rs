@@ -198,7 +198,8 @@ fn render_advice(session: &Session) -> String {
 }
 
 fn render_limits(session: &Session) -> String {
-    let not_seen = session.mechanism.not_seen(session.rest, session.writes).join("; ");
+    let not_seen =
+        session.mechanism.not_seen(session.unreached.as_deref(), session.writes).join("; ");
     let mut text = wrap(&not_seen, "not seen: ");
     if session.tally.late > 0 {
         let late = render_count(session.tally.late);

@@ -14,7 +14,7 @@ fn session_of(events: &[Event]) -> Session {
     events.iter().for_each(|event| tally.add(event));
     Session {
         mechanism: Mechanism::Tracepoints,
-        rest: None,
+        unreached: None,
         writes: false,
         command: vec!["prog".into()],
         pid: 1,

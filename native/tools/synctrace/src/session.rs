@@ -11,8 +11,8 @@ use crate::tally::Tally;
 
 pub struct Session {
     pub mechanism: Mechanism,
-    /// Sees the programs that `mechanism` does not reach.
-    pub rest: Option<Mechanism>,
+    /// Why nothing sees the programs that `mechanism` does not reach, if so.
+    pub unreached: Option<String>,
     pub writes: bool,
     pub command: Vec<String>,
     pub pid: i32,

@@ -80,7 +80,7 @@ pub fn hold(words: Vec<OsString>) -> ! {
     let command = command.unwrap_or_default();
     let (code, error) = become_command(&command, stops);
     let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    let hint = if code == FORBIDDEN { "--by notify" } else { "look for a typing error" };
+    let hint = if code == FORBIDDEN { "as root" } else { "look for a typing error" };
     eprintln!("diskproof-sync-trace: {program} cannot be run\n  why: {error}\n  try: {hint}");
     std::process::exit(code)
 }

@@ -12,8 +12,9 @@ import pytest
 
 from diskproof.cli import run_command_line
 from diskproof.records import Cell, WorkloadSpec
-from diskproof.report.analysis import order_levels, read_analyses
+from diskproof.report.analysis import read_analyses
 from diskproof.report.factor_words import alias_words, effect_words, fold
+from diskproof.report.factors import order_levels
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.stability_words import change, steady_words, variance_lines
@@ -149,7 +150,8 @@ def test_one_cell_has_no_factors(tmp_path: Path, capsys: pytest.CaptureFixture[s
     fill(tmp_path / "o.sqlite", simulated_cells({"cache": ("none",)}), blocks=1)
     with open_store(str(tmp_path / "o.sqlite")) as store:
         (study,) = read_analyses(store)
-        assert study.loads[0].factors is None and study.loads[0].drift is None
+        assert study.loads[0].factors.analysis is None
+        assert study.loads[0].stability.drift is None
         assert "Which setting matters" not in render_page(read_views(store, details=True))
     for verb in ("factors", "stability"):
         assert run_command_line([verb, "--store", str(tmp_path / "o.sqlite")]) == 0

@@ -36,9 +36,8 @@ from diskproof.report.durability import (
     verdict_text,
 )
 from diskproof.report.page import render_page
-from diskproof.report.ranking_tables import ranking_json
 from diskproof.report.read import read_views
-from diskproof.report.tables import render_study
+from diskproof.report.study_tables import ranking_json, render_study
 from diskproof.store import Store, VerdictRow, open_store
 
 LEVELS = {"frontend": "daemon", "format": "raw", "aio": "threads", "backing": "ssd"}

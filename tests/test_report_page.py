@@ -15,7 +15,8 @@ import pytest
 
 from diskproof.records import Series
 from diskproof.report import charts
-from diskproof.report.page import chosen_series, content_policy, render_page, script_json
+from diskproof.report.detail_page import chosen_series
+from diskproof.report.page import content_policy, render_page, script_json
 from diskproof.stats.pareto import FrontPoint
 from report_views import FACTORS, HOSTILE, make_view
 

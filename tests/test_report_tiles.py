@@ -16,7 +16,7 @@ from rich.console import Console
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, Failure, Metric, Series, StudyRecord
-from diskproof.report.page import render_page, script_json
+from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.tile_analysis import TileView, analyse_tiles, read_tile_views
 from diskproof.report.tile_host import host_figures
@@ -248,7 +248,7 @@ def test_json_has_every_figure(place: Path) -> None:
 @pytest.fixture
 def few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures take seconds; e2e looks at all of them."""
-    monkeypatch.setattr("diskproof.report.page.MAX_PICTURES", 2)
+    monkeypatch.setattr("diskproof.report.charts.base.MAX_PICTURES", 2)
 
 
 @pytest.mark.usefixtures("few_pictures")
@@ -267,7 +267,8 @@ def test_the_page_tells_of_tiles(place: Path) -> None:
     ):
         assert text in page, text
     assert "No run gave a result yet" not in page and "No run failed" not in page
-    assert script_json(tiles_json([view.tiles]))[1:-1] in page if view.tiles else False
+    raw = json.loads(page.split('id="raw">', 1)[1].split("</script>", 1)[0])
+    assert raw == tiles_json([view.parts["tiles"].view])
 
 
 @pytest.mark.usefixtures("few_pictures")

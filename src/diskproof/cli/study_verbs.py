@@ -223,7 +223,7 @@ def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
 def _print_results(store: Store, study: StudyRecord, as_json: bool) -> None:
     from diskproof.cli.terminal import console, print_json
     from diskproof.report.read import read_views
-    from diskproof.report.tables import render_study
+    from diskproof.report.study_tables import render_study
     from diskproof.store.show import show_rows
 
     if as_json:

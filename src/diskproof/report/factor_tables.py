@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis
-from diskproof.report.analysis_json import studies_json
+from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, studies_json
 from diskproof.report.factor_words import (
     ALPHA,
     alias_words,
@@ -49,24 +48,28 @@ def render_analyses(studies: Sequence[StudyAnalysis]) -> Group:
 def _load_parts(load: WorkloadAnalysis) -> list[RenderableType]:
     from rich.text import Text
 
-    head = f"{load.name}: {load.metric}, {HIGHER[load.higher_is_better]}"
-    analysis = load.factors
+    found, advice = load.factors, _advice(load)
+    head = f"{found.name}: {found.metric}, {HIGHER[found.higher_is_better]}"
+    analysis = found.analysis
     if analysis is None:
         return [Text(f"{head}: fewer than two cells with different levels, no factor to judge")]
     parts: list[RenderableType] = [
-        Text(f"{head}; {summary_words(load, analysis)}"),
+        Text(f"{head}; {summary_words(analysis)}"),
         _shares_table(analysis),
         Text(),
-        _effects_table(load, analysis),
+        _effects_table(analysis, found.higher_is_better),
     ]
     if analysis.aliases:
         parts += [Text(), Text("These cells cannot separate", style="bold")]
         parts += [Text(f"  {plain(alias_words(alias))}") for alias in analysis.aliases]
-    advice = variance_lines(load.variance, load.mostly_steady)
     if advice:
         parts += [Text(), Text("Where repeats pay", style="bold")]
         parts += [Text(f"  {line}") for line in advice]
     return parts
+
+
+def _advice(load: WorkloadAnalysis) -> list[str]:
+    return variance_lines(load.stability.variance, load.stability.mostly_steady)
 
 
 def _shares_table(analysis: FactorAnalysis) -> Table:
@@ -89,7 +92,7 @@ def _shares_table(analysis: FactorAnalysis) -> Table:
     return table
 
 
-def _effects_table(load: WorkloadAnalysis, analysis: FactorAnalysis) -> Table:
+def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> Table:
     table = start_table("each level against a base level, the others averaged, with 95 % interval")
     table.add_column("level", overflow="fold")
     table.add_column("effect", ratio=3, overflow="fold")
@@ -98,8 +101,8 @@ def _effects_table(load: WorkloadAnalysis, analysis: FactorAnalysis) -> Table:
         proved = effect.p_corrected is not None and effect.p_corrected <= ALPHA
         table.add_row(
             plain(f"{effect.factor}: {effect.level}"),
-            plain(f"is {effect_words(effect, load.higher_is_better)}"),
-            effect_basis(effect, load.higher_is_better),
+            plain(f"is {effect_words(effect, higher_is_better)}"),
+            effect_basis(effect, higher_is_better),
             style="bold" if proved else None,
         )
     table.caption = "faster and slower: proved at 5 %, corrected for all rows together"
@@ -112,13 +115,13 @@ def analyses_json(studies: Sequence[StudyAnalysis]) -> list[dict[str, object]]:
 
 
 def _factors_json(load: WorkloadAnalysis) -> dict[str, object]:
-    analysis = load.factors
+    analysis, higher_is_better = load.factors.analysis, load.factors.higher_is_better
     if analysis is None:
         return {"terms": [], "effects": [], "inseparable": []}
     return {
         **_analysis_json(analysis),
-        "effects": [_effect_json(effect, load.higher_is_better) for effect in analysis.effects],
-        "advice": variance_lines(load.variance, load.mostly_steady),
+        "effects": [_effect_json(effect, higher_is_better) for effect in analysis.effects],
+        "advice": _advice(load),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from diskproof.report.analysis import WorkloadAnalysis
 from diskproof.stats.design import Alias, Term
 from diskproof.stats.factors import FactorAnalysis, TermShare
 from diskproof.stats.intervals import CONFIDENCE
@@ -97,7 +96,7 @@ def p_text(p_value: float | None) -> str:
     return "<.001" if p_value < 1e-3 else f"{p_value:.3f}".lstrip("0") if p_value < 1 else "1"
 
 
-def summary_words(load: WorkloadAnalysis, analysis: FactorAnalysis) -> str:
+def summary_words(analysis: FactorAnalysis) -> str:
     """One line: what was analysed and on what the intervals rest."""
     rests = {
         "repeats": "intervals from the scatter of repeats",

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from diskproof.records import StudyRecord
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.table_style import plain, start_table
-from diskproof.report.view import FailedRun
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from diskproof.report.run_page import FailedRun
 
 MAX_CELLS = 12
 """Cells named for each reason; JSON and the page have them all."""

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
 
-from diskproof import __version__
+from diskproof.report.charts.base import Drawing, Figure
 from diskproof.report.charts.monitor import MAX_WATCHED_POINTS, watched_chart
 from diskproof.report.monitor_charts import Picture, choose_pictures
-from diskproof.report.page import (
-    Drawing,
-    Figure,
-    content_policy,
-    make_environment,
-    pack,
-    packed_bundle,
-    read_resource,
-    vega_bundle,
-)
+from diskproof.report.page import render_document
 from diskproof.report.recording import Column, Recording
 from diskproof.units import render_seconds
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 MAX_FIGURES = 120
 
@@ -47,27 +32,15 @@ class Summary:
 def render_monitor_page(recording: Recording, title: str) -> str:
     """The page as text. Long recordings are drawn as means; the table has their extremes."""
     drawing = Drawing()
-    sections = _sections(choose_pictures(recording)[:MAX_FIGURES], drawing)
-    drawing.draw()
-    script = read_resource("page.js")
-    return (
-        _environment()
-        .get_template("monitor.html.j2")
-        .render(
-            title=title,
-            facts=_facts(recording),
-            sections=sections,
-            lines=line_summaries(recording),
-            rows=row_summaries(recording),
-            policy=content_policy((vega_bundle(), script)),
-            style=read_resource("page.css"),
-            vega=packed_bundle(),
-            specs=pack(json.dumps({figure.id: figure.spec for figure in drawing.figures})),
-            script=script,
-            written=time.strftime("%Y-%m-%d %H:%M", time.localtime()),
-            version=__version__,
-        )
-    )
+    context = {
+        "title": title,
+        "facts": _facts(recording),
+        "sections": _sections(choose_pictures(recording)[:MAX_FIGURES], drawing),
+        "lines": line_summaries(recording),
+        "rows": row_summaries(recording),
+        "number": _figure,
+    }
+    return render_document("monitor.html.j2", drawing, context)
 
 
 def _sections(pictures: Sequence[Picture], drawing: Drawing) -> dict[str, list[Figure]]:
@@ -138,10 +111,3 @@ def _figure(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-@cache
-def _environment() -> Environment:
-    environment = make_environment()
-    environment.filters["number"] = _figure
-    return environment

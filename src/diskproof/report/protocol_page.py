@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from diskproof.report import charts
+from diskproof.report.chapter import Chapter
+from diskproof.report.charts.base import Draw, Figure
 from diskproof.report.labels import render_figure, render_half_width
 from diskproof.report.protocol_views import (
     CellCacheLife,
     CellCurves,
+    CellGrids,
     CellWarmUp,
     ProtocolView,
+    find_protocols,
 )
+from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
-
-if TYPE_CHECKING:
-    from diskproof.report.page import Figure
 
 MAX_PANELS = 12
 MOMENTS = ("read", "guest reset", "QEMU ended")
-MakeFigure = Callable[[charts.Spec, str, int], "Figure"]
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,21 @@ class ProtocolPart:
     named: int = 1
 
 
-def protocol_parts(view: ProtocolView | None, figure: MakeFigure) -> list[ProtocolPart]:
-    """What of these a workload has: mostly nothing."""
-    if view is None:
-        return []
+def _page(found: ProtocolView, view: StudyView, draw: Draw) -> Mapping[str, object]:
+    figures = _grid_figures(found.grids, draw)
+    return {"grids": found.grids, "grid_figures": figures, "parts": protocol_parts(found, draw)}
+
+
+def protocol_parts(view: ProtocolView, draw: Draw) -> list[ProtocolPart]:
+    """What a workload has of those that are a chart and a table."""
     return [
-        *([_curves_part(view.curves, figure)] if view.curves else []),
-        *([_warm_up_part(view.warm_ups, figure)] if view.warm_ups else []),
-        *([_cache_life_part(view.cache_lives, figure)] if view.cache_lives else []),
+        *([_curves_part(view.curves, draw)] if view.curves else []),
+        *([_warm_up_part(view.warm_ups, draw)] if view.warm_ups else []),
+        *([_cache_life_part(view.cache_lives, draw)] if view.cache_lives else []),
     ]
 
 
-def _curves_part(cells: Sequence[CellCurves], figure: MakeFigure) -> ProtocolPart:
+def _curves_part(cells: Sequence[CellCurves], draw: Draw) -> ProtocolPart:
     shown = cells[:MAX_PANELS]
     unit = cells[0].curves[0].unit
     note = (
@@ -63,7 +66,7 @@ def _curves_part(cells: Sequence[CellCurves], figure: MakeFigure) -> ProtocolPar
         "First write against rewrite",
         note,
         tuple(
-            figure(
+            draw(
                 charts.curve_chart(cell.curves, _highest(shown)),
                 f"{cell.label}: {ratio_words(cell)}",
                 2,
@@ -112,12 +115,12 @@ def ratio_words(cell: CellCurves) -> str:
     return text if low is None or high is None else f"{text} ({low:.2f} to {high:.2f})"
 
 
-def _warm_up_part(cells: Sequence[CellWarmUp], figure: MakeFigure) -> ProtocolPart:
+def _warm_up_part(cells: Sequence[CellWarmUp], draw: Draw) -> ProtocolPart:
     courses = [(cell.label, cell.course) for cell in cells if cell.course]
     caption = "IOPS from the first operation on, means over runs with 95 % intervals."
     if len(courses) < len(cells):
         caption = f"{caption} The best cell, the worst and some between; all are in the table."
-    chart = [figure(charts.warm_up_chart(courses), caption, 1)] if courses else []
+    chart = [draw(charts.warm_up_chart(courses), caption, 1)] if courses else []
     note = (
         "Skewed re-reads from a cold cache: what is read again comes from memory where a cache "
         "lies between. Warm is the mean of a run's last third; the time is that until 90 % of it, "
@@ -140,7 +143,7 @@ def _warm_up_row(cell: CellWarmUp) -> tuple[str, ...]:
     return (cell.label, _with_half_width(cell.cold), _with_half_width(cell.warm), gain, seconds)
 
 
-def _cache_life_part(cells: Sequence[CellCacheLife], figure: MakeFigure) -> ProtocolPart:
+def _cache_life_part(cells: Sequence[CellCacheLife], draw: Draw) -> ProtocolPart:
     drawn = [
         (cell.label, [each.mean for each in (cell.read, cell.after_reset, cell.after_end)])
         for cell in cells
@@ -156,7 +159,7 @@ def _cache_life_part(cells: Sequence[CellCacheLife], figure: MakeFigure) -> Prot
     return ProtocolPart(
         "What a cache outlives",
         note,
-        (figure(charts.cache_life_chart(MOMENTS, drawn), caption, 1),),
+        (draw(charts.cache_life_chart(MOMENTS, drawn), caption, 1),),
         ("cell", *(f"{moment}, %" for moment in MOMENTS), "first read, MiB/s", "second, MiB/s"),
         tuple(_cache_life_row(cell) for cell in cells),
     )
@@ -170,3 +173,26 @@ def _cache_life_row(cell: CellCacheLife) -> tuple[str, ...]:
 def _with_half_width(interval: Interval) -> str:
     text = render_figure(interval.mean)
     return text if interval.half_width is None else f"{text} \u00b1 {render_half_width(interval)}"
+
+
+def _grid_figures(cells: Sequence[CellGrids], draw: Draw) -> list[Figure]:
+    """One heat map for each test, of the cell that is chosen in it."""
+    tests = dict.fromkeys(grid.test for cell in cells for grid in cell.grids)
+    figures = []
+    for test in tests:
+        grids = [(cell.label, grid) for cell in cells for grid in cell.grids if grid.test == test]
+        figures.append(draw(charts.grid_chart(grids), _grid_caption(test, grids[0][0], cells), 2))
+    return figures
+
+
+def _grid_caption(test: str, shown: str, cells: Sequence[CellGrids]) -> str:
+    unit = cells[0].grids[0].unit
+    text = f"{test}: {unit} by record size and file size, {shown}."
+    if len(cells) > 1:
+        text = f"{text} With scripts on, other cells can be chosen; the colours keep their scale."
+    if len(cells) > charts.MAX_GRID_CELLS:
+        text = f"{text} The best {charts.MAX_GRID_CELLS} of {len(cells)}; all are in the tables."
+    return text
+
+
+CHAPTER = Chapter("protocols", find_protocols, _page, on_each_workload=True)

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diskproof.report.chapter import Reading
 from diskproof.report.view import Line, WorkloadView, chosen_lines
 from diskproof.stats.intervals import Interval, RatioInterval, mean_interval
 from diskproof.stats.warm_up import Trace, average_traces
 from diskproof.store.curves import Curve, find_ratio, read_curves
+from diskproof.store.grids import Grid, read_grids
 
 if TYPE_CHECKING:
     from diskproof.store import ResultRow, Store
@@ -22,6 +24,14 @@ SPANS = 60
 """Points of a warm-up curve."""
 
 Metrics = Mapping[str, "ResultRow"]
+
+
+@dataclass(frozen=True)
+class CellGrids:
+    """iozone's figures of one cell, one grid a test."""
+
+    label: str
+    grids: tuple[Grid, ...]
 
 
 @dataclass(frozen=True)
@@ -67,23 +77,27 @@ class CellCacheLife:
 class ProtocolView:
     """What a workload has beside its ranking; mostly nothing of it."""
 
+    grids: tuple[CellGrids, ...] = ()
     curves: tuple[CellCurves, ...] = ()
     warm_ups: tuple[CellWarmUp, ...] = ()
     cache_lives: tuple[CellCacheLife, ...] = ()
 
 
-def read_protocol(store: Store, load: WorkloadView, rows: Sequence[ResultRow]) -> ProtocolView:
-    """From a workload's rows on one host; its cells in the order of their ranking."""
-    of_cell: dict[str, list[ResultRow]] = {}
-    for row in rows:
-        of_cell.setdefault(row.cell.id, []).append(row)
-    cells = [(line, of_cell.get(line.ranked.cell.id, [])) for line in load.lines]
-    drawn = chosen_lines(load)
+def find_protocols(reading: Reading) -> dict[str, ProtocolView]:
+    """By workload, of those that have any of it; cells in the order of their ranking."""
+    found = {load.name: _protocol(reading, load) for load in reading.workloads}
+    return {name: view for name, view in found.items() if view != ProtocolView()}
+
+
+def _protocol(reading: Reading, load: WorkloadView) -> ProtocolView:
+    cells, drawn = reading.by_line(load), chosen_lines(load)
+    grids = (CellGrids(line.label, read_grids(own)) for line, own in cells)
     curves = (CellCurves(line.label, read_curves(own), find_ratio(own)) for line, own in cells)
     named = [(line, {row.metric: row for row in own if row.values}) for line, own in cells]
-    warm_ups = (_warm_up(store, line, own, line in drawn) for line, own in named)
+    warm_ups = (_warm_up(reading.store, line, own, line in drawn) for line, own in named)
     lives = (_cache_life(line, own) for line, own in named)
     return ProtocolView(
+        tuple(cell for cell in grids if cell.grids),
         tuple(cell for cell in curves if cell.curves),
         tuple(cell for cell in warm_ups if cell),
         tuple(cell for cell in lives if cell),

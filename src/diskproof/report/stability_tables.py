@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diskproof.report.analysis import FirstRuns, OutlierRun, StudyAnalysis, WorkloadAnalysis
-from diskproof.report.analysis_json import studies_json
+from diskproof.report.analysis import StudyAnalysis, studies_json
 from diskproof.report.factor_words import finite
 from diskproof.report.first_boots import FirstBoots
 from diskproof.report.labels import render_figure
+from diskproof.report.stability import FirstRuns, OutlierRun, WorkloadStability
 from diskproof.report.stability_words import (
     change,
     drift_words,
@@ -41,7 +41,7 @@ def first_run_line(first: FirstRuns, higher_is_better: bool) -> str:
     return f"{first_run_words(first.effect, higher_is_better)} ({cells}{judged})"
 
 
-def steady_line(load: WorkloadAnalysis) -> str:
+def steady_line(load: WorkloadStability) -> str:
     """How many of the looked-at runs reached steady state."""
     counts: Counter[str] = Counter(each.state.verdict for each in load.steady)
     if not counts:
@@ -63,16 +63,16 @@ def first_boot_line(first: FirstBoots) -> tuple[str, str]:
     return f"first {first.kind} boot{level}", f"{words} ({clones})"
 
 
-def drift_line(load: WorkloadAnalysis) -> str:
+def drift_line(load: WorkloadStability) -> str:
     """What became of the host from the first block to the last; empty without blocks."""
     return drift_words(load.drift, load.higher_is_better) if load.drift else ""
 
 
-def _advice(load: WorkloadAnalysis) -> list[str]:
+def _advice(load: WorkloadStability) -> list[str]:
     return variance_lines(load.variance, load.mostly_steady)
 
 
-def stability_lines(load: WorkloadAnalysis) -> list[tuple[str, str]]:
+def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     """(what, finding) of one workload, in sentences."""
     better = load.higher_is_better
     lines = [(first_run_name(each), first_run_line(each, better)) for each in load.first_runs]
@@ -95,7 +95,7 @@ def render_stability(studies: Sequence[StudyAnalysis]) -> Group:
         parts += [Text()] if parts else []
         head = f"study {study.study.name}, host {study.host.name}"
         parts.append(Text(plain(head), style="bold"))
-        for load in study.loads:
+        for load in (each.stability for each in study.loads):
             parts += [Text(), _lines_table(load)]
             parts += [Text(), _outliers_table(load)] if load.outliers else []
             unsteady = [e for e in load.steady if e.state.verdict != "measured"]
@@ -103,7 +103,7 @@ def render_stability(studies: Sequence[StudyAnalysis]) -> Group:
     return Group(*parts)
 
 
-def _lines_table(load: WorkloadAnalysis) -> Table:
+def _lines_table(load: WorkloadStability) -> Table:
     table = start_table(f"{load.name}: {load.metric}")
     table.add_column(no_wrap=False, overflow="fold")
     table.add_column(ratio=1, overflow="fold")
@@ -121,7 +121,7 @@ def outlier_row(each: OutlierRun) -> tuple[str, str, str, str]:
     return each.label, each.where, render_figure(each.value), far
 
 
-def _outliers_table(load: WorkloadAnalysis) -> Table:
+def _outliers_table(load: WorkloadStability) -> Table:
     table = start_table("runs far from the others of their cell")
     table.add_column("cell", ratio=1, overflow="fold")
     for name in ("run", load.metric, "off the median"):
@@ -131,7 +131,7 @@ def _outliers_table(load: WorkloadAnalysis) -> Table:
     return table
 
 
-def _steady_table(load: WorkloadAnalysis) -> Table:
+def _steady_table(load: WorkloadStability) -> Table:
     table = start_table("steady state of the median run (SNIA: range and slope over five rounds)")
     table.add_column("cell", ratio=1, overflow="fold")
     table.add_column("steady", ratio=2, overflow="fold")
@@ -143,10 +143,10 @@ def _steady_table(load: WorkloadAnalysis) -> Table:
 
 def stability_json(studies: Sequence[StudyAnalysis]) -> list[dict[str, object]]:
     """Plain JSON. Ratios are of the metric."""
-    return studies_json(studies, _findings_json)
+    return studies_json(studies, lambda load: _findings_json(load.stability))
 
 
-def _findings_json(load: WorkloadAnalysis) -> dict[str, object]:
+def _findings_json(load: WorkloadStability) -> dict[str, object]:
     levels = load.variance
     return {
         "first_run": [_first_json(each) for each in load.first_runs],

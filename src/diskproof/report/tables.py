@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING
 
 from diskproof.records import Dropped
 from diskproof.report.durability import crash_labels, short_text, states_text, verdict_text
-from diskproof.report.failure_tables import render_failures
 from diskproof.report.labels import (
     group_name,
     render_figure,
     render_half_width,
     render_short_latency,
 )
-from diskproof.report.race_words import verdict_sentence
-from diskproof.report.table_style import plain, printable, start_table
-from diskproof.report.view import LATENCIES, StudyView, WorkloadView
-from diskproof.report.words import HIGHER, accelerator_note, headline, metric_name, warnings
+from diskproof.report.table_style import plain, start_table
+from diskproof.report.view import WorkloadView, present_latencies
+from diskproof.report.words import HIGHER, metric_name
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
     from rich.table import Table
-    from rich.text import Text
 
     from diskproof.store import VerdictRow
 
@@ -41,36 +37,9 @@ CRASH_CAPTION = (
 )
 
 
-def render_study(view: StudyView, *, best: int = 0) -> Group:
-    """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
-    from rich.console import Group
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(printable(headline(view)), style="bold")]
-    note = accelerator_note(view)
-    parts += [Text(f"note: {note}", style="yellow")] if note else []
-    parts += [Text(f"warning: {printable(text)}", style="yellow") for text in warnings(view)]
-    for load in view.workloads:
-        parts += [Text(), render_ranking(load, best=best), *race_lines(view, load)]
-    # Beside speeds the column says it; a list as long as theirs would hide them.
-    lone = view.verdicts and not view.workloads
-    parts += [Text(), render_verdicts(view.verdicts)] if lone else []
-    parts += [Text(), render_failures(view.study, view.failures)] if view.failures else []
-    parts += [Text(), render_dropped(view.study.dropped)] if view.study.dropped else []
-    return Group(*parts)
-
-
-def race_lines(view: StudyView, load: WorkloadView) -> list[Text]:
-    """What a workload's race says, or nothing where there is none."""
-    from rich.text import Text
-
-    race = view.races.get(load.name)
-    return [Text(f"race: {printable(verdict_sentence(race, view.study))}")] if race else []
-
-
 def render_ranking(load: WorkloadView, *, best: int = 0) -> Table:
     """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` cannot be placed."""
-    present = [name for name in LATENCIES if any(name in line.latencies for line in load.lines)]
+    present = present_latencies(load)
     table = start_table(f"{load.name}: {metric_name(load)}, {HIGHER[load.higher_is_better]}")
     table.add_column("#", no_wrap=True)
     table.add_column("cell", ratio=1, overflow="fold")

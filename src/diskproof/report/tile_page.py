@@ -3,11 +3,15 @@ what the host did, what every guest was doing when."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
-from diskproof.report import charts, tile_words
+from diskproof.records import StudyRecord
+from diskproof.report import tile_words
+from diskproof.report.chapter import Chapter, Lead, Reading
+from diskproof.report.charts.base import Draw, Figure
 from diskproof.report.charts.tile_timeline import (
     MAX_GUEST_LANES,
     MAX_TIMELINES,
@@ -22,14 +26,17 @@ from diskproof.report.charts.tiles import (
     parts_chart,
     tiles_chart,
 )
-from diskproof.report.tile_analysis import CellTiles, TilesAt, TileView
+from diskproof.report.tile_analysis import CellTiles, TilesAt, TileView, analyse_stored
 from diskproof.report.tile_host import NAMED
+from diskproof.report.tile_json import tiles_json
 from diskproof.report.tile_rows import host_rows, judged_keys, time_rows
+from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
+from diskproof.tile_records import TileRun
 
-_Figure = TypeVar("_Figure")
-Draw = Callable[[charts.Spec, str, int], _Figure]
-"""Puts a chart on the page with its caption and importance."""
+if TYPE_CHECKING:
+    from diskproof.store import Store
+
 Lines = list[tuple[str, list[TilePoint]]]
 
 MAX_WORK_CHARTS = 12
@@ -41,8 +48,44 @@ _DISK = ("disk_util", "efficiency", "read_await", "write_await", "flush_await")
 _DISK_MOVED = ("disk_read", "disk_write")
 
 
-def tile_parts(view: TileView, draw: Draw[_Figure]) -> dict[str, Any]:
-    """All that the section's template needs."""
+@dataclass(frozen=True)
+class StudyTiles:
+    """A study's runs of tiles on a host, and for the page what they tell."""
+
+    runs: tuple[TileRun, ...]
+    view: TileView | None
+
+
+def _find(reading: Reading) -> StudyTiles | None:
+    store, study, host = reading.store, reading.study, reading.host
+    runs = tuple(run for run in store.tile_runs(study.id) if run.host_id == host.id)
+    view = analyse_stored(store, study, host, runs) if reading.details else None
+    return StudyTiles(runs, view) if runs else None
+
+
+def _hosts(store: Store, study: StudyRecord) -> Iterable[str]:
+    return [run.host_id for run in store.tile_runs(study.id)]
+
+
+def _lead(tiles: StudyTiles, view: StudyView) -> Lead:
+    runs = tiles.runs
+    failed = sum(run.failure is not None for run in runs)
+    cells = len({run.cell.id for run in runs})
+    sentence = tile_words.capacity_sentence(tiles.view) if tiles.view else ""
+    return Lead(
+        f"{len(runs)} runs of tiles",
+        answers=(("tiles", sentence),),
+        facts=(("runs of tiles", f"{len(runs) - failed} good, {failed} failed, {cells} cells"),),
+        title=f"how many virtual machines does {view.host.name} carry?",
+        origin=tile_words.ORIGIN,
+        cells=tuple(run.cell for run in runs),
+        failed=failed,
+    )
+
+
+def _page(tiles: StudyTiles, study: StudyView, draw: Draw) -> Mapping[str, object]:
+    view = tiles.view
+    assert view is not None, "the page is made of views with details"
     return {
         "view": view,
         "told": tile_words,
@@ -54,6 +97,10 @@ def tile_parts(view: TileView, draw: Draw[_Figure]) -> dict[str, Any]:
         "rows": [*time_rows(view, view.counts)],
         "host_rows": [*host_rows(view, view.counts)],
     }
+
+
+def _raw(tiles: StudyTiles) -> Iterable[Mapping[str, object]]:
+    return tiles_json([tiles.view] if tiles.view else [])
 
 
 def _all(view: TileView) -> list[tuple[CellTiles, TilesAt]]:
@@ -90,7 +137,7 @@ def _caption(text: str, lines: Lines) -> str:
     return f"{text} {hidden} more cells are in the table." if hidden > 0 else text
 
 
-def _time_figures(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _time_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     wall = _lines(view, lambda at: at.seconds, lambda at: at.missed > 0)
     if wall:
         text = (
@@ -117,7 +164,7 @@ def _time_figures(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
         yield draw(tiles_chart(least, "least share"), _caption(text, least), 1)
 
 
-def _work_figures(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _work_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     for work, metric in judged_keys(view)[:MAX_WORK_CHARTS]:
         key = (work, metric)
         lines = _lines(view, partial(_interval_of, key), partial(_missed, key))
@@ -139,7 +186,7 @@ def _missed(key: tuple[str, str], at: TilesAt) -> bool:
 # -- the host -------------------------------------------------------------------------------
 
 
-def _host_figures(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _host_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     yield from _cpu_figure(view, draw)
     yield from _moved_figure(view, draw)
     for name in _DISK:
@@ -172,7 +219,7 @@ def _cut(text: str, bars: Sequence[PartBar]) -> str:
     return f"{text} {hidden} more are in the table." if hidden > 0 else text
 
 
-def _cpu_figure(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _cpu_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
     def parts(at: TilesAt) -> dict[str, float]:
         told = all(name in at.host for name in _CPU)
         return {text: at.host[name].mean for name, text in _CPU.items()} if told else {}
@@ -185,7 +232,7 @@ def _cpu_figure(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
         yield draw(parts_chart(bars, _CPU_COLOURS, "percent of CPU"), _cut(text, bars), 1)
 
 
-def _moved_figure(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _moved_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
     def parts(at: TilesAt) -> dict[str, float]:
         told = all(name in at.host for name in _DISK_MOVED)
         pairs = zip(("read", "written"), _DISK_MOVED, strict=True)
@@ -196,7 +243,7 @@ def _moved_figure(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
         yield draw(parts_chart(bars, _DISK_COLOURS, "MiB/s"), _cut(text, bars), 2)
 
 
-def _memory_figure(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _memory_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
     def parts(at: TilesAt) -> dict[str, float]:
         if not {"memory", "memory_cached"} <= set(at.host):
             return {}
@@ -209,7 +256,7 @@ def _memory_figure(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
         yield draw(chart, _cut(text, bars), 2)
 
 
-def _host_lines(view: TileView, name: str, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _host_lines(view: TileView, name: str, draw: Draw) -> Iterator[Figure]:
     lines = _lines(view, lambda at: at.host.get(name), lambda at: False)
     if lines:
         figure = NAMED[name]
@@ -220,7 +267,7 @@ def _host_lines(view: TileView, name: str, draw: Draw[_Figure]) -> Iterator[_Fig
 # -- who did what when ----------------------------------------------------------------------
 
 
-def _timeline_figures(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
+def _timeline_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     """The typical run of each cell and number of tiles, the most tiles first; where none went
     well, a failed one."""
     found = [
@@ -247,3 +294,6 @@ def _timeline_figures(view: TileView, draw: Draw[_Figure]) -> Iterator[_Figure]:
 
 def _run_name(cell: CellTiles, at: TilesAt, failed: bool) -> str:
     return f"{tile_words.count(at.tiles, 'tile')}, {cell.label}{' (failed)' if failed else ''}"
+
+
+CHAPTER = Chapter("tiles", _find, _page, lead=_lead, raw=_raw, hosts=_hosts)

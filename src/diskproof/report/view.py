@@ -5,31 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from diskproof.records import (
-    Cell,
-    Check,
-    Failure,
-    Histogram,
-    HostRecord,
-    Series,
-    StudyRecord,
-)
+from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.durability import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
-from diskproof.stats.study_race import RaceState
-from diskproof.store.grids import Grid
 
 if TYPE_CHECKING:
-    from diskproof.report.analysis import WorkloadAnalysis
-    from diskproof.report.protocol_views import ProtocolView
-    from diskproof.report.scores import StudyScores
-    from diskproof.report.tile_analysis import TileView
-    from diskproof.store import ResultRow, VerdictRow
-    from diskproof.tile_records import TileRun
+    from diskproof.store import ResultRow
 
 LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
 
@@ -58,63 +43,16 @@ class WorkloadView:
     factors: tuple[str, ...]
     lines: tuple[Line, ...]
 
-    @property
-    def winners(self) -> tuple[Line, ...]:
-        """All cells that no other is proved better than; single runs left out."""
-        return tuple(line for line in self.lines if line.ranked.rank == 1)
-
-
-@dataclass(frozen=True)
-class WorkloadDetail:
-    """Distributions and time series of a few cells of one workload, by cell label.
-
-    ``curves`` are merged over the runs of a cell and named by their histogram; ``traces`` are of
-    the run whose value is nearest to the cell's median.
-    """
-
-    curves: Mapping[str, tuple[tuple[str, Histogram], ...]]
-    traces: Mapping[str, tuple[tuple[str, Series], ...]]
-
-
-@dataclass(frozen=True)
-class CellGrids:
-    """iozone's figures of one cell, one grid a test."""
-
-    label: str
-    grids: tuple[Grid, ...]
-
-
-@dataclass(frozen=True)
-class FailedRun:
-    """A run that gave no result. ``tails`` are (name, last lines) of what it left behind."""
-
-    run_id: str
-    cell: Cell
-    block: int
-    failure: Failure
-    tails: tuple[tuple[str, str], ...] = ()
-
 
 @dataclass(frozen=True)
 class StudyView:
-    """One study on one host. ``checks`` are the read-back settings by cell id, ``details``,
-    ``analyses``, ``grids``, ``protocols`` and ``races`` stand by workload; ``scores`` are over
-    all of them, None for one."""
+    """One study on one host. ``parts`` stand by the names of the chapters that found them; a
+    chapter on each workload has found a mapping by the workload's name."""
 
     study: StudyRecord
     host: HostRecord
     workloads: tuple[WorkloadView, ...]
-    failures: tuple[FailedRun, ...] = ()
-    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
-    details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
-    analyses: Mapping[str, WorkloadAnalysis] = field(default_factory=dict)
-    grids: Mapping[str, tuple[CellGrids, ...]] = field(default_factory=dict)
-    protocols: Mapping[str, ProtocolView] = field(default_factory=dict)
-    races: Mapping[str, RaceState] = field(default_factory=dict)
-    scores: StudyScores | None = None
-    verdicts: tuple[VerdictRow, ...] = ()
-    tile_runs: tuple[TileRun, ...] = ()
-    tiles: TileView | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -132,18 +70,17 @@ def with_durability(
     return replace(load, lines=tuple(lines))
 
 
+def present_latencies(load: WorkloadView) -> list[str]:
+    """The latencies that any line has beside its speed."""
+    return [name for name in LATENCIES if any(name in line.latencies for line in load.lines)]
+
+
 def chosen_lines(load: WorkloadView, count: int = 4) -> tuple[Line, ...]:
     """The best line, the worst and some between, evenly spaced: what a chart can hold."""
     last = len(load.lines) - 1
     if last < count:
         return load.lines
     return tuple(load.lines[round(place * last / (count - 1))] for place in range(count))
-
-
-def median_run(line: Line) -> str:
-    """The id of the run whose value is nearest to the cell's median."""
-    median = statistics.median(line.values)
-    return min(zip(line.values, line.run_ids, strict=True), key=lambda run: abs(run[0] - median))[1]
 
 
 def rank_workloads(study: StudyRecord, rows: Sequence[ResultRow]) -> tuple[WorkloadView, ...]:

@@ -7,12 +7,16 @@ stretches a live chart to its box.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 Spec = dict[str, Any]
 
 WIDTH = 340
+MAX_PICTURES = 20
+"""Static pictures on a page; further charts are drawn with scripts on only. It bounds the page's
+size and the time to make it, whatever the number of workloads."""
 
 _CONFIG: Spec = {
     "aria": False,  # thousands of marks; the figure has its caption and the table all numbers
@@ -72,3 +76,35 @@ def draw(spec: Spec) -> str:
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec))
+
+
+@dataclass
+class Figure:
+    """A chart on the page. ``importance`` 0 gets its static picture first; ``svg`` may be empty."""
+
+    id: str
+    caption: str
+    spec: Spec
+    importance: int
+    svg: str = ""
+
+
+Draw = Callable[[Spec, str, int], Figure]
+"""Puts a chart on the page with its caption and importance."""
+
+
+@dataclass
+class Drawing:
+    """The figures of a page."""
+
+    figures: list[Figure] = field(default_factory=list)
+
+    def figure(self, spec: Spec, caption: str, importance: int) -> Figure:
+        figure = Figure(f"chart-{len(self.figures)}", caption, spec, importance)
+        self.figures.append(figure)
+        return figure
+
+    def draw(self) -> None:
+        """Make the static pictures, the most important first."""
+        for figure in sorted(self.figures, key=lambda each: each.importance)[:MAX_PICTURES]:
+            figure.svg = draw(figure.spec)

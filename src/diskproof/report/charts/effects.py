@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from diskproof.report.analysis import WorkloadAnalysis
 from diskproof.report.charts.base import Spec, interval_layer, vega_chart
 from diskproof.report.charts.lines import legend
 from diskproof.report.factor_words import ALPHA, effect_words, speeds
+from diskproof.report.factors import WorkloadFactors
 from diskproof.stats.factors import FactorAnalysis
 
 _COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
@@ -15,7 +15,7 @@ MAX_EFFECTS = 24
 LINE_HEIGHT = 34
 
 
-def effects_chart(load: WorkloadAnalysis, analysis: FactorAnalysis) -> Spec:
+def effects_chart(load: WorkloadFactors, analysis: FactorAnalysis) -> Spec:
     """Speed of each level over that of its base level with its 95 % interval, on a log axis."""
     rows = _effect_rows(load, analysis)
     ratio = {
@@ -58,7 +58,7 @@ def effects_chart(load: WorkloadAnalysis, analysis: FactorAnalysis) -> Spec:
     )
 
 
-def _effect_rows(load: WorkloadAnalysis, analysis: FactorAnalysis) -> list[dict[str, object]]:
+def _effect_rows(load: WorkloadFactors, analysis: FactorAnalysis) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for effect in analysis.effects[:MAX_EFFECTS]:
         ratio, low, high = speeds(effect, load.higher_is_better)
@@ -95,7 +95,7 @@ def interaction_factors(analysis: FactorAnalysis) -> tuple[str, str] | None:
 
 
 def interaction_chart(
-    load: WorkloadAnalysis, analysis: FactorAnalysis, along: str, apart: str
+    load: WorkloadFactors, analysis: FactorAnalysis, along: str, apart: str
 ) -> Spec:
     """Geometric mean of the cells by two factors: parallel lines mean that they do not interact."""
     rows = _interaction_rows(load, along, apart)
@@ -133,7 +133,7 @@ def interaction_chart(
     )
 
 
-def _interaction_rows(load: WorkloadAnalysis, along: str, apart: str) -> list[dict[str, object]]:
+def _interaction_rows(load: WorkloadFactors, along: str, apart: str) -> list[dict[str, object]]:
     logs: dict[tuple[str, str], list[float]] = {}
     for cell, mean in load.means:
         key = (cell.level(along), cell.level(apart))

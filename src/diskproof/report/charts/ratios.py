@@ -34,6 +34,16 @@ class RatioChart:
     hidden: int
     cut: bool
 
+    @property
+    def caption(self) -> str:
+        text = (
+            "Ratio to the best with simultaneous 95 % intervals; cells that share a letter are "
+            "not told apart."
+        )
+        if self.cut:
+            text = f"{text} Intervals that reach the edge go on beyond it."
+        return f"{text} {self.hidden} more cells are in the table." if self.hidden else text
+
 
 def ratio_chart(places: Sequence[tuple[str, Ranked | Scored]], title: str) -> RatioChart | None:
     """Named cells, best first. None where no second cell has a ratio."""

@@ -1,41 +1,69 @@
-"""The rankings alone, for the terminal and for programs: what ``rank`` prints."""
+"""A study in the terminal: all that a run ends with, and what ``rank`` prints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from diskproof.report.chapter import Chapter
+from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
+from diskproof.report.head import find_head
 from diskproof.report.labels import group_name
 from diskproof.report.race_words import race_json
 from diskproof.report.score_tables import interval_json, render_scores, scores_json
 from diskproof.report.scores import StudyScores
-from diskproof.report.table_style import plain
-from diskproof.report.tables import race_lines, render_ranking
+from diskproof.report.table_style import plain, printable
 from diskproof.report.view import Line, StudyView
-from diskproof.report.words import (
-    accelerator,
-    accelerator_note,
-    headline,
-    warnings,
-    winner_sentence,
-)
+from diskproof.report.words import winner_sentence
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-
 Ranking = tuple[StudyView, StudyScores | None]
+
+
+def render_study(
+    view: StudyView, *, best: int = 0, chapters: Sequence[Chapter[Any]] = CHAPTERS
+) -> Group:
+    """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
+    from rich.console import Group
+    from rich.text import Text
+
+    head = find_head(view, chapters)
+    parts: list[RenderableType] = [Text(printable(head.line), style="bold")]
+    parts += [Text(f"note: {head.note}", style="yellow")] if head.note else []
+    parts += [Text(f"warning: {printable(text)}", style="yellow") for text in head.warnings]
+    for load in view.workloads:
+        parts += [Text(), *_tables(view, load.name, best, chapters)]
+    for table in _tables(view, "", best, chapters):
+        parts += [Text(), table]
+    return Group(*parts)
+
+
+def _tables(
+    view: StudyView, load: str, best: int, chapters: Sequence[Chapter[Any]] = CHAPTERS
+) -> list[RenderableType]:
+    """The tables of all chapters on one workload, or (without a name) on the whole study."""
+    return [
+        table
+        for chapter in chapters
+        if chapter.table is not None
+        for name, part in chapter.parts(view).items()
+        if name == load
+        for table in chapter.table(part, view, best)
+    ]
 
 
 def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[str, object]:
     """One study on one host; ``best`` cuts each ranking, 0 does not."""
+    head, races = find_head(view), view.parts.get("race", {})
     return {
         "study": view.study.name,
         "id": view.study.id,
         "host": view.host.name,
-        "accel": accelerator(view),
-        "failed_runs": len(view.failures),
+        "accel": head.accelerator,
+        "failed_runs": len(view.parts["runs"].failures) if "runs" in view.parts else 0,
         "rankings": [
             {
                 "workload": load.name,
@@ -43,7 +71,7 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
                 "unit": load.unit,
                 "higher_is_better": load.higher_is_better,
                 "cells": [_line_json(line) for line in load.lines[: best or None]],
-                "race": race_json(view.races[load.name]) if load.name in view.races else None,
+                "race": race_json(races[load.name]) if load.name in races else None,
             }
             for load in view.workloads
         ],
@@ -80,12 +108,12 @@ def render_rankings(rankings: Sequence[Ranking], best: int, *, best_scores: int 
     parts: list[RenderableType] = []
     for view, found in rankings:
         parts += [Text()] if parts else []
-        parts.append(Text(plain(headline(view)), style="bold"))
-        told = [accelerator_note(view), *warnings(view)]
+        head = find_head(view)
+        parts.append(Text(plain(head.line), style="bold"))
+        told = [head.note, *head.warnings]
         parts += [Text(f"note: {plain(text)}", style="yellow") for text in told if text]
         for load in view.workloads:
-            parts += [Text(), Text(plain(winner_sentence(load))), render_ranking(load, best=best)]
-            parts += race_lines(view, load)
+            parts += [Text(), Text(plain(winner_sentence(load))), *_tables(view, load.name, best)]
         for table in render_scores(view.study, found, best or best_scores) if found else ():
             parts += [Text(), table]
     return Group(*parts)

@@ -1,0 +1,101 @@
+"""What a chapter of the page is: found in a store once, then told in tables and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from diskproof.records import Cell, HostRecord, StudyRecord
+from diskproof.report.charts.base import Draw
+from diskproof.report.view import Line, StudyView, WorkloadView
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from diskproof.store import ResultRow, Store
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where chapters look for their parts. ``rows`` are the study's results on the host; without
+    ``details`` only what tables of the terminal tell is wanted."""
+
+    store: Store
+    study: StudyRecord
+    host: HostRecord
+    rows: tuple[ResultRow, ...]
+    workloads: tuple[WorkloadView, ...]
+    details: bool
+
+    @property
+    def primary(self) -> tuple[ResultRow, ...]:
+        """The results that workloads are ranked by."""
+        return tuple(row for row in self.rows if row.primary)
+
+    @property
+    def by_load(self) -> dict[str, list[ResultRow]]:
+        """The same by the name of their workload."""
+        return {
+            load.name: [row for row in self.primary if row.cell.workload.name == load.name]
+            for load in self.workloads
+        }
+
+    def by_line(self, load: WorkloadView) -> list[tuple[Line, list[ResultRow]]]:
+        """All results of each cell of a workload, the best cell first."""
+        of_cell: dict[str, list[ResultRow]] = {}
+        for row in self.rows:
+            of_cell.setdefault(row.cell.id, []).append(row)
+        return [(line, of_cell.get(line.ranked.cell.id, [])) for line in load.lines]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """What a chapter adds to the head of its study."""
+
+    count: str = ""
+    """What was run: ``12 runs, none failed``."""
+    answers: tuple[tuple[str, str], ...] = ()
+    """(of what, the answer in a sentence)."""
+    reading: str = ""
+    """How the answers are to be read."""
+    facts: tuple[tuple[str, str], ...] = ()
+    title: str = ""
+    """The title of a study that has no ranking, and ``origin``, how its figures were made."""
+    origin: str = ""
+    cells: tuple[Cell, ...] = ()
+    """Cells that stand with their runs, not in the study."""
+    failed: int = 0
+    """Failed runs that the chapter itself tells of."""
+
+
+@dataclass(frozen=True)
+class Chapter(Generic[P]):
+    """One chapter; its row stands in ``chapters.py``. What is None the chapter does not have."""
+
+    name: str
+    find: Callable[[Reading], Mapping[str, P] | P | None]
+    """Its part in a store, by workload if the chapter is on each of them."""
+    page: Callable[[P, StudyView, Draw], Mapping[str, object]]
+    """What its template needs, charts drawn."""
+    on_each_workload: bool = False
+    table: Callable[[P, StudyView, int], Sequence[RenderableType]] | None = None
+    """Its tables for the terminal, cut to so many lines (0: all)."""
+    lead: Callable[[P, StudyView], Lead] | None = None
+    raw: Callable[[P], Iterable[Mapping[str, object]]] | None = None
+    """The values behind its figures, as rows of JSON that the page carries."""
+    hosts: Callable[[Store, StudyRecord], Iterable[str]] | None = None
+    """The ids of hosts that a study has runs of this kind on, where they are no results."""
+
+    @property
+    def told_in_tables(self) -> bool:
+        return self.table is not None or self.lead is not None
+
+    def parts(self, view: StudyView) -> Mapping[str, P]:
+        """The chapter's parts of a study by workload; of the whole study under an empty name."""
+        if self.name not in view.parts:
+            return {}
+        found: Mapping[str, P] = view.parts[self.name]
+        return found if self.on_each_workload else {"": view.parts[self.name]}

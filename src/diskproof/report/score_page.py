@@ -1,0 +1,37 @@
+"""All workloads together: the score of each cell, and the front of reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from diskproof.report import charts, score_tables
+from diskproof.report.chapter import Chapter, Reading
+from diskproof.report.charts.base import Draw
+from diskproof.report.scores import StudyScores, score_rows
+from diskproof.report.view import StudyView
+from diskproof.report.words import ratio_text
+
+
+def _find(reading: Reading) -> StudyScores | None:
+    return score_rows(reading.primary, {}, blocked=reading.study.origin == "run")
+
+
+def _page(found: StudyScores, view: StudyView, draw: Draw) -> Mapping[str, object]:
+    labels = score_tables.score_labels(view.study)
+    places = [(labels.get(line.levels, "?"), line) for line in found.scores.lines]
+    chart = charts.ratio_chart(places, "score over the best one's")
+    figures = [draw(chart.spec, chart.caption, 1)] if chart else []
+    if len(found.front) > 1:
+        text = score_tables.front_caption(found.front, labels)
+        figures.append(draw(charts.pareto_chart(found.front, labels), text, 1))
+    return {
+        "found": found,
+        "labels": labels,
+        "front": {point.levels: point for point in found.front},
+        "figures": figures,
+        "told": score_tables,
+        "ratio_text": ratio_text,
+    }
+
+
+CHAPTER = Chapter("scores", _find, _page)

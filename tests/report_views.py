@@ -18,9 +18,9 @@ from diskproof.records import (
     StudyRecord,
     WorkloadSpec,
 )
-from diskproof.report.detail_page import WorkloadDetail
-from diskproof.report.run_page import FailedRun, StudyRuns
-from diskproof.report.scores import score_rows
+from diskproof.report.details.page import WorkloadDetail
+from diskproof.report.runs.page import FailedRun, StudyRuns
+from diskproof.report.scores.find import score_rows
 from diskproof.report.view import StudyView, WorkloadView, chosen_lines, rank_workloads
 from diskproof.store.rows import ResultRow
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from diskproof.errors import UsageError
-from diskproof.report.charts.monitor import MAX_WATCHED_POINTS, Line, thinned, watched_chart
-from diskproof.report.monitor_charts import choose_pictures
-from diskproof.report.monitor_page import line_summaries, render_monitor_page, row_summaries
-from diskproof.report.monitor_table import render_parquet
-from diskproof.report.recording import MAX_COLUMNS, Column, Recording, parse_recording
+from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, Line, thinned, watched_chart
+from diskproof.report.monitor.file import MAX_COLUMNS, Column, Recording, parse_recording
+from diskproof.report.monitor.page import line_summaries, render_monitor_page, row_summaries
+from diskproof.report.monitor.pictures import choose_pictures
+from diskproof.report.monitor.table import render_parquet
 
 HOSTILE = "<script>alert(1)</script>"
 COLUMNS = {

@@ -15,7 +15,7 @@ from rich.text import Text
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.chapter import Chapter, Lead, Reading
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.charts.base import Draw, vega_chart
+from diskproof.report.charts import Draw, vega_chart
 from diskproof.report.head import find_head
 from diskproof.report.page import environment, render_page
 from diskproof.report.read import read_views
@@ -89,7 +89,7 @@ def views(tmp_path: Path) -> tuple[StudyView, ...]:
 def test_a_chapter_is_on_the_page_by_its_row(
     views: tuple[StudyView, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    templates = {"trims.html.j2": TEMPLATE, "load_trims.html.j2": OF_LOAD}
+    templates = {"trims/page.html.j2": TEMPLATE, "load_trims/page.html.j2": OF_LOAD}
     loaders = [environment().loader, DictLoader(templates)]
     monkeypatch.setattr(environment(), "loader", ChoiceLoader(loaders))
     page = render_page(views, WITH_TRIMS)

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from diskproof.cli.result_verbs import show
 from diskproof.errors import UsageError
-from diskproof.report.charts.base import Drawing
-from diskproof.report.part_tables import short_figure
-from diskproof.report.protocol_page import chosen_percents, protocol_parts, ratio_words
-from diskproof.report.protocol_views import ProtocolView
+from diskproof.report.charts import Drawing
+from diskproof.report.protocols.find import ProtocolView
+from diskproof.report.protocols.page import chosen_percents, protocol_parts, ratio_words
+from diskproof.report.protocols.table import short_figure
 from diskproof.report.read import read_views
 from diskproof.report.results import render_results
 from diskproof.store import open_store

@@ -11,10 +11,11 @@ import pytest
 
 from diskproof.lab import run_study
 from diskproof.records import StudyRecord
-from diskproof.report.charts import MAX_LANES, draw, race_chart
+from diskproof.report.charts import draw
 from diskproof.report.page import render_page
-from diskproof.report.race_page import race_lines
-from diskproof.report.race_words import (
+from diskproof.report.race.chart import MAX_LANES, race_chart
+from diskproof.report.race.page import race_lines
+from diskproof.report.race.words import (
     drop_sentence,
     race_json,
     timeline_sentence,

@@ -6,10 +6,10 @@ import io
 
 from rich.console import Console, RenderableType
 
-from diskproof.report.failure_tables import render_failures
+from diskproof.report.ranking.table import render_ranking
+from diskproof.report.ranking.words import winner_sentence
+from diskproof.report.runs.table import render_failures
 from diskproof.report.study_tables import render_study
-from diskproof.report.tables import render_ranking
-from diskproof.report.words import winner_sentence
 from report_views import FACTORS, HOSTILE, make_view
 
 WIDE = {

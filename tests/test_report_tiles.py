@@ -18,11 +18,11 @@ from diskproof.errors import UsageError
 from diskproof.records import Cell, Failure, Metric, Series, StudyRecord
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
-from diskproof.report.tile_analysis import TileView, analyse_tiles, read_tile_views
-from diskproof.report.tile_host import host_figures
-from diskproof.report.tile_json import tiles_json
-from diskproof.report.tile_tables import render_tiles
-from diskproof.report.tile_words import capacity_sentence, capacity_text
+from diskproof.report.tiles.find import TileView, analyse_tiles, read_tile_views
+from diskproof.report.tiles.host import host_figures
+from diskproof.report.tiles.json import tiles_json
+from diskproof.report.tiles.table import render_tiles
+from diskproof.report.tiles.words import capacity_sentence, capacity_text
 from diskproof.store import open_store
 from diskproof.tile_records import TileRun, WorkRun
 from report_views import HOSTILE
@@ -248,7 +248,7 @@ def test_json_has_every_figure(place: Path) -> None:
 @pytest.fixture
 def few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures take seconds; e2e looks at all of them."""
-    monkeypatch.setattr("diskproof.report.charts.base.MAX_PICTURES", 2)
+    monkeypatch.setattr("diskproof.report.charts.MAX_PICTURES", 2)
 
 
 @pytest.mark.usefixtures("few_pictures")

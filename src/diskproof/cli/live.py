@@ -27,7 +27,7 @@ from diskproof.lab import (
 )
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
 from diskproof.report.labels import cell_label, render_figure, unit_name, varying_factors
-from diskproof.report.race_words import drop_sentence, verdict_sentence
+from diskproof.report.race.words import drop_sentence, verdict_sentence
 from diskproof.units import render_seconds
 
 

@@ -90,18 +90,18 @@ def _require_folder(target: Path) -> None:
 def _write(wish: PageWish, source: Path, title: str) -> None:
     from diskproof.cli.result_verbs import write_whole
     from diskproof.cli.terminal import note
-    from diskproof.report.recording import read_recording
+    from diskproof.report.monitor.file import read_recording
     from diskproof.units import render_bytes
 
     recording = read_recording(source)
     if wish.html is not None:
-        from diskproof.report.monitor_page import render_monitor_page
+        from diskproof.report.monitor.page import render_monitor_page
 
         page = render_monitor_page(recording, f"What the monitor saw: {title}").encode()
         write_whole(wish.html, page)
         note(f"{wish.html}: {render_bytes(len(page))}")
     if wish.parquet is not None:
-        from diskproof.report.monitor_table import render_parquet
+        from diskproof.report.monitor.table import render_parquet
 
         table = render_parquet(recording)
         write_whole(wish.parquet, table)

@@ -38,7 +38,7 @@ def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
     from diskproof.cli.terminal import console, print_json
     from diskproof.cli.tile_verbs import plan_here, study_record
     from diskproof.report.plan_tables import plan_json, render_plan
-    from diskproof.report.tile_plan import render_tile_plan, tile_plan_json
+    from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study import load_study
 
     study = load_study(study_file)

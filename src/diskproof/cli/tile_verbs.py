@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from diskproof.plan import TilePlan
     from diskproof.records import Cell, HostFacts, HostRecord, StudyRecord
-    from diskproof.report.tile_plan import TilePlanView
+    from diskproof.report.tiles.plan import TilePlanView
     from diskproof.store import Store
     from diskproof.study import Study
     from diskproof.tiles.search import Outcome
@@ -167,7 +167,7 @@ def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
 def plan_here(study: Study) -> TilePlanView:
     """A study's tiles on this host, for ``diskproof plan``."""
     from diskproof.plan.tile_costs import tile_memory
-    from diskproof.report.tile_plan import TilePlanView
+    from diskproof.report.tiles.plan import TilePlanView
 
     made = plan_tiles(study, probe_tile_host(study))
     return TilePlanView(
@@ -239,9 +239,9 @@ def _print_results(
 ) -> None:
     """What this host's runs of these cells tell."""
     from diskproof.cli.terminal import console, print_json
-    from diskproof.report.tile_analysis import analyse_tiles
-    from diskproof.report.tile_json import tiles_json
-    from diskproof.report.tile_tables import render_tiles
+    from diskproof.report.tiles.find import analyse_tiles
+    from diskproof.report.tiles.json import tiles_json
+    from diskproof.report.tiles.table import render_tiles
 
     wanted = {cell.id for cell in cells}
     every = [run for run in store.tile_runs(study.id) if run.host_id == host.id]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
-from diskproof.report.factors import WorkloadFactors, find_factors
-from diskproof.report.stability import WorkloadStability, find_stability
+from diskproof.report.factors.find import WorkloadFactors, find_factors
+from diskproof.report.stability.find import WorkloadStability, find_stability
 
 if TYPE_CHECKING:
     from diskproof.store import ResultRow, Store

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from diskproof.records import Cell, HostRecord, StudyRecord
-from diskproof.report.charts.base import Draw
+from diskproof.report.charts import Draw
 from diskproof.report.view import Line, StudyView, WorkloadView
 
 if TYPE_CHECKING:

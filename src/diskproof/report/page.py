@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from diskproof import __version__
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.charts.base import Drawing
+from diskproof.report.charts import Drawing
 from diskproof.report.head import find_head
 from diskproof.report.labels import (
     group_name,
@@ -25,8 +25,8 @@ from diskproof.report.labels import (
     render_half_width,
     render_short_latency,
 )
+from diskproof.report.ranking.words import HIGHER, metric_name
 from diskproof.report.view import StudyView
-from diskproof.report.words import HIGHER, metric_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -48,10 +48,12 @@ def render_page(views: Sequence[StudyView], chapters: Sequence[Chapter[Any]] = C
     """The page of these studies as text. No limit on cells: charts hold the best, tables all."""
     drawing = Drawing()
     title = ", ".join(view.study.name for view in views)
-    studies = [Fragment("study.html.j2", _study(view, chapters, drawing)) for view in views]
+    studies = [
+        Fragment("templates/study.html.j2", _study(view, chapters, drawing)) for view in views
+    ]
     raw = script_json([row for view in views for row in _raw_rows(view, chapters)])
     return render_document(
-        "page.html.j2", drawing, {"title": title, "studies": studies, "raw": raw}
+        "templates/page.html.j2", drawing, {"title": title, "studies": studies, "raw": raw}
     )
 
 
@@ -85,7 +87,7 @@ def _study(
     def fragments(group: Sequence[Chapter[Any]], load: str) -> list[Fragment]:
         return [
             Fragment(
-                f"{chapter.name}.html.j2",
+                f"{chapter.name}/page.html.j2",
                 {"head": head, **chapter.page(part, view, drawing.figure)},
             )
             for chapter in group
@@ -98,7 +100,7 @@ def _study(
         if on_each:
             sections += [
                 Fragment(
-                    "workload.html.j2",
+                    "templates/workload.html.j2",
                     {
                         "name": load.name,
                         "measured": f"{metric_name(load)}, {HIGHER[load.higher_is_better]}",
@@ -170,7 +172,7 @@ def environment() -> Environment:
     from markupsafe import Markup
 
     made = Environment(
-        loader=PackageLoader("diskproof.report"),
+        loader=PackageLoader("diskproof.report", ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -183,7 +185,7 @@ def environment() -> Environment:
     made.filters["latency"] = render_short_latency
     made.filters["half_width"] = render_half_width
     made.filters["letters"] = group_name
-    figures: Any = made.get_template("figure.html.j2").module
+    figures: Any = made.get_template("templates/figure.html.j2").module
     made.globals |= {"chart": figures.chart, "cards": figures.cards}
     return made
 

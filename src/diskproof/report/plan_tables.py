@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from diskproof.records import Cell, StudyRecord
 from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.ranking.table import render_dropped
 from diskproof.report.table_style import plain, start_table
-from diskproof.report.tables import render_dropped
 from diskproof.units import render_bytes, render_seconds
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.chapter import Chapter, Reading
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.durability import join_verdicts
+from diskproof.report.crash.find import join_verdicts
 from diskproof.report.view import StudyView, rank_workloads, with_durability
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from diskproof.report.labels import (
     render_half_width,
     varying_factors,
 )
-from diskproof.report.part_tables import is_part, part_tables
+from diskproof.report.protocols.table import is_part, part_tables
 from diskproof.report.table_style import plain, start_table
 from diskproof.stats.intervals import mean_interval
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.durability import durability_json
+from diskproof.report.crash.find import durability_json
 from diskproof.report.head import find_head
 from diskproof.report.labels import group_name
-from diskproof.report.race_words import race_json
-from diskproof.report.score_tables import interval_json, render_scores, scores_json
-from diskproof.report.scores import StudyScores
+from diskproof.report.race.words import race_json
+from diskproof.report.ranking.words import winner_sentence
+from diskproof.report.scores.find import StudyScores
+from diskproof.report.scores.table import interval_json, render_scores, scores_json
 from diskproof.report.table_style import plain, printable
 from diskproof.report.view import Line, StudyView
-from diskproof.report.words import winner_sentence
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

@@ -1,0 +1,47 @@
+"""The race of a workload: who left when, who leads, how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from diskproof.report.chapter import Chapter, Reading
+from diskproof.report.charts import Draw
+from diskproof.report.race import words as race_words
+from diskproof.report.race.chart import MAX_LANES, race_chart
+from diskproof.report.table_style import printable
+from diskproof.report.view import StudyView
+from diskproof.stats.study_race import RaceState, replay_races
+from diskproof.store.race_scores import race_scores
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+def _find(reading: Reading) -> Mapping[str, RaceState]:
+    """Replayed from the study's runs; on however many hosts they were made, a race is one."""
+    study, told = reading.study, {load.name for load in reading.workloads}
+    if study.race is None:
+        return {}
+    races = replay_races(study, race_scores(reading.store, study.id))
+    return {race.workload: race for race in races if race.workload in told}
+
+
+def _page(race: RaceState, view: StudyView, draw: Draw) -> Mapping[str, object]:
+    study, figures = view.study, []
+    if race.course.verdicts:
+        caption = race_words.timeline_sentence(race, min(MAX_LANES, len(race.cells)))
+        figures.append(draw(race_chart(race, study), caption, 1))
+    drops = [race_words.drop_sentence(race, drop, study) for drop in race.course.drops]
+    verdict = race_words.verdict_sentence(race, study)
+    return {"verdict": verdict, "figures": figures, "drops": drops}
+
+
+def race_lines(race: RaceState, view: StudyView, best: int = 0) -> list[Text]:
+    """What a workload's race says."""
+    from rich.text import Text
+
+    return [Text(f"race: {printable(race_words.verdict_sentence(race, view.study))}")]
+
+
+CHAPTER = Chapter("race", _find, _page, on_each_workload=True, table=race_lines)

@@ -1,0 +1,153 @@
+"""Sentences and figures about tiles, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diskproof.records import Failure
+from diskproof.report.labels import render_figure, render_half_width, render_short_latency
+from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, WorkFigure
+from diskproof.report.tiles.host import NAMED
+from diskproof.stats.capacity import Capacity, compare_capacity
+from diskproof.stats.intervals import Interval
+
+ORIGIN = (
+    "Each run starts all machines of its tiles with fresh disks. How many tiles run next, and in "
+    "which cell, the runs before and the study's seed decide."
+)
+MISSED = "!"
+MISSED_CAPTION = "! missed its service level, in at least one run and tile, by the factor beside it"
+SCORE_CAPTION = (
+    "score: sum over tiles of the geometric mean over workloads of throughput over that of one "
+    "tile alone (n tiles that do not hinder each other score n); fairness: the least such share "
+    "of any workload in any tile"
+)
+HOST_CAPTION = (
+    "load, the true one, is user + system: waiting is idle time; eff (efficiency) is disk "
+    "throughput for each percent of utilisation"
+)
+
+
+def headline(view: TileView) -> str:
+    """Study, host, tile, runs."""
+    runs = sum(len(at.runs) + len(at.failed) for cell in view.cells for at in cell.at)
+    failed = len(view.failed)
+    parts = (
+        f"study {view.study.name}",
+        f"host {view.host.name}",
+        f"tile {view.tile} of {count(len(view.guests), 'guest')}",
+        count(runs, "run"),
+        f"{failed} failed" if failed else "none failed",
+    )
+    return ", ".join(parts)
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def capacity_text(capacity: Capacity, guests: int) -> str:
+    """``3 tiles [2, 3], 12 VMs``; ``3 tiles or more [3, 3+], 12 VMs`` where no more were tried."""
+    more = capacity.open_above and capacity.tiles == capacity.high
+    reach = f"[{capacity.low}, {capacity.high}{'+' if capacity.open_above else ''}]"
+    named = f"{count(capacity.tiles, 'tile')}{' or more' if more else ''}"
+    return f"{named} {reach}, {count(capacity.tiles * guests, 'VM')}"
+
+
+def against_best(cell: CellTiles, cells: Sequence[CellTiles]) -> str:
+    """How a cell stands to the one that carries most: ``best``, ``tie``, ``fewer``; empty for a
+    cell that is alone."""
+    best = max(cells, key=lambda each: (each.capacity.tiles, each.capacity.low))
+    if len(cells) == 1:
+        return ""
+    if cell is not best:
+        return (
+            "fewer" if compare_capacity(best.capacity, cell.capacity).verdict == "fewer" else "tie"
+        )
+    others = (each for each in cells if each is not best)
+    ties = any(compare_capacity(best.capacity, each.capacity).verdict == "tie" for each in others)
+    return "tie" if ties else "best"
+
+
+def capacity_sentence(view: TileView) -> str:
+    """Which cell carries most, and how sure that is."""
+    cells = view.cells
+    stands = [against_best(cell, cells) for cell in cells]
+    if len(cells) == 1:
+        return f"{view.host.name} carries {_carried(view, cells[0])}: {cells[0].capacity.reason}."
+    if "best" in stands:
+        best = cells[stands.index("best")]
+        return f"{best.label} carries most: {_carried(view, best)}; {best.capacity.reason}."
+    tied = [cell for cell, each in zip(cells, stands, strict=True) if each == "tie"]
+    if len(tied) == len(cells):
+        most = _carried(view, max(cells, key=lambda cell: cell.capacity.tiles))
+        return f"No cell is proved to carry more than another; the best guess is {most}."
+    named = ", ".join(cell.label for cell in tied)
+    return f"Not told apart, and not proved to carry fewer than any other: {named}."
+
+
+def _carried(view: TileView, cell: CellTiles) -> str:
+    return capacity_text(cell.capacity, len(view.guests))
+
+
+# -- figures --------------------------------------------------------------------------------
+
+
+def interval_text(interval: Interval | None) -> str:
+    """``130.2 ±3.1``; a single run has no interval, ``-`` was not measured."""
+    if interval is None:
+        return "-"
+    if interval.half_width is None:
+        return f"{render_figure(interval.mean)} \u00b1?"
+    return f"{render_figure(interval.mean)} \u00b1{render_half_width(interval)}"
+
+
+def work_text(figure: WorkFigure | None) -> str:
+    """``130.2 ±3.1`` and, where the service level was missed, ``!2.4x`` of its limit."""
+    if figure is None:
+        return "-"
+    if figure.unit == "s" and figure.metric.startswith("latency"):
+        text = render_short_latency(figure.interval.mean)
+    else:
+        text = interval_text(figure.interval)
+    return f"{text} {miss_text(figure)}".strip()
+
+
+def miss_text(figure: WorkFigure) -> str:
+    """``!1.3x``: the service level was missed, the figure is 1.3 times its limit."""
+    if figure.worst is None or figure.worst <= 1:
+        return ""
+    return (
+        f"{MISSED}{figure.worst:.2f}x" if figure.worst < 9.995 else f"{MISSED}{figure.worst:.0f}x"
+    )
+
+
+def work_title(figure: WorkFigure) -> str:
+    named = {"seconds": "s", "latency_p99": "p99"}
+    return f"{figure.work} {named.get(figure.metric, figure.metric)}"
+
+
+def host_text(at: TilesAt, name: str) -> str:
+    """A figure of the host, short; memory in GiB, ``-`` where nobody sampled it."""
+    interval = at.host.get(name)
+    if interval is None:
+        return "-"
+    unit = NAMED[name].unit
+    if unit == "MiB":
+        return f"{interval.mean / 1024:.2f}"
+    if unit == "percent":
+        return f"{interval.mean:.1f}" if interval.mean < 9.95 else f"{interval.mean:.0f}"
+    return f"{interval.mean:.3g}"
+
+
+def runs_text(at: TilesAt) -> str:
+    """``3``, ``2 of 3`` where some failed."""
+    failed = len(at.failed)
+    return f"{len(at.runs)} of {len(at.runs) + failed}" if failed else str(len(at.runs))
+
+
+def failure_line(failure: Failure) -> str:
+    """What failed (guest, phase and step stand in it), and the last line of why."""
+    lines = [line.strip() for line in failure.why.splitlines() if line.strip()]
+    last = lines[-1][-300:] if lines else ""
+    return f"{failure.kind}: " + ": ".join(filter(None, (failure.what, last)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diskproof.records import TraceEvent
-from diskproof.report.charts import Spec, vega_chart
+from diskproof.report.charts import Spec, amount, choice, shorten, tooltip, vega_chart
 from diskproof.report.crash.find import render_age, verdict_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
@@ -45,9 +45,9 @@ def durability_chart(load: WorkloadView) -> Spec:
         {
             "mark": {"type": "point", "filled": True, "size": 90, "opacity": 0.85},
             "encoding": {
-                "color": _scale("verdict", {name: each[0] for name, each in shapes.items()}),
-                "shape": _scale("verdict", {name: each[1] for name, each in shapes.items()}),
-                "tooltip": [{"field": name} for name in ("cell", "speed", "crash", "writer")],
+                "color": choice("verdict", {name: each[0] for name, each in shapes.items()}),
+                "shape": choice("verdict", {name: each[1] for name, each in shapes.items()}),
+                "tooltip": tooltip("cell", "speed", "crash", "writer"),
             },
         }
     ]
@@ -57,13 +57,12 @@ def durability_chart(load: WorkloadView) -> Spec:
         rows,
         220,
         encoding={
-            "x": {"field": "mean", "type": "quantitative", "axis": speed},
-            "y": {
-                "field": "lost",
-                "type": "quantitative",
-                "scale": {"type": "symlog", "zero": True},
-                "axis": {"title": "acknowledged writes lost", "tickCount": 4, "format": "~s"},
-            },
+            "x": amount("mean", speed),
+            "y": amount(
+                "lost",
+                {"title": "acknowledged writes lost", "tickCount": 4, "format": "~s"},
+                {"type": "symlog", "zero": True},
+            ),
         },
         layer=layers,
     )
@@ -75,7 +74,7 @@ def _point(line: Line) -> dict[str, object] | None:
         return None
     mean = line.ranked.interval.mean
     return {
-        "cell": line.label if len(line.label) <= 40 else line.label[:39] + "\u2026",
+        "cell": shorten(line.label, 40),
         "mean": mean,
         "speed": render_figure(mean),
         "lost": worst.verdict.lost,
@@ -91,11 +90,6 @@ def _names(above: bool, dy: int) -> Spec:
         "transform": [{"filter": f"datum.above == {str(above).lower()}"}],
         "encoding": {"text": {"field": "cell"}},
     }
-
-
-def _scale(field: str, colours: dict[str, str]) -> Spec:
-    scale = {"domain": list(colours), "range": list(colours.values())}
-    return {"field": field, "type": "nominal", "scale": scale}
 
 
 def timeline_chart(events: Sequence[TraceEvent]) -> Spec:
@@ -118,10 +112,10 @@ def timeline_chart(events: Sequence[TraceEvent]) -> Spec:
         rows,
         120,
         encoding={
-            "x": {"field": "ms", "type": "quantitative", "axis": time},
+            "x": amount("ms", time),
             "y": {**lane, "scale": {"domain": list(_LANES)}},
-            "color": _scale("state", {state: _STATES[state] for state in seen}),
-            "tooltip": [{"field": name} for name in ("ms", "lane", "state", "what")],
+            "color": choice("state", {state: _STATES[state] for state in seen}),
+            "tooltip": tooltip("ms", "lane", "state", "what"),
         },
         layer=[
             {"mark": {"type": "tick", "thickness": 1.5, "height": 16}},

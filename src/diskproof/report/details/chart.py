@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 
 from diskproof.records import Histogram, Series
-from diskproof.report.charts import Spec, vega_chart
+from diskproof.report.charts import Spec, amount, digits, line_colours, shorten, tooltip, vega_chart
 from diskproof.report.labels import render_short_latency
 from diskproof.stats.histograms import find_percentile
 
 MAX_POINTS = 80
-_COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 _PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999)
 
 
@@ -19,7 +18,7 @@ def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> Spec:
     """Latency by percentile; the further right, the rarer. Both axes are logarithmic."""
     rows = [
         {
-            "cell": legend(label),
+            "cell": shorten(label),
             "rarity": 100 / (100 - percent),
             "percentile": f"p{percent:g}",
             "seconds": latency,
@@ -37,20 +36,14 @@ def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> Spec:
         200,
         mark={"type": "line", "point": {"size": 14}, "strokeWidth": 2},
         encoding={
-            "x": {
-                "field": "rarity",
-                "type": "quantitative",
-                "scale": {"type": "log", "nice": False},
-                "axis": rarity,
-            },
-            "y": {
-                "field": "seconds",
-                "type": "quantitative",
-                "scale": {"type": "log"},
-                "axis": {"title": "latency (s)", "format": "~s", "tickCount": 5},
-            },
-            "color": by_cell([label for label, _ in curves]),
-            "tooltip": [{"field": f} for f in ("cell", "percentile", "latency")],
+            "x": amount("rarity", rarity, {"type": "log", "nice": False}),
+            "y": amount(
+                "seconds",
+                {"title": "latency (s)", "format": "~s", "tickCount": 5},
+                {"type": "log"},
+            ),
+            "color": line_colours("cell", [shorten(label) for label, _ in curves]),
+            "tooltip": tooltip("cell", "percentile", "latency"),
         },
     )
 
@@ -66,7 +59,7 @@ def _tail_latency(histogram: Histogram, percent: float) -> float | None:
 def series_chart(name: str, unit: str, traces: Sequence[tuple[str, Series]]) -> Spec:
     """One metric over time, a line a cell."""
     rows = [
-        {"cell": legend(label), "s": times, "value": values}
+        {"cell": shorten(label), "s": times, "value": values}
         for label, series in traces
         for times, values in [_thinned(series)]
     ]
@@ -76,18 +69,10 @@ def series_chart(name: str, unit: str, traces: Sequence[tuple[str, Series]]) -> 
         transform=[{"flatten": ["s", "value"]}],
         mark={"type": "line", "strokeWidth": 2},
         encoding={
-            "x": {
-                "field": "s",
-                "type": "quantitative",
-                "axis": {"title": "seconds since the workload started", "tickCount": 5},
-            },
-            "y": {
-                "field": "value",
-                "type": "quantitative",
-                "axis": {"title": f"{name} ({unit})", "format": "~s", "tickCount": 4},
-            },
-            "color": by_cell([label for label, _ in traces]),
-            "tooltip": [{"field": f} for f in ("cell", "s", "value")],
+            "x": amount("s", {"title": "seconds since the workload started", "tickCount": 5}),
+            "y": amount("value", {"title": f"{name} ({unit})", "format": "~s", "tickCount": 4}),
+            "color": line_colours("cell", [shorten(label) for label, _ in traces]),
+            "tooltip": tooltip("cell", "s", "value"),
         },
     )
 
@@ -102,16 +87,4 @@ def _thinned(series: Series) -> tuple[list[float], list[float]]:
     size = max(1, math.ceil(len(pairs) / MAX_POINTS))
     groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     means = [sum(value for _, value in group) / len(group) for group in groups]
-    return [round(group[0][0], 3) for group in groups], [float(f"{mean:.5g}") for mean in means]
-
-
-def legend(label: str) -> str:
-    """A line of a chart cannot wrap: what is too long ends in an ellipsis the table resolves."""
-    return label if len(label) <= 48 else label[:47] + "\u2026"
-
-
-def by_cell(labels: Sequence[str]) -> Spec:
-    """The colour of a line by its cell, for up to four."""
-    names = [legend(label) for label in labels]
-    scale = {"domain": names, "range": list(_COLOURS[: len(names)])}
-    return {"field": "cell", "type": "nominal", "scale": scale, "sort": names}
+    return [round(group[0][0], 3) for group in groups], [digits(mean) for mean in means]

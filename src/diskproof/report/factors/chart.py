@@ -4,51 +4,49 @@ from __future__ import annotations
 
 import math
 
-from diskproof.report.charts import Spec, interval_layer, vega_chart
-from diskproof.report.details.chart import legend
+from diskproof.report.charts import (
+    COLOURS,
+    Spec,
+    amount,
+    choice,
+    digits,
+    interval_layer,
+    line_at_one,
+    shorten,
+    tooltip,
+    vega_chart,
+)
 from diskproof.report.factors.find import WorkloadFactors
 from diskproof.report.factors.words import ALPHA, effect_words, speeds
 from diskproof.stats.factors import FactorAnalysis
 
-_COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 MAX_EFFECTS = 24
-LINE_HEIGHT = 34
+ROW_HEIGHT = 34
 
 
 def effects_chart(load: WorkloadFactors, analysis: FactorAnalysis) -> Spec:
     """Speed of each level over that of its base level with its 95 % interval, on a log axis."""
     rows = _effect_rows(load, analysis)
-    ratio = {
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False, "padding": 12},
-        "axis": {"title": "speed over the base level's", "tickCount": 5, "format": "~r"},
-    }
-    tooltip = [{"field": name} for name in ("level", "effect")]
+    scale = {"type": "log", "nice": False, "padding": 12}
+    axis = {"title": "speed over the base level's", "tickCount": 5, "format": "~r"}
     shown = {"condition": {"test": "datum.proved", "value": "var(--best)"}, "value": "var(--bar)"}
+    x = amount("ratio", axis, scale)
+    whisker = {
+        "mark": {"type": "rule", "strokeWidth": 3, "yOffset": 7},
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": shown},
+    }
+    point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "yOffset": 7}
     return vega_chart(
         rows,
-        LINE_HEIGHT * max(1, len(rows)) + 30,
+        ROW_HEIGHT * max(1, len(rows)) + 30,
         encoding={"y": {"field": "place", "type": "ordinal", "axis": None}},
         layer=[
+            line_at_one(axis, scale, strokeWidth=2),
+            *interval_layer(rows, whisker),
             {
-                "mark": {"type": "rule", "strokeWidth": 2, "color": "var(--grid)"},
-                "encoding": {"x": {"datum": 1, **ratio}, "y": None},
-            },
-            *interval_layer(
-                rows,
-                {
-                    "mark": {"type": "rule", "strokeWidth": 3, "yOffset": 7},
-                    "transform": [{"filter": "isValid(datum.low)"}],
-                    "encoding": {
-                        "x": {"field": "low", **ratio},
-                        "x2": {"field": "high"},
-                        "color": shown,
-                    },
-                },
-            ),
-            {
-                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1, "yOffset": 7},
-                "encoding": {"x": {"field": "ratio", **ratio}, "color": shown, "tooltip": tooltip},
+                "mark": point,
+                "encoding": {"x": x, "color": shown, "tooltip": tooltip("level", "effect")},
             },
             {
                 "mark": {"type": "text", "align": "left", "baseline": "bottom", "yOffset": 0},
@@ -68,19 +66,15 @@ def _effect_rows(load: WorkloadFactors, analysis: FactorAnalysis) -> list[dict[s
         rows.append(
             {
                 "place": len(rows),
-                "level": legend(f"{effect.factor}: {effect.level} over {effect.base}"),
+                "level": shorten(f"{effect.factor}: {effect.level} over {effect.base}"),
                 "effect": effect_words(effect, load.higher_is_better),
-                "ratio": _digits(ratio),
-                "low": _digits(low) if known and low is not None else None,
-                "high": _digits(high) if known and high is not None else None,
+                "ratio": digits(ratio),
+                "low": digits(low) if known and low is not None else None,
+                "high": digits(high) if known and high is not None else None,
                 "proved": effect.p_corrected is not None and effect.p_corrected <= ALPHA,
             }
         )
     return rows
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.5g}")
 
 
 def interaction_factors(analysis: FactorAnalysis) -> tuple[str, str] | None:
@@ -91,7 +85,7 @@ def interaction_factors(analysis: FactorAnalysis) -> tuple[str, str] | None:
         return None
     strongest = max(pairs, key=lambda each: (each.share, each.at_most))
     first, second = sorted(strongest.term, key=lambda name: -len(analysis.factors[name]))
-    return (first, second) if len(analysis.factors[second]) <= len(_COLOURS) else None
+    return (first, second) if len(analysis.factors[second]) <= len(COLOURS) else None
 
 
 def interaction_chart(
@@ -100,9 +94,9 @@ def interaction_chart(
     """Geometric mean of the cells by two factors: parallel lines mean that they do not interact."""
     rows = _interaction_rows(load, along, apart)
     lines = list(analysis.factors[apart])
-    scale = {"domain": lines, "range": list(_COLOURS[: len(lines)])}
     axis = {"title": along, "labelAngle": -30, "labelLimit": 120}
     value = {"title": f"{load.metric} ({load.unit})", "format": "~s", "tickCount": 5}
+    colours = dict(zip(lines, COLOURS, strict=False))
     return vega_chart(
         rows,
         200,
@@ -115,20 +109,9 @@ def interaction_chart(
                 "axis": axis,
                 "scale": {"type": "point", "padding": 0.5},
             },
-            "y": {
-                "field": "mean",
-                "type": "quantitative",
-                "scale": {"type": "log", "nice": False, "padding": 8},
-                "axis": value,
-            },
-            "color": {
-                "field": "line",
-                "type": "nominal",
-                "scale": scale,
-                "sort": lines,
-                "legend": {"title": apart},
-            },
-            "tooltip": [{"field": name} for name in ("x", "line", "mean")],
+            "y": amount("mean", value, {"type": "log", "nice": False, "padding": 8}),
+            "color": choice("line", colours, sort=lines, legend={"title": apart}),
+            "tooltip": tooltip("x", "line", "mean"),
         },
     )
 
@@ -140,6 +123,6 @@ def _interaction_rows(load: WorkloadFactors, along: str, apart: str) -> list[dic
         if all(key):
             logs.setdefault(key, []).append(math.log(mean))
     return [
-        {"x": x, "line": line, "mean": _digits(math.exp(math.fsum(each) / len(each)))}
+        {"x": x, "line": line, "mean": digits(math.exp(math.fsum(each) / len(each)))}
         for (x, line), each in logs.items()
     ]

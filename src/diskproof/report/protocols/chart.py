@@ -1,16 +1,36 @@
-"""First write against rewrite over the share of the disk touched; a cache that warms up."""
+"""Pictures of protocols: thin disks, caches that warm up and what they outlive, iozone's grids."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diskproof.report.charts import Spec, interval_layer, vega_chart
-from diskproof.report.details.chart import by_cell, legend
+from diskproof.report.charts import (
+    LINE_HEIGHT,
+    Spec,
+    amount,
+    choice,
+    digits,
+    drop_down,
+    interval_layer,
+    line_colours,
+    name_fields,
+    name_layers,
+    shorten,
+    tooltip,
+    vega_chart,
+    wrap,
+)
 from diskproof.stats.intervals import Interval
 from diskproof.store.curves import Curve
+from diskproof.store.grids import Grid, size_of
 
 PASS_COLOURS = {"first_write": "var(--c2)", "rewrite": "var(--c1)"}
 PASS_WORDS = {"first_write": "first write", "rewrite": "rewrite"}
+MAX_LIVES = 24
+MAX_GRID_CELLS = 24
+"""Cells that one chart lets choose from; the tables have all."""
+_NAMED_COLUMNS = 9  # more are too narrow for a figure in each
+_FIELD = 22
 _LINE_LEGEND = {"symbolType": "stroke", "symbolOpacity": 1}
 
 
@@ -21,22 +41,15 @@ def curve_chart(curves: Sequence[Curve], highest: float) -> Spec:
         for curve in curves
         for end, interval in curve.points
     ]
-    words = [PASS_WORDS[curve.name] for curve in curves]
-    colours = {"domain": words, "range": [PASS_COLOURS[curve.name] for curve in curves]}
+    colours = {PASS_WORDS[curve.name]: PASS_COLOURS[curve.name] for curve in curves}
     unit = curves[0].unit if curves else ""
     across = {"title": "% of the disk touched", "values": [0, 25, 50, 75, 100]}
     return _band_chart(
         rows,
         130,
-        {"field": "x", "type": "quantitative", "scale": {"domain": [0, 100]}, "axis": across},
+        amount("x", across, {"domain": [0, 100]}),
         {"title": unit, "scale": {"domain": [0, highest * 1.05], "clamp": True}},
-        {
-            "field": "pass",
-            "type": "nominal",
-            "scale": colours,
-            "sort": words,
-            "legend": {"columns": 2},
-        },
+        choice("pass", colours, sort=list(colours), legend={"columns": 2}),
         "pass",
     )
 
@@ -44,7 +57,7 @@ def curve_chart(curves: Sequence[Curve], highest: float) -> Spec:
 def warm_up_chart(courses: Sequence[tuple[str, Sequence[tuple[float, Interval]]]]) -> Spec:
     """Speed since a cold start, a line a cell: (label, (seconds, mean over the cell's runs))."""
     rows = [
-        {"cell": legend(label), "x": round(second, 3), **_range_fields(interval)}
+        {"cell": shorten(label), "x": round(second, 3), **_range_fields(interval)}
         for label, points in courses
         for second, interval in points
     ]
@@ -54,9 +67,9 @@ def warm_up_chart(courses: Sequence[tuple[str, Sequence[tuple[float, Interval]]]
     return _band_chart(
         rows,
         200,
-        {"field": "x", "type": "quantitative", "axis": across},
+        amount("x", across),
         {"title": "IOPS", "scale": {"domain": [0, highest], "clamp": True}},
-        by_cell([label for label, _ in courses]),
+        line_colours("cell", [shorten(label) for label, _ in courses]),
         "cell",
     )
 
@@ -66,7 +79,7 @@ def _range_fields(interval: Interval) -> dict[str, object]:
     ends = {} if half is None else {"low": max(0.0, interval.mean - half)}
     ends |= {} if half is None else {"high": interval.mean + half}
     fields: dict[str, float] = {"mean": interval.mean, **ends}
-    return {name: float(f"{value:.5g}") for name, value in fields.items()}
+    return {name: digits(value) for name, value in fields.items()}
 
 
 def _band_chart(
@@ -74,7 +87,7 @@ def _band_chart(
 ) -> Spec:
     """Lines of means with bands from ``low`` to ``high`` where there are any."""
     axis = {"title": y["title"], "format": "~s", "tickCount": 4}
-    y = {"field": "mean", "type": "quantitative", "axis": axis, "scale": y["scale"]}
+    y = amount("mean", axis, y["scale"])
     named = {**colour, "legend": {**colour.get("legend", {}), **_LINE_LEGEND}}
     band: Spec = {
         "mark": {"type": "area", "opacity": 0.22, "clip": True},
@@ -85,8 +98,114 @@ def _band_chart(
         "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 16, "filled": True}},
         "encoding": {
             "y": y,
-            "tooltip": [{"field": name} for name in (by, "x", "mean", "low", "high")],
+            "tooltip": tooltip(by, "x", "mean", "low", "high"),
         },
     }
     layers = [*interval_layer(rows, band), line]
     return vega_chart(rows, height, encoding={"x": x, "color": named}, layer=layers)
+
+
+def cache_life_chart(moments: Sequence[str], cells: Sequence[tuple[str, Sequence[float]]]) -> Spec:
+    """``cells`` are (label, percent of the disk at each of the ``moments``)."""
+    shown = cells[:MAX_LIVES]
+    tallest = max((len(wrap(label)) for label, _ in shown), default=1)
+    below = LINE_HEIGHT * tallest / 2
+    axis = {"labelAngle": 0, "domain": False, "ticks": False, "title": None, "orient": "top"}
+    scale = {"domain": [0, 100], "scheme": "cividis"}
+    field = {
+        "mark": {"type": "rect", "height": _FIELD, "yOffset": below, "cornerRadius": 3},
+        "encoding": {
+            "color": amount("v", scale=scale, legend=None),
+            "tooltip": tooltip("cell", "moment", "v"),
+        },
+    }
+    figure = {
+        "mark": {"type": "text", "yOffset": below, "fontWeight": "bold"},
+        "encoding": {
+            "text": amount("v", format=".3~g"),
+            "color": {"condition": {"test": "datum.v > 50", "value": "#111"}, "value": "#fff"},
+        },
+    }
+    return vega_chart(
+        _life_rows(moments, shown),
+        24 + (_FIELD + 10 + LINE_HEIGHT * tallest) * len(shown),
+        encoding={
+            "x": {
+                "field": "moment",
+                "type": "nominal",
+                "sort": list(moments),
+                "axis": axis,
+                "scale": {"paddingInner": 0.02},
+            },
+            "y": {"field": "place", "type": "ordinal", "axis": None},
+        },
+        layer=[field, figure, *name_layers([label for label, _ in shown], below - _FIELD / 2 + 5)],
+    )
+
+
+def _life_rows(
+    moments: Sequence[str], cells: Sequence[tuple[str, Sequence[float]]]
+) -> list[dict[str, object]]:
+    """The name of a cell stands with its first field only."""
+    return [
+        {"place": place, "cell": label, "moment": moment, "v": float(f"{share:.3g}")}
+        | (name_fields(label) if number == 0 else {})
+        for place, (label, shares) in enumerate(cells)
+        for number, (moment, share) in enumerate(zip(moments, shares, strict=True))
+    ]
+
+
+def grid_chart(grids: Sequence[tuple[str, Grid]]) -> Spec:
+    """One test of several cells by label, the first one shown. All have one scale of colours."""
+    shown = grids[:MAX_GRID_CELLS]
+    files = sorted({file for _, grid in shown for file in grid.files}, key=size_of)
+    records = sorted({record for _, grid in shown for record in grid.records}, key=size_of)
+    means = [mean for _, grid in shown for mean in grid.means.values() if mean > 0]
+    axis = {"labelAngle": 0, "domain": False, "ticks": False}
+    figures = [_figures()] if len(files) <= _NAMED_COLUMNS else []
+    return vega_chart(
+        _grid_rows(shown),
+        40 + 24 * len(records),
+        params=[drop_down("cell", [label for label, _ in shown])],
+        transform=[{"filter": "datum.cell === cell"}],
+        encoding={
+            "x": _sizes("file", "file size", files, axis),
+            "y": _sizes("record", "record size", records, axis),
+        },
+        layer=[_fields(min(means, default=1.0), max(means, default=1.0)), *figures],
+    )
+
+
+def _grid_rows(grids: Sequence[tuple[str, Grid]]) -> list[dict[str, object]]:
+    """``bright``: where a figure in the field has to be dark."""
+    means = [mean for _, grid in grids for mean in grid.means.values() if mean > 0]
+    middle = (min(means, default=1.0) * max(means, default=1.0)) ** 0.5
+    return [
+        {"cell": label, "record": record, "file": file, "v": float(f"{mean:.4g}")}
+        | ({"bright": 1} if mean > middle else {})
+        for label, grid in grids
+        for (record, file), mean in grid.means.items()
+        if mean > 0
+    ]
+
+
+def _sizes(field: str, title: str, order: Sequence[str], axis: Spec) -> Spec:
+    scale = {"domain": list(order)}
+    return {"field": field, "type": "ordinal", "scale": scale, "axis": {**axis, "title": title}}
+
+
+def _fields(low: float, high: float) -> Spec:
+    """The scale is logarithmic: memory is orders of magnitude faster than a disk."""
+    scale = {"type": "log", "domain": [low, max(high, low * 1.01)], "scheme": "cividis"}
+    colour = amount("v", scale=scale, legend=None)
+    return {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"color": colour}}
+
+
+def _figures() -> Spec:
+    return {
+        "mark": {"type": "text", "fontSize": 11},
+        "encoding": {
+            "text": amount("v", format=".2~s"),
+            "color": {"condition": {"test": "datum.bright", "value": "#111"}, "value": "#fff"},
+        },
+    }

@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from diskproof.report.chapter import Chapter
 from diskproof.report.charts import Draw, Figure
 from diskproof.report.labels import render_figure, render_half_width
-from diskproof.report.protocols.cache_life import MAX_LIVES, cache_life_chart
-from diskproof.report.protocols.chart import PASS_WORDS, curve_chart, warm_up_chart
+from diskproof.report.protocols.chart import (
+    MAX_GRID_CELLS,
+    MAX_LIVES,
+    PASS_WORDS,
+    cache_life_chart,
+    curve_chart,
+    grid_chart,
+    warm_up_chart,
+)
 from diskproof.report.protocols.find import (
     CellCacheLife,
     CellCurves,
@@ -18,7 +25,6 @@ from diskproof.report.protocols.find import (
     ProtocolView,
     find_protocols,
 )
-from diskproof.report.protocols.grid import MAX_GRID_CELLS, grid_chart
 from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from diskproof.records import StudyRecord
-from diskproof.report.charts import Spec, vega_chart
+from diskproof.report.charts import Spec, amount, own_colour, shorten, tooltip, vega_chart
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.race.words import fate
 from diskproof.stats.study_race import RaceState
 
 MAX_LANES = 24
-LABEL_CHARS = 48
 LANE_HEIGHT = 26
 
 
@@ -18,13 +17,9 @@ def race_chart(race: RaceState, study: StudyRecord) -> Spec:
     places = race_order(race)[:MAX_LANES]
     rows = [_lane(race, study, lane, place) for lane, place in enumerate(places)]
     last = max(1, len(race.course.verdicts))
-    block = {
-        "type": "quantitative",
-        "title": "block",
-        "scale": {"domain": [0.5, last + 0.5], "nice": False},
-        "axis": {"tickMinStep": 1, "format": "d", "grid": False},
-    }
-    colour = {"field": "colour", "type": "nominal", "scale": None}
+    axis = {"tickMinStep": 1, "format": "d", "grid": False}
+    x = amount("block", axis, {"domain": [0.5, last + 0.5], "nice": False}, title="block")
+    point = {"type": "point", "filled": True, "size": 36, "opacity": 1, "yOffset": 6}
     return vega_chart(
         rows,
         LANE_HEIGHT * max(1, len(rows)),
@@ -34,19 +29,15 @@ def race_chart(race: RaceState, study: StudyRecord) -> Spec:
             {
                 "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.5, "yOffset": 6},
                 "encoding": {
-                    "x": {"field": "first", **block},
+                    "x": {**x, "field": "first"},
                     "x2": {"field": "last"},
-                    "color": colour,
+                    "color": own_colour(),
                 },
             },
             {
-                "mark": {"type": "point", "filled": True, "size": 36, "opacity": 1, "yOffset": 6},
+                "mark": point,
                 "transform": [{"flatten": ["blocks"], "as": ["block"]}],
-                "encoding": {
-                    "x": {"field": "block", **block},
-                    "color": colour,
-                    "tooltip": [{"field": name} for name in ("label", "fate")],
-                },
+                "encoding": {"x": x, "color": own_colour(), "tooltip": tooltip("label", "fate")},
             },
             {
                 "mark": {"type": "text", "align": "left", "baseline": "bottom", "yOffset": 1},
@@ -78,11 +69,10 @@ def _lane(race: RaceState, study: StudyRecord, lane: int, place: int) -> dict[st
         colours = ("var(--best)", "var(--c2)", "var(--c3)")
         colour = next((c for c, g in zip(colours, groups, strict=True) if place in g), colour)
     label = cell_label(race.cells[place], varying_factors(study.cells))
-    short = label if len(label) <= LABEL_CHARS else f"{label[: LABEL_CHARS - 1]}\u2026"
     return {
         "lane": lane,
         "label": label,
-        "title": short,
+        "title": shorten(label),
         "fate": fate(race, place, study),
         "blocks": ran,
         "first": 1,

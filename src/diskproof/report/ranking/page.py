@@ -9,9 +9,13 @@ from diskproof.report.charts import Draw, Figure
 from diskproof.report.crash.find import durability_json, short_text
 from diskproof.report.crash.page import durability_figures
 from diskproof.report.labels import unit_name
-from diskproof.report.ranking.bars import MAX_BARS, bars_chart
-from diskproof.report.ranking.heat import heat_chart, heat_factors
-from diskproof.report.ranking.ratios import ratio_chart
+from diskproof.report.ranking.chart import (
+    MAX_BARS,
+    bars_chart,
+    heat_chart,
+    heat_factors,
+    ratio_chart,
+)
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.ranking.words import (
     HIGHER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from diskproof.report.charts import WIDTH, Spec, vega_chart
+from diskproof.report.charts import WIDTH, Spec, amount, digits, own_colour, tooltip, vega_chart
 from diskproof.stats.pareto import FrontPoint
 from diskproof.stats.score import Levels
 
@@ -27,7 +27,6 @@ def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> 
     """
     rows = [_row(point, labels) for point in points if min(point.scores) > 0]
     front = [row for row in rows if row["front"]]
-    colour = {"field": "colour", "type": "nominal", "scale": None}
     x, y = _axis("read"), _axis("write")
     return vega_chart(
         rows,
@@ -43,9 +42,9 @@ def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> 
             {
                 "mark": {"type": "point", "size": 60, "opacity": 1, "strokeWidth": 2},
                 "encoding": {
-                    "stroke": colour,
-                    "fill": {"field": "fill", "type": "nominal", "scale": None},
-                    "tooltip": [{"field": name} for name in ("cell", "read", "write", "told")],
+                    "stroke": own_colour(),
+                    "fill": own_colour("fill"),
+                    "tooltip": tooltip("cell", "read", "write", "told"),
                 },
             },
             {
@@ -59,16 +58,12 @@ def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> 
 
 
 def _axis(name: str) -> Spec:
-    return {
-        "field": name,
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False, "padding": 10},
-        "axis": {"title": f"{name}, share of the best", "format": "~%", "tickCount": 4},
-    }
+    axis = {"title": f"{name}, share of the best", "format": "~%", "tickCount": 4}
+    return amount(name, axis, {"type": "log", "nice": False, "padding": 10})
 
 
 def _row(point: FrontPoint, labels: Mapping[Levels, str]) -> dict[str, object]:
-    read, write = (float(f"{value:.5g}") for value in point.scores)
+    read, write = map(digits, point.scores)
     told = "on the front" if point.on_front else "off" if point.proved_off else "off, not proved"
     colour = "var(--best)" if point.on_front else "var(--bar)"
     return {

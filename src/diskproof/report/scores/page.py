@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from diskproof.report.chapter import Chapter, Reading
 from diskproof.report.charts import Draw
-from diskproof.report.ranking.ratios import ratio_chart
+from diskproof.report.ranking.chart import ratio_chart
 from diskproof.report.ranking.words import ratio_text
 from diskproof.report.scores import table as score_tables
 from diskproof.report.scores.chart import pareto_chart

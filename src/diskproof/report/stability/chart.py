@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diskproof.report.charts import Spec, vega_chart
+from diskproof.report.charts import Spec, amount, tooltip, vega_chart
 from diskproof.stats.drift import Drift
 
 
@@ -18,17 +18,12 @@ def drift_chart(drift: Drift) -> Spec:
         120,
         mark={"type": "line", "point": {"size": 40, "filled": True}, "color": "var(--best)"},
         encoding={
-            "x": {
-                "field": "hours",
-                "type": "quantitative",
-                "axis": {"title": title, "tickCount": 5},
-            },
-            "y": {
-                "field": "percent",
-                "type": "quantitative",
-                "scale": {"zero": False, "padding": 8},
-                "axis": {"title": "% of the mean", "tickCount": 4},
-            },
-            "tooltip": [{"field": name} for name in ("block", "hours", "percent")],
+            "x": amount("hours", {"title": title, "tickCount": 5}),
+            "y": amount(
+                "percent",
+                {"title": "% of the mean", "tickCount": 4},
+                {"zero": False, "padding": 8},
+            ),
+            "tooltip": tooltip("block", "hours", "percent"),
         },
     )

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts import Spec, vega_chart
-from diskproof.report.row_text import (
-    LINE_HEIGHT,
-    mark_offset,
+from diskproof.report.charts import (
+    Spec,
+    amount,
+    choice,
+    line_colours,
+    line_dashes,
     name_fields,
     name_layers,
+    rows_chart,
+    shorten,
     text_layer,
-    wrap,
+    tooltip,
+    vega_chart,
 )
 
 MAX_TILE_LINES = 8
 MAX_TILE_BARS = 24
-_COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
-_DASHES = ([1, 0], [5, 3])
 _LEGEND_CHARS = 44
 _DODGE = 0.07
 """How far lines stand beside each other, in tiles, so that their intervals can be told apart."""
@@ -42,22 +45,14 @@ def tiles_chart(
     """A line a cell with its intervals. ``ideal``: also that of tiles that do not hinder each
     other, which score as many as they are."""
     shown = lines[:MAX_TILE_LINES]
-    names = [_short(label) for label, _ in shown]
+    names = [shorten(label, _LEGEND_CHARS) for label, _ in shown]
     rows = [row for place, line in enumerate(shown) for row in _rows(place, names[place], line[1])]
     counts = sorted({point.tiles for _, points in shown for point in points})
     edges = [min(counts, default=1) - 0.4, max(counts, default=1) + 0.4]
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "scale": {"domain": edges, "nice": False},
-        "axis": {"values": counts, "format": "d", "title": "tiles", "grid": False},
-    }
-    y = {
-        "field": "mean",
-        "type": "quantitative",
-        "scale": {"zero": True},
-        "axis": {"title": title, "format": "~s", "tickCount": 5},
-    }
+    axis = {"values": counts, "format": "d", "title": "tiles", "grid": False}
+    x = amount("x", axis, {"domain": edges, "nice": False})
+    y = amount("mean", {"title": title, "format": "~s", "tickCount": 5}, {"zero": True})
+    line = {"mark": {"type": "line", "strokeWidth": 2}, "encoding": line_dashes("cell", names)}
     # A layer without rows would leave its scale without an extent.
     layers = [_ideal(counts)] if ideal and counts else []
     layers += [_whiskers()] if any(row["low"] is not None for row in rows) else []
@@ -65,8 +60,8 @@ def tiles_chart(
     return vega_chart(
         rows,
         180,
-        encoding={"x": x, "y": y, "color": _colour(names)},
-        layer=[_line(names), *layers, _points()],
+        encoding={"x": x, "y": y, "color": line_colours("cell", names)},
+        layer=[line, *layers, _points()],
     )
 
 
@@ -86,27 +81,18 @@ def _rows(place: int, name: str, points: Sequence[TilePoint]) -> list[dict[str, 
     ]
 
 
-def _line(names: Sequence[str]) -> Spec:
-    layer: Spec = {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {}}
-    if len(names) > len(_COLOURS):
-        dashes = [_DASHES[place // len(_COLOURS) % len(_DASHES)] for place in range(len(names))]
-        scale = {"domain": list(names), "range": dashes}
-        layer["encoding"] = {"strokeDash": {"field": "cell", "type": "nominal", "scale": scale}}
-    return layer
-
-
 def _whiskers() -> Spec:
     return {
         "mark": {"type": "rule", "strokeWidth": 2},
         "transform": [{"filter": "isValid(datum.low)"}],
-        "encoding": {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}},
+        "encoding": {"y": amount("low"), "y2": {"field": "high"}},
     }
 
 
 def _points() -> Spec:
     return {
         "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
-        "encoding": {"tooltip": [{"field": name} for name in ("cell", "tiles", "value")]},
+        "encoding": {"tooltip": tooltip("cell", "tiles", "value")},
     }
 
 
@@ -128,16 +114,6 @@ def _ideal(counts: Sequence[int]) -> Spec:
     }
 
 
-def _colour(names: Sequence[str]) -> Spec:
-    colours = [_COLOURS[place % len(_COLOURS)] for place in range(len(names))]
-    scale = {"domain": list(names), "range": colours}
-    return {"field": "cell", "type": "nominal", "scale": scale, "sort": list(names)}
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LEGEND_CHARS else label[: _LEGEND_CHARS - 1] + "\u2026"
-
-
 # -- parts of a whole -----------------------------------------------------------------------
 
 
@@ -153,8 +129,6 @@ class PartBar:
 def parts_chart(bars: Sequence[PartBar], colours: Mapping[str, str], title: str) -> Spec:
     """Bars of the same parts, in the order of ``colours``; names and sums stand above them."""
     shown = bars[:MAX_TILE_BARS]
-    tallest = max((len(wrap(bar.name)) for bar in shown), default=1)
-    below = mark_offset(tallest)
     firsts = [
         {"place": place, "sum": bar.text, **name_fields(bar.name)}
         for place, bar in enumerate(shown)
@@ -165,36 +139,20 @@ def parts_chart(bars: Sequence[PartBar], colours: Mapping[str, str], title: str)
         for number, part in enumerate(colours)
         if part in bar.parts
     ]
-    scale = {"domain": list(colours), "range": list(colours.values())}
-    x = {"field": "value", "type": "quantitative", "stack": "zero"}
-    named: Spec = {
-        "data": {"values": firsts},
-        "layer": [
-            *name_layers(tallest, below),
-            text_layer("sum", {"value": "width"}, "right", below),
-        ],
-    }
-    return vega_chart(
-        rows,
-        (22 + LINE_HEIGHT * tallest) * max(1, len(shown)),
-        padding={"left": 4, "right": 6, "top": 0, "bottom": 4},
-        encoding={
-            "y": {"field": "place", "type": "ordinal", "axis": None, "scale": {"padding": 0}}
-        },
-        layer=[
-            {
-                "mark": {"type": "bar", "height": 12, "yOffset": below},
-                "encoding": {
-                    "x": {**x, "axis": {"title": title, "tickCount": 4, "format": "~s"}},
-                    "color": {"field": "part", "type": "nominal", "scale": scale},
-                    "order": {"field": "order", "type": "quantitative"},
-                    "tooltip": [
-                        {"field": "bar"},
-                        {"field": "part"},
-                        {"field": "value", "type": "quantitative", "format": ".3~r"},
-                    ],
-                },
+    axis = {"title": title, "tickCount": 4, "format": "~s"}
+    names = [bar.name for bar in shown]
+
+    def layers(below: float) -> list[Spec]:
+        parts = {
+            "mark": {"type": "bar", "height": 12, "yOffset": below},
+            "encoding": {
+                "x": amount("value", axis, stack="zero"),
+                "color": choice("part", colours),
+                "order": amount("order"),
+                "tooltip": [*tooltip("bar", "part"), amount("value", format=".3~r")],
             },
-            named,
-        ],
-    )
+        }
+        sums = text_layer("sum", {"value": "width"}, "right", below)
+        return [parts, {"data": {"values": firsts}, "layer": [*name_layers(names, below), sums]}]
+
+    return rows_chart(rows, names, layers)

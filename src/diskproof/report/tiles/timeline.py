@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts import Spec, vega_chart
+from diskproof.report.charts import COLOURS, Spec, amount, choice, drop_down, tooltip, vega_chart
 from diskproof.tile_records import StepRun, TileRun
 
 MAX_GUEST_LANES = 48
@@ -15,7 +15,6 @@ MAX_STEPS = 4000
 
 _SETUP = "setting up"
 _CHECK = "checking"
-_COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 _ENDS: Spec = {"x2": {"field": "to"}, "y2": {"field": "bottom"}}
 _LANE_HEIGHT = 34
 _TITLE = 0.42
@@ -39,22 +38,13 @@ def tile_timeline(timelines: Sequence[Timeline], works: Sequence[str]) -> Spec:
     most = max(1, MAX_STEPS // max(1, len(shown)))
     rows = [row for each in shown for row in _rows(each, most)]
     lanes = max((len(_lanes(each.run)) for each in shown), default=1)
-    x = {
-        "field": "from",
-        "type": "quantitative",
-        "scale": {"nice": False},
-        "axis": {"title": "seconds since the load began", "tickCount": 6, "grid": False},
-    }
-    y = {
-        "field": "top",
-        "type": "quantitative",
-        "scale": {"reverse": True, "nice": False, "zero": True},
-        "axis": None,
-    }
+    axis = {"title": "seconds since the load began", "tickCount": 6, "grid": False}
+    x = amount("from", axis, {"nice": False})
+    y = {**amount("top", scale={"reverse": True, "nice": False, "zero": True}), "axis": None}
     return vega_chart(
         [*rows, *(row for each in shown for row in _names(each))],
         _LANE_HEIGHT * min(lanes, MAX_GUEST_LANES),
-        params=[_choice([each.name for each in shown])],
+        params=[drop_down("chosen", [each.name for each in shown], text="run")],
         transform=[{"filter": "datum.run === chosen"}],
         encoding={"x": x, "y": y},
         layer=[_bars([_SETUP, *works, _CHECK]), _begin(), _titles()],
@@ -62,24 +52,19 @@ def tile_timeline(timelines: Sequence[Timeline], works: Sequence[str]) -> Spec:
 
 
 def _bars(kinds: Sequence[str]) -> Spec:
-    colours = ["var(--bar)", *(_COLOURS[n % len(_COLOURS)] for n in range(len(kinds) - 2))]
-    scale = {"domain": list(kinds), "range": [*colours, "var(--soft)"]}
+    colours = ["var(--bar)", *(COLOURS[n % len(COLOURS)] for n in range(len(kinds) - 2))]
+    named = dict(zip(kinds, [*colours, "var(--soft)"], strict=True))
+    legend = {"columns": 3, "labelLimit": 100, "symbolStrokeWidth": 0}
     broken = {"test": "datum.status != 'ok'"}
     return {
         "mark": {"type": "rect"},
         "transform": [{"filter": "isValid(datum.step)"}],
         "encoding": {
             **_ENDS,
-            "color": {
-                "field": "kind",
-                "type": "nominal",
-                "scale": scale,
-                "sort": list(kinds),
-                "legend": {"columns": 3, "labelLimit": 100, "symbolStrokeWidth": 0},
-            },
+            "color": choice("kind", named, sort=list(kinds), legend=legend),
             "stroke": {"condition": {**broken, "value": "var(--warn)"}, "value": None},
             "strokeWidth": {"condition": {**broken, "value": 3}, "value": 0},
-            "tooltip": [{"field": name} for name in ("lane", "step", "started", "ended", "status")],
+            "tooltip": tooltip("lane", "step", "started", "ended", "status"),
         },
     }
 
@@ -100,13 +85,6 @@ def _titles() -> Spec:
         "transform": [{"filter": "isValid(datum.name)"}],
         "encoding": {"x": {"value": 0}, "text": {"field": "name"}},
     }
-
-
-def _choice(names: Sequence[str]) -> Spec:
-    param: Spec = {"name": "chosen", "value": names[0] if names else ""}
-    if len(names) > 1:
-        param["bind"] = {"input": "select", "options": list(names), "name": "run "}
-    return param
 
 
 def _lanes(run: TileRun) -> list[tuple[int, str]]:

@@ -1,0 +1,261 @@
+"""A ranking as pictures: bars, ratios to the best with their ties, factor against factor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diskproof.report.charts import (
+    Spec,
+    amount,
+    digits,
+    drop_down,
+    interval_layer,
+    line_at_one,
+    name_fields,
+    name_layers,
+    own_colour,
+    rows_chart,
+    text_layer,
+    tooltip,
+    vega_chart,
+)
+from diskproof.report.labels import group_name, render_figure, render_half_width
+from diskproof.report.ranking.words import ratio_text
+from diskproof.report.view import Line, WorkloadView
+from diskproof.stats.ranking import Ranked
+from diskproof.stats.score import Scored
+
+MAX_BARS = 24
+MAX_RATIOS = 24
+WIDEST = 4.0
+"""An interval is drawn to this many times beyond the farthest ratio: one cell of which next to
+nothing is known would else press all others into a line."""
+
+_LOG = " log"
+"""A column no factor can be called: it has a space."""
+
+
+def bars_chart(load: WorkloadView) -> Spec:
+    """Means as bars with their 95 % intervals and each run as a point, best first."""
+    rows = [_bar_row(place, line) for place, line in enumerate(load.lines[:MAX_BARS])]
+    names = [_bar_title(line) for line in load.lines[:MAX_BARS]]
+    value = {"title": f"{load.metric} ({load.unit})"}
+
+    def layers(below: float) -> list[Spec]:
+        return [
+            _bar(value, below),
+            *interval_layer(rows, _whisker(value, below)),
+            _runs(value, below),
+            *name_layers(names, below),
+            text_layer("figure", {"value": "width"}, "right", below),
+        ]
+
+    return rows_chart(rows, names, layers)
+
+
+def _bar(value: Spec, below: float) -> Spec:
+    return {
+        "mark": {"type": "bar", "height": 12, "yOffset": below},
+        "encoding": {
+            "x": amount("mean", {"tickCount": 4, "format": "~s"}, **value),
+            "color": own_colour(),
+            "tooltip": tooltip("label", "figure", "n", "rank"),
+        },
+    }
+
+
+def _whisker(value: Spec, below: float) -> Spec:
+    return {
+        "mark": {"type": "rule", "strokeWidth": 2, "yOffset": below},
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "encoding": {"x": amount("low", **value), "x2": {"field": "high"}},
+    }
+
+
+def _runs(value: Spec, below: float) -> Spec:
+    circle = {"type": "point", "size": 18, "color": "currentColor", "strokeWidth": 1}
+    return {
+        "mark": {**circle, "opacity": 0.8, "yOffset": below},
+        "transform": [{"flatten": ["values"], "as": ["run"]}],
+        "encoding": {"x": amount("run", **value), "tooltip": tooltip("run")},
+    }
+
+
+def _bar_row(place: int, line: Line) -> dict[str, object]:
+    interval = line.ranked.interval
+    half = interval.half_width
+    return {
+        "place": place,
+        "rank": line.ranked.label,
+        "label": line.label,
+        **name_fields(_bar_title(line)),
+        "figure": f"{render_figure(interval.mean)} \u00b1 {render_half_width(interval)}",
+        "n": interval.n,
+        "mean": interval.mean,
+        "low": None if half is None else max(0.0, interval.mean - half),
+        "high": None if half is None else interval.mean + half,
+        "values": list(line.values),
+        "colour": "var(--best)" if line.ranked.rank == 1 else "var(--bar)",
+    }
+
+
+def _bar_title(line: Line) -> str:
+    return f"{line.ranked.label} {line.label}"
+
+
+@dataclass(frozen=True)
+class RatioChart:
+    """The chart, how many cells did not fit in it and whether an interval goes on beyond it."""
+
+    spec: Spec
+    hidden: int
+    cut: bool
+
+    @property
+    def caption(self) -> str:
+        text = (
+            "Ratio to the best with simultaneous 95 % intervals; cells that share a letter are "
+            "not told apart."
+        )
+        if self.cut:
+            text = f"{text} Intervals that reach the edge go on beyond it."
+        return f"{text} {self.hidden} more cells are in the table." if self.hidden else text
+
+
+def ratio_chart(places: Sequence[tuple[str, Ranked | Scored]], title: str) -> RatioChart | None:
+    """Named cells, best first. None where no second cell has a ratio."""
+    held = [(name, ranked) for name, ranked in places if ranked.ratio.ratio > 0]
+    shown = held[:MAX_RATIOS]
+    if len(shown) < 2:
+        return None
+    ratios = [ranked.ratio.ratio for _, ranked in shown]
+    edges = min(ratios) / WIDEST, max(ratios) * WIDEST
+    rows = [_ratio_row(place, name, ranked, edges) for place, (name, ranked) in enumerate(shown)]
+    cut = any(row["low"] == edges[0] or row["high"] == edges[1] for row in rows)
+    return RatioChart(_ratios(rows, title), len(held) - len(shown), cut)
+
+
+def _ratio_row(
+    place: int, name: str, ranked: Ranked | Scored, edges: tuple[float, float]
+) -> dict[str, object]:
+    low, high = ranked.ratio.low, ranked.ratio.high
+    title = f"{ranked.label} {name}"
+    return {
+        "place": place,
+        "label": title,
+        **name_fields(title),
+        "tie": group_name(ranked.groups),
+        "ratio": digits(ranked.ratio.ratio),
+        "told": ratio_text(ranked),
+        "low": None if low is None else max(edges[0], digits(low)),
+        "high": None if high is None else min(edges[1], digits(high)),
+        "colour": "var(--best)" if ranked.rank == 1 else "var(--bar)",
+    }
+
+
+def _ratios(rows: Sequence[dict[str, object]], title: str) -> Spec:
+    names = [str(row["label"]) for row in rows]
+    scale = {"type": "log", "nice": False, "padding": 8}
+    axis = {"title": title, "tickCount": 5, "format": "~r"}
+    x, colour = amount("ratio", axis, scale), own_colour()
+
+    def layers(below: float) -> list[Spec]:
+        whisker = {
+            "mark": {"type": "rule", "strokeWidth": 3, "yOffset": below},
+            "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+            "encoding": {
+                "x": {**x, "field": "low"},
+                "x2": {"field": "high"},
+                "color": own_colour(),
+            },
+        }
+        point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "yOffset": below}
+        told = tooltip("label", "told", "tie")
+        return [
+            line_at_one(axis, scale),
+            *interval_layer(rows, whisker),
+            {"mark": point, "encoding": {"x": x, "color": colour, "tooltip": told}},
+            *name_layers(names, below),
+            text_layer("tie", {"value": "width"}, "right", below),
+        ]
+
+    return rows_chart(rows, names, layers, 18)
+
+
+def heat_factors(load: WorkloadView) -> tuple[str, str] | None:
+    """The two factors whose levels' mean logarithms differ most; the one with fewer levels first.
+
+    None with fewer than two varying factors.
+    """
+    spread = {}
+    for factor in load.factors:
+        means: dict[str, list[float]] = {}
+        for line in load.lines:
+            if line.ranked.interval.mean > 0:
+                logs = means.setdefault(line.ranked.cell.level(factor, "-"), [])
+                logs.append(math.log(line.ranked.interval.mean))
+        centres = [sum(logs) / len(logs) for logs in means.values()]
+        if len(centres) > 1:
+            spread[factor] = (max(centres) - min(centres), len(centres))
+    if len(spread) < 2:
+        return None
+    top = sorted(spread, key=lambda factor: -spread[factor][0])[:2]
+    across, down = sorted(top, key=lambda factor: spread[factor][1])
+    return across, down
+
+
+def heat_chart(load: WorkloadView, across: str, down: str) -> Spec:
+    """Speed of factor against factor in percent of the best cell, geometric mean over the rest.
+
+    Which factors is a parameter of the live chart; the picture has those given.
+    """
+    axis = {"title": None, "labelAngle": -30, "labelLimit": 120, "domain": False, "ticks": False}
+    return vega_chart(
+        _shares(load),
+        34 * len({line.ranked.cell.level(down, "-") for line in load.lines}),
+        params=[drop_down("across", load.factors, across), drop_down("down", load.factors, down)],
+        transform=[
+            {"calculate": "datum[across]", "as": "x"},
+            {"calculate": "datum[down]", "as": "y"},
+            {"aggregate": [{"op": "mean", "field": _LOG, "as": "l"}], "groupby": ["x", "y"]},
+            {"calculate": "exp(datum.l)", "as": "share"},
+        ],
+        encoding={
+            "x": {"field": "x", "type": "nominal", "axis": axis},
+            "y": {"field": "y", "type": "nominal", "axis": {**axis, "labelAngle": 0}},
+        },
+        layer=[_field(), _percent()],
+    )
+
+
+def _shares(load: WorkloadView) -> list[dict[str, object]]:
+    """Each cell's levels and the logarithm of its speed over the best cell's."""
+    best = load.lines[0].ranked.interval.mean
+    rows = []
+    for line in load.lines:
+        mean = line.ranked.interval.mean
+        if mean > 0 and best > 0:
+            share = mean / best if load.higher_is_better else best / mean
+            levels = {name: line.ranked.cell.level(name, "-") for name in load.factors}
+            rows.append({**levels, _LOG: round(math.log(share), 5)})
+    return rows
+
+
+def _field() -> Spec:
+    scale = {"domain": [0, 1], "scheme": "cividis"}
+    share = amount("share", scale=scale, legend=None)
+    return {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"color": share}}
+
+
+def _percent() -> Spec:
+    """The figure in its field, dark on the bright half of the scale."""
+    dark_on_bright = {"test": "datum.share > 0.5", "value": "#111"}
+    return {
+        "mark": {"type": "text", "fontWeight": "bold"},
+        "encoding": {
+            "text": amount("share", format=".0%"),
+            "color": {"condition": dark_on_bright, "value": "#fff"},
+        },
+    }

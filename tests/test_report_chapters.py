@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from diskproof.records import HostRecord, StudyRecord
-from diskproof.report.chapter import Chapter, Lead, Reading
+from diskproof.report import vega
+from diskproof.report.chapter import Chapter, Draw, Lead, Reading
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.charts import Draw, vega_chart
 from diskproof.report.head import find_head
 from diskproof.report.page import environment, render_page
 from diskproof.report.read import read_views
@@ -42,7 +42,7 @@ def lead_trims(trims: tuple[int, ...], view: StudyView) -> Lead:
 
 
 def page_trims(trims: tuple[int, ...], view: StudyView, draw: Draw) -> Mapping[str, object]:
-    chart = vega_chart([{"trims": each} for each in trims], 50, mark="bar")
+    chart = vega.chart([{"trims": each} for each in trims], 50, mark="bar")
     return {"figures": [draw(chart, "Trims by number.", 0)], "text": HOSTILE}
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from diskproof.cli.result_verbs import show
 from diskproof.errors import UsageError
-from diskproof.report.charts import Drawing
+from diskproof.report.chapter import Drawing
 from diskproof.report.protocols.find import ProtocolView
 from diskproof.report.protocols.page import chosen_percents, protocol_parts, ratio_words
 from diskproof.report.protocols.table import short_figure

@@ -11,7 +11,6 @@ import pytest
 
 from diskproof.lab import run_study
 from diskproof.records import StudyRecord
-from diskproof.report.charts import draw
 from diskproof.report.page import render_page
 from diskproof.report.race.chart import MAX_LANES, race_chart
 from diskproof.report.race.page import race_lines
@@ -22,6 +21,7 @@ from diskproof.report.race.words import (
     verdict_sentence,
 )
 from diskproof.report.read import read_views
+from diskproof.report.vega import draw
 from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store

@@ -20,8 +20,7 @@ from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.tiles.find import TileView, analyse_tiles, read_tile_views
 from diskproof.report.tiles.host import host_figures
-from diskproof.report.tiles.json import tiles_json
-from diskproof.report.tiles.table import render_tiles
+from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.report.tiles.words import capacity_sentence, capacity_text
 from diskproof.store import open_store
 from diskproof.tile_records import TileRun, WorkRun
@@ -248,7 +247,7 @@ def test_json_has_every_figure(place: Path) -> None:
 @pytest.fixture
 def few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures take seconds; e2e looks at all of them."""
-    monkeypatch.setattr("diskproof.report.charts.MAX_PICTURES", 2)
+    monkeypatch.setattr("diskproof.report.chapter.MAX_PICTURES", 2)
 
 
 @pytest.mark.usefixtures("few_pictures")

@@ -198,7 +198,7 @@ def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], La
 def print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
     from diskproof.cli.terminal import console, print_json
     from diskproof.report.crash.find import crash_cells_json
-    from diskproof.report.ranking.table import render_verdicts
+    from diskproof.report.crash.table import render_verdicts
 
     if as_json:
         print_json(crash_cells_json(rows))
@@ -252,7 +252,7 @@ def flushes(
     from diskproof.crash.flush_audit import audit_flushes
     from diskproof.plan import make_crash_plan
     from diskproof.recording import require_fuse
-    from diskproof.report.crash.flushes import render_flushes
+    from diskproof.report.crash.table import render_flushes
     from diskproof.report.labels import cell_label, varying_factors
     from diskproof.study import load_study
 

@@ -240,8 +240,7 @@ def _print_results(
     """What this host's runs of these cells tell."""
     from diskproof.cli.terminal import console, print_json
     from diskproof.report.tiles.find import analyse_tiles
-    from diskproof.report.tiles.json import tiles_json
-    from diskproof.report.tiles.table import render_tiles
+    from diskproof.report.tiles.table import render_tiles, tiles_json
 
     wanted = {cell.id for cell in cells}
     every = [run for run in store.tile_runs(study.id) if run.host_id == host.id]

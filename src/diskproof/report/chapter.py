@@ -3,19 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from diskproof.records import Cell, HostRecord, StudyRecord
-from diskproof.report.charts import Draw
+from diskproof.report import tables, vega
 from diskproof.report.view import Line, StudyView, WorkloadView
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from diskproof.store import ResultRow, Store
 
 P = TypeVar("P")
+MAX_PICTURES = 20
+"""Static pictures on a page; further charts are drawn with scripts on only. It bounds the page's
+size and the time to make it, whatever the number of workloads."""
+
+
+@dataclass
+class Figure:
+    """A chart on the page. ``importance`` 0 gets its static picture first; ``svg`` may be empty."""
+
+    id: str
+    caption: str
+    spec: vega.Spec
+    importance: int
+    svg: str = ""
+
+
+Draw = Callable[[vega.Spec, str, int], Figure]
+"""Puts a chart on the page with its caption and importance."""
+
+
+@dataclass
+class Drawing:
+    """The figures of a page."""
+
+    figures: list[Figure] = field(default_factory=list)
+
+    def figure(self, spec: vega.Spec, caption: str, importance: int) -> Figure:
+        figure = Figure(f"chart-{len(self.figures)}", caption, spec, importance)
+        self.figures.append(figure)
+        return figure
+
+    def draw(self) -> None:
+        """Make the static pictures, the most important first."""
+        for figure in sorted(self.figures, key=lambda each: each.importance)[:MAX_PICTURES]:
+            figure.svg = vega.draw(figure.spec)
 
 
 @dataclass(frozen=True)
@@ -81,7 +114,7 @@ class Chapter(Generic[P]):
     page: Callable[[P, StudyView, Draw], Mapping[str, object]]
     """What its template needs, charts drawn."""
     on_each_workload: bool = False
-    table: Callable[[P, StudyView, int], Sequence[RenderableType]] | None = None
+    table: Callable[[P, StudyView, int], Sequence[tables.Shown]] | None = None
     """Its tables for the terminal, cut to so many lines (0: all)."""
     lead: Callable[[P, StudyView], Lead] | None = None
     raw: Callable[[P], Iterable[Mapping[str, object]]] | None = None

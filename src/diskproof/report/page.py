@@ -15,9 +15,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from diskproof import __version__
-from diskproof.report.chapter import Chapter
+from diskproof.report.chapter import Chapter, Drawing
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.charts import Drawing
 from diskproof.report.head import find_head
 from diskproof.report.labels import (
     group_name,

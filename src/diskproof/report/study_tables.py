@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from diskproof.report import tables
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.crash.find import durability_json
@@ -14,36 +15,30 @@ from diskproof.report.race.words import race_json
 from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.scores.find import StudyScores
 from diskproof.report.scores.table import interval_json, render_scores, scores_json
-from diskproof.report.table_style import plain, printable
 from diskproof.report.view import Line, StudyView
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
 
 Ranking = tuple[StudyView, StudyScores | None]
 
 
 def render_study(
     view: StudyView, *, best: int = 0, chapters: Sequence[Chapter[Any]] = CHAPTERS
-) -> Group:
+) -> tables.Shown:
     """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
-    from rich.console import Group
-    from rich.text import Text
 
     head = find_head(view, chapters)
-    parts: list[RenderableType] = [Text(printable(head.line), style="bold")]
-    parts += [Text(f"note: {head.note}", style="yellow")] if head.note else []
-    parts += [Text(f"warning: {printable(text)}", style="yellow") for text in head.warnings]
+    parts: list[tables.Shown] = [tables.line(head.line, style="bold")]
+    parts += [tables.line(f"note: {head.note}", style="yellow")] if head.note else []
+    parts += [tables.line(f"warning: {text}", style="yellow") for text in head.warnings]
     for load in view.workloads:
-        parts += [Text(), *_tables(view, load.name, best, chapters)]
+        parts += [tables.line(), *_tables(view, load.name, best, chapters)]
     for table in _tables(view, "", best, chapters):
-        parts += [Text(), table]
-    return Group(*parts)
+        parts += [tables.line(), table]
+    return tables.stack(parts)
 
 
 def _tables(
     view: StudyView, load: str, best: int, chapters: Sequence[Chapter[Any]] = CHAPTERS
-) -> list[RenderableType]:
+) -> list[tables.Shown]:
     """The tables of all chapters on one workload, or (without a name) on the whole study."""
     return [
         table
@@ -98,22 +93,26 @@ def _line_json(line: Line) -> dict[str, object]:
     }
 
 
-def render_rankings(rankings: Sequence[Ranking], best: int, *, best_scores: int = 0) -> Group:
+def render_rankings(
+    rankings: Sequence[Ranking], best: int, *, best_scores: int = 0
+) -> tables.Shown:
     """Who wins in a sentence, then the table; workload by workload, then all together.
 
     ``best`` cuts each table, ``best_scores`` that of the scores; 0 does not."""
-    from rich.console import Group
-    from rich.text import Text
 
-    parts: list[RenderableType] = []
+    parts: list[tables.Shown] = []
     for view, found in rankings:
-        parts += [Text()] if parts else []
+        parts += [tables.line()] if parts else []
         head = find_head(view)
-        parts.append(Text(plain(head.line), style="bold"))
+        parts.append(tables.line(head.line, style="bold"))
         told = [head.note, *head.warnings]
-        parts += [Text(f"note: {plain(text)}", style="yellow") for text in told if text]
+        parts += [tables.line(f"note: {text}", style="yellow") for text in told if text]
         for load in view.workloads:
-            parts += [Text(), Text(plain(winner_sentence(load))), *_tables(view, load.name, best)]
+            parts += [
+                tables.line(),
+                tables.line(winner_sentence(load)),
+                *_tables(view, load.name, best),
+            ]
         for table in render_scores(view.study, found, best or best_scores) if found else ():
-            parts += [Text(), table]
-    return Group(*parts)
+            parts += [tables.line(), table]
+    return tables.stack(parts)

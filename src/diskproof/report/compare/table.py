@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from diskproof.report import tables
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.factors.words import finite
 from diskproof.report.labels import render_figure
 from diskproof.report.stability.words import percent
-from diskproof.report.table_style import plain, start_table
 from diskproof.stats.verdict import MOST_RUNS
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
 
 _STYLES = {"faster": "green", "slower": "red", "same": "", "undecided": "yellow"}
 MAX_NAMED = 12
 """Cells without a partner that are named; of the others only the number is told."""
 
 
-def render_comparison(found: Comparison) -> Group:
+def render_comparison(found: Comparison) -> tables.Shown:
     """The two sides, a table a workload, what has no partner, and the verdict in a sentence."""
-    from rich.console import Group
-    from rich.text import Text
 
-    parts: list[RenderableType] = [
-        Text(plain(f"A: {found.a.title}"), style="bold"),
-        Text(plain(f"B: {found.b.title}"), style="bold"),
+    parts: list[tables.Shown] = [
+        tables.line(f"A: {found.a.title}", style="bold"),
+        tables.line(f"B: {found.b.title}", style="bold"),
     ]
-    parts += [Text(plain(f"note: {note}"), style="yellow") for note in found.notes]
+    parts += [tables.line(f"note: {note}", style="yellow") for note in found.notes]
     loads = dict.fromkeys((line.workload, line.metric) for line in found.lines)
     for load in loads:
         own = [line for line in found.lines if (line.workload, line.metric) == load]
-        parts += [Text(), _table(own)]
+        parts += [tables.line(), _table(own)]
     for name, labels in (("A", found.only_a), ("B", found.only_b)):
-        parts += [Text(), Text(plain(_missing(name, labels)))] if labels else []
-    parts += [Text(), Text(conclusion(found), style="bold")]
-    return Group(*parts)
+        parts += [tables.line(), tables.line(_missing(name, labels))] if labels else []
+    parts += [tables.line(), tables.line(conclusion(found), style="bold")]
+    return tables.stack(parts)
 
 
-def _table(lines: list[Compared]) -> Table:
+def _table(lines: list[Compared]) -> tables.Shown:
     first = lines[0]
     better = "higher" if first.higher_is_better else "lower"
-    table = start_table(f"{first.workload}: {first.metric} in {first.unit}, {better} is better")
-    table.add_column("cell", ratio=1, overflow="fold")
-    for name in ("n", "A", "B", "B/A", "95 %"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("B is", overflow="fold")
+    table = tables.start_table(
+        f"{first.workload}: {first.metric} in {first.unit}, {better} is better",
+        "*cell",
+        ">n",
+        ">A",
+        ">B",
+        ">B/A",
+        ">95 %",
+        "-B is",
+    )
     for line in lines:
         means = line.means
         table.add_row(
-            plain(line.label),
+            line.label,
             f"{len(line.a.values)}+{len(line.b.values)}",
             render_figure(means[0]),
             render_figure(means[1]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diskproof.records import TraceEvent
-from diskproof.report.charts import Spec, amount, choice, shorten, tooltip, vega_chart
+from diskproof.report import vega
 from diskproof.report.crash.find import render_age, verdict_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
@@ -32,7 +32,7 @@ _BROKEN = ("missing", "torn", "lost")
 _UNMARKED = {"write": "kept", "flush": "flush", "acknowledge": "promise"}
 
 
-def durability_chart(load: WorkloadView) -> Spec:
+def durability_chart(load: WorkloadView) -> vega.Spec:
     """Each judged cell by its speed and by the acknowledged writes that its worst crash lost."""
     rows = [row for line in load.lines if (row := _point(line)) is not None]
     for place, row in enumerate(sorted(rows, key=lambda row: float(str(row["mean"])))):
@@ -41,24 +41,24 @@ def durability_chart(load: WorkloadView) -> Spec:
         name: each for name, each in _VERDICTS.items() if any(r["verdict"] == name for r in rows)
     }
     speed = {"title": f"{load.metric} ({load.unit})", "format": "~s", "tickCount": 4}
-    layers: list[Spec] = [
+    layers: list[vega.Spec] = [
         {
             "mark": {"type": "point", "filled": True, "size": 90, "opacity": 0.85},
             "encoding": {
-                "color": choice("verdict", {name: each[0] for name, each in shapes.items()}),
-                "shape": choice("verdict", {name: each[1] for name, each in shapes.items()}),
-                "tooltip": tooltip("cell", "speed", "crash", "writer"),
+                "color": vega.choice("verdict", {name: each[0] for name, each in shapes.items()}),
+                "shape": vega.choice("verdict", {name: each[1] for name, each in shapes.items()}),
+                "tooltip": vega.tooltip("cell", "speed", "crash", "writer"),
             },
         }
     ]
     if len(rows) <= MAX_NAMED:
         layers += [_names(True, -6), _names(False, 14)]
-    return vega_chart(
+    return vega.chart(
         rows,
         220,
         encoding={
-            "x": amount("mean", speed),
-            "y": amount(
+            "x": vega.amount("mean", speed),
+            "y": vega.amount(
                 "lost",
                 {"title": "acknowledged writes lost", "tickCount": 4, "format": "~s"},
                 {"type": "symlog", "zero": True},
@@ -74,7 +74,7 @@ def _point(line: Line) -> dict[str, object] | None:
         return None
     mean = line.ranked.interval.mean
     return {
-        "cell": shorten(line.label, 40),
+        "cell": vega.shorten(line.label, 40),
         "mean": mean,
         "speed": render_figure(mean),
         "lost": worst.verdict.lost,
@@ -84,7 +84,7 @@ def _point(line: Line) -> dict[str, object] | None:
     }
 
 
-def _names(above: bool, dy: int) -> Spec:
+def _names(above: bool, dy: int) -> vega.Spec:
     return {
         "mark": {"type": "text", "align": "center", "dy": dy - 4, "fontSize": 10},
         "transform": [{"filter": f"datum.above == {str(above).lower()}"}],
@@ -92,7 +92,7 @@ def _names(above: bool, dy: int) -> Spec:
     }
 
 
-def timeline_chart(events: Sequence[TraceEvent]) -> Spec:
+def timeline_chart(events: Sequence[TraceEvent]) -> vega.Spec:
     """What happened before the cut: writes, flushes and promises, and what became of them."""
     rows = [
         {
@@ -108,14 +108,14 @@ def timeline_chart(events: Sequence[TraceEvent]) -> Spec:
     lane = {"field": "lane", "type": "nominal", "sort": list(_LANES), "title": None}
     time = {"title": "milliseconds", "tickCount": 5}
     seen = [state for state in _STATES if any(row["state"] == state for row in rows)]
-    return vega_chart(
+    return vega.chart(
         rows,
         120,
         encoding={
-            "x": amount("ms", time),
+            "x": vega.amount("ms", time),
             "y": {**lane, "scale": {"domain": list(_LANES)}},
-            "color": choice("state", {state: _STATES[state] for state in seen}),
-            "tooltip": tooltip("ms", "lane", "state", "what"),
+            "color": vega.choice("state", {state: _STATES[state] for state in seen}),
+            "tooltip": vega.tooltip("ms", "lane", "state", "what"),
         },
         layer=[
             {"mark": {"type": "tick", "thickness": 1.5, "height": 16}},

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from diskproof.crash_rules import FAULT_WORDS
 from diskproof.records import StudyRecord
-from diskproof.report.chapter import Chapter, Lead, Reading
-from diskproof.report.charts import Draw, Figure
+from diskproof.report import tables
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
 from diskproof.report.crash.chart import durability_chart, timeline_caption, timeline_chart
 from diskproof.report.crash.find import (
     badness,
@@ -18,13 +18,11 @@ from diskproof.report.crash.find import (
     states_text,
     verdict_text,
 )
-from diskproof.report.ranking.table import render_verdicts
+from diskproof.report.crash.table import render_verdicts
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store.rows import VerdictRow
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from diskproof.store import Store
 
 Verdicts = tuple[VerdictRow, ...]
@@ -67,7 +65,7 @@ def _lead(verdicts: Verdicts, view: StudyView) -> Lead:
     )
 
 
-def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[RenderableType]:
+def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[tables.Shown]:
     """Beside speeds the column says it; a list as long as theirs would hide them."""
     return [] if view.workloads else [render_verdicts(verdicts)]
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskproof.records import Histogram, Series
-from diskproof.report.chapter import Chapter, Reading
-from diskproof.report.charts import Draw, Figure
+from diskproof.report.chapter import Chapter, Draw, Figure, Reading
 from diskproof.report.details.chart import series_chart, tail_chart
 from diskproof.report.view import Line, StudyView, WorkloadView, chosen_lines
 

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import math
 
-from diskproof.report.charts import (
-    COLOURS,
-    Spec,
-    amount,
-    choice,
-    digits,
-    interval_layer,
-    line_at_one,
-    shorten,
-    tooltip,
-    vega_chart,
-)
+from diskproof.report import vega
 from diskproof.report.factors.find import WorkloadFactors
 from diskproof.report.factors.words import ALPHA, effect_words, speeds
 from diskproof.stats.factors import FactorAnalysis
@@ -24,29 +13,29 @@ MAX_EFFECTS = 24
 ROW_HEIGHT = 34
 
 
-def effects_chart(load: WorkloadFactors, analysis: FactorAnalysis) -> Spec:
+def effects_chart(load: WorkloadFactors, analysis: FactorAnalysis) -> vega.Spec:
     """Speed of each level over that of its base level with its 95 % interval, on a log axis."""
     rows = _effect_rows(load, analysis)
     scale = {"type": "log", "nice": False, "padding": 12}
     axis = {"title": "speed over the base level's", "tickCount": 5, "format": "~r"}
     shown = {"condition": {"test": "datum.proved", "value": "var(--best)"}, "value": "var(--bar)"}
-    x = amount("ratio", axis, scale)
+    x = vega.amount("ratio", axis, scale)
     whisker = {
         "mark": {"type": "rule", "strokeWidth": 3, "yOffset": 7},
         "transform": [{"filter": "isValid(datum.low)"}],
         "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": shown},
     }
     point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "yOffset": 7}
-    return vega_chart(
+    return vega.chart(
         rows,
         ROW_HEIGHT * max(1, len(rows)) + 30,
         encoding={"y": {"field": "place", "type": "ordinal", "axis": None}},
         layer=[
-            line_at_one(axis, scale, strokeWidth=2),
-            *interval_layer(rows, whisker),
+            vega.line_at_one(axis, scale, strokeWidth=2),
+            *vega.interval_layer(rows, whisker),
             {
                 "mark": point,
-                "encoding": {"x": x, "color": shown, "tooltip": tooltip("level", "effect")},
+                "encoding": {"x": x, "color": shown, "tooltip": vega.tooltip("level", "effect")},
             },
             {
                 "mark": {"type": "text", "align": "left", "baseline": "bottom", "yOffset": 0},
@@ -66,11 +55,11 @@ def _effect_rows(load: WorkloadFactors, analysis: FactorAnalysis) -> list[dict[s
         rows.append(
             {
                 "place": len(rows),
-                "level": shorten(f"{effect.factor}: {effect.level} over {effect.base}"),
+                "level": vega.shorten(f"{effect.factor}: {effect.level} over {effect.base}"),
                 "effect": effect_words(effect, load.higher_is_better),
-                "ratio": digits(ratio),
-                "low": digits(low) if known and low is not None else None,
-                "high": digits(high) if known and high is not None else None,
+                "ratio": vega.digits(ratio),
+                "low": vega.digits(low) if known and low is not None else None,
+                "high": vega.digits(high) if known and high is not None else None,
                 "proved": effect.p_corrected is not None and effect.p_corrected <= ALPHA,
             }
         )
@@ -85,19 +74,19 @@ def interaction_factors(analysis: FactorAnalysis) -> tuple[str, str] | None:
         return None
     strongest = max(pairs, key=lambda each: (each.share, each.at_most))
     first, second = sorted(strongest.term, key=lambda name: -len(analysis.factors[name]))
-    return (first, second) if len(analysis.factors[second]) <= len(COLOURS) else None
+    return (first, second) if len(analysis.factors[second]) <= len(vega.COLOURS) else None
 
 
 def interaction_chart(
     load: WorkloadFactors, analysis: FactorAnalysis, along: str, apart: str
-) -> Spec:
+) -> vega.Spec:
     """Geometric mean of the cells by two factors: parallel lines mean that they do not interact."""
     rows = _interaction_rows(load, along, apart)
     lines = list(analysis.factors[apart])
     axis = {"title": along, "labelAngle": -30, "labelLimit": 120}
     value = {"title": f"{load.metric} ({load.unit})", "format": "~s", "tickCount": 5}
-    colours = dict(zip(lines, COLOURS, strict=False))
-    return vega_chart(
+    colours = dict(zip(lines, vega.COLOURS, strict=False))
+    return vega.chart(
         rows,
         200,
         mark={"type": "line", "point": {"size": 50, "filled": True}, "strokeWidth": 2},
@@ -109,9 +98,9 @@ def interaction_chart(
                 "axis": axis,
                 "scale": {"type": "point", "padding": 0.5},
             },
-            "y": amount("mean", value, {"type": "log", "nice": False, "padding": 8}),
-            "color": choice("line", colours, sort=lines, legend={"title": apart}),
-            "tooltip": tooltip("x", "line", "mean"),
+            "y": vega.amount("mean", value, {"type": "log", "nice": False, "padding": 8}),
+            "color": vega.choice("line", colours, sort=lines, legend={"title": apart}),
+            "tooltip": vega.tooltip("x", "line", "mean"),
         },
     )
 
@@ -123,6 +112,6 @@ def _interaction_rows(load: WorkloadFactors, along: str, apart: str) -> list[dic
         if all(key):
             logs.setdefault(key, []).append(math.log(mean))
     return [
-        {"x": x, "line": line, "mean": digits(math.exp(math.fsum(each) / len(each)))}
+        {"x": x, "line": line, "mean": vega.digits(math.exp(math.fsum(each) / len(each)))}
         for (x, line), each in logs.items()
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diskproof.report.chapter import Chapter, Reading
-from diskproof.report.charts import Draw, Figure
+from diskproof.report.chapter import Chapter, Draw, Figure, Reading
 from diskproof.report.factors import words as factor_words
 from diskproof.report.factors.chart import effects_chart, interaction_chart, interaction_factors
 from diskproof.report.factors.find import WorkloadFactors, find_factors

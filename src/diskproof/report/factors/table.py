@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from diskproof.report import tables
 from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, studies_json
 from diskproof.report.factors.words import (
     ALPHA,
@@ -21,50 +21,44 @@ from diskproof.report.factors.words import (
 )
 from diskproof.report.ranking.words import HIGHER
 from diskproof.report.stability.words import variance_lines
-from diskproof.report.table_style import plain, start_table
 from diskproof.stats.factors import FactorAnalysis
 from diskproof.stats.level_effects import LevelEffect
 
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
 
-
-def render_analyses(studies: Sequence[StudyAnalysis]) -> Group:
+def render_analyses(studies: Sequence[StudyAnalysis]) -> tables.Shown:
     """Shares, effects, what cannot be separated and where variance lies, for the terminal."""
-    from rich.console import Group
-    from rich.text import Text
 
-    parts: list[RenderableType] = []
+    parts: list[tables.Shown] = []
     for study in studies:
-        parts += [Text()] if parts else []
+        parts += [tables.line()] if parts else []
         head = f"study {study.study.name}, host {study.host.name}"
-        parts.append(Text(plain(head), style="bold"))
+        parts.append(tables.line(head, style="bold"))
         for load in study.loads:
-            parts += [Text(), *_load_parts(load)]
-    return Group(*parts)
+            parts += [tables.line(), *_load_parts(load)]
+    return tables.stack(parts)
 
 
-def _load_parts(load: WorkloadAnalysis) -> list[RenderableType]:
-    from rich.text import Text
+def _load_parts(load: WorkloadAnalysis) -> list[tables.Shown]:
 
     found, advice = load.factors, _advice(load)
     head = f"{found.name}: {found.metric}, {HIGHER[found.higher_is_better]}"
     analysis = found.analysis
     if analysis is None:
-        return [Text(f"{head}: fewer than two cells with different levels, no factor to judge")]
-    parts: list[RenderableType] = [
-        Text(f"{head}; {summary_words(analysis)}"),
+        return [
+            tables.line(f"{head}: fewer than two cells with different levels, no factor to judge")
+        ]
+    parts: list[tables.Shown] = [
+        tables.line(f"{head}; {summary_words(analysis)}"),
         _shares_table(analysis),
-        Text(),
+        tables.line(),
         _effects_table(analysis, found.higher_is_better),
     ]
     if analysis.aliases:
-        parts += [Text(), Text("These cells cannot separate", style="bold")]
-        parts += [Text(f"  {plain(alias_words(alias))}") for alias in analysis.aliases]
+        parts += [tables.line(), tables.line("These cells cannot separate", style="bold")]
+        parts += [tables.line(f"  {alias_words(alias)}") for alias in analysis.aliases]
     if advice:
-        parts += [Text(), Text("Where repeats pay", style="bold")]
-        parts += [Text(f"  {line}") for line in advice]
+        parts += [tables.line(), tables.line("Where repeats pay", style="bold")]
+        parts += [tables.line(f"  {line}") for line in advice]
     return parts
 
 
@@ -72,15 +66,18 @@ def _advice(load: WorkloadAnalysis) -> list[str]:
     return variance_lines(load.stability.variance, load.stability.mostly_steady)
 
 
-def _shares_table(analysis: FactorAnalysis) -> Table:
-    table = start_table("what explains the differences, share of the variance of log(value)")
-    table.add_column("factor or interaction", ratio=1, overflow="fold")
-    for name in ("on its own", "at most", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _shares_table(analysis: FactorAnalysis) -> tables.Shown:
+    table = tables.start_table(
+        "what explains the differences, share of the variance of log(value)",
+        "*factor or interaction",
+        ">on its own",
+        ">at most",
+        ">p",
+    )
     for each in shown_terms(analysis):
         own = share_text(each.share) if each.freedom else "-"
         table.add_row(
-            plain(term_name(each.term)),
+            term_name(each.term),
             own,
             share_text(each.at_most),
             p_text(each.p_value),
@@ -92,16 +89,18 @@ def _shares_table(analysis: FactorAnalysis) -> Table:
     return table
 
 
-def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> Table:
-    table = start_table("each level against a base level, the others averaged, with 95 % interval")
-    table.add_column("level", overflow="fold")
-    table.add_column("effect", ratio=3, overflow="fold")
-    table.add_column("from", ratio=2, overflow="fold")
+def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> tables.Shown:
+    table = tables.start_table(
+        "each level against a base level, the others averaged, with 95 % interval",
+        "-level",
+        "***effect",
+        "**from",
+    )
     for effect in analysis.effects:
         proved = effect.p_corrected is not None and effect.p_corrected <= ALPHA
         table.add_row(
-            plain(f"{effect.factor}: {effect.level}"),
-            plain(f"is {effect_words(effect, higher_is_better)}"),
+            f"{effect.factor}: {effect.level}",
+            f"is {effect_words(effect, higher_is_better)}",
             effect_basis(effect, higher_is_better),
             style="bold" if proved else None,
         )

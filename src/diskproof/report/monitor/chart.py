@@ -6,16 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts import (
-    Spec,
-    amount,
-    digits,
-    line_colours,
-    line_dashes,
-    shorten,
-    tooltip,
-    vega_chart,
-)
+from diskproof.report import vega
 
 MAX_WATCHED_POINTS = 240
 MAX_WATCHED_LINES = 8
@@ -30,20 +21,20 @@ class Line:
     values: Sequence[float]
 
 
-def watched_chart(lines: Sequence[Line], unit: str, *, stacked: bool = False) -> Spec:
+def watched_chart(lines: Sequence[Line], unit: str, *, stacked: bool = False) -> vega.Spec:
     """At most ``MAX_WATCHED_LINES`` lines; stacked ones are shares of a whole of 100."""
-    names = [shorten(line.label, 40) for line in lines]
+    names = [vega.shorten(line.label, 40) for line in lines]
     rows = [
         {"metric": name, "time": times, "value": values}
         for name, line in zip(names, lines, strict=True)
         for times, values in [thinned(line)]
     ]
     mark = {"type": "area", "opacity": 0.85} if stacked else {"type": "line", "strokeWidth": 1.5}
-    y = amount("value", {"title": unit, "format": "~s", "tickCount": 4})
+    y = vega.amount("value", {"title": unit, "format": "~s", "tickCount": 4})
     if stacked:
         y |= {"stack": "zero", "scale": {"domainMin": 0}}
     legend = {"columns": 2, "labelLimit": 150}
-    return vega_chart(
+    return vega.chart(
         rows,
         130,
         transform=[{"flatten": ["time", "value"]}],
@@ -55,12 +46,12 @@ def watched_chart(lines: Sequence[Line], unit: str, *, stacked: bool = False) ->
                 "axis": {"title": None, "format": "%H:%M:%S", "tickCount": 4, "labelOverlap": True},
             },
             "y": y,
-            "color": line_colours("metric", names, legend=legend),
-            **({} if stacked else line_dashes("metric", names)),
+            "color": vega.line_colours("metric", names, legend=legend),
+            **({} if stacked else vega.line_dashes("metric", names)),
             "tooltip": [
-                *tooltip("metric"),
+                *vega.tooltip("metric"),
                 {"field": "time", "type": "temporal", "format": "%H:%M:%S.%L"},
-                amount("value", format=".4~r"),
+                vega.amount("value", format=".4~r"),
             ],
         },
     )
@@ -76,4 +67,4 @@ def thinned(line: Line) -> tuple[list[int], list[float | None]]:
 
 def _mean(values: Sequence[float]) -> float | None:
     known = [value for value in values if math.isfinite(value)]
-    return digits(sum(known) / len(known)) if known else None
+    return vega.digits(sum(known) / len(known)) if known else None

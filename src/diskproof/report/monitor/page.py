@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts import Drawing, Figure
+from diskproof.report.chapter import Drawing, Figure
 from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, watched_chart
 from diskproof.report.monitor.file import Column, Recording
 from diskproof.report.monitor.pictures import Picture, choose_pictures

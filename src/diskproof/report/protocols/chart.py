@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diskproof.report.charts import (
-    LINE_HEIGHT,
-    Spec,
-    amount,
-    choice,
-    digits,
-    drop_down,
-    interval_layer,
-    line_colours,
-    name_fields,
-    name_layers,
-    shorten,
-    tooltip,
-    vega_chart,
-    wrap,
-)
+from diskproof.report import vega
 from diskproof.stats.intervals import Interval
 from diskproof.store.curves import Curve
 from diskproof.store.grids import Grid, size_of
@@ -34,7 +19,7 @@ _FIELD = 22
 _LINE_LEGEND = {"symbolType": "stroke", "symbolOpacity": 1}
 
 
-def curve_chart(curves: Sequence[Curve], highest: float) -> Spec:
+def curve_chart(curves: Sequence[Curve], highest: float) -> vega.Spec:
     """Both passes of one cell; ``highest`` is the end of the scale, the same in all its panels."""
     rows = [
         {"pass": PASS_WORDS[curve.name], "x": end, **_range_fields(interval)}
@@ -47,17 +32,17 @@ def curve_chart(curves: Sequence[Curve], highest: float) -> Spec:
     return _band_chart(
         rows,
         130,
-        amount("x", across, {"domain": [0, 100]}),
+        vega.amount("x", across, {"domain": [0, 100]}),
         {"title": unit, "scale": {"domain": [0, highest * 1.05], "clamp": True}},
-        choice("pass", colours, sort=list(colours), legend={"columns": 2}),
+        vega.choice("pass", colours, sort=list(colours), legend={"columns": 2}),
         "pass",
     )
 
 
-def warm_up_chart(courses: Sequence[tuple[str, Sequence[tuple[float, Interval]]]]) -> Spec:
+def warm_up_chart(courses: Sequence[tuple[str, Sequence[tuple[float, Interval]]]]) -> vega.Spec:
     """Speed since a cold start, a line a cell: (label, (seconds, mean over the cell's runs))."""
     rows = [
-        {"cell": shorten(label), "x": round(second, 3), **_range_fields(interval)}
+        {"cell": vega.shorten(label), "x": round(second, 3), **_range_fields(interval)}
         for label, points in courses
         for second, interval in points
     ]
@@ -67,9 +52,9 @@ def warm_up_chart(courses: Sequence[tuple[str, Sequence[tuple[float, Interval]]]
     return _band_chart(
         rows,
         200,
-        amount("x", across),
+        vega.amount("x", across),
         {"title": "IOPS", "scale": {"domain": [0, highest], "clamp": True}},
-        line_colours("cell", [shorten(label) for label, _ in courses]),
+        vega.line_colours("cell", [vega.shorten(label) for label, _ in courses]),
         "cell",
     )
 
@@ -79,56 +64,63 @@ def _range_fields(interval: Interval) -> dict[str, object]:
     ends = {} if half is None else {"low": max(0.0, interval.mean - half)}
     ends |= {} if half is None else {"high": interval.mean + half}
     fields: dict[str, float] = {"mean": interval.mean, **ends}
-    return {name: digits(value) for name, value in fields.items()}
+    return {name: vega.digits(value) for name, value in fields.items()}
 
 
 def _band_chart(
-    rows: Sequence[dict[str, object]], height: int, x: Spec, y: Spec, colour: Spec, by: str
-) -> Spec:
+    rows: Sequence[dict[str, object]],
+    height: int,
+    x: vega.Spec,
+    y: vega.Spec,
+    colour: vega.Spec,
+    by: str,
+) -> vega.Spec:
     """Lines of means with bands from ``low`` to ``high`` where there are any."""
     axis = {"title": y["title"], "format": "~s", "tickCount": 4}
-    y = amount("mean", axis, y["scale"])
+    y = vega.amount("mean", axis, y["scale"])
     named = {**colour, "legend": {**colour.get("legend", {}), **_LINE_LEGEND}}
-    band: Spec = {
+    band: vega.Spec = {
         "mark": {"type": "area", "opacity": 0.22, "clip": True},
         "transform": [{"filter": "isValid(datum.high)"}],
         "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
     }
-    line: Spec = {
+    line: vega.Spec = {
         "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 16, "filled": True}},
         "encoding": {
             "y": y,
-            "tooltip": tooltip(by, "x", "mean", "low", "high"),
+            "tooltip": vega.tooltip(by, "x", "mean", "low", "high"),
         },
     }
-    layers = [*interval_layer(rows, band), line]
-    return vega_chart(rows, height, encoding={"x": x, "color": named}, layer=layers)
+    layers = [*vega.interval_layer(rows, band), line]
+    return vega.chart(rows, height, encoding={"x": x, "color": named}, layer=layers)
 
 
-def cache_life_chart(moments: Sequence[str], cells: Sequence[tuple[str, Sequence[float]]]) -> Spec:
+def cache_life_chart(
+    moments: Sequence[str], cells: Sequence[tuple[str, Sequence[float]]]
+) -> vega.Spec:
     """``cells`` are (label, percent of the disk at each of the ``moments``)."""
     shown = cells[:MAX_LIVES]
-    tallest = max((len(wrap(label)) for label, _ in shown), default=1)
-    below = LINE_HEIGHT * tallest / 2
+    tallest = max((len(vega.wrap(label)) for label, _ in shown), default=1)
+    below = vega.LINE_HEIGHT * tallest / 2
     axis = {"labelAngle": 0, "domain": False, "ticks": False, "title": None, "orient": "top"}
     scale = {"domain": [0, 100], "scheme": "cividis"}
     field = {
         "mark": {"type": "rect", "height": _FIELD, "yOffset": below, "cornerRadius": 3},
         "encoding": {
-            "color": amount("v", scale=scale, legend=None),
-            "tooltip": tooltip("cell", "moment", "v"),
+            "color": vega.amount("v", scale=scale, legend=None),
+            "tooltip": vega.tooltip("cell", "moment", "v"),
         },
     }
     figure = {
         "mark": {"type": "text", "yOffset": below, "fontWeight": "bold"},
         "encoding": {
-            "text": amount("v", format=".3~g"),
+            "text": vega.amount("v", format=".3~g"),
             "color": {"condition": {"test": "datum.v > 50", "value": "#111"}, "value": "#fff"},
         },
     }
-    return vega_chart(
+    return vega.chart(
         _life_rows(moments, shown),
-        24 + (_FIELD + 10 + LINE_HEIGHT * tallest) * len(shown),
+        24 + (_FIELD + 10 + vega.LINE_HEIGHT * tallest) * len(shown),
         encoding={
             "x": {
                 "field": "moment",
@@ -139,7 +131,11 @@ def cache_life_chart(moments: Sequence[str], cells: Sequence[tuple[str, Sequence
             },
             "y": {"field": "place", "type": "ordinal", "axis": None},
         },
-        layer=[field, figure, *name_layers([label for label, _ in shown], below - _FIELD / 2 + 5)],
+        layer=[
+            field,
+            figure,
+            *vega.name_layers([label for label, _ in shown], below - _FIELD / 2 + 5),
+        ],
     )
 
 
@@ -149,13 +145,13 @@ def _life_rows(
     """The name of a cell stands with its first field only."""
     return [
         {"place": place, "cell": label, "moment": moment, "v": float(f"{share:.3g}")}
-        | (name_fields(label) if number == 0 else {})
+        | (vega.name_fields(label) if number == 0 else {})
         for place, (label, shares) in enumerate(cells)
         for number, (moment, share) in enumerate(zip(moments, shares, strict=True))
     ]
 
 
-def grid_chart(grids: Sequence[tuple[str, Grid]]) -> Spec:
+def grid_chart(grids: Sequence[tuple[str, Grid]]) -> vega.Spec:
     """One test of several cells by label, the first one shown. All have one scale of colours."""
     shown = grids[:MAX_GRID_CELLS]
     files = sorted({file for _, grid in shown for file in grid.files}, key=size_of)
@@ -163,10 +159,10 @@ def grid_chart(grids: Sequence[tuple[str, Grid]]) -> Spec:
     means = [mean for _, grid in shown for mean in grid.means.values() if mean > 0]
     axis = {"labelAngle": 0, "domain": False, "ticks": False}
     figures = [_figures()] if len(files) <= _NAMED_COLUMNS else []
-    return vega_chart(
+    return vega.chart(
         _grid_rows(shown),
         40 + 24 * len(records),
-        params=[drop_down("cell", [label for label, _ in shown])],
+        params=[vega.drop_down("cell", [label for label, _ in shown])],
         transform=[{"filter": "datum.cell === cell"}],
         encoding={
             "x": _sizes("file", "file size", files, axis),
@@ -189,23 +185,23 @@ def _grid_rows(grids: Sequence[tuple[str, Grid]]) -> list[dict[str, object]]:
     ]
 
 
-def _sizes(field: str, title: str, order: Sequence[str], axis: Spec) -> Spec:
+def _sizes(field: str, title: str, order: Sequence[str], axis: vega.Spec) -> vega.Spec:
     scale = {"domain": list(order)}
     return {"field": field, "type": "ordinal", "scale": scale, "axis": {**axis, "title": title}}
 
 
-def _fields(low: float, high: float) -> Spec:
+def _fields(low: float, high: float) -> vega.Spec:
     """The scale is logarithmic: memory is orders of magnitude faster than a disk."""
     scale = {"type": "log", "domain": [low, max(high, low * 1.01)], "scheme": "cividis"}
-    colour = amount("v", scale=scale, legend=None)
+    colour = vega.amount("v", scale=scale, legend=None)
     return {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"color": colour}}
 
 
-def _figures() -> Spec:
+def _figures() -> vega.Spec:
     return {
         "mark": {"type": "text", "fontSize": 11},
         "encoding": {
-            "text": amount("v", format=".2~s"),
+            "text": vega.amount("v", format=".2~s"),
             "color": {"condition": {"test": "datum.bright", "value": "#111"}, "value": "#fff"},
         },
     }

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.report.chapter import Chapter
-from diskproof.report.charts import Draw, Figure
+from diskproof.report.chapter import Chapter, Draw, Figure
 from diskproof.report.labels import render_figure, render_half_width
 from diskproof.report.protocols.chart import (
     MAX_GRID_CELLS,

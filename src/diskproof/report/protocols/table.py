@@ -6,16 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from diskproof.report import tables
 from diskproof.report.labels import cell_label, render_figure
 from diskproof.report.protocols.find import CellCurves
 from diskproof.report.protocols.page import chosen_percents, curve_rows
-from diskproof.report.table_style import plain, start_table
 from diskproof.store.curves import find_ratio, is_curve_metric, read_curves
 from diskproof.store.grids import Grid, is_grid_metric, read_grids
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from diskproof.store import ResultRow
 
 FEW_PARTS = 6
@@ -29,21 +27,21 @@ def is_part(row: ResultRow) -> bool:
 
 def part_tables(
     rows: Sequence[ResultRow], factors: Sequence[str], hosts: Mapping[str, str]
-) -> list[Table]:
+) -> list[tables.Shown]:
     """The tables of a study's parts, those of a workload together; none without parts. ``hosts``
     are their numbers by id, named where there are several."""
     of_load: dict[str, dict[tuple[str, str], list[ResultRow]]] = {}
     for row in rows:
         cells = of_load.setdefault(row.cell.workload.name, {})
         cells.setdefault((row.cell.id, row.host_id), []).append(row)
-    tables = []
+    found = []
     for name, cells in of_load.items():
         named = [(_label(own[0], factors, hosts), own) for own in cells.values()]
         grids = [(label, read_grids(own)) for label, own in named]
         curves = [CellCurves(label, read_curves(own), find_ratio(own)) for label, own in named]
-        tables += _grid_tables(name, [(label, found) for label, found in grids if found])
-        tables += _curve_tables(name, [cell for cell in curves if cell.curves])
-    return tables
+        found += _grid_tables(name, [(label, each) for label, each in grids if each])
+        found += _curve_tables(name, [cell for cell in curves if cell.curves])
+    return found
 
 
 def _label(row: ResultRow, factors: Sequence[str], hosts: Mapping[str, str]) -> str:
@@ -51,7 +49,7 @@ def _label(row: ResultRow, factors: Sequence[str], hosts: Mapping[str, str]) -> 
     return f"{label} (host {hosts[row.host_id]})" if len(hosts) > 1 else label
 
 
-def _grid_tables(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> list[Table]:
+def _grid_tables(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> list[tables.Shown]:
     """One test: the whole grid of each cell. Several: the best and the worst figure of each."""
     tests = {grid.test for _, grids in cells for grid in grids}
     if len(tests) == 1:
@@ -59,27 +57,33 @@ def _grid_tables(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> list
     return [_extremes_table(name, cells)] if cells else []
 
 
-def _grid_table(title: str, grid: Grid) -> Table:
-    table = start_table(f"{title}: {grid.test}, {grid.unit}, record size by file size")
-    table.add_column("", no_wrap=True)
-    for file in grid.files:
-        table.add_column(file, justify="right", no_wrap=True)
-    table.add_column("", ratio=1)  # the title's room
+def _grid_table(title: str, grid: Grid) -> tables.Shown:
+    table = tables.start_table(
+        f"{title}: {grid.test}, {grid.unit}, record size by file size",
+        "!",
+        *(f">{file}" for file in grid.files),
+        "*",  # the title's room
+    )
     for record in grid.records:
         means = (grid.means.get((record, file)) for file in grid.files)
         table.add_row(record, *("" if mean is None else short_figure(mean) for mean in means))
     return table
 
 
-def _extremes_table(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> Table:
-    table = start_table(f"{name}: {plain(cells[0][1][0].unit)} at record size/file size")
-    table.add_column("cell", ratio=1, overflow="fold")
-    table.add_column("test", no_wrap=True)
-    for head in ("best", "at", "worst", "at", "mean"):
-        table.add_column(head, justify="right" if head != "at" else "left", no_wrap=True)
+def _extremes_table(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> tables.Shown:
+    table = tables.start_table(
+        f"{name}: {cells[0][1][0].unit} at record size/file size",
+        "*cell",
+        "!test",
+        ">best",
+        "!at",
+        ">worst",
+        "!at",
+        ">mean",
+    )
     for label, grids in cells:
         for number, grid in enumerate(grids):
-            table.add_row("" if number else plain(label), grid.test, *_extremes(grid))
+            table.add_row("" if number else label, grid.test, *_extremes(grid))
     table.caption = (
         "mean is the geometric one; --metric TEST shows all sizes of a test, --json every figure"
     )
@@ -98,18 +102,19 @@ def _extremes(grid: Grid) -> list[str]:
     return [*told, render_figure(math.exp(math.fsum(logs) / len(logs))) if logs else "-"]
 
 
-def _curve_tables(name: str, cells: Sequence[CellCurves]) -> list[Table]:
+def _curve_tables(name: str, cells: Sequence[CellCurves]) -> list[tables.Shown]:
     if not cells:
         return []
     percents = chosen_percents(cells, FEW_PARTS)
-    table = start_table(f"{name}: {plain(cells[0].curves[0].unit)} by % of the disk touched")
-    table.add_column("cell", ratio=1, overflow="fold")
-    table.add_column("pass", no_wrap=True)
-    for percent in percents:
-        table.add_column(f"{percent} %", justify="right", no_wrap=True)
+    table = tables.start_table(
+        f"{name}: {cells[0].curves[0].unit} by % of the disk touched",
+        "*cell",
+        "!pass",
+        *(f">{percent} %" for percent in percents),
+    )
     for cell in cells:
         for number, row in enumerate(curve_rows(cell, percents)):
-            table.add_row("" if number else plain(cell.label), *row[1:])
+            table.add_row("" if number else cell.label, *row[1:])
     return [table]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diskproof.records import StudyRecord
-from diskproof.report.charts import Spec, amount, own_colour, shorten, tooltip, vega_chart
+from diskproof.report import vega
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.race.words import fate
 from diskproof.stats.study_race import RaceState
@@ -12,15 +12,15 @@ MAX_LANES = 24
 LANE_HEIGHT = 26
 
 
-def race_chart(race: RaceState, study: StudyRecord) -> Spec:
+def race_chart(race: RaceState, study: StudyRecord) -> vega.Spec:
     """A lane a cell, those that stayed longest first; a dot for each block in which it ran."""
     places = race_order(race)[:MAX_LANES]
     rows = [_lane(race, study, lane, place) for lane, place in enumerate(places)]
     last = max(1, len(race.course.verdicts))
     axis = {"tickMinStep": 1, "format": "d", "grid": False}
-    x = amount("block", axis, {"domain": [0.5, last + 0.5], "nice": False}, title="block")
+    x = vega.amount("block", axis, {"domain": [0.5, last + 0.5], "nice": False}, title="block")
     point = {"type": "point", "filled": True, "size": 36, "opacity": 1, "yOffset": 6}
-    return vega_chart(
+    return vega.chart(
         rows,
         LANE_HEIGHT * max(1, len(rows)),
         padding={"left": 4, "right": 6, "top": 0, "bottom": 4},
@@ -31,13 +31,17 @@ def race_chart(race: RaceState, study: StudyRecord) -> Spec:
                 "encoding": {
                     "x": {**x, "field": "first"},
                     "x2": {"field": "last"},
-                    "color": own_colour(),
+                    "color": vega.own_colour(),
                 },
             },
             {
                 "mark": point,
                 "transform": [{"flatten": ["blocks"], "as": ["block"]}],
-                "encoding": {"x": x, "color": own_colour(), "tooltip": tooltip("label", "fate")},
+                "encoding": {
+                    "x": x,
+                    "color": vega.own_colour(),
+                    "tooltip": vega.tooltip("label", "fate"),
+                },
             },
             {
                 "mark": {"type": "text", "align": "left", "baseline": "bottom", "yOffset": 1},
@@ -72,7 +76,7 @@ def _lane(race: RaceState, study: StudyRecord, lane: int, place: int) -> dict[st
     return {
         "lane": lane,
         "label": label,
-        "title": shorten(label),
+        "title": vega.shorten(label),
         "fate": fate(race, place, study),
         "blocks": ran,
         "first": 1,

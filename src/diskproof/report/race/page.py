@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from diskproof.report.chapter import Chapter, Reading
-from diskproof.report.charts import Draw
+from diskproof.report import tables
+from diskproof.report.chapter import Chapter, Draw, Reading
 from diskproof.report.race import words as race_words
 from diskproof.report.race.chart import MAX_LANES, race_chart
-from diskproof.report.table_style import printable
 from diskproof.report.view import StudyView
 from diskproof.stats.study_race import RaceState, replay_races
 from diskproof.store.race_scores import race_scores
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 
 def _find(reading: Reading) -> Mapping[str, RaceState]:
@@ -37,11 +32,10 @@ def _page(race: RaceState, view: StudyView, draw: Draw) -> Mapping[str, object]:
     return {"verdict": verdict, "figures": figures, "drops": drops}
 
 
-def race_lines(race: RaceState, view: StudyView, best: int = 0) -> list[Text]:
+def race_lines(race: RaceState, view: StudyView, best: int = 0) -> list[tables.Shown]:
     """What a workload's race says."""
-    from rich.text import Text
 
-    return [Text(f"race: {printable(race_words.verdict_sentence(race, view.study))}")]
+    return [tables.line(f"race: {race_words.verdict_sentence(race, view.study)}")]
 
 
 CHAPTER = Chapter("race", _find, _page, on_each_workload=True, table=race_lines)

@@ -6,21 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts import (
-    Spec,
-    amount,
-    digits,
-    drop_down,
-    interval_layer,
-    line_at_one,
-    name_fields,
-    name_layers,
-    own_colour,
-    rows_chart,
-    text_layer,
-    tooltip,
-    vega_chart,
-)
+from diskproof.report import vega
 from diskproof.report.labels import group_name, render_figure, render_half_width
 from diskproof.report.ranking.words import ratio_text
 from diskproof.report.view import Line, WorkloadView
@@ -37,49 +23,49 @@ _LOG = " log"
 """A column no factor can be called: it has a space."""
 
 
-def bars_chart(load: WorkloadView) -> Spec:
+def bars_chart(load: WorkloadView) -> vega.Spec:
     """Means as bars with their 95 % intervals and each run as a point, best first."""
     rows = [_bar_row(place, line) for place, line in enumerate(load.lines[:MAX_BARS])]
     names = [_bar_title(line) for line in load.lines[:MAX_BARS]]
     value = {"title": f"{load.metric} ({load.unit})"}
 
-    def layers(below: float) -> list[Spec]:
+    def layers(below: float) -> list[vega.Spec]:
         return [
             _bar(value, below),
-            *interval_layer(rows, _whisker(value, below)),
+            *vega.interval_layer(rows, _whisker(value, below)),
             _runs(value, below),
-            *name_layers(names, below),
-            text_layer("figure", {"value": "width"}, "right", below),
+            *vega.name_layers(names, below),
+            vega.text_layer("figure", {"value": "width"}, "right", below),
         ]
 
-    return rows_chart(rows, names, layers)
+    return vega.rows_chart(rows, names, layers)
 
 
-def _bar(value: Spec, below: float) -> Spec:
+def _bar(value: vega.Spec, below: float) -> vega.Spec:
     return {
         "mark": {"type": "bar", "height": 12, "yOffset": below},
         "encoding": {
-            "x": amount("mean", {"tickCount": 4, "format": "~s"}, **value),
-            "color": own_colour(),
-            "tooltip": tooltip("label", "figure", "n", "rank"),
+            "x": vega.amount("mean", {"tickCount": 4, "format": "~s"}, **value),
+            "color": vega.own_colour(),
+            "tooltip": vega.tooltip("label", "figure", "n", "rank"),
         },
     }
 
 
-def _whisker(value: Spec, below: float) -> Spec:
+def _whisker(value: vega.Spec, below: float) -> vega.Spec:
     return {
         "mark": {"type": "rule", "strokeWidth": 2, "yOffset": below},
         "transform": [{"filter": "isValid(datum.low)"}],
-        "encoding": {"x": amount("low", **value), "x2": {"field": "high"}},
+        "encoding": {"x": vega.amount("low", **value), "x2": {"field": "high"}},
     }
 
 
-def _runs(value: Spec, below: float) -> Spec:
+def _runs(value: vega.Spec, below: float) -> vega.Spec:
     circle = {"type": "point", "size": 18, "color": "currentColor", "strokeWidth": 1}
     return {
         "mark": {**circle, "opacity": 0.8, "yOffset": below},
         "transform": [{"flatten": ["values"], "as": ["run"]}],
-        "encoding": {"x": amount("run", **value), "tooltip": tooltip("run")},
+        "encoding": {"x": vega.amount("run", **value), "tooltip": vega.tooltip("run")},
     }
 
 
@@ -90,7 +76,7 @@ def _bar_row(place: int, line: Line) -> dict[str, object]:
         "place": place,
         "rank": line.ranked.label,
         "label": line.label,
-        **name_fields(_bar_title(line)),
+        **vega.name_fields(_bar_title(line)),
         "figure": f"{render_figure(interval.mean)} \u00b1 {render_half_width(interval)}",
         "n": interval.n,
         "mean": interval.mean,
@@ -109,7 +95,7 @@ def _bar_title(line: Line) -> str:
 class RatioChart:
     """The chart, how many cells did not fit in it and whether an interval goes on beyond it."""
 
-    spec: Spec
+    spec: vega.Spec
     hidden: int
     cut: bool
 
@@ -145,43 +131,43 @@ def _ratio_row(
     return {
         "place": place,
         "label": title,
-        **name_fields(title),
+        **vega.name_fields(title),
         "tie": group_name(ranked.groups),
-        "ratio": digits(ranked.ratio.ratio),
+        "ratio": vega.digits(ranked.ratio.ratio),
         "told": ratio_text(ranked),
-        "low": None if low is None else max(edges[0], digits(low)),
-        "high": None if high is None else min(edges[1], digits(high)),
+        "low": None if low is None else max(edges[0], vega.digits(low)),
+        "high": None if high is None else min(edges[1], vega.digits(high)),
         "colour": "var(--best)" if ranked.rank == 1 else "var(--bar)",
     }
 
 
-def _ratios(rows: Sequence[dict[str, object]], title: str) -> Spec:
+def _ratios(rows: Sequence[dict[str, object]], title: str) -> vega.Spec:
     names = [str(row["label"]) for row in rows]
     scale = {"type": "log", "nice": False, "padding": 8}
     axis = {"title": title, "tickCount": 5, "format": "~r"}
-    x, colour = amount("ratio", axis, scale), own_colour()
+    x, colour = vega.amount("ratio", axis, scale), vega.own_colour()
 
-    def layers(below: float) -> list[Spec]:
+    def layers(below: float) -> list[vega.Spec]:
         whisker = {
             "mark": {"type": "rule", "strokeWidth": 3, "yOffset": below},
             "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
             "encoding": {
                 "x": {**x, "field": "low"},
                 "x2": {"field": "high"},
-                "color": own_colour(),
+                "color": vega.own_colour(),
             },
         }
         point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "yOffset": below}
-        told = tooltip("label", "told", "tie")
+        told = vega.tooltip("label", "told", "tie")
         return [
-            line_at_one(axis, scale),
-            *interval_layer(rows, whisker),
+            vega.line_at_one(axis, scale),
+            *vega.interval_layer(rows, whisker),
             {"mark": point, "encoding": {"x": x, "color": colour, "tooltip": told}},
-            *name_layers(names, below),
-            text_layer("tie", {"value": "width"}, "right", below),
+            *vega.name_layers(names, below),
+            vega.text_layer("tie", {"value": "width"}, "right", below),
         ]
 
-    return rows_chart(rows, names, layers, 18)
+    return vega.rows_chart(rows, names, layers, 18)
 
 
 def heat_factors(load: WorkloadView) -> tuple[str, str] | None:
@@ -206,16 +192,19 @@ def heat_factors(load: WorkloadView) -> tuple[str, str] | None:
     return across, down
 
 
-def heat_chart(load: WorkloadView, across: str, down: str) -> Spec:
+def heat_chart(load: WorkloadView, across: str, down: str) -> vega.Spec:
     """Speed of factor against factor in percent of the best cell, geometric mean over the rest.
 
     Which factors is a parameter of the live chart; the picture has those given.
     """
     axis = {"title": None, "labelAngle": -30, "labelLimit": 120, "domain": False, "ticks": False}
-    return vega_chart(
+    return vega.chart(
         _shares(load),
         34 * len({line.ranked.cell.level(down, "-") for line in load.lines}),
-        params=[drop_down("across", load.factors, across), drop_down("down", load.factors, down)],
+        params=[
+            vega.drop_down("across", load.factors, across),
+            vega.drop_down("down", load.factors, down),
+        ],
         transform=[
             {"calculate": "datum[across]", "as": "x"},
             {"calculate": "datum[down]", "as": "y"},
@@ -243,19 +232,19 @@ def _shares(load: WorkloadView) -> list[dict[str, object]]:
     return rows
 
 
-def _field() -> Spec:
+def _field() -> vega.Spec:
     scale = {"domain": [0, 1], "scheme": "cividis"}
-    share = amount("share", scale=scale, legend=None)
+    share = vega.amount("share", scale=scale, legend=None)
     return {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"color": share}}
 
 
-def _percent() -> Spec:
+def _percent() -> vega.Spec:
     """The figure in its field, dark on the bright half of the scale."""
     dark_on_bright = {"test": "datum.share > 0.5", "value": "#111"}
     return {
         "mark": {"type": "text", "fontWeight": "bold"},
         "encoding": {
-            "text": amount("share", format=".0%"),
+            "text": vega.amount("share", format=".0%"),
             "color": {"condition": dark_on_bright, "value": "#fff"},
         },
     }

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diskproof.report.chapter import Chapter, Lead, Reading
-from diskproof.report.charts import Draw, Figure
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
 from diskproof.report.crash.find import durability_json, short_text
 from diskproof.report.crash.page import durability_figures
 from diskproof.report.labels import unit_name

@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from diskproof.records import Cell, Check, Failure, HostRecord, StudyRecord
-from diskproof.report.chapter import Chapter, Lead, Reading
-from diskproof.report.charts import Draw
+from diskproof.report import tables
+from diskproof.report.chapter import Chapter, Draw, Lead, Reading
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.ranking.table import render_dropped
-from diskproof.report.runs.table import render_failures
+from diskproof.report.runs.table import render_dropped, render_failures
 from diskproof.report.tails import Tails, text_tails
 from diskproof.report.view import StudyView
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from diskproof.store import Store
 
 MAX_TAILS = 50
@@ -79,7 +76,7 @@ def _lead(runs: StudyRuns, view: StudyView) -> Lead:
     return Lead(count, facts=(("runs", facts),), failed=failed)
 
 
-def _tables(runs: StudyRuns, view: StudyView, best: int) -> Sequence[RenderableType]:
+def _tables(runs: StudyRuns, view: StudyView, best: int) -> Sequence[tables.Shown]:
     return [
         *([render_failures(view.study, runs.failures)] if runs.failures else []),
         *([render_dropped(view.study.dropped)] if view.study.dropped else []),

@@ -6,33 +6,29 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diskproof.records import StudyRecord
+from diskproof.records import Dropped, StudyRecord
+from diskproof.report import tables
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.table_style import plain, start_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from diskproof.report.runs.page import FailedRun
 
 MAX_CELLS = 12
 """Cells named for each reason; JSON and the page have them all."""
 
 
-def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> Table:
+def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> tables.Shown:
     """A reason with the number of its runs, and below it a line a cell."""
     factors = varying_factors(study.cells)
     met: dict[str, Counter[str]] = {}
     for failed in failures:
         cell = f"{failed.cell.workload.name}  {cell_label(failed.cell, factors)}"
         met.setdefault(_reason(failed), Counter())[cell] += 1
-    table = start_table("failed runs")
-    table.add_column("runs", justify="right", no_wrap=True)
-    table.add_column("reason, and the cells that met it", ratio=1, overflow="fold")
+    table = tables.start_table("failed runs", ">runs", "*reason, and the cells that met it")
     for reason, cells in sorted(met.items(), key=lambda item: -item[1].total()):
-        table.add_row(str(cells.total()), plain(reason), style="bold")
+        table.add_row(str(cells.total()), reason, style="bold")
         for cell, count in list(cells.items())[:MAX_CELLS]:
-            table.add_row(str(count), plain(f"  {cell}"))
+            table.add_row(str(count), f"  {cell}")
         if len(cells) > MAX_CELLS:
             table.add_row("", f"  and {len(cells) - MAX_CELLS} more cells")
     return table
@@ -41,3 +37,11 @@ def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> Table:
 def _reason(failed: FailedRun) -> str:
     failure = failed.failure
     return f"{failure.kind}: " + ": ".join(filter(None, (failure.what, failure.why)))
+
+
+def render_dropped(dropped: Sequence[Dropped]) -> tables.Shown:
+    """Combinations that were never run, and why."""
+    table = tables.start_table("combinations left out", ">cells", "*reason")
+    for each in dropped:
+        table.add_row(str(each.count), each.reason)
+    return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from diskproof.report.charts import WIDTH, Spec, amount, digits, own_colour, tooltip, vega_chart
+from diskproof.report import vega
 from diskproof.stats.pareto import FrontPoint
 from diskproof.stats.score import Levels
 
@@ -20,7 +20,7 @@ def front_cells(points: Sequence[FrontPoint]) -> list[FrontPoint]:
     return [point for point in points if point.on_front][:MAX_NUMBERS]
 
 
-def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> Spec:
+def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> vega.Spec:
     """Each cell's read and write score in percent of the best, on logarithmic axes.
 
     A number stands up and to the right of its point, where the front leaves room.
@@ -28,7 +28,7 @@ def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> 
     rows = [_row(point, labels) for point in points if min(point.scores) > 0]
     front = [row for row in rows if row["front"]]
     x, y = _axis("read"), _axis("write")
-    return vega_chart(
+    return vega.chart(
         rows,
         HEIGHT,
         padding={"left": 4, "right": 20, "top": 14, "bottom": 4},
@@ -42,9 +42,9 @@ def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> 
             {
                 "mark": {"type": "point", "size": 60, "opacity": 1, "strokeWidth": 2},
                 "encoding": {
-                    "stroke": own_colour(),
-                    "fill": own_colour("fill"),
-                    "tooltip": tooltip("cell", "read", "write", "told"),
+                    "stroke": vega.own_colour(),
+                    "fill": vega.own_colour("fill"),
+                    "tooltip": vega.tooltip("cell", "read", "write", "told"),
                 },
             },
             {
@@ -57,13 +57,13 @@ def pareto_chart(points: Sequence[FrontPoint], labels: Mapping[Levels, str]) -> 
     )
 
 
-def _axis(name: str) -> Spec:
+def _axis(name: str) -> vega.Spec:
     axis = {"title": f"{name}, share of the best", "format": "~%", "tickCount": 4}
-    return amount(name, axis, {"type": "log", "nice": False, "padding": 10})
+    return vega.amount(name, axis, {"type": "log", "nice": False, "padding": 10})
 
 
 def _row(point: FrontPoint, labels: Mapping[Levels, str]) -> dict[str, object]:
-    read, write = map(digits, point.scores)
+    read, write = map(vega.digits, point.scores)
     told = "on the front" if point.on_front else "off" if point.proved_off else "off, not proved"
     colour = "var(--best)" if point.on_front else "var(--bar)"
     return {
@@ -97,7 +97,7 @@ def _numbers(points: Sequence[FrontPoint]) -> list[dict[str, object]]:
 
 def _apart(one: FrontPoint, other: FrontPoint, spans: Sequence[float]) -> float:
     """The larger of the two distances on paper, in pixels."""
-    sizes = (WIDTH - 60, HEIGHT - 40)
+    sizes = (vega.WIDTH - 60, HEIGHT - 40)
     return max(
         abs(math.log(a / b)) / span * size
         for a, b, span, size in zip(one.scores, other.scores, spans, sizes, strict=True)

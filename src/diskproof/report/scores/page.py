@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diskproof.report.chapter import Chapter, Reading
-from diskproof.report.charts import Draw
+from diskproof.report.chapter import Chapter, Draw, Reading
 from diskproof.report.ranking.chart import ratio_chart
 from diskproof.report.ranking.words import ratio_text
 from diskproof.report.scores import table as score_tables

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from diskproof.records import StudyRecord
+from diskproof.report import tables
 from diskproof.report.labels import cell_label, group_name, render_figure, varying_factors
 from diskproof.report.ranking.words import ratio_text
 from diskproof.report.scores.chart import front_cells
 from diskproof.report.scores.find import StudyScores
-from diskproof.report.table_style import plain, start_table
 from diskproof.stats.pareto import FrontPoint
 from diskproof.stats.score import Levels, Scored, Scores
 from diskproof.stats.weighted_speed import WeightedSpeed, WeightedSpeeds
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 TOP = 5
 TABLE_OPEN = 12
@@ -30,16 +25,14 @@ def score_labels(study: StudyRecord) -> dict[Levels, str]:
     return {cell.levels: cell_label(cell, factors) for cell in study.cells}
 
 
-def render_scores(study: StudyRecord, found: StudyScores, best: int) -> list[RenderableType]:
+def render_scores(study: StudyRecord, found: StudyScores, best: int) -> list[tables.Shown]:
     """The score table, then the article's top five if the study has what they need."""
     labels = score_labels(study)
-    parts: list[RenderableType] = [_score_table(found, labels, best)]
+    parts: list[tables.Shown] = [_score_table(found, labels, best)]
     if found.weighted is not None:
         parts.append(_weighted_table(found.weighted, labels))
     else:
-        from rich.text import Text
-
-        parts.append(Text(unweighted_words(found), style="dim"))
+        parts.append(tables.line(unweighted_words(found), style="dim"))
     return parts
 
 
@@ -93,19 +86,20 @@ def weights_words(scores: Scores) -> str:
     return ", ".join(f"{name} {share:.0%}" for name, share in scores.weights.items())
 
 
-def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) -> Table:
+def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) -> tables.Shown:
     scores, front = found.scores, {point.levels: point for point in found.front}
-    table = start_table(f"score: speeds multiplied up by weight ({weights_words(scores)})")
-    table.add_column("#", no_wrap=True)
-    table.add_column("cell", ratio=1, overflow="fold")
-    for name in ("score", "tie", "wins", *(["read", "write", "front"] if front else [])):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = tables.start_table(
+        f"score: speeds multiplied up by weight ({weights_words(scores)})",
+        "!#",
+        "*cell",
+        *([">score", ">tie", ">wins"] + ([">read", ">write", ">front"] if front else [])),
+    )
     for line in scores.lines[: best or None]:
-        row = [line.label, plain(labels.get(line.levels, "?")), ratio_text(line)]
+        row = [line.label, labels.get(line.levels, "?"), ratio_text(line)]
         row += [group_name(line.groups), f"{line.wins:.0%}"]
         row += front_row(front.get(line.levels)) if front else []
         table.add_row(*row, style="bold" if line.rank == 1 else None)
-    table.caption = plain(_score_caption(found, labels, best))
+    table.caption = tables.plain(_score_caption(found, labels, best))
     return table
 
 
@@ -150,19 +144,16 @@ def missing_text(scores: Scores, labels: Mapping[Levels, str], shown: int = 3) -
     return f"{text}; {more} more." if more > 0 else f"{text}."
 
 
-def _weighted_table(found: WeightedSpeeds, labels: Mapping[Levels, str]) -> Table:
-    table = start_table("weighted speeds in MiB/s, the best five of each")
-    table.add_column("#", no_wrap=True)
+def _weighted_table(found: WeightedSpeeds, labels: Mapping[Levels, str]) -> tables.Shown:
     columns = ("total", "read", "write")
-    for name in columns:
-        table.add_column(f"by {name}", ratio=1, overflow="fold")
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = [head for name in columns for head in (f"*by {name}", f">{name}")]
+    table = tables.start_table("weighted speeds in MiB/s, the best five of each", "!#", *heads)
     tops = [found.top(name, TOP) for name in columns]
     for place in range(max(map(len, tops))):
         row = [str(place + 1)]
         for name, top in zip(columns, tops, strict=True):
             line = top[place] if place < len(top) else None
-            row += [plain(labels.get(line.levels, "?")) if line else ""]
+            row += [labels.get(line.levels, "?") if line else ""]
             row += [render_figure(getattr(line, name)) if line else ""]
         table.add_row(*row)
     table.caption = weighted_words(found)

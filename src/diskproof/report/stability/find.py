@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from diskproof.records import Series, StudyRecord
 from diskproof.report.factors.find import order_levels
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.stability.first_boots import FirstBoots, find_first_boots
 from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.first_run import FirstRunEffect, first_run_effect
 from diskproof.stats.intervals import Sample
@@ -20,6 +19,7 @@ from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
 
 if TYPE_CHECKING:
     from diskproof.store import ResultRow, RunRow, Store
+
 
 MAX_TRACES = 40
 """Runs a workload whose time series are read: enough to judge by, and quick for any store."""
@@ -176,3 +176,49 @@ def _load_series(series: Sequence[Series]) -> Series | None:
         (s for s in series if s.source != "host" and s.name.endswith("iops") and len(s.times) > 1),
         None,
     )
+
+
+KINDS = ("read", "write")
+SOURCE = "boots"
+
+
+@dataclass(frozen=True)
+class FirstBoots:
+    """The effect over the clones of one level of preallocation, or over all (``level`` empty)."""
+
+    kind: str
+    factor: str
+    level: str
+    effect: FirstRunEffect
+
+
+def find_first_boots(
+    store: Store, rows: Sequence[ResultRow], factors: Mapping[str, Sequence[str]]
+) -> tuple[FirstBoots, ...]:
+    """For read and write boots; nothing for workloads without boots. Each clone is one repeat: its
+    boots share its luck."""
+    if not rows or rows[0].cell.workload.kind != SOURCE:
+        return ()
+    clones = [(row, dict(_boots(store, run_id))) for row in rows for run_id in row.run_ids]
+    groups = [("", "")]
+    groups += [("preallocation", level) for level in factors.get("preallocation", ())]
+    return tuple(
+        FirstBoots(kind, factor, level, effect)
+        for kind in KINDS
+        for factor, level in groups
+        if (
+            effect := first_run_effect(
+                [
+                    Sample(boots[kind])
+                    for row, boots in clones
+                    if kind in boots and (not factor or row.cell.level(factor) == level)
+                ]
+            )
+        )
+    )
+
+
+def _boots(store: Store, run_id: str) -> Iterator[tuple[str, tuple[float, ...]]]:
+    for series in store.series_of(run_id):
+        if series.source == SOURCE:
+            yield series.name.partition("_")[0], series.values

@@ -1,16 +1,39 @@
-"""How steady a workload was: first runs, the host over time, steady state, outliers, repeats."""
+"""How steady a workload was, on the page; the host over time as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diskproof.report.chapter import Chapter, Reading
-from diskproof.report.charts import Draw
+from diskproof.report import vega
+from diskproof.report.chapter import Chapter, Draw, Reading
 from diskproof.report.stability import table as stability_tables
-from diskproof.report.stability.chart import drift_chart
 from diskproof.report.stability.find import WorkloadStability, find_stability
 from diskproof.report.stability.words import steady_words
 from diskproof.report.view import StudyView
+from diskproof.stats.drift import Drift
+
+
+def drift_chart(drift: Drift) -> vega.Spec:
+    """Each block's level in percent of the study's mean, by the time it began."""
+    rows = [
+        {"hours": round(each.hours, 5), "block": each.block, "percent": round(100 * each.ratio, 3)}
+        for each in drift.blocks
+    ]
+    title = "hours since the first block" if drift.per_hour is not None else "block"
+    return vega.chart(
+        rows,
+        120,
+        mark={"type": "line", "point": {"size": 40, "filled": True}, "color": "var(--best)"},
+        encoding={
+            "x": vega.amount("hours", {"title": title, "tickCount": 5}),
+            "y": vega.amount(
+                "percent",
+                {"title": "% of the mean", "tickCount": 4},
+                {"zero": False, "padding": 8},
+            ),
+            "tooltip": vega.tooltip("block", "hours", "percent"),
+        },
+    )
 
 
 def _find(reading: Reading) -> Mapping[str, WorkloadStability]:

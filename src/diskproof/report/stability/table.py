@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from diskproof.report import tables
 from diskproof.report.analysis import StudyAnalysis, studies_json
 from diskproof.report.factors.words import finite
 from diskproof.report.labels import render_figure
-from diskproof.report.stability.find import FirstRuns, OutlierRun, WorkloadStability
-from diskproof.report.stability.first_boots import FirstBoots
+from diskproof.report.stability.find import FirstBoots, FirstRuns, OutlierRun, WorkloadStability
 from diskproof.report.stability.words import (
     change,
     drift_words,
@@ -18,13 +17,8 @@ from diskproof.report.stability.words import (
     steady_words,
     variance_lines,
 )
-from diskproof.report.table_style import plain, start_table
 from diskproof.stats.drift import Drift
 from diskproof.stats.steady_state import SteadyState, Window
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
 
 _VERDICTS = ("measured", "unmeasured", "not reached", "too short")
 
@@ -85,32 +79,28 @@ def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     return [*lines, *(("repeats", line) for line in _advice(load))]
 
 
-def render_stability(studies: Sequence[StudyAnalysis]) -> Group:
+def render_stability(studies: Sequence[StudyAnalysis]) -> tables.Shown:
     """First runs, drift, steady state, outliers and variance, workload by workload."""
-    from rich.console import Group
-    from rich.text import Text
 
-    parts: list[RenderableType] = []
+    parts: list[tables.Shown] = []
     for study in studies:
-        parts += [Text()] if parts else []
+        parts += [tables.line()] if parts else []
         head = f"study {study.study.name}, host {study.host.name}"
-        parts.append(Text(plain(head), style="bold"))
+        parts.append(tables.line(head, style="bold"))
         for load in (each.stability for each in study.loads):
-            parts += [Text(), _lines_table(load)]
-            parts += [Text(), _outliers_table(load)] if load.outliers else []
+            parts += [tables.line(), _lines_table(load)]
+            parts += [tables.line(), _outliers_table(load)] if load.outliers else []
             unsteady = [e for e in load.steady if e.state.verdict != "measured"]
-            parts += [Text(), _steady_table(load)] if unsteady else []
-    return Group(*parts)
+            parts += [tables.line(), _steady_table(load)] if unsteady else []
+    return tables.stack(parts)
 
 
-def _lines_table(load: WorkloadStability) -> Table:
-    table = start_table(f"{load.name}: {load.metric}")
-    table.add_column(no_wrap=False, overflow="fold")
-    table.add_column(ratio=1, overflow="fold")
+def _lines_table(load: WorkloadStability) -> tables.Shown:
+    table = tables.start_table(f"{load.name}: {load.metric}", "-", "*")
     table.show_header = False
     said = ""
     for what, finding in stability_lines(load):
-        table.add_row("" if what == said else plain(what), plain(finding))
+        table.add_row("" if what == said else what, finding)
         said = what
     return table
 
@@ -121,23 +111,28 @@ def outlier_row(each: OutlierRun) -> tuple[str, str, str, str]:
     return each.label, each.where, render_figure(each.value), far
 
 
-def _outliers_table(load: WorkloadStability) -> Table:
-    table = start_table("runs far from the others of their cell")
-    table.add_column("cell", ratio=1, overflow="fold")
-    for name in ("run", load.metric, "off the median"):
-        table.add_column(plain(name), justify="right", no_wrap=True)
+def _outliers_table(load: WorkloadStability) -> tables.Shown:
+    table = tables.start_table(
+        "runs far from the others of their cell",
+        "*cell",
+        ">run",
+        f">{load.metric}",
+        ">off the median",
+    )
     for each in load.outliers:
-        table.add_row(*(plain(text) for text in outlier_row(each)))
+        table.add_row(*(text for text in outlier_row(each)))
     return table
 
 
-def _steady_table(load: WorkloadStability) -> Table:
-    table = start_table("steady state of the median run (SNIA: range and slope over five rounds)")
-    table.add_column("cell", ratio=1, overflow="fold")
-    table.add_column("steady", ratio=2, overflow="fold")
+def _steady_table(load: WorkloadStability) -> tables.Shown:
+    table = tables.start_table(
+        "steady state of the median run (SNIA: range and slope over five rounds)",
+        "*cell",
+        "**steady",
+    )
     for each in load.steady:
         if each.state.verdict != "measured":
-            table.add_row(plain(each.label), steady_words(each.state))
+            table.add_row(each.label, steady_words(each.state))
     return table
 
 

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts import (
-    Spec,
-    amount,
-    choice,
-    line_colours,
-    line_dashes,
-    name_fields,
-    name_layers,
-    rows_chart,
-    shorten,
-    text_layer,
-    tooltip,
-    vega_chart,
-)
+from diskproof.report import vega
 
 MAX_TILE_LINES = 8
 MAX_TILE_BARS = 24
@@ -41,26 +28,26 @@ class TilePoint:
 
 def tiles_chart(
     lines: Sequence[tuple[str, Sequence[TilePoint]]], title: str, *, ideal: bool = False
-) -> Spec:
+) -> vega.Spec:
     """A line a cell with its intervals. ``ideal``: also that of tiles that do not hinder each
     other, which score as many as they are."""
     shown = lines[:MAX_TILE_LINES]
-    names = [shorten(label, _LEGEND_CHARS) for label, _ in shown]
+    names = [vega.shorten(label, _LEGEND_CHARS) for label, _ in shown]
     rows = [row for place, line in enumerate(shown) for row in _rows(place, names[place], line[1])]
     counts = sorted({point.tiles for _, points in shown for point in points})
     edges = [min(counts, default=1) - 0.4, max(counts, default=1) + 0.4]
     axis = {"values": counts, "format": "d", "title": "tiles", "grid": False}
-    x = amount("x", axis, {"domain": edges, "nice": False})
-    y = amount("mean", {"title": title, "format": "~s", "tickCount": 5}, {"zero": True})
-    line = {"mark": {"type": "line", "strokeWidth": 2}, "encoding": line_dashes("cell", names)}
+    x = vega.amount("x", axis, {"domain": edges, "nice": False})
+    y = vega.amount("mean", {"title": title, "format": "~s", "tickCount": 5}, {"zero": True})
+    line = {"mark": {"type": "line", "strokeWidth": 2}, "encoding": vega.line_dashes("cell", names)}
     # A layer without rows would leave its scale without an extent.
     layers = [_ideal(counts)] if ideal and counts else []
     layers += [_whiskers()] if any(row["low"] is not None for row in rows) else []
     layers += [_missed()] if any(row["missed"] for row in rows) else []
-    return vega_chart(
+    return vega.chart(
         rows,
         180,
-        encoding={"x": x, "y": y, "color": line_colours("cell", names)},
+        encoding={"x": x, "y": y, "color": vega.line_colours("cell", names)},
         layer=[line, *layers, _points()],
     )
 
@@ -81,22 +68,22 @@ def _rows(place: int, name: str, points: Sequence[TilePoint]) -> list[dict[str, 
     ]
 
 
-def _whiskers() -> Spec:
+def _whiskers() -> vega.Spec:
     return {
         "mark": {"type": "rule", "strokeWidth": 2},
         "transform": [{"filter": "isValid(datum.low)"}],
-        "encoding": {"y": amount("low"), "y2": {"field": "high"}},
+        "encoding": {"y": vega.amount("low"), "y2": {"field": "high"}},
     }
 
 
-def _points() -> Spec:
+def _points() -> vega.Spec:
     return {
         "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
-        "encoding": {"tooltip": tooltip("cell", "tiles", "value")},
+        "encoding": {"tooltip": vega.tooltip("cell", "tiles", "value")},
     }
 
 
-def _missed() -> Spec:
+def _missed() -> vega.Spec:
     """A ring around what did not keep the service level."""
     return {
         "mark": {"type": "point", "filled": False, "size": 200, "strokeWidth": 2.5},
@@ -105,7 +92,7 @@ def _missed() -> Spec:
     }
 
 
-def _ideal(counts: Sequence[int]) -> Spec:
+def _ideal(counts: Sequence[int]) -> vega.Spec:
     ends = [{"x": at, "mean": at} for at in (counts[0], counts[-1])]
     return {
         "data": {"values": ends},
@@ -126,11 +113,11 @@ class PartBar:
     text: str
 
 
-def parts_chart(bars: Sequence[PartBar], colours: Mapping[str, str], title: str) -> Spec:
+def parts_chart(bars: Sequence[PartBar], colours: Mapping[str, str], title: str) -> vega.Spec:
     """Bars of the same parts, in the order of ``colours``; names and sums stand above them."""
     shown = bars[:MAX_TILE_BARS]
     firsts = [
-        {"place": place, "sum": bar.text, **name_fields(bar.name)}
+        {"place": place, "sum": bar.text, **vega.name_fields(bar.name)}
         for place, bar in enumerate(shown)
     ]
     rows = [
@@ -142,17 +129,20 @@ def parts_chart(bars: Sequence[PartBar], colours: Mapping[str, str], title: str)
     axis = {"title": title, "tickCount": 4, "format": "~s"}
     names = [bar.name for bar in shown]
 
-    def layers(below: float) -> list[Spec]:
+    def layers(below: float) -> list[vega.Spec]:
         parts = {
             "mark": {"type": "bar", "height": 12, "yOffset": below},
             "encoding": {
-                "x": amount("value", axis, stack="zero"),
-                "color": choice("part", colours),
-                "order": amount("order"),
-                "tooltip": [*tooltip("bar", "part"), amount("value", format=".3~r")],
+                "x": vega.amount("value", axis, stack="zero"),
+                "color": vega.choice("part", colours),
+                "order": vega.amount("order"),
+                "tooltip": [*vega.tooltip("bar", "part"), vega.amount("value", format=".3~r")],
             },
         }
-        sums = text_layer("sum", {"value": "width"}, "right", below)
-        return [parts, {"data": {"values": firsts}, "layer": [*name_layers(names, below), sums]}]
+        sums = vega.text_layer("sum", {"value": "width"}, "right", below)
+        return [
+            parts,
+            {"data": {"values": firsts}, "layer": [*vega.name_layers(names, below), sums]},
+        ]
 
-    return rows_chart(rows, names, layers)
+    return vega.rows_chart(rows, names, layers)

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from diskproof.records import StudyRecord
-from diskproof.report.chapter import Chapter, Lead, Reading
-from diskproof.report.charts import Draw, Figure
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
 from diskproof.report.tiles import words as tile_words
 from diskproof.report.tiles.chart import (
     MAX_TILE_BARS,
@@ -22,14 +21,14 @@ from diskproof.report.tiles.chart import (
 )
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, analyse_stored
 from diskproof.report.tiles.host import NAMED
-from diskproof.report.tiles.json import tiles_json
-from diskproof.report.tiles.rows import host_rows, judged_keys, time_rows
+from diskproof.report.tiles.table import tiles_json
 from diskproof.report.tiles.timeline import (
     MAX_GUEST_LANES,
     MAX_TIMELINES,
     Timeline,
     tile_timeline,
 )
+from diskproof.report.tiles.words import host_rows, judged_keys, time_rows
 from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
 from diskproof.tile_records import TileRun

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from diskproof.records import Cell, Dropped
+from diskproof.report import tables
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.ranking.table import render_dropped
-from diskproof.report.table_style import plain, start_table
+from diskproof.report.runs.table import render_dropped
 from diskproof.tile_rules import TileRules
 from diskproof.units import render_bytes, render_seconds
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
 
 
 @dataclass(frozen=True)
@@ -56,10 +52,8 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
     }
 
 
-def render_tile_plan(view: TilePlanView) -> Group:
+def render_tile_plan(view: TilePlanView) -> tables.Shown:
     """The plan for people."""
-    from rich.console import Group
-    from rich.text import Text
 
     tile = view.rules.tile
     counts = ", ".join(map(str, view.rules.counts))
@@ -70,19 +64,16 @@ def render_tile_plan(view: TilePlanView) -> Group:
         f"about {render_seconds(view.seconds)}, {render_bytes(view.memory_bytes)} of memory for "
         f"each tile"
     )
-    parts: list[RenderableType] = [Text(head, style="bold")]
-    parts += [Text(f"warning: {text}", style="yellow") for text in view.warnings]
+    parts: list[tables.Shown] = [tables.line(head, style="bold")]
+    parts += [tables.line(f"warning: {text}", style="yellow") for text in view.warnings]
     factors = varying_factors(view.cells)
-    table = start_table("cells")
-    table.add_column("disk", overflow="fold")
-    table.add_column("tile", overflow="fold")
-    table.add_column("workloads", ratio=1, overflow="fold")
+    table = tables.start_table("cells", "-disk", "-tile", "*workloads")
     works = ", ".join(work.name for work in tile.works)
     for cell in view.cells:
-        table.add_row(plain(cell_label(cell, factors)), plain(tile.name), plain(works))
-    parts += [Text(), table]
-    parts += [Text(), render_dropped(view.dropped)] if view.dropped else []
-    return Group(*parts)
+        table.add_row(cell_label(cell, factors), tile.name, works)
+    parts += [tables.line(), table]
+    parts += [tables.line(), render_dropped(view.dropped)] if view.dropped else []
+    return tables.stack(parts)
 
 
 def _count(number: int, thing: str) -> str:

@@ -1,13 +1,12 @@
-"""Tables about tiles for the terminal, made for 80 columns."""
+"""Tiles in the terminal, made for 80 columns, and as plain JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from diskproof.report.table_style import plain, printable, start_table
-from diskproof.report.tiles.find import TileView
-from diskproof.report.tiles.rows import time_rows
+from diskproof.report import tables
+from diskproof.report.tiles.find import CellTiles, GuestShare, TilesAt, TileView
+from diskproof.report.tiles.host import NAMED
 from diskproof.report.tiles.words import (
     HOST_CAPTION,
     MISSED_CAPTION,
@@ -19,11 +18,10 @@ from diskproof.report.tiles.words import (
     failure_line,
     headline,
     host_text,
+    time_rows,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
+from diskproof.stats.intervals import Interval
+from diskproof.tile_records import TileRun
 
 NUMBERS_A_TABLE = 3
 """Columns of numbers of tiles that 80 columns hold; more go into a further table."""
@@ -56,64 +54,60 @@ _MEMORY_CAPTION = (
 )
 
 
-def render_tiles(view: TileView) -> Group:
+def render_tiles(view: TileView) -> tables.Shown:
     """All that a study of tiles ends with."""
-    from rich.console import Group
-    from rich.text import Text
 
-    parts: list[RenderableType] = [
-        Text(printable(headline(view)), style="bold"),
-        Text(printable(capacity_sentence(view))),
-        Text(),
+    parts: list[tables.Shown] = [
+        tables.line(headline(view), style="bold"),
+        tables.line(capacity_sentence(view)),
+        tables.line(),
         render_capacity(view),
     ]
     for start in range(0, len(view.counts), NUMBERS_A_TABLE):
-        parts += [Text(), render_times(view, view.counts[start : start + NUMBERS_A_TABLE])]
-    parts += [Text(MISSED_CAPTION, style="dim"), Text(SCORE_CAPTION, style="dim")]
+        parts += [tables.line(), render_times(view, view.counts[start : start + NUMBERS_A_TABLE])]
+    parts += [tables.line(MISSED_CAPTION, style="dim"), tables.line(SCORE_CAPTION, style="dim")]
     for table in render_host(view):
-        parts += [Text(), table]
+        parts += [tables.line(), table]
     if any(at.guests for cell in view.cells for at in cell.at):
-        parts += [Text(), render_guests(view)]
-    parts += [Text(), render_failed(view)] if view.failed else []
-    return Group(*parts)
+        parts += [tables.line(), render_guests(view)]
+    parts += [tables.line(), render_failed(view)] if view.failed else []
+    return tables.stack(parts)
 
 
-def render_capacity(view: TileView) -> Table:
+def render_capacity(view: TileView) -> tables.Shown:
     """How many tiles each cell carries, with the 95 % interval."""
-    table = start_table("how many tiles the host carries")
-    table.add_column("cell", overflow="fold")
-    table.add_column("carries", overflow="fold")
-    table.add_column("sure", justify="right", no_wrap=True)
-    if len(view.cells) > 1:
-        table.add_column("", no_wrap=True)
-    table.add_column("because", overflow="fold", ratio=1)
+    table = tables.start_table(
+        "how many tiles the host carries",
+        "-cell",
+        "-carries",
+        ">sure",
+        *(["!"] if len(view.cells) > 1 else []),
+        "*because",
+    )
     for cell in view.cells:
         stands = against_best(cell, view.cells)
         table.add_row(
-            plain(cell.label),
-            plain(capacity_text(cell.capacity, len(view.guests))),
+            cell.label,
+            capacity_text(cell.capacity, len(view.guests)),
             f"{cell.capacity.confidence:.0%}",
             *([stands] if len(view.cells) > 1 else []),
-            plain(cell.capacity.reason),
+            cell.capacity.reason,
             style="bold" if stands in ("best", "") else None,
         )
-    table.caption = "[a, b]: the numbers of tiles that the runs cannot exclude (95 %)".replace(
-        "[", r"\["
-    )
+    caption = "[a, b]: the numbers of tiles that the runs cannot exclude (95 %)"
+    table.caption = tables.plain(caption)
     return table
 
 
-def render_times(view: TileView, numbers: Sequence[int]) -> Table:
+def render_times(view: TileView, numbers: Sequence[int]) -> tables.Shown:
     """Wall time, time and latency of each workload, score and fairness by number of tiles; a line
     for each cell."""
-    table = start_table("times and score")
-    table.add_column("figure", overflow="fold")
-    table.add_column("cell", overflow="fold", ratio=1)
-    for number in numbers:
-        table.add_column(count(number, "tile"), justify="right", no_wrap=True)
+    table = tables.start_table(
+        "times and score", "-figure", "*cell", *(f">{count(each, 'tile')}" for each in numbers)
+    )
     before = ""
     for title, label, texts in time_rows(view, numbers):
-        table.add_row("" if title == before else plain(title), plain(label), *texts)
+        table.add_row("" if title == before else title, label, *texts)
         before = title
     table.caption = (
         "means over runs (of workloads: over runs and tiles) with 95 % intervals; # is the place "
@@ -122,7 +116,7 @@ def render_times(view: TileView, numbers: Sequence[int]) -> Table:
     return table
 
 
-def render_host(view: TileView) -> list[Table]:
+def render_host(view: TileView) -> list[tables.Shown]:
     """What the host did during the load; what nobody sampled has no column."""
     return [
         *_host_table(view, "CPU and disk of the host", _WORK_COLUMNS, _WORK_CAPTION),
@@ -130,40 +124,42 @@ def render_host(view: TileView) -> list[Table]:
     ]
 
 
-def _host_table(view: TileView, title: str, columns: _Columns, caption: str) -> list[Table]:
+def _host_table(view: TileView, title: str, columns: _Columns, caption: str) -> list[tables.Shown]:
     rows = [(cell, at) for cell in view.cells for at in cell.at if at.host]
     sampled = [each for each in columns if any(each[1] in at.host for _, at in rows)]
     if not sampled:
         return []
-    table = start_table(title)
-    table.add_column("cell", overflow="fold", ratio=1)
-    table.add_column("tiles", justify="right", no_wrap=True)
-    for head, _ in sampled:
-        table.add_column(head, justify="right", no_wrap=True)
+    table = tables.start_table(title, "*cell", ">tiles", *(f">{head}" for head, _ in sampled))
     before = ""
     for cell, at in rows:
         texts = [host_text(at, name) for _, name in sampled]
-        table.add_row("" if cell.label == before else plain(cell.label), str(at.tiles), *texts)
+        table.add_row("" if cell.label == before else cell.label, str(at.tiles), *texts)
         before = cell.label
     table.caption = caption
     return [table]
 
 
-def render_guests(view: TileView) -> Table:
+def render_guests(view: TileView) -> tables.Shown:
     """What each guest takes, at the largest number of tiles that went well."""
-    table = start_table("what a guest takes of the host, mean over tiles")
-    table.add_column("cell", overflow="fold", ratio=1)
-    table.add_column("tiles", justify="right", no_wrap=True)
-    table.add_column("guest", overflow="fold")
-    for head in ("CPUs", "of all", "read", "written", "memory", "KSM"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = tables.start_table(
+        "what a guest takes of the host, mean over tiles",
+        "*cell",
+        ">tiles",
+        "-guest",
+        ">CPUs",
+        ">of all",
+        ">read",
+        ">written",
+        ">memory",
+        ">KSM",
+    )
     for cell in view.cells:
         at = next((each for each in reversed(cell.at) if each.guests), None)
         for place, share in enumerate(at.guests if at else ()):
-            named = [plain(cell.label), str(at.tiles if at else 0)] if place == 0 else ["", ""]
+            named = [cell.label, str(at.tiles if at else 0)] if place == 0 else ["", ""]
             table.add_row(
                 *named,
-                plain(share.guest),
+                share.guest,
                 f"{share.cpus:.2f}",
                 f"{share.share:.0%}",
                 *(f"{rate / 2**20:.3g}" for rate in (share.read_rate, share.write_rate)),
@@ -176,17 +172,117 @@ def render_guests(view: TileView) -> Table:
     return table
 
 
-def render_failed(view: TileView) -> Table:
+def render_failed(view: TileView) -> tables.Shown:
     """Failed runs: which, what failed, and the last line it said."""
-    table = start_table("failed runs")
-    table.add_column("cell", overflow="fold")
-    table.add_column("tiles", justify="right", no_wrap=True)
-    table.add_column("run", justify="right", no_wrap=True)
-    table.add_column("reason", ratio=1, overflow="fold")
+    table = tables.start_table("failed runs", "-cell", ">tiles", ">run", "*reason")
     for label, run in view.failed[:MAX_FAILURES]:
         if run.failure is not None:
-            row = (str(run.tiles), str(run.repeat), plain(failure_line(run.failure)))
-            table.add_row(plain(label), *row)
+            row = (str(run.tiles), str(run.repeat), failure_line(run.failure))
+            table.add_row(label, *row)
     hidden = len(view.failed) - MAX_FAILURES
     table.caption = f"{hidden} more are in --json" if hidden > 0 else None
     return table
+
+
+Json = dict[str, object]
+
+
+def tiles_json(views: Iterable[TileView]) -> list[Json]:
+    """One object a cell (a contract). ``ci95`` is the half width of a Student-t interval (None for
+    a single run); times are in seconds, sizes in bytes, everything else has its unit beside it."""
+    return [
+        {
+            "study": view.study.name,
+            "study_id": view.study.id,
+            "host": view.host.name,
+            "host_id": view.host.id,
+            "tile": view.tile,
+            "guests": list(view.guests),
+            **_cell(view, cell),
+        }
+        for view in views
+        for cell in view.cells
+    ]
+
+
+def _cell(view: TileView, cell: CellTiles) -> Json:
+    capacity = cell.capacity
+    return {
+        "cell": cell.cell.levels_dict(),
+        "capacity": {
+            "tiles": capacity.tiles,
+            "vms": capacity.tiles * len(view.guests),
+            "low": capacity.low,
+            "high": capacity.high,
+            "open_above": capacity.open_above,
+            "confidence": capacity.confidence,
+            "decided": capacity.decided,
+            "monotone": capacity.monotone,
+            "reason": capacity.reason,
+            "against_best": against_best(cell, view.cells),
+        },
+        "numbers": [_number(at) for at in cell.at],
+    }
+
+
+def _number(at: TilesAt) -> Json:
+    return {
+        "tiles": at.tiles,
+        "runs": [run.id for run in at.runs],
+        "missed": at.missed,
+        "seconds": _interval(at.seconds),
+        "place": at.place,
+        "score": _interval(at.score.sum if at.score else None),
+        "fairness": _interval(at.score.minimum if at.score else None),
+        "holds": at.score.holds if at.score else None,
+        "workloads": [
+            {
+                "workload": figure.work,
+                "metric": figure.metric,
+                "unit": figure.unit,
+                "higher_is_better": figure.higher_is_better,
+                **_required(figure.interval),
+                "worst_ratio": figure.worst,
+            }
+            for figure in at.works.values()
+        ],
+        "host": {
+            name: {"unit": NAMED[name].unit, **_required(interval)}
+            for name, interval in at.host.items()
+        },
+        "guests": [_guest(share) for share in at.guests],
+        "failed": [_failed(run) for run in at.failed],
+    }
+
+
+def _interval(interval: Interval | None) -> Json | None:
+    return None if interval is None else _required(interval)
+
+
+def _required(interval: Interval) -> Json:
+    return {"n": interval.n, "mean": interval.mean, "ci95": interval.half_width}
+
+
+def _guest(share: GuestShare) -> Json:
+    return {
+        "guest": share.guest,
+        "cpus": share.cpus,
+        "share_of_cpu": share.share,
+        "read_bytes_per_second": share.read_rate,
+        "written_bytes_per_second": share.write_rate,
+        "memory_bytes": share.memory,
+        "ksm_bytes": share.ksm,
+    }
+
+
+def _failed(run: TileRun) -> Json:
+    failure = run.failure
+    assert failure is not None
+    return {
+        "run": run.id,
+        "repeat": run.repeat,
+        "kind": failure.kind,
+        "what": failure.what,
+        "why": failure.why,
+        "hint": failure.hint,
+    }

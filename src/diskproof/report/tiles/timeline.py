@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diskproof.report.charts import COLOURS, Spec, amount, choice, drop_down, tooltip, vega_chart
+from diskproof.report import vega
 from diskproof.tile_records import StepRun, TileRun
 
 MAX_GUEST_LANES = 48
@@ -15,7 +15,7 @@ MAX_STEPS = 4000
 
 _SETUP = "setting up"
 _CHECK = "checking"
-_ENDS: Spec = {"x2": {"field": "to"}, "y2": {"field": "bottom"}}
+_ENDS: vega.Spec = {"x2": {"field": "to"}, "y2": {"field": "bottom"}}
 _LANE_HEIGHT = 34
 _TITLE = 0.42
 """The part of a lane's height that its name takes; bars stand below it."""
@@ -31,7 +31,7 @@ class Timeline:
     run: TileRun
 
 
-def tile_timeline(timelines: Sequence[Timeline], works: Sequence[str]) -> Spec:
+def tile_timeline(timelines: Sequence[Timeline], works: Sequence[str]) -> vega.Spec:
     """The first run, and with scripts on any of the others. Steps at the same time share a lane's
     height; what did not end or failed has a frame."""
     shown = timelines[:MAX_TIMELINES]
@@ -39,20 +39,20 @@ def tile_timeline(timelines: Sequence[Timeline], works: Sequence[str]) -> Spec:
     rows = [row for each in shown for row in _rows(each, most)]
     lanes = max((len(_lanes(each.run)) for each in shown), default=1)
     axis = {"title": "seconds since the load began", "tickCount": 6, "grid": False}
-    x = amount("from", axis, {"nice": False})
-    y = {**amount("top", scale={"reverse": True, "nice": False, "zero": True}), "axis": None}
-    return vega_chart(
+    x = vega.amount("from", axis, {"nice": False})
+    y = {**vega.amount("top", scale={"reverse": True, "nice": False, "zero": True}), "axis": None}
+    return vega.chart(
         [*rows, *(row for each in shown for row in _names(each))],
         _LANE_HEIGHT * min(lanes, MAX_GUEST_LANES),
-        params=[drop_down("chosen", [each.name for each in shown], text="run")],
+        params=[vega.drop_down("chosen", [each.name for each in shown], text="run")],
         transform=[{"filter": "datum.run === chosen"}],
         encoding={"x": x, "y": y},
         layer=[_bars([_SETUP, *works, _CHECK]), _begin(), _titles()],
     )
 
 
-def _bars(kinds: Sequence[str]) -> Spec:
-    colours = ["var(--bar)", *(COLOURS[n % len(COLOURS)] for n in range(len(kinds) - 2))]
+def _bars(kinds: Sequence[str]) -> vega.Spec:
+    colours = ["var(--bar)", *(vega.COLOURS[n % len(vega.COLOURS)] for n in range(len(kinds) - 2))]
     named = dict(zip(kinds, [*colours, "var(--soft)"], strict=True))
     legend = {"columns": 3, "labelLimit": 100, "symbolStrokeWidth": 0}
     broken = {"test": "datum.status != 'ok'"}
@@ -61,15 +61,15 @@ def _bars(kinds: Sequence[str]) -> Spec:
         "transform": [{"filter": "isValid(datum.step)"}],
         "encoding": {
             **_ENDS,
-            "color": choice("kind", named, sort=list(kinds), legend=legend),
+            "color": vega.choice("kind", named, sort=list(kinds), legend=legend),
             "stroke": {"condition": {**broken, "value": "var(--warn)"}, "value": None},
             "strokeWidth": {"condition": {**broken, "value": 3}, "value": 0},
-            "tooltip": tooltip("lane", "step", "started", "ended", "status"),
+            "tooltip": vega.tooltip("lane", "step", "started", "ended", "status"),
         },
     }
 
 
-def _begin() -> Spec:
+def _begin() -> vega.Spec:
     """Where the load began."""
     return {
         "data": {"values": [{"from": 0}]},
@@ -78,7 +78,7 @@ def _begin() -> Spec:
     }
 
 
-def _titles() -> Spec:
+def _titles() -> vega.Spec:
     """The name of a guest above its lane."""
     return {
         "mark": {"type": "text", "align": "left", "baseline": "top", "fontSize": 11},

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 Spec = dict[str, Any]
@@ -19,9 +18,6 @@ NAME_CHARS = 32
 LINE_HEIGHT = 14
 COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 _DASHES = ([1, 0], [5, 3])
-MAX_PICTURES = 20
-"""Static pictures on a page; further charts are drawn with scripts on only. It bounds the page's
-size and the time to make it, whatever the number of workloads."""
 
 _CONFIG: Spec = {
     "aria": False,  # thousands of marks; the figure has its caption and the table all numbers
@@ -53,7 +49,7 @@ _CONFIG: Spec = {
 }
 
 
-def vega_chart(
+def chart(
     data: Sequence[Mapping[str, object]], height: int, padding: Spec | None = None, **rest: Any
 ) -> Spec:
     """A chart of ``data`` rows; ``rest`` is the mark, encoding or layers."""
@@ -189,7 +185,7 @@ def rows_chart(
     under the middle of a row; ``height`` is a row's without its name."""
     lines = [len(wrap(name)) for name in names]
     tallest = max(lines, default=1)
-    return vega_chart(
+    return chart(
         rows,
         (height + LINE_HEIGHT * tallest) * max(1, len(lines)),
         padding={"left": 4, "right": 6, "top": 0, "bottom": 4},
@@ -208,35 +204,3 @@ def draw(spec: Spec) -> str:
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec))
-
-
-@dataclass
-class Figure:
-    """A chart on the page. ``importance`` 0 gets its static picture first; ``svg`` may be empty."""
-
-    id: str
-    caption: str
-    spec: Spec
-    importance: int
-    svg: str = ""
-
-
-Draw = Callable[[Spec, str, int], Figure]
-"""Puts a chart on the page with its caption and importance."""
-
-
-@dataclass
-class Drawing:
-    """The figures of a page."""
-
-    figures: list[Figure] = field(default_factory=list)
-
-    def figure(self, spec: Spec, caption: str, importance: int) -> Figure:
-        figure = Figure(f"chart-{len(self.figures)}", caption, spec, importance)
-        self.figures.append(figure)
-        return figure
-
-    def draw(self) -> None:
-        """Make the static pictures, the most important first."""
-        for figure in sorted(self.figures, key=lambda each: each.importance)[:MAX_PICTURES]:
-            figure.svg = draw(figure.spec)

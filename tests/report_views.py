@@ -19,7 +19,7 @@ from diskproof.records import (
     WorkloadSpec,
 )
 from diskproof.report.details.page import WorkloadDetail
-from diskproof.report.runs.page import FailedRun, StudyRuns
+from diskproof.report.runs.find import FailedRun, StudyRuns
 from diskproof.report.scores.find import score_rows
 from diskproof.report.view import StudyView, WorkloadView, chosen_lines, rank_workloads
 from diskproof.store.rows import ResultRow

@@ -15,9 +15,10 @@ from diskproof.records import Cell, WorkloadSpec
 from diskproof.report.analysis import read_analyses
 from diskproof.report.factors.find import order_levels
 from diskproof.report.factors.words import alias_words, effect_words, fold
+from diskproof.report.labels import change
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
-from diskproof.report.stability.words import change, steady_words, variance_lines
+from diskproof.report.stability.words import steady_words, variance_lines
 from diskproof.stats.design import Alias
 from diskproof.stats.level_effects import LevelEffect
 from diskproof.stats.steady_state import judge_steady_state

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.factors.find import WorkloadFactors, find_factors
 from diskproof.report.stability.find import WorkloadStability, find_stability
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow, Store
+from diskproof.report.view import choose_studies
+from diskproof.store import ResultRow, Store
 
 
 @dataclass(frozen=True)
@@ -41,12 +39,7 @@ def read_analyses(
     ``bases`` are the levels to compare with, by factor. Raises UsageError for a study, workload,
     factor or level that is not there.
     """
-    studies = store.studies()
-    for name in wanted:
-        if not any(name in (study.id, study.name) for study in studies):
-            held = ", ".join(dict.fromkeys(study.name for study in studies)) or "no study"
-            raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
-    chosen = [s for s in studies if not wanted or {s.id, s.name} & set(wanted)]
+    chosen = choose_studies(store, wanted)
     _check_workloads(chosen, workloads)
     _check_bases(chosen, bases or {})
     hosts = {host.id: host for host in store.hosts()}

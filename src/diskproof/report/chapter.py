@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from diskproof.records import Cell, HostRecord, StudyRecord
 from diskproof.report import tables, vega
 from diskproof.report.view import Line, StudyView, WorkloadView
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow, Store
+from diskproof.store import ResultRow, Store
 
 P = TypeVar("P")
 MAX_PICTURES = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from diskproof.factors import FACTORS
@@ -105,3 +106,31 @@ def group_name(groups: Sequence[int]) -> str:
 
 def _letter(group: int) -> str:
     return chr(ord("A") + group % 26) + (str(group // 26 + 1) if group >= 26 else "")
+
+
+def count(number: int, thing: str) -> str:
+    """``1 run``, ``1,200 runs``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
+
+
+def change(ratio: float) -> str:
+    """A ratio as a signed change: ``+4.2 %``."""
+    if not math.isfinite(ratio):
+        return "?"
+    return f"{'+' if ratio >= 1 else '-'}{percent(abs(ratio - 1))}"
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has neither NaN nor infinities."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def interval_json(low: float | None, high: float | None) -> list[float] | None:
+    """None unless both ends are finite."""
+    if low is None or high is None or high == float("inf"):
+        return None
+    return [low, high]

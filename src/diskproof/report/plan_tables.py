@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from diskproof.records import Cell, StudyRecord
 from diskproof.report import tables
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.runs.table import render_dropped
 from diskproof.units import render_bytes, render_seconds
 
@@ -46,10 +46,10 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
 def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> tables.Shown:
     """The plan for people."""
 
-    runs = _count(study.blocks * len(study.cells), "run")
+    runs = count(study.blocks * len(study.cells), "run")
     head = (
-        f"study {study.name}: {_count(len(study.cells), 'cell')} x "
-        f"{_count(study.blocks, 'block')} = {runs}{' at most' if study.race else ''}, "
+        f"study {study.name}: {count(len(study.cells), 'cell')} x "
+        f"{count(study.blocks, 'block')} = {runs}{' at most' if study.race else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
     parts: list[tables.Shown] = [tables.line(head, style="bold")]
@@ -57,10 +57,6 @@ def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> tables.S
     parts += [tables.line(), _render_cells(study.cells)]
     parts += [tables.line(), render_dropped(study.dropped)] if study.dropped else []
     return tables.stack(parts)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _render_cells(cells: Sequence[Cell]) -> tables.Shown:

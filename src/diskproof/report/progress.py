@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from diskproof.records import StudyRecord
 from diskproof.report import tables
+from diskproof.store import Progress, RunCounts
 from diskproof.units import render_seconds
-
-if TYPE_CHECKING:
-    from diskproof.records import StudyRecord
-    from diskproof.store import Progress, RunCounts
 
 State = Literal["done", "running", "incomplete", "imported"]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.chapter import Chapter, Reading
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.crash.find import join_verdicts
-from diskproof.report.view import StudyView, rank_workloads, with_durability
-
-if TYPE_CHECKING:
-    from diskproof.store import Store
+from diskproof.report.view import StudyView, choose_studies, rank_workloads, with_durability
+from diskproof.store import Store
 
 _NOBODY = HostRecord("", "no host yet", {})
 
@@ -29,16 +26,10 @@ def read_views(
 
     Raises UsageError for a study that the store does not hold.
     """
-    studies = store.studies()
-    for name in wanted:
-        if not any(name in (study.id, study.name) for study in studies):
-            held = ", ".join(dict.fromkeys(study.name for study in studies)) or "no study"
-            raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
-    chosen = [study for study in studies if not wanted or {study.id, study.name} & set(wanted)]
     told = [chapter for chapter in chapters if details or chapter.told_in_tables]
     return tuple(
         _view(reading, told)
-        for study in chosen
+        for study in choose_studies(store, wanted)
         for reading in _readings(store, study, told, details=details)
     )
 

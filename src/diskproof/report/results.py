@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from diskproof.records import StudyRecord
 from diskproof.report import tables
@@ -16,9 +15,7 @@ from diskproof.report.labels import (
 )
 from diskproof.report.protocols.table import is_part, part_tables
 from diskproof.stats.intervals import mean_interval
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow
+from diskproof.store import ResultRow
 
 
 def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> tables.Shown:

@@ -10,11 +10,11 @@ from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.crash.find import durability_json
 from diskproof.report.head import find_head
-from diskproof.report.labels import group_name
+from diskproof.report.labels import group_name, interval_json
 from diskproof.report.race.words import race_json
 from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.scores.find import StudyScores
-from diskproof.report.scores.table import interval_json, render_scores, scores_json
+from diskproof.report.scores.table import render_scores, scores_json
 from diskproof.report.view import Line, StudyView
 
 Ranking = tuple[StudyView, StudyScores | None]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.crash.find import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow
+from diskproof.store import ResultRow, Store
 
 LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
 
@@ -57,6 +56,16 @@ class StudyView:
     @property
     def runs(self) -> int:
         return sum(len(line.values) for load in self.workloads for line in load.lines)
+
+
+def choose_studies(store: Store, wanted: Sequence[str] = ()) -> list[StudyRecord]:
+    """All studies, or those of these names or ids. Raises UsageError for one that is not there."""
+    studies = store.studies()
+    for name in wanted:
+        if not any(name in (study.id, study.name) for study in studies):
+            held = ", ".join(dict.fromkeys(study.name for study in studies)) or "no study"
+            raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
+    return [study for study in studies if not wanted or {study.id, study.name} & set(wanted)]
 
 
 def with_durability(

@@ -12,6 +12,7 @@ from pathlib import Path
 from diskproof.errors import UsageError
 from diskproof.records import Cell, StudyRecord
 from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.view import choose_studies
 from diskproof.store import ResultRow, Store, open_store
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
@@ -50,11 +51,11 @@ def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Side:
     ``rank`` prints it. ``studies`` limits all of them. Raises UsageError for none of these.
     """
     with _opened(default, asked) as (store, names_store):
-        known = store.studies()
-        _check_studies(store, known, studies)
-        chosen = [s for s in known if not studies or {s.id, s.name} & set(studies)]
+        chosen = choose_studies(store, studies)
         rows = [row for study in chosen for row in store.results(study.id)]
-        side = Side(asked, "", tuple(rows), {}, frozenset(s.id for s in known if s.origin == "run"))
+        side = Side(
+            asked, "", tuple(rows), {}, frozenset(s.id for s in chosen if s.origin == "run")
+        )
         if names_store:
             return replace(side, title=f"store {asked}")
         for find in (_find_levels, _find_study, _find_host, _find_date, _find_label):
@@ -62,13 +63,6 @@ def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Side:
             if found is not None:
                 return found
         raise _unknown(asked, store, chosen)
-
-
-def _check_studies(store: Store, known: Sequence[StudyRecord], wanted: Sequence[str]) -> None:
-    for name in wanted:
-        if not any(name in (study.id, study.name) for study in known):
-            held = ", ".join(dict.fromkeys(study.name for study in known)) or "no study"
-            raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
 
 
 def parse_levels(text: str) -> dict[str, str] | None:

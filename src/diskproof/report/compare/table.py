@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from diskproof.report import tables
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
-from diskproof.report.factors.words import finite
-from diskproof.report.labels import render_figure
-from diskproof.report.stability.words import percent
+from diskproof.report.labels import finite, percent, render_figure
 from diskproof.stats.verdict import MOST_RUNS
 
 _STYLES = {"faster": "green", "slower": "red", "same": "", "undecided": "yellow"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from diskproof.crash_rules import FAULT_WORDS
 from diskproof.records import StudyRecord
@@ -20,10 +19,8 @@ from diskproof.report.crash.find import (
 )
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.view import StudyView, WorkloadView
+from diskproof.store import Store
 from diskproof.store.rows import VerdictRow
-
-if TYPE_CHECKING:
-    from diskproof.store import Store
 
 Verdicts = tuple[VerdictRow, ...]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import TYPE_CHECKING
 
 from diskproof.errors import DiskproofError
 from diskproof.factors import FACTOR_BY_NAME
@@ -13,10 +12,8 @@ from diskproof.records import Cell, StudyRecord
 from diskproof.report.labels import varying_factors
 from diskproof.stats.factors import FactorAnalysis, analyse_factors
 from diskproof.stats.intervals import Sample
+from diskproof.store import ResultRow
 from diskproof.units import parse_bytes
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow
 
 
 @dataclass(frozen=True)

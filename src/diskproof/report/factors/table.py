@@ -6,19 +6,8 @@ from collections.abc import Sequence
 
 from diskproof.report import tables
 from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, studies_json
-from diskproof.report.factors.words import (
-    ALPHA,
-    alias_words,
-    effect_basis,
-    effect_words,
-    finite,
-    other_shares,
-    p_text,
-    share_text,
-    shown_terms,
-    summary_words,
-    term_name,
-)
+from diskproof.report.factors import words
+from diskproof.report.labels import finite
 from diskproof.report.ranking.words import HIGHER
 from diskproof.report.stability.words import variance_lines
 from diskproof.stats.factors import FactorAnalysis
@@ -48,14 +37,14 @@ def _load_parts(load: WorkloadAnalysis) -> list[tables.Shown]:
             tables.line(f"{head}: fewer than two cells with different levels, no factor to judge")
         ]
     parts: list[tables.Shown] = [
-        tables.line(f"{head}; {summary_words(analysis)}"),
+        tables.line(f"{head}; {words.summary_words(analysis)}"),
         _shares_table(analysis),
         tables.line(),
         _effects_table(analysis, found.higher_is_better),
     ]
     if analysis.aliases:
         parts += [tables.line(), tables.line("These cells cannot separate", style="bold")]
-        parts += [tables.line(f"  {alias_words(alias)}") for alias in analysis.aliases]
+        parts += [tables.line(f"  {words.alias_words(alias)}") for alias in analysis.aliases]
     if advice:
         parts += [tables.line(), tables.line("Where repeats pay", style="bold")]
         parts += [tables.line(f"  {line}") for line in advice]
@@ -74,17 +63,17 @@ def _shares_table(analysis: FactorAnalysis) -> tables.Shown:
         ">at most",
         ">p",
     )
-    for each in shown_terms(analysis):
-        own = share_text(each.share) if each.freedom else "-"
+    for each in words.shown_terms(analysis):
+        own = words.share_text(each.share) if each.freedom else "-"
         table.add_row(
-            term_name(each.term),
+            words.term_name(each.term),
             own,
-            share_text(each.at_most),
-            p_text(each.p_value),
-            style="bold" if each.p_value is not None and each.p_value <= ALPHA else None,
+            words.share_text(each.at_most),
+            words.p_text(each.p_value),
+            style="bold" if each.p_value is not None and each.p_value <= words.ALPHA else None,
         )
-    for name, share in other_shares(analysis):
-        table.add_row(name, share_text(share), "", "", style="dim")
+    for name, share in words.other_shares(analysis):
+        table.add_row(name, words.share_text(share), "", "", style="dim")
     table.caption = "p is corrected for all rows together; bold is proved at 5 %"
     return table
 
@@ -97,11 +86,11 @@ def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> tables.S
         "**from",
     )
     for effect in analysis.effects:
-        proved = effect.p_corrected is not None and effect.p_corrected <= ALPHA
+        proved = effect.p_corrected is not None and effect.p_corrected <= words.ALPHA
         table.add_row(
             f"{effect.factor}: {effect.level}",
-            f"is {effect_words(effect, higher_is_better)}",
-            effect_basis(effect, higher_is_better),
+            f"is {words.effect_words(effect, higher_is_better)}",
+            words.effect_basis(effect, higher_is_better),
             style="bold" if proved else None,
         )
     table.caption = "faster and slower: proved at 5 %, corrected for all rows together"
@@ -160,6 +149,7 @@ def _analysis_json(analysis: FactorAnalysis) -> dict[str, object]:
 
 
 def _effect_json(effect: LevelEffect, higher_is_better: bool) -> dict[str, object]:
+    told = words.effect_words(effect, higher_is_better)
     return {
         "factor": effect.factor,
         "level": effect.level,
@@ -170,5 +160,5 @@ def _effect_json(effect: LevelEffect, higher_is_better: bool) -> dict[str, objec
         "high": finite(effect.high),
         "p_corrected": effect.p_corrected,
         "pairs": effect.pairs,
-        "text": f"{effect.factor}: {effect.level} is {effect_words(effect, higher_is_better)}",
+        "text": f"{effect.factor}: {effect.level} is {told}",
     }

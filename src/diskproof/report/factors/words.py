@@ -127,8 +127,3 @@ def other_shares(analysis: FactorAnalysis) -> list[tuple[str, float]]:
         ("runs (scatter)", analysis.noise_share),
     ]
     return [(name, share) for name, share in named if abs(share) >= 5e-4]
-
-
-def finite(value: float | None) -> float | None:
-    """JSON has neither NaN nor infinities."""
-    return value if value is not None and math.isfinite(value) else None

@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from diskproof.report.chapter import Reading
 from diskproof.report.view import Line, WorkloadView, chosen_lines
 from diskproof.stats.intervals import Interval, RatioInterval, mean_interval
 from diskproof.stats.warm_up import Trace, average_traces
+from diskproof.store import ResultRow, Store
 from diskproof.store.curves import Curve, find_ratio, read_curves
 from diskproof.store.grids import Grid, read_grids
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow, Store
 
 CACHE_LIFE = "cache_life"
 LEFT = ("cached_by_reading", "left_after_reset", "left_after_restart")

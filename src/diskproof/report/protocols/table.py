@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from diskproof.report import tables
 from diskproof.report.labels import cell_label, render_figure
 from diskproof.report.protocols.find import CellCurves
 from diskproof.report.protocols.page import chosen_percents, curve_rows
+from diskproof.store import ResultRow
 from diskproof.store.curves import find_ratio, is_curve_metric, read_curves
 from diskproof.store.grids import Grid, is_grid_metric, read_grids
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow
 
 FEW_PARTS = 6
 """Parts of a disk that 80 columns have room for."""

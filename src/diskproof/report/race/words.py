@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from diskproof.records import Cell, StudyRecord
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, finite, varying_factors
 from diskproof.stats.racing import Drop
 from diskproof.stats.study_race import RaceState
 
@@ -69,7 +69,7 @@ def race_json(race: RaceState) -> dict[str, object]:
         "tied": [cell.levels_dict() for cell in race.tied],
         "open": [cell.levels_dict() for cell in race.open],
         "probability": verdict.probability if verdict else 0.0,
-        "lead_at_least": _finite(verdict.lead_at_least) if verdict else None,
+        "lead_at_least": finite(verdict.lead_at_least) if verdict else None,
         "blocks_needed": verdict.blocks_needed if verdict else 0,
         "dropped": [
             {
@@ -77,16 +77,12 @@ def race_json(race: RaceState) -> dict[str, object]:
                 "after_block": drop.block + 1,
                 "reason": drop.reason,
                 "rival": race.cells[drop.rival].levels_dict() if drop.rival >= 0 else None,
-                "ratio": _finite(drop.ratio),
-                "at_most": _finite(drop.at_most),
+                "ratio": finite(drop.ratio),
+                "at_most": finite(drop.at_most),
             }
             for drop in race.course.drops
         ],
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def verdict_sentence(race: RaceState, study: StudyRecord) -> str:

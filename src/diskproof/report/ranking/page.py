@@ -8,21 +8,8 @@ from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
 from diskproof.report.crash.find import durability_json, short_text
 from diskproof.report.crash.page import durability_figures
 from diskproof.report.labels import unit_name
-from diskproof.report.ranking.chart import (
-    MAX_BARS,
-    bars_chart,
-    heat_chart,
-    heat_factors,
-    ratio_chart,
-)
+from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.table import render_ranking
-from diskproof.report.ranking.words import (
-    HIGHER,
-    LATENCY_NAMES,
-    READING,
-    ratio_text,
-    winner_sentence,
-)
 from diskproof.report.view import StudyView, WorkloadView, present_latencies
 
 
@@ -31,7 +18,7 @@ def _find(reading: Reading) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    return Lead(answers=((load.name, winner_sentence(load)),), reading=READING)
+    return Lead(answers=((load.name, words.winner_sentence(load)),), reading=words.READING)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:
@@ -43,38 +30,38 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
             *_ratio_figure(load, draw),
             *_heat_figure(load, draw),
         ],
-        "latencies": [(name, LATENCY_NAMES[name]) for name in present_latencies(load)],
+        "latencies": [(name, words.LATENCY_NAMES[name]) for name in present_latencies(load)],
         "judged": any(line.durability for line in load.lines),
         "unit": unit_name(load.metric, load.unit),
-        "ratio_text": ratio_text,
+        "ratio_text": words.ratio_text,
         "short_text": short_text,
     }
 
 
 def _bars_figure(load: WorkloadView, draw: Draw) -> Figure:
     text = "Means with 95 % intervals; circles are single runs; coloured: no cell is proved better."
-    hidden = len(load.lines) - MAX_BARS
+    hidden = len(load.lines) - chart.MAX_BARS
     if hidden > 0:
-        text = f"{text} The best {MAX_BARS}; all are in the table."
-    return draw(bars_chart(load), text, 0)
+        text = f"{text} The best {chart.MAX_BARS}; all are in the table."
+    return draw(chart.bars_chart(load), text, 0)
 
 
 def _ratio_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
-    title = f"{load.metric} over the best cell's ({HIGHER[load.higher_is_better]})"
-    chart = ratio_chart([(line.label, line.ranked) for line in load.lines], title)
-    if chart is not None:
-        yield draw(chart.spec, chart.caption, 1)
+    title = f"{load.metric} over the best cell's ({words.HIGHER[load.higher_is_better]})"
+    ratios = chart.ratio_chart([(line.label, line.ranked) for line in load.lines], title)
+    if ratios is not None:
+        yield draw(ratios.spec, ratios.caption, 1)
 
 
 def _heat_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
-    factors = heat_factors(load)
+    factors = chart.heat_factors(load)
     if factors is not None:
         across, down = factors
         caption = (
             "Speed in percent of the best cell, geometric mean over all other factors: "
             f"{down} down, {across} across."
         )
-        yield draw(heat_chart(load, across, down), caption, 1)
+        yield draw(chart.heat_chart(load, across, down), caption, 1)
 
 
 def _raw(load: WorkloadView) -> Iterator[Mapping[str, object]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from diskproof.report import tables
 from diskproof.report.crash.find import short_text
@@ -15,9 +14,6 @@ from diskproof.report.labels import (
 )
 from diskproof.report.ranking.words import HIGHER, metric_name
 from diskproof.report.view import WorkloadView, present_latencies
-
-if TYPE_CHECKING:
-    pass
 
 _HEADS = {
     "latency_p50": "p50",

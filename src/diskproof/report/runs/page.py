@@ -3,63 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from diskproof.records import Cell, Check, Failure, HostRecord, StudyRecord
+from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import tables
-from diskproof.report.chapter import Chapter, Draw, Lead, Reading
+from diskproof.report.chapter import Chapter, Draw, Lead
 from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.runs.find import StudyRuns, find_runs
 from diskproof.report.runs.table import render_dropped, render_failures
-from diskproof.report.tails import Tails, text_tails
 from diskproof.report.view import StudyView
-
-if TYPE_CHECKING:
-    from diskproof.store import Store
-
-MAX_TAILS = 50
-"""Failed runs whose consoles are shown; the rest is listed with its reason."""
-
-
-@dataclass(frozen=True)
-class FailedRun:
-    """A run that gave no result. ``tails`` are (name, last lines) of what it left behind."""
-
-    run_id: str
-    cell: Cell
-    block: int
-    failure: Failure
-    tails: Tails = ()
-
-
-@dataclass(frozen=True)
-class StudyRuns:
-    """Runs of a study on a host: how many gave a result, and those that did not. ``checks`` are
-    the settings that were read back, by cell id."""
-
-    good: int
-    failures: tuple[FailedRun, ...] = ()
-    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
-
-
-def _find(reading: Reading) -> StudyRuns:
-    store, study, host = reading.store, reading.study, reading.host
-    failed = [run for run in store.failures(study.id) if run.host_id == host.id]
-    shown = MAX_TAILS if reading.details else 0
-    failures = [
-        FailedRun(
-            run.id,
-            run.cell,
-            run.block,
-            run.failure,
-            text_tails(store.run(run.id).artefacts) if number < shown else (),
-        )
-        for number, run in enumerate(failed)
-        if run.failure is not None
-    ]
-    checks = store.checks(study.id, host.id) if reading.details else {}
-    good = sum(len(line.values) for load in reading.workloads for line in load.lines)
-    return StudyRuns(good, tuple(failures), checks)
+from diskproof.store import Store
 
 
 def _hosts(store: Store, study: StudyRecord) -> Iterable[str]:
@@ -110,4 +62,4 @@ def _flatten(prefix: str, value: object, into: list[tuple[str, str]]) -> None:
         into.append((prefix, str(value)))
 
 
-CHAPTER = Chapter("runs", _find, _page, table=_tables, lead=_lead, hosts=_hosts)
+CHAPTER = Chapter("runs", find_runs, _page, table=_tables, lead=_lead, hosts=_hosts)

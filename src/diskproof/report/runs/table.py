@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from diskproof.records import Dropped, StudyRecord
 from diskproof.report import tables
 from diskproof.report.labels import cell_label, varying_factors
-
-if TYPE_CHECKING:
-    from diskproof.report.runs.page import FailedRun
+from diskproof.report.runs.find import FailedRun
 
 MAX_CELLS = 12
 """Cells named for each reason; JSON and the page have them all."""

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
 from diskproof.presets import PRESET_BY_NAME
@@ -16,9 +15,7 @@ from diskproof.stats.intervals import Sample
 from diskproof.stats.pareto import FrontPoint, find_front
 from diskproof.stats.score import Levels, ScoredLoad, Scores, score
 from diskproof.stats.weighted_speed import Pair, Speeds, WeightedSpeeds, weigh_speeds
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow, Store
+from diskproof.store import ResultRow, Store
 
 DIRECTIONS = ("read", "write")
 RANDOM_4K = {"read": ("rand-read-4k-d1", "rand-read-4k-d32"), "write": ()}

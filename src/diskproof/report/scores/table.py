@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from diskproof.records import StudyRecord
 from diskproof.report import tables
-from diskproof.report.labels import cell_label, group_name, render_figure, varying_factors
+from diskproof.report.labels import (
+    cell_label,
+    group_name,
+    interval_json,
+    render_figure,
+    varying_factors,
+)
 from diskproof.report.ranking.words import ratio_text
 from diskproof.report.scores.chart import front_cells
 from diskproof.report.scores.find import StudyScores
@@ -201,13 +207,6 @@ def _score_json(
         "on_front": point.on_front if point else None,
         "proved_off_front": point.proved_off if point else None,
     }
-
-
-def interval_json(low: float | None, high: float | None) -> list[float] | None:
-    """None unless both ends are finite."""
-    if low is None or high is None or high == float("inf"):
-        return None
-    return [low, high]
 
 
 def _weighted_json(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 from diskproof.records import Series, StudyRecord
 from diskproof.report.factors.find import order_levels
@@ -16,10 +15,7 @@ from diskproof.stats.intervals import Sample
 from diskproof.stats.outliers import find_outliers
 from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
 from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
-
-if TYPE_CHECKING:
-    from diskproof.store import ResultRow, RunRow, Store
-
+from diskproof.store import ResultRow, RunRow, Store
 
 MAX_TRACES = 40
 """Runs a workload whose time series are read: enough to judge by, and quick for any store."""

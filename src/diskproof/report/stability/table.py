@@ -7,16 +7,9 @@ from collections.abc import Sequence
 
 from diskproof.report import tables
 from diskproof.report.analysis import StudyAnalysis, studies_json
-from diskproof.report.factors.words import finite
-from diskproof.report.labels import render_figure
+from diskproof.report.labels import change, count, finite, render_figure
+from diskproof.report.stability import words
 from diskproof.report.stability.find import FirstBoots, FirstRuns, OutlierRun, WorkloadStability
-from diskproof.report.stability.words import (
-    change,
-    drift_words,
-    first_run_words,
-    steady_words,
-    variance_lines,
-)
 from diskproof.stats.drift import Drift
 from diskproof.stats.steady_state import SteadyState, Window
 
@@ -30,9 +23,9 @@ def first_run_name(first: FirstRuns) -> str:
 
 def first_run_line(first: FirstRuns, higher_is_better: bool) -> str:
     """The metric of first runs against that of later ones, and over how many cells."""
-    cells = "1 cell" if first.effect.cells == 1 else f"{first.effect.cells} cells"
+    cells = count(first.effect.cells, "cell")
     judged = ", held against later blocks" if first.effect.judged_by == "blocks" else ""
-    return f"{first_run_words(first.effect, higher_is_better)} ({cells}{judged})"
+    return f"{words.first_run_words(first.effect, higher_is_better)} ({cells}{judged})"
 
 
 def steady_line(load: WorkloadStability) -> str:
@@ -52,18 +45,18 @@ def steady_line(load: WorkloadStability) -> str:
 def first_boot_line(first: FirstBoots) -> tuple[str, str]:
     """(what, finding): the first boot of a clone against its later ones."""
     level = f", {first.factor}={first.level}" if first.level else ""
-    clones = "1 clone" if first.effect.cells == 1 else f"{first.effect.cells} clones"
-    words = first_run_words(first.effect, higher_is_better=False)
-    return f"first {first.kind} boot{level}", f"{words} ({clones})"
+    clones = count(first.effect.cells, "clone")
+    effect = words.first_run_words(first.effect, higher_is_better=False)
+    return f"first {first.kind} boot{level}", f"{effect} ({clones})"
 
 
 def drift_line(load: WorkloadStability) -> str:
     """What became of the host from the first block to the last; empty without blocks."""
-    return drift_words(load.drift, load.higher_is_better) if load.drift else ""
+    return words.drift_words(load.drift, load.higher_is_better) if load.drift else ""
 
 
 def _advice(load: WorkloadStability) -> list[str]:
-    return variance_lines(load.variance, load.mostly_steady)
+    return words.variance_lines(load.variance, load.mostly_steady)
 
 
 def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
@@ -132,7 +125,7 @@ def _steady_table(load: WorkloadStability) -> tables.Shown:
     )
     for each in load.steady:
         if each.state.verdict != "measured":
-            table.add_row(each.label, steady_words(each.state))
+            table.add_row(each.label, words.steady_words(each.state))
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from diskproof.report.labels import change, percent
 from diskproof.stats.drift import Drift
 from diskproof.stats.first_run import FirstRunEffect
 from diskproof.stats.intervals import CONFIDENCE
@@ -13,17 +14,6 @@ from diskproof.stats.variance import VarianceLevels
 ALPHA = 1 - CONFIDENCE
 _WORTH_SAYING = 0.9
 """A change of the run's length that saves less than a tenth is not worth a sentence."""
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
-
-
-def change(ratio: float) -> str:
-    """A ratio as a signed change: ``+4.2 %``."""
-    if not math.isfinite(ratio):
-        return "?"
-    return f"{'+' if ratio >= 1 else '-'}{percent(abs(ratio - 1))}"
 
 
 def variance_lines(levels: VarianceLevels, mostly_steady: bool = True) -> list[str]:

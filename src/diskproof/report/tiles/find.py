@@ -8,22 +8,19 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, Metric, Series, StudyRecord
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.tails import Tails, text_tails
+from diskproof.report.runs.find import Tails, text_tails
 from diskproof.report.tiles.host import host_figures
 from diskproof.stats.capacity import Capacity, find_capacity
 from diskproof.stats.intervals import Interval, Sample, mean_interval
 from diskproof.stats.ranking import Measured, rank
 from diskproof.stats.tile_score import TileScore, TileScoreIntervals, score_intervals, tile_score
 from diskproof.stats.tile_trials import Baseline, find_baseline, find_trials, judge_run
+from diskproof.store import Store
 from diskproof.tile_records import TileRun
-
-if TYPE_CHECKING:
-    from diskproof.store import Store
 
 THROUGHPUT = "throughput"
 MAX_FAILED = 20

@@ -6,37 +6,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from diskproof.records import StudyRecord
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
+from diskproof.report.labels import count
+from diskproof.report.tiles import chart, timeline
 from diskproof.report.tiles import words as tile_words
-from diskproof.report.tiles.chart import (
-    MAX_TILE_BARS,
-    MAX_TILE_LINES,
-    PartBar,
-    TilePoint,
-    parts_chart,
-    tiles_chart,
-)
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, analyse_stored
 from diskproof.report.tiles.host import NAMED
 from diskproof.report.tiles.table import tiles_json
-from diskproof.report.tiles.timeline import (
-    MAX_GUEST_LANES,
-    MAX_TIMELINES,
-    Timeline,
-    tile_timeline,
-)
 from diskproof.report.tiles.words import host_rows, judged_keys, time_rows
 from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
+from diskproof.store import Store
 from diskproof.tile_records import TileRun
 
-if TYPE_CHECKING:
-    from diskproof.store import Store
-
-Lines = list[tuple[str, list[TilePoint]]]
+Lines = list[tuple[str, list[chart.TilePoint]]]
 
 MAX_WORK_CHARTS = 12
 _CPU = {"cpu_user": "user", "cpu_system": "system", "cpu_wait": "waiting"}
@@ -88,6 +73,7 @@ def _page(tiles: StudyTiles, study: StudyView, draw: Draw) -> Mapping[str, objec
     return {
         "view": view,
         "told": tile_words,
+        "count": count,
         "capacity": [(cell, tile_words.against_best(cell, view.cells)) for cell in view.cells],
         "times": [*_time_figures(view, draw)],
         "works": [*_work_figures(view, draw)],
@@ -116,7 +102,7 @@ def _lines(
     lines: Lines = []
     for cell in view.cells:
         points = [
-            TilePoint(
+            chart.TilePoint(
                 at.tiles,
                 interval.mean,
                 interval.half_width,
@@ -132,7 +118,7 @@ def _lines(
 
 
 def _caption(text: str, lines: Lines) -> str:
-    hidden = len(lines) - MAX_TILE_LINES
+    hidden = len(lines) - chart.MAX_TILE_LINES
     return f"{text} {hidden} more cells are in the table." if hidden > 0 else text
 
 
@@ -143,7 +129,7 @@ def _time_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
             "Wall time until all workloads of all tiles have ended: means with 95 % intervals. "
             "Ringed: a run missed a service level."
         )
-        yield draw(tiles_chart(wall, "wall time (s)"), _caption(text, wall), 0)
+        yield draw(chart.tiles_chart(wall, "wall time (s)"), _caption(text, wall), 0)
     score = _lines(
         view,
         lambda at: at.score.sum if at.score else None,
@@ -154,13 +140,13 @@ def _time_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
             "Score: work done, in tiles that run alone. Dashed: tiles that do not hinder each "
             "other. Ringed: a service level was missed, so the score is no result."
         )
-        yield draw(tiles_chart(score, "score", ideal=True), _caption(text, score), 0)
+        yield draw(chart.tiles_chart(score, "score", ideal=True), _caption(text, score), 0)
     least = _lines(view, lambda at: at.score.minimum if at.score else None, lambda at: False)
     if least:
         text = (
             "Fairness: the throughput of the workload that fares worst, over that of a tile alone."
         )
-        yield draw(tiles_chart(least, "least share"), _caption(text, least), 1)
+        yield draw(chart.tiles_chart(least, "least share"), _caption(text, least), 1)
 
 
 def _work_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
@@ -169,7 +155,7 @@ def _work_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
         lines = _lines(view, partial(_interval_of, key), partial(_missed, key))
         named = {"seconds": "time (s)", "latency_p99": "p99 latency (s)"}[metric]
         text = f"{work}: {named}, mean over tiles. Ringed: its service level was missed in a tile."
-        yield draw(tiles_chart(lines, named), _caption(text, lines), 1)
+        yield draw(chart.tiles_chart(lines, named), _caption(text, lines), 1)
 
 
 def _interval_of(key: tuple[str, str], at: TilesAt) -> Interval | None:
@@ -198,13 +184,13 @@ def _host_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
 
 def _bars(
     view: TileView, parts: Callable[[TilesAt], dict[str, float]], text: str, *, of: int
-) -> list[PartBar]:
+) -> list[chart.PartBar]:
     """A bar for each cell and number of tiles that tells all the parts; ``text`` has the sum of
     the first ``of`` of them."""
     found = [(cell, at, parts(at)) for cell, at in _all(view)]
     return [
-        PartBar(
-            f"{cell.label}, {tile_words.count(at.tiles, 'tile')}",
+        chart.PartBar(
+            f"{cell.label}, {count(at.tiles, 'tile')}",
             values,
             text.format(f"{sum([*values.values()][:of]):.3g}"),
         )
@@ -213,8 +199,8 @@ def _bars(
     ]
 
 
-def _cut(text: str, bars: Sequence[PartBar]) -> str:
-    hidden = len(bars) - MAX_TILE_BARS
+def _cut(text: str, bars: Sequence[chart.PartBar]) -> str:
+    hidden = len(bars) - chart.MAX_TILE_BARS
     return f"{text} {hidden} more are in the table." if hidden > 0 else text
 
 
@@ -228,7 +214,7 @@ def _cpu_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
             "CPU of the host in percent of all its CPUs. The true load is user and system; waiting "
             "is idle time with a request under way."
         )
-        yield draw(parts_chart(bars, _CPU_COLOURS, "percent of CPU"), _cut(text, bars), 1)
+        yield draw(chart.parts_chart(bars, _CPU_COLOURS, "percent of CPU"), _cut(text, bars), 1)
 
 
 def _moved_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
@@ -239,7 +225,7 @@ def _moved_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
 
     if bars := _bars(view, parts, "{} MiB/s", of=2):
         text = "What the host's disks moved during the load."
-        yield draw(parts_chart(bars, _DISK_COLOURS, "MiB/s"), _cut(text, bars), 2)
+        yield draw(chart.parts_chart(bars, _DISK_COLOURS, "MiB/s"), _cut(text, bars), 2)
 
 
 def _memory_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
@@ -251,8 +237,7 @@ def _memory_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
 
     if bars := _bars(view, parts, "{} GiB", of=2):
         text = "Memory of the host that is in use, mean over the load."
-        chart = parts_chart(bars, _MEMORY_COLOURS, "GiB")
-        yield draw(chart, _cut(text, bars), 2)
+        yield draw(chart.parts_chart(bars, _MEMORY_COLOURS, "GiB"), _cut(text, bars), 2)
 
 
 def _host_lines(view: TileView, name: str, draw: Draw) -> Iterator[Figure]:
@@ -260,7 +245,7 @@ def _host_lines(view: TileView, name: str, draw: Draw) -> Iterator[Figure]:
     if lines:
         figure = NAMED[name]
         text = f"{figure.title[0].upper()}{figure.title[1:]}, mean over the load."
-        yield draw(tiles_chart(lines, figure.unit), _caption(text, lines), 3)
+        yield draw(chart.tiles_chart(lines, figure.unit), _caption(text, lines), 3)
 
 
 # -- who did what when ----------------------------------------------------------------------
@@ -270,7 +255,7 @@ def _timeline_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     """The typical run of each cell and number of tiles, the most tiles first; where none went
     well, a failed one."""
     found = [
-        Timeline(_run_name(cell, at, run is None), run or at.failed[0])
+        timeline.Timeline(_run_name(cell, at, run is None), run or at.failed[0])
         for cell, at in sorted(_all(view), key=lambda each: -each[1].tiles)
         for run in [at.typical]
         if run is not None or at.failed
@@ -284,15 +269,15 @@ def _timeline_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     )
     if len(found) > 1:
         text = f"{text} With scripts on, another run can be chosen."
-    if len(found) > MAX_TIMELINES:
-        text = f"{text} The first {MAX_TIMELINES} of {len(found)}."
-    if any(at.tiles * len(view.guests) > MAX_GUEST_LANES for _, at in _all(view)):
-        text = f"{text} At most {MAX_GUEST_LANES} guests of a run."
-    yield draw(tile_timeline(found, view.works), text, 0)
+    if len(found) > timeline.MAX_TIMELINES:
+        text = f"{text} The first {timeline.MAX_TIMELINES} of {len(found)}."
+    if any(at.tiles * len(view.guests) > timeline.MAX_GUEST_LANES for _, at in _all(view)):
+        text = f"{text} At most {timeline.MAX_GUEST_LANES} guests of a run."
+    yield draw(timeline.tile_timeline(found, view.works), text, 0)
 
 
 def _run_name(cell: CellTiles, at: TilesAt, failed: bool) -> str:
-    return f"{tile_words.count(at.tiles, 'tile')}, {cell.label}{' (failed)' if failed else ''}"
+    return f"{count(at.tiles, 'tile')}, {cell.label}{' (failed)' if failed else ''}"
 
 
 CHAPTER = Chapter("tiles", _find, _page, lead=_lead, raw=_raw, hosts=_hosts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diskproof.records import Cell, Dropped
 from diskproof.report import tables
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.runs.table import render_dropped
 from diskproof.tile_rules import TileRules
 from diskproof.units import render_bytes, render_seconds
@@ -59,8 +59,8 @@ def render_tile_plan(view: TilePlanView) -> tables.Shown:
     counts = ", ".join(map(str, view.rules.counts))
     numbers = f"{counts} tiles" if counts else f"up to {view.rules.most} tiles"
     head = (
-        f"tiles of study {view.study}: {_count(len(view.cells), 'cell')}, {numbers} of "
-        f"{_count(len(tile.guests), 'guest')}, {_count(view.runs, 'run')} at most, "
+        f"tiles of study {view.study}: {count(len(view.cells), 'cell')}, {numbers} of "
+        f"{count(len(tile.guests), 'guest')}, {count(view.runs, 'run')} at most, "
         f"about {render_seconds(view.seconds)}, {render_bytes(view.memory_bytes)} of memory for "
         f"each tile"
     )
@@ -74,7 +74,3 @@ def render_tile_plan(view: TilePlanView) -> tables.Shown:
     parts += [tables.line(), table]
     parts += [tables.line(), render_dropped(view.dropped)] if view.dropped else []
     return tables.stack(parts)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from diskproof.report import tables
+from diskproof.report.labels import count
+from diskproof.report.tiles import words
 from diskproof.report.tiles.find import CellTiles, GuestShare, TilesAt, TileView
 from diskproof.report.tiles.host import NAMED
-from diskproof.report.tiles.words import (
-    HOST_CAPTION,
-    MISSED_CAPTION,
-    SCORE_CAPTION,
-    against_best,
-    capacity_sentence,
-    capacity_text,
-    count,
-    failure_line,
-    headline,
-    host_text,
-    time_rows,
-)
 from diskproof.stats.intervals import Interval
 from diskproof.tile_records import TileRun
 
@@ -38,7 +27,7 @@ _WORK_COLUMNS: _Columns = (
     ("util", "disk_util"),
     ("eff", "efficiency"),
 )
-_WORK_CAPTION = f"CPU and util in percent, read and write in MiB/s; {HOST_CAPTION}"
+_WORK_CAPTION = f"CPU and util in percent, read and write in MiB/s; {words.HOST_CAPTION}"
 _MEMORY_COLUMNS: _Columns = (
     ("read", "read_await"),
     ("write", "write_await"),
@@ -58,14 +47,17 @@ def render_tiles(view: TileView) -> tables.Shown:
     """All that a study of tiles ends with."""
 
     parts: list[tables.Shown] = [
-        tables.line(headline(view), style="bold"),
-        tables.line(capacity_sentence(view)),
+        tables.line(words.headline(view), style="bold"),
+        tables.line(words.capacity_sentence(view)),
         tables.line(),
         render_capacity(view),
     ]
     for start in range(0, len(view.counts), NUMBERS_A_TABLE):
         parts += [tables.line(), render_times(view, view.counts[start : start + NUMBERS_A_TABLE])]
-    parts += [tables.line(MISSED_CAPTION, style="dim"), tables.line(SCORE_CAPTION, style="dim")]
+    parts += [
+        tables.line(words.MISSED_CAPTION, style="dim"),
+        tables.line(words.SCORE_CAPTION, style="dim"),
+    ]
     for table in render_host(view):
         parts += [tables.line(), table]
     if any(at.guests for cell in view.cells for at in cell.at):
@@ -85,10 +77,10 @@ def render_capacity(view: TileView) -> tables.Shown:
         "*because",
     )
     for cell in view.cells:
-        stands = against_best(cell, view.cells)
+        stands = words.against_best(cell, view.cells)
         table.add_row(
             cell.label,
-            capacity_text(cell.capacity, len(view.guests)),
+            words.capacity_text(cell.capacity, len(view.guests)),
             f"{cell.capacity.confidence:.0%}",
             *([stands] if len(view.cells) > 1 else []),
             cell.capacity.reason,
@@ -106,7 +98,7 @@ def render_times(view: TileView, numbers: Sequence[int]) -> tables.Shown:
         "times and score", "-figure", "*cell", *(f">{count(each, 'tile')}" for each in numbers)
     )
     before = ""
-    for title, label, texts in time_rows(view, numbers):
+    for title, label, texts in words.time_rows(view, numbers):
         table.add_row("" if title == before else title, label, *texts)
         before = title
     table.caption = (
@@ -132,7 +124,7 @@ def _host_table(view: TileView, title: str, columns: _Columns, caption: str) -> 
     table = tables.start_table(title, "*cell", ">tiles", *(f">{head}" for head, _ in sampled))
     before = ""
     for cell, at in rows:
-        texts = [host_text(at, name) for _, name in sampled]
+        texts = [words.host_text(at, name) for _, name in sampled]
         table.add_row("" if cell.label == before else cell.label, str(at.tiles), *texts)
         before = cell.label
     table.caption = caption
@@ -177,7 +169,7 @@ def render_failed(view: TileView) -> tables.Shown:
     table = tables.start_table("failed runs", "-cell", ">tiles", ">run", "*reason")
     for label, run in view.failed[:MAX_FAILURES]:
         if run.failure is not None:
-            row = (str(run.tiles), str(run.repeat), failure_line(run.failure))
+            row = (str(run.tiles), str(run.repeat), words.failure_line(run.failure))
             table.add_row(label, *row)
     hidden = len(view.failed) - MAX_FAILURES
     table.caption = f"{hidden} more are in --json" if hidden > 0 else None
@@ -219,7 +211,7 @@ def _cell(view: TileView, cell: CellTiles) -> Json:
             "decided": capacity.decided,
             "monotone": capacity.monotone,
             "reason": capacity.reason,
-            "against_best": against_best(cell, view.cells),
+            "against_best": words.against_best(cell, view.cells),
         },
         "numbers": [_number(at) for at in cell.at],
     }

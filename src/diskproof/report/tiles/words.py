@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from diskproof.records import Failure
-from diskproof.report.labels import render_figure, render_half_width, render_short_latency
+from diskproof.report.labels import count, render_figure, render_half_width, render_short_latency
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, WorkFigure
 from diskproof.report.tiles.host import NAMED
 from diskproof.stats.capacity import Capacity, compare_capacity
@@ -41,10 +41,6 @@ def headline(view: TileView) -> str:
         f"{failed} failed" if failed else "none failed",
     )
     return ", ".join(parts)
-
-
-def count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def capacity_text(capacity: Capacity, guests: int) -> str:

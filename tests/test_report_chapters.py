@@ -14,7 +14,7 @@ from rich.text import Text
 
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import vega
-from diskproof.report.chapter import Chapter, Draw, Lead, Reading
+from diskproof.report.chapter import Chapter, Draw, Lead, Source
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.head import find_head
 from diskproof.report.page import environment, render_page
@@ -30,9 +30,9 @@ TEMPLATE = "<section><h2>Trims</h2>{{ cards(figures) }}<p>{{ text }}</p></sectio
 OF_LOAD = "<h3>Trims of {{ load }}</h3>"
 
 
-def find_trims(reading: Reading) -> tuple[int, ...]:
+def find_trims(source: Source) -> tuple[int, ...]:
     """As a chapter with runs of its own would find them: on one host of one study."""
-    return (7, 11) if reading.host.id == HOST.id else ()
+    return (7, 11) if source.host.id == HOST.id else ()
 
 
 def lead_trims(trims: tuple[int, ...], view: StudyView) -> Lead:
@@ -69,7 +69,7 @@ TRIMS = Chapter(
 )
 LOAD_TRIMS = Chapter(
     "load_trims",
-    lambda reading: {load.name: load.name for load in reading.workloads},
+    lambda source: {load.name: load.name for load in source.workloads},
     lambda load, view, draw: {"load": load},
     on_each_workload=True,
 )

@@ -25,8 +25,9 @@ from diskproof.lab import (
     Standing,
     Stopped,
 )
+from diskproof.metrics import figure_unit
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
-from diskproof.report.labels import cell_label, render_figure, unit_name, varying_factors
+from diskproof.report.labels import cell_label, render_figure, varying_factors
 from diskproof.report.race.words import drop_sentence, verdict_sentence
 from diskproof.units import render_seconds
 
@@ -59,7 +60,7 @@ def run_line(study: StudyRecord, record: RunRecord, seconds: float) -> str:
     if record.failure is not None:
         return f"{where}  FAILED ({record.failure.kind}): {record.failure.what}"
     figures = [
-        f"{render_figure(metric.value)} {unit_name(metric.name, metric.unit)}"
+        f"{render_figure(metric.value)} {figure_unit(metric.name, metric.unit)}"
         for metric in record.metrics
         if metric.primary
     ]
@@ -160,7 +161,7 @@ class Picture:
         return f"now: {planned.cell.workload.name}  {label}  {block}  {render_seconds(seconds)}"
 
     def _best(self, best: Best) -> str:
-        figure = f"{render_figure(best.mean)} {unit_name(best.metric, best.unit)}"
+        figure = f"{render_figure(best.mean)} {figure_unit(best.metric, best.unit)}"
         label = cell_label(best.cell, self.factors)
         runs = "run" if best.runs == 1 else "runs"
         return f"best so far, {best.cell.workload.name}: {label}  {figure} ({best.runs} {runs})"

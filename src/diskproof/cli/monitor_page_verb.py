@@ -90,10 +90,10 @@ def _require_folder(target: Path) -> None:
 def _write(wish: PageWish, source: Path, title: str) -> None:
     from diskproof.cli.result_verbs import write_whole
     from diskproof.cli.terminal import note
-    from diskproof.report.monitor.file import read_recording
+    from diskproof.report.monitor.file import read_monitor_file
     from diskproof.units import render_bytes
 
-    recording = read_recording(source)
+    recording = read_monitor_file(source)
     if wish.html is not None:
         from diskproof.report.monitor.page import render_monitor_page
 

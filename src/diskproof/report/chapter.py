@@ -50,7 +50,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Source:
     """Where chapters look for their parts. ``rows`` are the study's results on the host; without
     ``details`` only what tables of the terminal tell is wanted."""
 
@@ -107,7 +107,7 @@ class Chapter(Generic[P]):
     """One chapter; its row stands in ``chapters.py``. What is None the chapter does not have."""
 
     name: str
-    find: Callable[[Reading], Mapping[str, P] | P | None]
+    find: Callable[[Source], Mapping[str, P] | P | None]
     """Its part in a store, by workload if the chapter is on each of them."""
     page: Callable[[P, StudyView, Draw], Mapping[str, object]]
     """What its template needs, charts drawn."""

@@ -51,11 +51,6 @@ def cell_label(cell: Cell, factors: Sequence[str]) -> str:
     return " ".join(parts) or "plain"
 
 
-def unit_name(metric: str, unit: str) -> str:
-    """A metric's unit as people say it."""
-    return "IOPS" if metric == "iops" else unit
-
-
 def render_figure(value: float) -> str:
     """Four digits: ``0.4567``, ``214.2``, ``9876``, ``12.35k``, ``1.235M``."""
     for factor, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):

@@ -24,7 +24,6 @@ from diskproof.report.labels import (
     render_half_width,
     render_short_latency,
 )
-from diskproof.report.ranking.words import HIGHER, metric_name
 from diskproof.report.view import StudyView
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _study(
                     "templates/workload.html.j2",
                     {
                         "name": load.name,
-                        "measured": f"{metric_name(load)}, {HIGHER[load.higher_is_better]}",
+                        "measured": load.measured,
                         "sections": fragments(group, load.name),
                     },
                 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from diskproof.records import HostRecord, StudyRecord
-from diskproof.report.chapter import Chapter, Reading
+from diskproof.report.chapter import Chapter, Source
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.crash.find import join_verdicts
 from diskproof.report.view import StudyView, choose_studies, rank_workloads, with_durability
@@ -28,15 +28,15 @@ def read_views(
     """
     told = [chapter for chapter in chapters if details or chapter.told_in_tables]
     return tuple(
-        _view(reading, told)
+        _view(source, told)
         for study in choose_studies(store, wanted)
-        for reading in _readings(store, study, told, details=details)
+        for source in _sources(store, study, told, details=details)
     )
 
 
-def _readings(
+def _sources(
     store: Store, study: StudyRecord, chapters: Sequence[Chapter[Any]], *, details: bool
-) -> Iterator[Reading]:
+) -> Iterator[Source]:
     """A study host by host."""
     rows = store.results(study.id)
     ids = [row.host_id for row in rows]
@@ -47,10 +47,10 @@ def _readings(
     for host in [hosts[host_id] for host_id in dict.fromkeys(ids)] or [_NOBODY]:
         own = tuple(row for row in rows if row.host_id == host.id)
         loads = tuple(with_durability(load, verdicts) for load in rank_workloads(study, own))
-        yield Reading(store, study, host, own, loads, details)
+        yield Source(store, study, host, own, loads, details)
 
 
-def _view(reading: Reading, chapters: Sequence[Chapter[Any]]) -> StudyView:
-    found = {chapter.name: chapter.find(reading) for chapter in chapters}
+def _view(source: Source, chapters: Sequence[Chapter[Any]]) -> StudyView:
+    found = {chapter.name: chapter.find(source) for chapter in chapters}
     parts = {name: part for name, part in found.items() if part}
-    return StudyView(reading.study, reading.host, reading.workloads, parts)
+    return StudyView(source.study, source.host, source.workloads, parts)

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diskproof.errors import UsageError
+from diskproof.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_said
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.crash.find import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
 from diskproof.store import ResultRow, Store
-
-LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,11 @@ class WorkloadView:
     higher_is_better: bool
     factors: tuple[str, ...]
     lines: tuple[Line, ...]
+
+    @property
+    def measured(self) -> str:
+        """What it is ranked by: ``IOPS, higher is better``."""
+        return f"{metric_said(self.metric, self.unit)}, {HIGHER[self.higher_is_better]}"
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,9 @@ def with_durability(
     return replace(load, lines=tuple(lines))
 
 
-def present_latencies(load: WorkloadView) -> list[str]:
+def present_latencies(load: WorkloadView) -> list[MetricRow]:
     """The latencies that any line has beside its speed."""
-    return [name for name in LATENCIES if any(name in line.latencies for line in load.lines)]
+    return [r for r in BESIDE_SPEEDS if any(r.name in line.latencies for line in load.lines)]
 
 
 def chosen_lines(load: WorkloadView, count: int = 4) -> tuple[Line, ...]:
@@ -116,9 +120,10 @@ def _rank_workload(
         for row in primary
     }
     by_cell = {row.cell.id: row for row in primary}
+    beside = {row.name for row in BESIDE_SPEEDS}
     latencies: dict[str, dict[str, float]] = {}
     for row in own:
-        if row.metric in LATENCIES and row.values:
+        if row.metric in beside and row.values:
             latencies.setdefault(row.cell.id, {})[row.metric] = statistics.median(row.values)
     lines = tuple(
         Line(

@@ -13,12 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from diskproof.metrics import JUDGED
 from diskproof.records import Cell
 from diskproof.stats.boundary_belief import Trial
 from diskproof.tile_records import TileRun
-
-JUDGED = ("seconds", "latency_p99")
-"""Metrics with a service level; less of them is better."""
 
 LEAST_SECONDS = 1e-6
 """A shorter time is taken as this: nothing can be told in multiples of nought."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell
-from diskproof.report.compare.sides import Side
+from diskproof.report.compare.sides import Variant
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.verdict import Verdict, judge, overall_samples
@@ -46,8 +46,8 @@ class Compared:
 class Comparison:
     """All lines, and the labels of cells that one side alone has."""
 
-    a: Side
-    b: Side
+    a: Variant
+    b: Variant
     delta: float
     lines: tuple[Compared, ...]
     only_a: tuple[str, ...]
@@ -60,8 +60,8 @@ class Comparison:
 
 
 def compare_sides(
-    a: Side,
-    b: Side,
+    a: Variant,
+    b: Variant,
     *,
     delta: float,
     metric: str | None = None,
@@ -90,7 +90,7 @@ def compare_sides(
 
 
 def _by_key(
-    side: Side, named: Mapping[str, str], metric: str | None, workloads: Sequence[str]
+    side: Variant, named: Mapping[str, str], metric: str | None, workloads: Sequence[str]
 ) -> dict[Key, list[ResultRow]]:
     """A side's rows by what is to match; several of one key come from several studies or hosts,
     the newest study last."""
@@ -130,8 +130,8 @@ def _matched(
 
 
 def _judge(
-    a: Side,
-    b: Side,
+    a: Variant,
+    b: Variant,
     pairs: Sequence[tuple[ResultRow, ResultRow]],
     shown: Sequence[str],
     delta: float,
@@ -172,7 +172,7 @@ def _pair_label(one: ResultRow, other: ResultRow, shown: Sequence[str]) -> str:
     return labels[0] if labels[0] == labels[1] else " / ".join(labels)
 
 
-def _samples(a: Side, b: Side, one: ResultRow, other: ResultRow) -> tuple[Sample, Sample]:
+def _samples(a: Variant, b: Variant, one: ResultRow, other: ResultRow) -> tuple[Sample, Sample]:
     """Blocks pair only inside one study on one host, and only if they are its own randomised
     blocks; numbers of two studies mean nothing to each other."""
     left = Sample(one.values, one.blocks if one.study_id in a.paired_studies else ())
@@ -188,7 +188,7 @@ def _row_label(row: ResultRow, factors: Sequence[str]) -> str:
     return f"{row.cell.workload.name}: {cell_label(row.cell, factors)}"
 
 
-def _source_notes(side: Side, found: Mapping[Key, list[ResultRow]]) -> list[str]:
+def _source_notes(side: Variant, found: Mapping[Key, list[ResultRow]]) -> list[str]:
     notes = []
     if any(len({(r.study_id, r.host_id) for r in rows}) > 1 for rows in found.values()):
         notes.append(f"{side.asked} holds some cells more than once: the newest study is taken")
@@ -211,7 +211,7 @@ def _load_notes(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> list[str]:
 
 
 def _nothing_in_common(
-    a: Side, b: Side, metric: str | None, workloads: Sequence[str]
+    a: Variant, b: Variant, metric: str | None, workloads: Sequence[str]
 ) -> UsageError:
     loads = [dict.fromkeys(row.cell.workload.name for row in side.rows) for side in (a, b)]
     described = [

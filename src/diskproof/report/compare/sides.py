@@ -20,7 +20,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True)
-class Side:
+class Variant:
     """One side of a comparison: its result rows, and the levels that were asked for by name.
 
     ``title`` says what ``asked`` was taken for. ``paired_studies`` are the ids of studies whose
@@ -43,7 +43,7 @@ def _opened(default: str, asked: str) -> Iterator[tuple[Store, bool]]:
         yield store, names_store
 
 
-def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Side:
+def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Variant:
     """Resolve one side. ``default`` is the store it is in unless it names one.
 
     In this order: a store (a file that is there, or a URL), levels (``cache=none,format=raw``), a
@@ -53,7 +53,7 @@ def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Side:
     with _opened(default, asked) as (store, names_store):
         chosen = choose_studies(store, studies)
         rows = [row for study in chosen for row in store.results(study.id)]
-        side = Side(
+        side = Variant(
             asked, "", tuple(rows), {}, frozenset(s.id for s in chosen if s.origin == "run")
         )
         if names_store:
@@ -75,7 +75,7 @@ def parse_levels(text: str) -> dict[str, str] | None:
     return {factor.strip(): level.strip() for factor, _, level in pairs}
 
 
-def _find_levels(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Side | None:
+def _find_levels(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> Variant | None:
     levels = parse_levels(side.asked)
     if levels is None:
         return None
@@ -92,7 +92,7 @@ def _find_levels(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Si
     return replace(side, title=f"cells with {side.asked}", rows=rows, levels=levels)
 
 
-def _find_study(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Side | None:
+def _find_study(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> Variant | None:
     by_id = [study for study in studies if study.id == side.asked]
     named = by_id or [study for study in studies if study.name == side.asked]
     if not named:
@@ -102,7 +102,7 @@ def _find_study(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Sid
     return replace(side, title=f"study {newest.name} ({newest.id})", rows=rows)
 
 
-def _find_host(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Side | None:
+def _find_host(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> Variant | None:
     hosts = {h.id: h for h in store.hosts() if side.asked in (h.id, h.name)}
     if not hosts:
         return None
@@ -110,7 +110,7 @@ def _find_host(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Side
     return replace(side, title=f"host {next(iter(hosts.values())).name}", rows=rows)
 
 
-def _find_date(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Side | None:
+def _find_date(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> Variant | None:
     if not _DATE.fullmatch(side.asked):
         return None
     days = {
@@ -136,7 +136,7 @@ def _only_runs(row: ResultRow, wanted: set[str]) -> ResultRow:
     )
 
 
-def _find_label(side: Side, store: Store, studies: Sequence[StudyRecord]) -> Side | None:
+def _find_label(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> Variant | None:
     wanted = side.asked.split()
     for study in reversed(studies):
         factors = varying_factors(study.cells)
@@ -152,7 +152,7 @@ def _is_cell(cell: Cell, study_id: str) -> Callable[[ResultRow], bool]:
     return lambda row: row.study_id == study_id and row.cell.levels == cell.levels
 
 
-def _kept(side: Side, wanted: Callable[[ResultRow], bool]) -> tuple[ResultRow, ...]:
+def _kept(side: Variant, wanted: Callable[[ResultRow], bool]) -> tuple[ResultRow, ...]:
     return tuple(row for row in side.rows if wanted(row))
 
 

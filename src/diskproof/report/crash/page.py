@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from diskproof.crash_rules import FAULT_WORDS
 from diskproof.records import StudyRecord
 from diskproof.report import tables
-from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.chart import durability_chart, timeline_caption, timeline_chart
 from diskproof.report.crash.find import (
     badness,
@@ -44,10 +44,10 @@ def writes(load: WorkloadView) -> bool:
     return spec.option("rw", "write") not in ("read", "randread")
 
 
-def _find(reading: Reading) -> Verdicts:
+def _find(source: Source) -> Verdicts:
     """The study's own verdicts; those of others stand beside its speeds."""
-    rows = reading.store.verdicts(reading.study.id)
-    return tuple(row for row in rows if row.host_id == reading.host.id)
+    rows = source.store.verdicts(source.study.id)
+    return tuple(row for row in rows if row.host_id == source.host.id)
 
 
 def _hosts(store: Store, study: StudyRecord) -> Iterable[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskproof.records import Histogram, Series
-from diskproof.report.chapter import Chapter, Draw, Figure, Reading
+from diskproof.report.chapter import Chapter, Draw, Figure, Source
 from diskproof.report.details.chart import series_chart, tail_chart
 from diskproof.report.view import Line, StudyView, WorkloadView, chosen_lines
 
@@ -29,18 +29,18 @@ class WorkloadDetail:
     traces: Mapping[str, Sequence[tuple[str, Series]]]
 
 
-def _find(reading: Reading) -> Mapping[str, WorkloadDetail]:
-    return {load.name: _detail(reading, load) for load in reading.workloads}
+def _find(source: Source) -> Mapping[str, WorkloadDetail]:
+    return {load.name: _detail(source, load) for load in source.workloads}
 
 
-def _detail(reading: Reading, load: WorkloadView) -> WorkloadDetail:
+def _detail(source: Source, load: WorkloadView) -> WorkloadDetail:
     curves: dict[str, list[tuple[str, Histogram]]] = {}
     traces: dict[str, list[tuple[str, Series]]] = {}
     for line in chosen_lines(load):
         cell = line.ranked.cell
-        for histogram in reading.store.histograms(reading.study.id, cell.id, reading.host.id):
+        for histogram in source.store.histograms(source.study.id, cell.id, source.host.id):
             curves.setdefault(histogram.name, []).append((line.label, histogram))
-        for series in reading.store.series_of(_median_run(line)):
+        for series in source.store.series_of(_median_run(line)):
             if len(series.times) > 1:
                 traces.setdefault(series.name, []).append((line.label, series))
     return WorkloadDetail(load, curves, traces)

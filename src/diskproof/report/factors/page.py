@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diskproof.report.chapter import Chapter, Draw, Figure, Reading
+from diskproof.report.chapter import Chapter, Draw, Figure, Source
 from diskproof.report.factors import words as factor_words
 from diskproof.report.factors.chart import effects_chart, interaction_chart, interaction_factors
 from diskproof.report.factors.find import WorkloadFactors, find_factors
@@ -12,9 +12,9 @@ from diskproof.report.view import StudyView
 from diskproof.stats.factors import FactorAnalysis
 
 
-def _find(reading: Reading) -> Mapping[str, WorkloadFactors]:
+def _find(source: Source) -> Mapping[str, WorkloadFactors]:
     """Of workloads with two cells of different levels."""
-    found = {name: find_factors(reading.study, rows) for name, rows in reading.by_load.items()}
+    found = {name: find_factors(source.study, rows) for name, rows in source.by_load.items()}
     return {name: load for name, load in found.items() if load.analysis is not None}
 
 

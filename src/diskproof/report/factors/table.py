@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from diskproof.metrics import HIGHER
 from diskproof.report import tables
 from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, studies_json
 from diskproof.report.factors import words
 from diskproof.report.labels import finite
-from diskproof.report.ranking.words import HIGHER
 from diskproof.report.stability.words import variance_lines
 from diskproof.stats.factors import FactorAnalysis
 from diskproof.stats.level_effects import LevelEffect

@@ -30,7 +30,7 @@ Values = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Column:
+class MonitorColumn:
     """One metric; its name says of what."""
 
     name: str
@@ -38,29 +38,29 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Recording:
+class MonitorFile:
     """``values[i]`` has a number for each column at ``times[i]`` (Unix, seconds); nan: not told.
 
     ``rows`` has, for each thing of which there is a varying number (``key``: ``vm``), its samples:
     (time, a number for each of ``row_columns``).
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[MonitorColumn, ...]
     times: tuple[float, ...]
     values: tuple[Values, ...]
     key: str
-    row_columns: tuple[Column, ...]
+    row_columns: tuple[MonitorColumn, ...]
     rows: dict[str, tuple[tuple[float, Values], ...]]
 
 
 @dataclass(frozen=True)
 class _Heads:
-    columns: tuple[Column, ...]
+    columns: tuple[MonitorColumn, ...]
     key: str = ""
-    row_columns: tuple[Column, ...] = ()
+    row_columns: tuple[MonitorColumn, ...] = ()
 
 
-def read_recording(path: Path) -> Recording:
+def read_monitor_file(path: Path) -> MonitorFile:
     """Raises UsageError for a file that cannot be read or is no recording."""
     try:
         with path.open("rb") as stream:
@@ -69,11 +69,11 @@ def read_recording(path: Path) -> Recording:
         raise UsageError(f"cannot read {path}", error.strerror or str(error)) from None
     if len(content) > MAX_BYTES:
         raise UsageError(f"{path} is too large", f"at most {MAX_BYTES >> 20} MiB are read")
-    return parse_recording(content, str(path))
+    return parse_monitor_file(content, str(path))
 
 
-def parse_recording(content: bytes, place: str) -> Recording:
-    """As ``read_recording``; ``place`` names the file in errors."""
+def parse_monitor_file(content: bytes, place: str) -> MonitorFile:
+    """As ``read_monitor_file``; ``place`` names the file in errors."""
     whole = content[: content.rfind(b"\n") + 1].decode("utf-8", "replace")
     if not whole:
         _refuse(place, 1, "it is empty")
@@ -109,12 +109,12 @@ class _JsonLines:
         columns = self._columns(header.get("columns"))
         return _Heads(columns, str(table.get("key", "")), self._columns(table.get("columns")))
 
-    def _columns(self, told: object) -> tuple[Column, ...]:
+    def _columns(self, told: object) -> tuple[MonitorColumn, ...]:
         if not isinstance(told, list) or len(told) > MAX_COLUMNS:
             _refuse(self.place, 1, "its header has no list of columns, or too long a one")
         if not all(isinstance(each, dict) for each in told):
             _refuse(self.place, 1, "a column of its header is no object")
-        return tuple(Column(str(each.get("name")), str(each.get("unit"))) for each in told)
+        return tuple(MonitorColumn(str(each.get("name")), str(each.get("unit"))) for each in told)
 
     def samples(self, heads: _Heads) -> Iterator[tuple[float, Values, list[tuple[str, Values]]]]:
         for number, line in enumerate(self.lines[1:], 2):
@@ -172,7 +172,9 @@ class _CsvLines:
         if len(keys) > 1:
             _refuse(self.place, 1, f"its column {names[keys[1]]!r} has no unit")
         split = keys[0] if keys else len(names)
-        columns = tuple(Column(part["name"], part["unit"]) for part in parts if part is not None)
+        columns = tuple(
+            MonitorColumn(part["name"], part["unit"]) for part in parts if part is not None
+        )
         return _Heads(columns[:split], names[split] if keys else "", columns[split:])
 
     def samples(self, heads: _Heads) -> Iterator[tuple[float, Values, list[tuple[str, Values]]]]:
@@ -206,7 +208,7 @@ class _CsvLines:
             _refuse(self.place, self.reader.line_num, "a value is no number")
 
 
-def _gather(reader: _JsonLines | _CsvLines) -> Recording:
+def _gather(reader: _JsonLines | _CsvLines) -> MonitorFile:
     got = _Gathered(reader.heads())
     _check_names(got.heads, reader.place)
     for at, values, rows in reader.samples(got.heads):
@@ -219,7 +221,7 @@ def _gather(reader: _JsonLines | _CsvLines) -> Recording:
         got.numbers += len(values) + sum(len(row) for _, row in rows)
         if got.numbers > MAX_NUMBERS or len(got.rows) > MAX_ROW_NAMES:
             raise UsageError(f"{reader.place} is too large", "record with a longer delay")
-    return Recording(
+    return MonitorFile(
         got.heads.columns,
         tuple(got.times),
         tuple(got.values),

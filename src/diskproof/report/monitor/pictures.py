@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from diskproof.report.monitor.chart import MAX_WATCHED_LINES, Line
-from diskproof.report.monitor.file import Column, Recording
+from diskproof.report.monitor.chart import MAX_WATCHED_LINES, WatchedLine
+from diskproof.report.monitor.file import MonitorColumn, MonitorFile
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ _FLUSHES = ("guest_flush", "host_fdatasync")
 
 
 @dataclass(frozen=True)
-class Picture:
+class MonitorPicture:
     """One chart: its section, caption and lines."""
 
     section: str
     title: str
     unit: str
-    lines: tuple[Line, ...]
+    lines: tuple[WatchedLine, ...]
     stacked: bool = False
 
 
-def choose_pictures(recording: Recording) -> tuple[Picture, ...]:
+def choose_pictures(recording: MonitorFile) -> tuple[MonitorPicture, ...]:
     """All columns, each in one picture; those that say nothing at all are left out."""
     taken: set[str] = set()
     pictures = [each for family in FAMILIES for each in _family(recording, family, taken)]
@@ -75,7 +75,7 @@ def choose_pictures(recording: Recording) -> tuple[Picture, ...]:
     return tuple(pictures)
 
 
-def _family(recording: Recording, family: Family, taken: set[str]) -> Iterator[Picture]:
+def _family(recording: MonitorFile, family: Family, taken: set[str]) -> Iterator[MonitorPicture]:
     devices: dict[str, list[int]] = {}
     for place, column in enumerate(recording.columns):
         if column.name not in taken and (found := re.fullmatch(family.names, column.name)):
@@ -86,7 +86,7 @@ def _family(recording: Recording, family: Family, taken: set[str]) -> Iterator[P
         yield from _picture(recording, family.section, title, places, family.stacked)
 
 
-def _others(recording: Recording, taken: set[str]) -> Iterator[Picture]:
+def _others(recording: MonitorFile, taken: set[str]) -> Iterator[MonitorPicture]:
     """What no family knows, own modules among it: by the first part of the name, and unit."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, column in enumerate(recording.columns):
@@ -97,63 +97,63 @@ def _others(recording: Recording, taken: set[str]) -> Iterator[Picture]:
 
 
 def _picture(
-    recording: Recording, section: str, title: str, places: Sequence[int], stacked: bool = False
-) -> Iterator[Picture]:
+    recording: MonitorFile, section: str, title: str, places: Sequence[int], stacked: bool = False
+) -> Iterator[MonitorPicture]:
     lines = [
-        Line(_last_part(recording.columns[place]), recording.times, values)
+        WatchedLine(_last_part(recording.columns[place]), recording.times, values)
         for place in places
         if any(map(math.isfinite, values := [row[place] for row in recording.values]))
     ]
     for start in range(0, len(lines), MAX_WATCHED_LINES):
         chosen = tuple(lines[start : start + MAX_WATCHED_LINES])
-        yield Picture(section, title, recording.columns[places[0]].unit, chosen, stacked)
+        yield MonitorPicture(section, title, recording.columns[places[0]].unit, chosen, stacked)
 
 
-def _last_part(column: Column) -> str:
+def _last_part(column: MonitorColumn) -> str:
     return column.name.rpartition(".")[2].replace("_", " ")
 
 
-def _machines(recording: Recording) -> Iterator[Picture]:
+def _machines(recording: MonitorFile) -> Iterator[MonitorPicture]:
     """A line a machine, then the flushes of those that flush beside what the host made of them."""
     places = {_last_name(column): place for place, column in enumerate(recording.row_columns)}
     for section, title, columns in _ROW_PICTURES:
         for column in columns:
             if column in places and (lines := _busiest(recording, places[column])):
                 unit = recording.row_columns[places[column]].unit
-                yield Picture(section, title, unit, tuple(lines))
+                yield MonitorPicture(section, title, unit, tuple(lines))
     if set(_FLUSHES) <= set(places):
         yield from _flushes(recording, places)
 
 
-def _flushes(recording: Recording, places: dict[str, int]) -> Iterator[Picture]:
-    found: list[tuple[float, Picture]] = []
+def _flushes(recording: MonitorFile, places: dict[str, int]) -> Iterator[MonitorPicture]:
+    found: list[tuple[float, MonitorPicture]] = []
     for name, samples in recording.rows.items():
         lines = [line for each in _FLUSHES if (line := _row_line(each, samples, places[each]))]
         if (total := sum(map(_sum, lines))) > 0:
             title = f"{name}: flushes of the guest beside syncs of the host"
-            found.append((total, Picture("Virtual machines", title, "1/s", tuple(lines))))
+            found.append((total, MonitorPicture("Virtual machines", title, "1/s", tuple(lines))))
     found.sort(key=lambda pair: pair[0], reverse=True)
     yield from (picture for _, picture in found[:MAX_WATCHED_LINES])
 
 
-def _last_name(column: Column) -> str:
+def _last_name(column: MonitorColumn) -> str:
     return column.name.rpartition(".")[2]
 
 
 def _row_line(
     label: str, samples: Sequence[tuple[float, tuple[float, ...]]], place: int
-) -> Line | None:
+) -> WatchedLine | None:
     values = [row[place] for _, row in samples]
     if not any(map(math.isfinite, values)):
         return None
-    return Line(label.replace("_", " "), [at for at, _ in samples], values)
+    return WatchedLine(label.replace("_", " "), [at for at, _ in samples], values)
 
 
-def _busiest(recording: Recording, place: int) -> list[Line]:
+def _busiest(recording: MonitorFile, place: int) -> list[WatchedLine]:
     lines = [_row_line(name, samples, place) for name, samples in recording.rows.items()]
     known = [line for line in lines if line is not None]
     return sorted(known, key=_sum, reverse=True)[:MAX_WATCHED_LINES]
 
 
-def _sum(line: Line) -> float:
+def _sum(line: WatchedLine) -> float:
     return sum(value for value in line.values if math.isfinite(value))

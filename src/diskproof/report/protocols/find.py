@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.report.chapter import Reading
+from diskproof.report.chapter import Source
 from diskproof.report.view import Line, WorkloadView, chosen_lines
 from diskproof.stats.intervals import Interval, RatioInterval, mean_interval
 from diskproof.stats.warm_up import Trace, average_traces
@@ -80,18 +80,18 @@ class ProtocolView:
     cache_lives: tuple[CellCacheLife, ...] = ()
 
 
-def find_protocols(reading: Reading) -> dict[str, ProtocolView]:
+def find_protocols(source: Source) -> dict[str, ProtocolView]:
     """By workload, of those that have any of it; cells in the order of their ranking."""
-    found = {load.name: _protocol(reading, load) for load in reading.workloads}
+    found = {load.name: _protocol(source, load) for load in source.workloads}
     return {name: view for name, view in found.items() if view != ProtocolView()}
 
 
-def _protocol(reading: Reading, load: WorkloadView) -> ProtocolView:
-    cells, drawn = reading.by_line(load), chosen_lines(load)
+def _protocol(source: Source, load: WorkloadView) -> ProtocolView:
+    cells, drawn = source.by_line(load), chosen_lines(load)
     grids = (CellGrids(line.label, read_grids(own)) for line, own in cells)
     curves = (CellCurves(line.label, read_curves(own), find_ratio(own)) for line, own in cells)
     named = [(line, {row.metric: row for row in own if row.values}) for line, own in cells]
-    warm_ups = (_warm_up(reading.store, line, own, line in drawn) for line, own in named)
+    warm_ups = (_warm_up(source.store, line, own, line in drawn) for line, own in named)
     lives = (_cache_life(line, own) for line, own in named)
     return ProtocolView(
         tuple(cell for cell in grids if cell.grids),

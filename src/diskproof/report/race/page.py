@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diskproof.report import tables
-from diskproof.report.chapter import Chapter, Draw, Reading
+from diskproof.report.chapter import Chapter, Draw, Source
 from diskproof.report.race import words as race_words
 from diskproof.report.race.chart import MAX_LANES, race_chart
 from diskproof.report.view import StudyView
@@ -13,12 +13,12 @@ from diskproof.stats.study_race import RaceState, replay_races
 from diskproof.store.race_scores import race_scores
 
 
-def _find(reading: Reading) -> Mapping[str, RaceState]:
+def _find(source: Source) -> Mapping[str, RaceState]:
     """Replayed from the study's runs; on however many hosts they were made, a race is one."""
-    study, told = reading.study, {load.name for load in reading.workloads}
+    study, told = source.study, {load.name for load in source.workloads}
     if study.race is None:
         return {}
-    races = replay_races(study, race_scores(reading.store, study.id))
+    races = replay_races(study, race_scores(source.store, study.id))
     return {race.workload: race for race in races if race.workload in told}
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
+from diskproof.metrics import HIGHER, figure_unit
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.find import durability_json, short_text
 from diskproof.report.crash.page import durability_figures
-from diskproof.report.labels import unit_name
 from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.view import StudyView, WorkloadView, present_latencies
 
 
-def _find(reading: Reading) -> Mapping[str, WorkloadView]:
-    return {load.name: load for load in reading.workloads}
+def _find(source: Source) -> Mapping[str, WorkloadView]:
+    return {load.name: load for load in source.workloads}
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
@@ -30,9 +30,9 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
             *_ratio_figure(load, draw),
             *_heat_figure(load, draw),
         ],
-        "latencies": [(name, words.LATENCY_NAMES[name]) for name in present_latencies(load)],
+        "latencies": present_latencies(load),
         "judged": any(line.durability for line in load.lines),
-        "unit": unit_name(load.metric, load.unit),
+        "unit": figure_unit(load.metric, load.unit),
         "ratio_text": words.ratio_text,
         "short_text": short_text,
     }
@@ -47,7 +47,7 @@ def _bars_figure(load: WorkloadView, draw: Draw) -> Figure:
 
 
 def _ratio_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
-    title = f"{load.metric} over the best cell's ({words.HIGHER[load.higher_is_better]})"
+    title = f"{load.metric} over the best cell's ({HIGHER[load.higher_is_better]})"
     ratios = chart.ratio_chart([(line.label, line.ranked) for line in load.lines], title)
     if ratios is not None:
         yield draw(ratios.spec, ratios.caption, 1)

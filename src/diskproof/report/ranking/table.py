@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from diskproof.metrics import MetricRow
 from diskproof.report import tables
 from diskproof.report.crash.find import short_text
 from diskproof.report.labels import (
@@ -12,16 +13,7 @@ from diskproof.report.labels import (
     render_half_width,
     render_short_latency,
 )
-from diskproof.report.ranking.words import HIGHER, metric_name
 from diskproof.report.view import WorkloadView, present_latencies
-
-_HEADS = {
-    "latency_p50": "p50",
-    "latency_p99": "p99",
-    "latency_p99.9": "p99.9",
-    "flush_p99": "flush",
-}
-
 
 CRASH_WIDTH = 16
 CRASH_CAPTION = (
@@ -34,11 +26,11 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> tables.Shown:
     """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` cannot be placed."""
     present, judged = present_latencies(load), any(line.durability for line in load.lines)
     table = tables.start_table(
-        f"{load.name}: {metric_name(load)}, {HIGHER[load.higher_is_better]}",
+        f"{load.name}: {load.measured}",
         "!#",
         "*cell",
         *(">n", ">mean", ">\u00b195%", "!tie"),
-        *(f">{_HEADS[name]}" for name in present),
+        *(f">{row.narrow or row.label}" for row in present),
         *(["-crash"] if judged else []),
     )
     if judged:
@@ -53,7 +45,7 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> tables.Shown:
             render_figure(ranked.interval.mean),
             render_half_width(ranked.interval),
             group_name(ranked.groups),
-            *(render_short_latency(line.latencies.get(name)) for name in present),
+            *(render_short_latency(line.latencies.get(row.name)) for row in present),
             *([short_text(line.durability)] if judged else []),
             style="bold" if ranked.rank == 1 else None,
         )
@@ -62,14 +54,13 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> tables.Shown:
     return table
 
 
-def _caption(load: WorkloadView, present: Sequence[str], hidden: int) -> str:
+def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> str:
     parts = ["# counts cells proved better; cells that share a letter under tie are not told apart"]
     if any(line.ranked.rank is None for line in load.lines):
         parts.append("? cannot be placed: a single run, or far more scatter than others")
     if present:
         parts.append("latencies are medians over runs")
-    if "flush_p99" in present:
-        parts.append("flush is its p99")
+    parts += [f"{row.narrow} is its p99" for row in present if row.narrow]
     if any(line.durability for line in load.lines):
         parts.append(CRASH_CAPTION)
     if hidden:

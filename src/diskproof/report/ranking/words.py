@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from diskproof.report.labels import render_figure, unit_name
+from diskproof.metrics import figure_unit
+from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
 from diskproof.stats.ranking import Ranked
 from diskproof.stats.score import Scored
-
-HIGHER = {True: "higher is better", False: "lower is better"}
-
-
-def metric_name(load: WorkloadView) -> str:
-    named = {"iops": "IOPS", "seconds": "seconds"}
-    return named.get(load.metric, f"{load.metric} in {load.unit}")
 
 
 def winner_sentence(load: WorkloadView) -> str:
@@ -20,7 +14,7 @@ def winner_sentence(load: WorkloadView) -> str:
     if not load.lines:
         return f"{load.name}: no run gave a result."
     best = load.lines[0]
-    value = f"{render_figure(best.ranked.interval.mean)} {unit_name(load.metric, load.unit)}"
+    value = f"{render_figure(best.ranked.interval.mean)} {figure_unit(load.metric, load.unit)}"
     if len(load.lines) == 1:
         return f"{best.label} is the only cell: {value}."
     if best.ranked.interval.n < 2:
@@ -42,12 +36,6 @@ def _margin(load: WorkloadView, second: Line) -> str:
     return f", {ahead:.0%} ahead of {second.label}" if ahead >= 0.005 else ""
 
 
-LATENCY_NAMES = {
-    "latency_p50": "p50",
-    "latency_p99": "p99",
-    "latency_p99.9": "p99.9",
-    "flush_p99": "flush p99",
-}
 READING = (
     "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a cell "
     "that cannot be placed: a single run, or far more scatter than the others. Cells that share a "

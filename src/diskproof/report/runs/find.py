@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from diskproof.records import Artefact, Cell, Check, Failure
-from diskproof.report.chapter import Reading
+from diskproof.report.chapter import Source
 
 MAX_TAILS = 50
 """Failed runs whose consoles are shown; the rest is listed with its reason."""
@@ -39,10 +39,10 @@ class StudyRuns:
     checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
 
 
-def find_runs(reading: Reading) -> StudyRuns:
-    store, study, host = reading.store, reading.study, reading.host
+def find_runs(source: Source) -> StudyRuns:
+    store, study, host = source.store, source.study, source.host
     failed = [run for run in store.failures(study.id) if run.host_id == host.id]
-    shown = MAX_TAILS if reading.details else 0
+    shown = MAX_TAILS if source.details else 0
     failures = [
         FailedRun(
             run.id,
@@ -54,8 +54,8 @@ def find_runs(reading: Reading) -> StudyRuns:
         for number, run in enumerate(failed)
         if run.failure is not None
     ]
-    checks = store.checks(study.id, host.id) if reading.details else {}
-    good = sum(len(line.values) for load in reading.workloads for line in load.lines)
+    checks = store.checks(study.id, host.id) if source.details else {}
+    good = sum(len(line.values) for load in source.workloads for line in load.lines)
     return StudyRuns(good, tuple(failures), checks)
 
 

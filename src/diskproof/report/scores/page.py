@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diskproof.report.chapter import Chapter, Draw, Reading
+from diskproof.report.chapter import Chapter, Draw, Source
 from diskproof.report.ranking.chart import ratio_chart
 from diskproof.report.ranking.words import ratio_text
 from diskproof.report.scores import table as score_tables
@@ -13,8 +13,8 @@ from diskproof.report.scores.find import StudyScores, score_rows
 from diskproof.report.view import StudyView
 
 
-def _find(reading: Reading) -> StudyScores | None:
-    return score_rows(reading.primary, {}, blocked=reading.study.origin == "run")
+def _find(source: Source) -> StudyScores | None:
+    return score_rows(source.primary, {}, blocked=source.study.origin == "run")
 
 
 def _page(found: StudyScores, view: StudyView, draw: Draw) -> Mapping[str, object]:

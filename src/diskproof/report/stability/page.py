@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diskproof.report import vega
-from diskproof.report.chapter import Chapter, Draw, Reading
+from diskproof.report.chapter import Chapter, Draw, Source
 from diskproof.report.stability import table as stability_tables
 from diskproof.report.stability.find import WorkloadStability, find_stability
 from diskproof.report.stability.words import steady_words
@@ -36,12 +36,10 @@ def drift_chart(drift: Drift) -> vega.Spec:
     )
 
 
-def _find(reading: Reading) -> Mapping[str, WorkloadStability]:
-    store, study = reading.store, reading.study
+def _find(source: Source) -> Mapping[str, WorkloadStability]:
+    store, study = source.store, source.study
     runs = {run.id: run for run in store.runs(study.id)}
-    return {
-        name: find_stability(store, study, rows, runs) for name, rows in reading.by_load.items()
-    }
+    return {name: find_stability(store, study, rows, runs) for name, rows in source.by_load.items()}
 
 
 def _page(load: WorkloadStability, view: StudyView, draw: Draw) -> Mapping[str, object]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from diskproof.metrics import find_metric
 from diskproof.records import StudyRecord
-from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Reading
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.labels import count
 from diskproof.report.tiles import chart, timeline
 from diskproof.report.tiles import words as tile_words
@@ -40,10 +41,10 @@ class StudyTiles:
     view: TileView | None
 
 
-def _find(reading: Reading) -> StudyTiles | None:
-    store, study, host = reading.store, reading.study, reading.host
+def _find(source: Source) -> StudyTiles | None:
+    store, study, host = source.store, source.study, source.host
     runs = tuple(run for run in store.tile_runs(study.id) if run.host_id == host.id)
-    view = analyse_stored(store, study, host, runs) if reading.details else None
+    view = analyse_stored(store, study, host, runs) if source.details else None
     return StudyTiles(runs, view) if runs else None
 
 
@@ -153,7 +154,8 @@ def _work_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     for work, metric in judged_keys(view)[:MAX_WORK_CHARTS]:
         key = (work, metric)
         lines = _lines(view, partial(_interval_of, key), partial(_missed, key))
-        named = {"seconds": "time (s)", "latency_p99": "p99 latency (s)"}[metric]
+        row = find_metric(metric)
+        named = row.title if row else metric
         text = f"{work}: {named}, mean over tiles. Ringed: its service level was missed in a tile."
         yield draw(chart.tiles_chart(lines, named), _caption(text, lines), 1)
 

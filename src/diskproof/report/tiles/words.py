@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from diskproof.metrics import JUDGED, metric_label
 from diskproof.records import Failure
 from diskproof.report.labels import count, render_figure, render_half_width, render_short_latency
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, WorkFigure
 from diskproof.report.tiles.host import NAMED
 from diskproof.stats.capacity import Capacity, compare_capacity
 from diskproof.stats.intervals import Interval
-from diskproof.stats.tile_trials import JUDGED
 
 ORIGIN = (
     "Each run starts all machines of its tiles with fresh disks. How many tiles run next, and in "
@@ -120,8 +120,7 @@ def miss_text(figure: WorkFigure) -> str:
 
 
 def work_title(figure: WorkFigure) -> str:
-    named = {"seconds": "s", "latency_p99": "p99"}
-    return f"{figure.work} {named.get(figure.metric, figure.metric)}"
+    return f"{figure.work} {metric_label(figure.metric)}"
 
 
 def host_text(at: TilesAt, name: str) -> str:

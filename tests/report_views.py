@@ -138,7 +138,7 @@ def make_view(
     scores = score_rows([row for row in rows if row.primary], {}, blocked=origin == "run")
     parts = {
         "ranking": {load.name: load for load in loads},
-        "runs": StudyRuns(len(cells) * runs, (failed,), checks),
+        "runs": StudyRuns((failed,), checks),
         "details": {load.name: make_detail(load, rng) for load in loads} if details else {},
         **({"scores": scores} if scores else {}),
     }

@@ -18,11 +18,11 @@ from diskproof.errors import UsageError
 from diskproof.records import Cell, Failure, Metric, Series, StudyRecord
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
-from diskproof.report.tiles.find import TileView, analyse_tiles, read_tile_views
+from diskproof.report.tiles.find import TileView, analyse_tiles
 from diskproof.report.tiles.host import host_figures
 from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.report.tiles.words import capacity_sentence, capacity_text
-from diskproof.store import open_store
+from diskproof.store import Store, open_store
 from diskproof.tile_records import TileRun, WorkRun
 from report_views import HOSTILE
 from tile_stores import HOST, STUDY_ID, Made, fill_tiles, make_tile_run, tile_cell
@@ -59,6 +59,10 @@ def study_of(cells: Sequence[tuple[Cell, Sequence[float]]]) -> TileView:
             for repeat in (1, 2, 3)
         ]
     )
+
+
+def tile_views(store: Store) -> list[TileView]:
+    return [view.parts["tiles"].view for view in read_views(store, details=True)]
 
 
 def text_of(view: TileView, width: int = 80) -> str:
@@ -216,7 +220,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit_the_terminal_and_cut_nothing(place: Path, width: int) -> None:
     with open_store(str(place)) as store:
-        (view,) = read_tile_views(store)
+        (view,) = tile_views(store)
     lines = text_of(view, width).splitlines()
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
@@ -234,8 +238,7 @@ def test_more_numbers_than_a_table_holds_are_all_there() -> None:
 
 def test_json_has_every_figure(place: Path) -> None:
     with open_store(str(place)) as store:
-        found = tiles_json(read_tile_views(store, ["consolidation"]))
-        assert read_tile_views(store, ["other"]) == ()
+        found = tiles_json(tile_views(store))
     assert [each["cell"]["cache"] for each in found] == ["none", "writeback"]  # type: ignore[index]
     number = found[1]["numbers"][2]  # type: ignore[index]
     assert (number["tiles"], len(number["runs"]), len(number["workloads"])) == (3, 3, 11)
@@ -282,6 +285,6 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         for run in (*runs, failed):
             store.add_tile_run(run)
         page = render_page(read_views(store, details=True))
-        (view,) = read_tile_views(store)
+        (view,) = tile_views(store)
     assert "<script>alert" not in page and "<img" not in page and "\x1b" not in page
     assert "\x1b" not in text_of(view) and "[bold]x[/bold]" in "".join(text_of(view).split())

@@ -9,7 +9,7 @@ from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.factors.find import WorkloadFactors, find_factors
 from diskproof.report.stability.find import WorkloadStability, find_stability
-from diskproof.report.view import choose_studies
+from diskproof.report.view import by_workload, choose_studies
 from diskproof.store import ResultRow, Store
 
 
@@ -82,12 +82,9 @@ def _analyse(
 ) -> tuple[WorkloadAnalysis, ...]:
     """The primary ``rows`` of one study on one host, workload by workload."""
     runs = {run.id: run for run in store.runs(study.id)}
-    of_load: dict[str, list[ResultRow]] = {}
-    for row in rows:
-        of_load.setdefault(row.cell.workload.name, []).append(row)
     return tuple(
         WorkloadAnalysis(find_factors(study, own, bases), find_stability(store, study, own, runs))
-        for name, own in of_load.items()
+        for name, own in by_workload(rows).items()
         if not workloads or name in workloads
     )
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from diskproof.records import Cell, HostRecord, StudyRecord
 from diskproof.report import tables, vega
-from diskproof.report.view import Line, StudyView, WorkloadView
+from diskproof.report.view import Line, StudyView, WorkloadView, by_workload
 from diskproof.store import ResultRow, Store
 
 P = TypeVar("P")
@@ -69,10 +69,7 @@ class Source:
     @property
     def by_load(self) -> dict[str, list[ResultRow]]:
         """The same by the name of their workload."""
-        return {
-            load.name: [row for row in self.primary if row.cell.workload.name == load.name]
-            for load in self.workloads
-        }
+        return by_workload(self.primary)
 
     def by_line(self, load: WorkloadView) -> list[tuple[Line, list[ResultRow]]]:
         """All results of each cell of a workload, the best cell first."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from diskproof.factors import FACTORS
 from diskproof.records import Cell
 from diskproof.stats.intervals import Interval
 from diskproof.units import render_latency
+
+T = TypeVar("T")
 
 _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
 _SPEAKS_FOR_ITSELF = frozenset({"frontend", "format", "cache", "aio", "bus", "accel", "backing"})
@@ -101,6 +104,14 @@ def group_name(groups: Sequence[int]) -> str:
 
 def _letter(group: int) -> str:
     return chr(ord("A") + group % 26) + (str(group // 26 + 1) if group >= 26 else "")
+
+
+def evenly(items: Sequence[T], most: int) -> tuple[T, ...]:
+    """The first, the last and some between, evenly spaced; all where they are few."""
+    last = len(items) - 1
+    if last < most:
+        return tuple(items)
+    return tuple(items[round(place * last / (most - 1))] for place in range(most))
 
 
 def count(number: int, thing: str) -> str:

@@ -95,20 +95,10 @@ def _study(
     sections: list[Fragment] = []
     for on_each, alike in groupby(chapters, key=lambda chapter: chapter.on_each_workload):
         group = list(alike)
-        if on_each:
-            sections += [
-                Fragment(
-                    "templates/workload.html.j2",
-                    {
-                        "name": load.name,
-                        "measured": load.measured,
-                        "sections": fragments(group, load.name),
-                    },
-                )
-                for load in view.workloads
-            ]
-        else:
-            sections += fragments(group, "")
+        for load in view.workloads if on_each else ():
+            context = {"load": load, "sections": fragments(group, load.name)}
+            sections.append(Fragment("templates/workload.html.j2", context))
+        sections += [] if on_each else fragments(group, "")
     return {"head": head, "sections": sections}
 
 

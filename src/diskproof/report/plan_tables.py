@@ -8,7 +8,7 @@ from dataclasses import asdict
 from diskproof.records import Cell, StudyRecord
 from diskproof.report import tables
 from diskproof.report.labels import cell_label, count, varying_factors
-from diskproof.report.runs.table import render_dropped
+from diskproof.report.runs.table import dropped_json, render_dropped
 from diskproof.units import render_bytes, render_seconds
 
 MAX_CELLS = 40
@@ -35,10 +35,7 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
             }
             for cell in study.cells
         ],
-        "dropped": [
-            {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
-            for each in study.dropped
-        ],
+        "dropped": dropped_json(study.dropped),
         "warnings": list(study.warnings),
     }
 

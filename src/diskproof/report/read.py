@@ -9,7 +9,7 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.chapter import Chapter, Source
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.crash.find import join_verdicts
-from diskproof.report.view import StudyView, choose_studies, rank_workloads, with_durability
+from diskproof.report.view import StudyView, choose_studies, rank_workloads
 from diskproof.store import Store
 
 _NOBODY = HostRecord("", "no host yet", {})
@@ -46,7 +46,7 @@ def _sources(
     verdicts = join_verdicts(store.verdicts())
     for host in [hosts[host_id] for host_id in dict.fromkeys(ids)] or [_NOBODY]:
         own = tuple(row for row in rows if row.host_id == host.id)
-        loads = tuple(with_durability(load, verdicts) for load in rank_workloads(study, own))
+        loads = rank_workloads(study, own, verdicts)
         yield Source(store, study, host, own, loads, details)
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from diskproof.errors import UsageError
 from diskproof.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_said
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.crash.find import CellDurability, deciding_levels
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, evenly, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
 from diskproof.store import ResultRow, Store
+
+Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
 
 @dataclass(frozen=True)
@@ -72,47 +74,41 @@ def choose_studies(store: Store, wanted: Sequence[str] = ()) -> list[StudyRecord
     return [study for study in studies if not wanted or {study.id, study.name} & set(wanted)]
 
 
-def with_durability(
-    load: WorkloadView, verdicts: Mapping[tuple[tuple[str, str], ...], CellDurability]
-) -> WorkloadView:
-    """The ranking with the verdicts about the same disks beside its lines."""
-    lines = (
-        replace(line, durability=verdicts.get(deciding_levels(line.ranked.cell)))
-        for line in load.lines
-    )
-    return replace(load, lines=tuple(lines))
-
-
 def present_latencies(load: WorkloadView) -> list[MetricRow]:
     """The latencies that any line has beside its speed."""
     return [r for r in BESIDE_SPEEDS if any(r.name in line.latencies for line in load.lines)]
 
 
-def chosen_lines(load: WorkloadView, count: int = 4) -> tuple[Line, ...]:
-    """The best line, the worst and some between, evenly spaced: what a chart can hold."""
-    last = len(load.lines) - 1
-    if last < count:
-        return load.lines
-    return tuple(load.lines[round(place * last / (count - 1))] for place in range(count))
+def chosen_lines(load: WorkloadView, most: int = 4) -> tuple[Line, ...]:
+    """The best line, the worst and some between: what a chart can hold."""
+    return evenly(load.lines, most)
 
 
-def rank_workloads(study: StudyRecord, rows: Sequence[ResultRow]) -> tuple[WorkloadView, ...]:
-    """One ranking per workload from a study's result rows of one host."""
+def by_workload(rows: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
+    """Rows by the name of their workload."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in rows:
+        found.setdefault(row.cell.workload.name, []).append(row)
+    return found
+
+
+def rank_workloads(
+    study: StudyRecord, rows: Sequence[ResultRow], verdicts: Verdicts | None = None
+) -> tuple[WorkloadView, ...]:
+    """One ranking per workload from a study's result rows of one host; ``verdicts`` by the levels
+    they are about stand beside the lines of the same disks."""
     names = dict.fromkeys(cell.workload.name for cell in study.cells)
-    names |= dict.fromkeys(row.cell.workload.name for row in rows)
-    views = []
-    for name in names:
-        own = [row for row in rows if row.cell.workload.name == name]
-        primary = [row for row in own if row.primary]
-        if primary:
-            views.append(_rank_workload(name, primary, own, paired=study.origin == "run"))
-    return tuple(views)
+    found = by_workload(rows)
+    return tuple(
+        _rank_workload(found[name], verdicts or {}, paired=study.origin == "run")
+        for name in dict.fromkeys([*names, *found])
+        if any(row.primary for row in found.get(name, ()))
+    )
 
 
-def _rank_workload(
-    name: str, primary: Sequence[ResultRow], own: Sequence[ResultRow], *, paired: bool
-) -> WorkloadView:
+def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: bool) -> WorkloadView:
     """Imported results are not paired: their numbers of runs are not randomised blocks."""
+    primary = [row for row in rows if row.primary]
     factors = varying_factors(row.cell for row in primary)
     first = primary[0]
     measured = {
@@ -122,7 +118,7 @@ def _rank_workload(
     by_cell = {row.cell.id: row for row in primary}
     beside = {row.name for row in BESIDE_SPEEDS}
     latencies: dict[str, dict[str, float]] = {}
-    for row in own:
+    for row in rows:
         if row.metric in beside and row.values:
             latencies.setdefault(row.cell.id, {})[row.metric] = statistics.median(row.values)
     lines = tuple(
@@ -132,7 +128,9 @@ def _rank_workload(
             by_cell[ranked.cell.id].values,
             by_cell[ranked.cell.id].run_ids,
             latencies.get(ranked.cell.id, {}),
+            verdicts.get(deciding_levels(ranked.cell)),
         )
         for ranked in rank(list(measured.values()), first.higher_is_better)
     )
+    name = first.cell.workload.name
     return WorkloadView(name, first.metric, first.unit, first.higher_is_better, factors, lines)

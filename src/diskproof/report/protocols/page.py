@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diskproof.report.chapter import Chapter, Draw, Figure
-from diskproof.report.labels import render_figure, render_half_width
+from diskproof.report.labels import evenly, render_figure, render_half_width
 from diskproof.report.protocols import chart, find
 from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
@@ -78,13 +78,10 @@ def _highest(cells: Sequence[find.CellCurves]) -> float:
     return min(max(ends, default=1.0), 1.5 * max((each.mean for each in points), default=1.0))
 
 
-def chosen_percents(cells: Sequence[find.CellCurves], count: int = 10) -> tuple[int, ...]:
-    """Parts that a table has room for: all, or the first, the last and some between."""
-    ends = sorted({end for cell in cells for curve in cell.curves for end, _ in curve.points})
-    if len(ends) <= count:
-        return tuple(ends)
-    last = len(ends) - 1
-    return tuple(ends[round(place * last / (count - 1))] for place in range(count))
+def chosen_percents(cells: Sequence[find.CellCurves], most: int = 10) -> tuple[int, ...]:
+    """The ends of the parts that a table has room for."""
+    ends = {end for cell in cells for curve in cell.curves for end, _ in curve.points}
+    return evenly(sorted(ends), most)
 
 
 def curve_rows(cell: find.CellCurves, percents: Sequence[int]) -> list[tuple[str, ...]]:

@@ -31,10 +31,8 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """Runs of a study on a host: how many gave a result, and those that did not. ``checks`` are
-    the settings that were read back, by cell id."""
+    """Runs that gave no result, and by cell id the settings that were read back."""
 
-    good: int
     failures: tuple[FailedRun, ...] = ()
     checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
 
@@ -55,8 +53,7 @@ def find_runs(source: Source) -> StudyRuns:
         if run.failure is not None
     ]
     checks = store.checks(study.id, host.id) if source.details else {}
-    good = sum(len(line.values) for load in source.workloads for line in load.lines)
-    return StudyRuns(good, tuple(failures), checks)
+    return StudyRuns(tuple(failures), checks)
 
 
 def text_tails(artefacts: Iterable[Artefact]) -> Tails:

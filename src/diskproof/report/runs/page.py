@@ -23,8 +23,8 @@ def _lead(runs: StudyRuns, view: StudyView) -> Lead:
     if not view.workloads and len(view.parts) > 1:
         return Lead()
     failed = len(runs.failures)
-    facts = f"{runs.good} good, {failed} failed, {len(view.study.cells)} cells"
-    count = f"{runs.good} runs, {f'{failed} failed' if failed else 'none failed'}"
+    facts = f"{view.runs} good, {failed} failed, {len(view.study.cells)} cells"
+    count = f"{view.runs} runs, {f'{failed} failed' if failed else 'none failed'}"
     return Lead(count, facts=(("runs", facts),), failed=failed)
 
 

@@ -42,3 +42,10 @@ def render_dropped(dropped: Sequence[Dropped]) -> tables.Shown:
     for each in dropped:
         table.add_row(str(each.count), each.reason)
     return table
+
+
+def dropped_json(dropped: Sequence[Dropped]) -> list[dict[str, object]]:
+    return [
+        {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
+        for each in dropped
+    ]

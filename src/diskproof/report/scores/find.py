@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from diskproof.errors import UsageError
 from diskproof.presets import PRESET_BY_NAME
 from diskproof.records import StudyRecord, WorkloadSpec
+from diskproof.report.view import by_workload
 from diskproof.stats.intervals import Sample
 from diskproof.stats.pareto import FrontPoint, find_front
 from diskproof.stats.score import Levels, ScoredLoad, Scores, score
@@ -48,9 +49,7 @@ def score_rows(
     rows: Iterable[ResultRow], weights: Mapping[str, float], *, blocked: bool
 ) -> StudyScores | None:
     """As ``read_scores``, from the primary results of one study on one host."""
-    by_load: dict[str, list[ResultRow]] = {}
-    for row in rows:
-        by_load.setdefault(row.cell.workload.name, []).append(row)
+    by_load = by_workload(rows)
     given = spread_weights([each[0].cell.workload for each in by_load.values()], weights)
     if len(by_load) < 2:
         return None

@@ -119,23 +119,6 @@ class TileView:
         return tuple((c.label, run) for c in self.cells for at in c.at for run in at.failed)
 
 
-def read_tile_views(store: Store, wanted: Sequence[str] = ()) -> tuple[TileView, ...]:
-    """A view for each study (all, or those of these names or ids) and host that has runs of tiles.
-
-    Raises UsageError when the store holds something else in their place.
-    """
-    hosts = {host.id: host for host in store.hosts()}
-    found = []
-    for study in store.studies():
-        if wanted and not {study.id, study.name} & set(wanted):
-            continue
-        runs = store.tile_runs(study.id)
-        for host_id in dict.fromkeys(run.host_id for run in runs):
-            own = [run for run in runs if run.host_id == host_id]
-            found.append(analyse_stored(store, study, hosts[host_id], own))
-    return tuple(view for view in found if view is not None)
-
-
 def analyse_stored(
     store: Store, study: StudyRecord, host: HostRecord, runs: Sequence[TileRun]
 ) -> TileView | None:

@@ -27,10 +27,14 @@ Lines = list[tuple[str, list[chart.TilePoint]]]
 MAX_WORK_CHARTS = 12
 _CPU = {"cpu_user": "user", "cpu_system": "system", "cpu_wait": "waiting"}
 _CPU_COLOURS = {"user": "var(--c1)", "system": "var(--c2)", "waiting": "var(--bar)"}
-_DISK_COLOURS = {"read": "var(--c1)", "written": "var(--c2)"}
+_MOVED_COLOURS = {"read": "var(--c1)", "written": "var(--c2)"}
 _MEMORY_COLOURS = {"without page cache": "var(--c1)", "page cache": "var(--bar)"}
 _DISK = ("disk_util", "efficiency", "read_await", "write_await", "flush_await")
-_DISK_MOVED = ("disk_read", "disk_write")
+_MOVED = {"disk_read": "read", "disk_write": "written"}
+_CPU_TEXT = (
+    "CPU of the host in percent of all its CPUs. The true load is user and system; waiting is idle "
+    "time with a request under way."
+)
 
 
 @dataclass(frozen=True)
@@ -174,27 +178,34 @@ def _missed(key: tuple[str, str], at: TilesAt) -> bool:
 
 
 def _host_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
-    yield from _cpu_figure(view, draw)
-    yield from _moved_figure(view, draw)
+    if bars := _bars(view, _named(_CPU), "load {} %"):
+        yield draw(
+            chart.parts_chart(bars, _CPU_COLOURS, "percent of CPU"), _cut(_CPU_TEXT, bars), 1
+        )
+    if bars := _bars(view, _named(_MOVED), "{} MiB/s"):
+        text = "What the host's disks moved during the load."
+        yield draw(chart.parts_chart(bars, _MOVED_COLOURS, "MiB/s"), _cut(text, bars), 2)
     for name in _DISK:
         yield from _host_lines(view, name, draw)
-    yield from _memory_figure(view, draw)
+    if bars := _bars(view, _memory, "{} GiB"):
+        text = "Memory of the host that is in use, mean over the load."
+        yield draw(chart.parts_chart(bars, _MEMORY_COLOURS, "GiB"), _cut(text, bars), 2)
     for name in ("ksm_saved", "ksmd_cpu"):
         if any(at.host[name].mean > 0 for _, at in _all(view) if name in at.host):
             yield from _host_lines(view, name, draw)
 
 
 def _bars(
-    view: TileView, parts: Callable[[TilesAt], dict[str, float]], text: str, *, of: int
+    view: TileView, parts: Callable[[TilesAt], dict[str, float]], text: str
 ) -> list[chart.PartBar]:
     """A bar for each cell and number of tiles that tells all the parts; ``text`` has the sum of
-    the first ``of`` of them."""
+    the first two."""
     found = [(cell, at, parts(at)) for cell, at in _all(view)]
     return [
         chart.PartBar(
             f"{cell.label}, {count(at.tiles, 'tile')}",
             values,
-            text.format(f"{sum([*values.values()][:of]):.3g}"),
+            text.format(f"{sum([*values.values()][:2]):.3g}"),
         )
         for cell, at, values in found
         if values
@@ -206,40 +217,21 @@ def _cut(text: str, bars: Sequence[chart.PartBar]) -> str:
     return f"{text} {hidden} more are in the table." if hidden > 0 else text
 
 
-def _cpu_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
+def _named(names: Mapping[str, str]) -> Callable[[TilesAt], dict[str, float]]:
+    """Figures of the host by what a bar calls them; none unless all were sampled."""
+
     def parts(at: TilesAt) -> dict[str, float]:
-        told = all(name in at.host for name in _CPU)
-        return {text: at.host[name].mean for name, text in _CPU.items()} if told else {}
+        told = all(name in at.host for name in names)
+        return {text: at.host[name].mean for name, text in names.items()} if told else {}
 
-    if bars := _bars(view, parts, "load {} %", of=2):
-        text = (
-            "CPU of the host in percent of all its CPUs. The true load is user and system; waiting "
-            "is idle time with a request under way."
-        )
-        yield draw(chart.parts_chart(bars, _CPU_COLOURS, "percent of CPU"), _cut(text, bars), 1)
+    return parts
 
 
-def _moved_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
-    def parts(at: TilesAt) -> dict[str, float]:
-        told = all(name in at.host for name in _DISK_MOVED)
-        pairs = zip(("read", "written"), _DISK_MOVED, strict=True)
-        return {text: at.host[name].mean for text, name in pairs} if told else {}
-
-    if bars := _bars(view, parts, "{} MiB/s", of=2):
-        text = "What the host's disks moved during the load."
-        yield draw(chart.parts_chart(bars, _DISK_COLOURS, "MiB/s"), _cut(text, bars), 2)
-
-
-def _memory_figure(view: TileView, draw: Draw) -> Iterator[Figure]:
-    def parts(at: TilesAt) -> dict[str, float]:
-        if not {"memory", "memory_cached"} <= set(at.host):
-            return {}
-        used, all_ = at.host["memory"].mean / 1024, at.host["memory_cached"].mean / 1024
-        return {"without page cache": used, "page cache": max(0.0, all_ - used)}
-
-    if bars := _bars(view, parts, "{} GiB", of=2):
-        text = "Memory of the host that is in use, mean over the load."
-        yield draw(chart.parts_chart(bars, _MEMORY_COLOURS, "GiB"), _cut(text, bars), 2)
+def _memory(at: TilesAt) -> dict[str, float]:
+    if not {"memory", "memory_cached"} <= set(at.host):
+        return {}
+    used, all_ = at.host["memory"].mean / 1024, at.host["memory_cached"].mean / 1024
+    return {"without page cache": used, "page cache": max(0.0, all_ - used)}
 
 
 def _host_lines(view: TileView, name: str, draw: Draw) -> Iterator[Figure]:

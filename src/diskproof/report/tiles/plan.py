@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from diskproof.records import Cell, Dropped
 from diskproof.report import tables
 from diskproof.report.labels import cell_label, count, varying_factors
-from diskproof.report.runs.table import render_dropped
+from diskproof.report.runs.table import dropped_json, render_dropped
 from diskproof.tile_rules import TileRules
 from diskproof.units import render_bytes, render_seconds
 
@@ -44,10 +44,7 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
         "disk_bytes": view.disk_bytes,
         "memory_bytes": view.memory_bytes,
         "cells": [{"id": cell.id, "cell": cell.levels_dict()} for cell in view.cells],
-        "dropped": [
-            {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
-            for each in view.dropped
-        ],
+        "dropped": dropped_json(view.dropped),
         "warnings": list(view.warnings),
     }
 

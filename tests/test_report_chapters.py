@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from diskproof.store import Store, open_store
 from report_views import HOSTILE
 from simulated_stores import fill, simulated_cells
 
+REPORT = Path(__file__).parent.parent / "src" / "diskproof" / "report"
 HOST = HostRecord("trimmer", "a host with trims alone", {})
 TEMPLATE = "<section><h2>Trims</h2>{{ cards(figures) }}<p>{{ text }}</p></section>"
 OF_LOAD = "<h3>Trims of {{ load }}</h3>"
@@ -118,5 +120,18 @@ def test_parts_that_are_not_there_are_not_kept(views: tuple[StudyView, ...]) -> 
     assert set(trimmed.parts) == {"trims", "runs"}
 
 
-def test_names_of_chapters_are_their_own() -> None:
-    assert len({chapter.name for chapter in CHAPTERS}) == len(CHAPTERS)
+def test_every_chapter_has_its_folder_and_every_folder_of_the_page_its_row() -> None:
+    folders = {
+        file.parent.name for file in REPORT.glob("*/page.py") if "CHAPTER" in file.read_text()
+    }
+    assert [chapter.name for chapter in CHAPTERS if chapter.name not in folders] == []
+    assert folders == {chapter.name for chapter in CHAPTERS}
+    assert all((REPORT / name / "page.html.j2").is_file() for name in folders)
+
+
+def test_the_page_knows_no_chapter() -> None:
+    """Nor does what stands at its head: whoever adds a chapter edits neither."""
+    folders = "|".join(file.parent.name for file in REPORT.glob("*/__init__.py"))
+    for name in ("page.py", "head.py", "chapter.py", "templates/study.html.j2"):
+        found = re.findall(rf"report[./]({folders})\b", (REPORT / name).read_text())
+        assert found == [], name

@@ -25,7 +25,7 @@ from diskproof.records import (
     Verdict,
     WorkloadSpec,
 )
-from diskproof.report.crash.find import (
+from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
     durability_sentence,

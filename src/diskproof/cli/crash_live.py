@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from diskproof.cli.terminal import progress_console
 from diskproof.crash.course import CellFinished, CellStarted, Event
 from diskproof.records import Cell, CrashRun
-from diskproof.report.crash.find import verdict_text
+from diskproof.report.durability import verdict_text
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.units import render_seconds
 

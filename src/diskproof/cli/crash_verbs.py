@@ -197,8 +197,8 @@ def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], La
 
 def print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
     from diskproof.cli.terminal import console, print_json
-    from diskproof.report.crash.find import crash_cells_json
     from diskproof.report.crash.table import render_verdicts
+    from diskproof.report.durability import crash_cells_json
 
     if as_json:
         print_json(crash_cells_json(rows))

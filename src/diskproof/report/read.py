@@ -8,7 +8,7 @@ from typing import Any
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.chapter import Chapter, Source
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.crash.find import join_verdicts
+from diskproof.report.durability import join_verdicts
 from diskproof.report.view import StudyView, choose_studies, rank_workloads
 from diskproof.store import Store
 

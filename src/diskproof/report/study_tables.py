@@ -8,7 +8,7 @@ from typing import Any
 from diskproof.report import tables
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.crash.find import durability_json
+from diskproof.report.durability import durability_json
 from diskproof.report.head import find_head
 from diskproof.report.labels import group_name, interval_json
 from diskproof.report.race.words import race_json

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from diskproof.records import TraceEvent
 from diskproof.report import vega
-from diskproof.report.crash.find import render_age, verdict_text
+from diskproof.report.durability import render_age, verdict_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
 

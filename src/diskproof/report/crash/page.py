@@ -9,7 +9,8 @@ from diskproof.records import StudyRecord
 from diskproof.report import tables
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.chart import durability_chart, timeline_caption, timeline_chart
-from diskproof.report.crash.find import (
+from diskproof.report.crash.table import render_verdicts
+from diskproof.report.durability import (
     badness,
     crash_cells_json,
     crash_labels,
@@ -17,7 +18,6 @@ from diskproof.report.crash.find import (
     states_text,
     verdict_text,
 )
-from diskproof.report.crash.table import render_verdicts
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store import Store
 from diskproof.store.rows import VerdictRow

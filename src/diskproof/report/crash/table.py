@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diskproof.report import tables
-from diskproof.report.crash.find import crash_labels, states_text, verdict_text
+from diskproof.report.durability import crash_labels, states_text, verdict_text
 from diskproof.store.rows import VerdictRow
 
 

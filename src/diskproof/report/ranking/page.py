@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from diskproof.metrics import HIGHER, figure_unit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
-from diskproof.report.crash.find import durability_json, short_text
 from diskproof.report.crash.page import durability_figures
+from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.view import StudyView, WorkloadView, present_latencies

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from diskproof.metrics import MetricRow
 from diskproof.report import tables
-from diskproof.report.crash.find import short_text
+from diskproof.report.durability import short_text
 from diskproof.report.labels import (
     group_name,
     render_figure,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
+from diskproof.report import tables
 from diskproof.report.factors.find import WorkloadFactors, find_factors
 from diskproof.report.stability.find import WorkloadStability, find_stability
 from diskproof.report.view import by_workload, choose_studies
@@ -87,6 +88,19 @@ def _analyse(
         for name, own in by_workload(rows).items()
         if not workloads or name in workloads
     )
+
+
+def show_studies(
+    studies: Sequence[StudyAnalysis],
+    groups: Callable[[WorkloadAnalysis], Iterable[Sequence[tables.Shown]]],
+) -> tables.Shown:
+    """Every study with its workloads; ``groups`` are what is shown of one."""
+    shown: list[Sequence[tables.Shown]] = []
+    for study in studies:
+        head = f"study {study.study.name}, host {study.host.name}"
+        shown.append([tables.line(head, style="bold")])
+        shown += [group for load in study.loads for group in groups(load)]
+    return tables.paragraphs(shown)
 
 
 def studies_json(

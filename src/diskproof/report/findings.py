@@ -21,7 +21,7 @@ def render_findings(findings: Sequence[Finding]) -> tables.Shown:
         table.add_row(finding.name, tables.line(word, _STYLES[finding.ok]), finding.what)
         if finding.hint:
             table.add_row("", "", tables.line(f"-> {finding.hint}", "bold"))
-    return tables.stack([table, tables.line(), tables.line(summarise(findings))])
+    return tables.paragraphs([[table], [tables.line(summarise(findings))]])
 
 
 def summarise(findings: Sequence[Finding]) -> str:

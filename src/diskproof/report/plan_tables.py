@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from diskproof.records import Cell, StudyRecord
+from diskproof.records import Cell, Dropped, StudyRecord
 from diskproof.report import tables
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.runs.table import dropped_json, render_dropped
@@ -42,18 +42,22 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
 
 def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> tables.Shown:
     """The plan for people."""
-
     runs = count(study.blocks * len(study.cells), "run")
     head = (
         f"study {study.name}: {count(len(study.cells), 'cell')} x "
         f"{count(study.blocks, 'block')} = {runs}{' at most' if study.race else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
-    parts: list[tables.Shown] = [tables.line(head, style="bold")]
-    parts += [tables.line(f"warning: {text}", style="yellow") for text in study.warnings]
-    parts += [tables.line(), _render_cells(study.cells)]
-    parts += [tables.line(), render_dropped(study.dropped)] if study.dropped else []
-    return tables.stack(parts)
+    return show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
+
+
+def show_plan(
+    head: str, warnings: Sequence[str], cells: tables.Shown, dropped: Sequence[Dropped]
+) -> tables.Shown:
+    """A plan of any kind, with what was left out of it."""
+    told = [tables.line(f"warning: {text}", style="yellow") for text in warnings]
+    left_out = [render_dropped(dropped)] if dropped else []
+    return tables.paragraphs([[tables.line(head, style="bold"), *told], [cells], left_out])
 
 
 def _render_cells(cells: Sequence[Cell]) -> tables.Shown:

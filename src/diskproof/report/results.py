@@ -21,13 +21,11 @@ from diskproof.store import ResultRow
 def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> tables.Shown:
     """One table a study, in the order of ``rows``; several hosts get a column. Figures that come by
     the hundred (iozone's sizes, parts of a disk) follow as small tables of their own."""
-
     by_id = {study.id: study for study in studies}
-    shown: list[tables.Shown] = []
-    for study_id, own in groupby(rows, key=lambda row: row.study_id):
-        for table in _study_tables(by_id[study_id], list(own)):
-            shown += ["", table] if shown else [table]
-    return tables.stack(shown)
+    groups = groupby(rows, key=lambda row: row.study_id)
+    return tables.paragraphs(
+        [table] for study_id, own in groups for table in _study_tables(by_id[study_id], list(own))
+    )
 
 
 def _study_tables(study: StudyRecord, rows: Sequence[ResultRow]) -> list[tables.Shown]:
@@ -49,13 +47,7 @@ def _render_study(
 ) -> tables.Shown:
     table = tables.start_table(
         f"study {study.name}",
-        "-workload",
-        "*cell",
-        "-metric",
-        ">n",
-        ">mean",
-        ">\u00b195%",
-        "!unit",
+        *("-workload", "*cell", "-metric", ">n", ">mean", ">\u00b195%", "!unit"),
         *(["!host"] if len(hosts) > 1 else []),
     )
     for row in rows:

@@ -24,16 +24,16 @@ def render_study(
     view: StudyView, *, best: int = 0, chapters: Sequence[Chapter[Any]] = CHAPTERS
 ) -> tables.Shown:
     """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
-
     head = find_head(view, chapters)
-    parts: list[tables.Shown] = [tables.line(head.line, style="bold")]
-    parts += [tables.line(f"note: {head.note}", style="yellow")] if head.note else []
-    parts += [tables.line(f"warning: {text}", style="yellow") for text in head.warnings]
-    for load in view.workloads:
-        parts += [tables.line(), *_tables(view, load.name, best, chapters)]
-    for table in _tables(view, "", best, chapters):
-        parts += [tables.line(), table]
-    return tables.stack(parts)
+    told = [f"note: {head.note}"] if head.note else []
+    told += [f"warning: {text}" for text in head.warnings]
+    return tables.paragraphs(
+        [
+            [tables.line(head.line, "bold"), *(tables.line(text, "yellow") for text in told)],
+            *(_tables(view, load.name, best, chapters) for load in view.workloads),
+            *([table] for table in _tables(view, "", best, chapters)),
+        ]
+    )
 
 
 def _tables(
@@ -99,20 +99,16 @@ def render_rankings(
     """Who wins in a sentence, then the table; workload by workload, then all together.
 
     ``best`` cuts each table, ``best_scores`` that of the scores; 0 does not."""
-
-    parts: list[tables.Shown] = []
+    groups: list[Sequence[tables.Shown]] = []
     for view, found in rankings:
-        parts += [tables.line()] if parts else []
         head = find_head(view)
-        parts.append(tables.line(head.line, style="bold"))
-        told = [head.note, *head.warnings]
-        parts += [tables.line(f"note: {text}", style="yellow") for text in told if text]
+        notes = [
+            tables.line(f"note: {text}", "yellow") for text in [head.note, *head.warnings] if text
+        ]
+        groups.append([tables.line(head.line, "bold"), *notes])
         for load in view.workloads:
-            parts += [
-                tables.line(),
-                tables.line(winner_sentence(load)),
-                *_tables(view, load.name, best),
-            ]
-        for table in render_scores(view.study, found, best or best_scores) if found else ():
-            parts += [tables.line(), table]
-    return tables.stack(parts)
+            sentence = tables.line(winner_sentence(load))
+            groups.append([sentence, *_tables(view, load.name, best)])
+        scores = render_scores(view.study, found, best or best_scores) if found else []
+        groups += [[table] for table in scores]
+    return tables.paragraphs(groups)

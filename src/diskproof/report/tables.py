@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -59,8 +59,11 @@ def line(content: str = "", style: str = "") -> Text:
     return Text(printable(content), style=style)
 
 
-def stack(parts: Iterable[Shown]) -> Group:
-    """Lines and tables below each other."""
+def paragraphs(groups: Iterable[Sequence[Shown]]) -> Group:
+    """Lines and tables below each other, an empty line between groups; a group may be empty."""
+    parts: list[Shown] = []
+    for group in groups:
+        parts += [*([Text()] if parts and group else []), *group]
     return Group(*parts)
 
 

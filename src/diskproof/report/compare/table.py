@@ -14,20 +14,22 @@ MAX_NAMED = 12
 
 def render_comparison(found: Comparison) -> tables.Shown:
     """The two sides, a table a workload, what has no partner, and the verdict in a sentence."""
-
-    parts: list[tables.Shown] = [
-        tables.line(f"A: {found.a.title}", style="bold"),
-        tables.line(f"B: {found.b.title}", style="bold"),
-    ]
-    parts += [tables.line(f"note: {note}", style="yellow") for note in found.notes]
-    loads = dict.fromkeys((line.workload, line.metric) for line in found.lines)
-    for load in loads:
-        own = [line for line in found.lines if (line.workload, line.metric) == load]
-        parts += [tables.line(), _table(own)]
-    for name, labels in (("A", found.only_a), ("B", found.only_b)):
-        parts += [tables.line(), tables.line(_missing(name, labels))] if labels else []
-    parts += [tables.line(), tables.line(conclusion(found), style="bold")]
-    return tables.stack(parts)
+    sides = [f"A: {found.a.title}", f"B: {found.b.title}"]
+    loads: dict[tuple[str, str], list[Compared]] = {}
+    for line in found.lines:
+        loads.setdefault((line.workload, line.metric), []).append(line)
+    alone = (("A", found.only_a), ("B", found.only_b))
+    return tables.paragraphs(
+        [
+            [
+                *(tables.line(side, "bold") for side in sides),
+                *(tables.line(f"note: {note}", "yellow") for note in found.notes),
+            ],
+            *([_table(own)] for own in loads.values()),
+            *([tables.line(_missing(name, labels))] for name, labels in alone if labels),
+            [tables.line(conclusion(found), "bold")],
+        ]
+    )
 
 
 def _table(lines: list[Compared]) -> tables.Shown:
@@ -35,13 +37,7 @@ def _table(lines: list[Compared]) -> tables.Shown:
     better = "higher" if first.higher_is_better else "lower"
     table = tables.start_table(
         f"{first.workload}: {first.metric} in {first.unit}, {better} is better",
-        "*cell",
-        ">n",
-        ">A",
-        ">B",
-        ">B/A",
-        ">95 %",
-        "-B is",
+        *("*cell", ">n", ">A", ">B", ">B/A", ">95 %", "-B is"),
     )
     for line in lines:
         means = line.means

@@ -14,13 +14,7 @@ def render_flushes(found: Sequence[Mapping[str, Any]]) -> tables.Shown:
     """``found`` has a ``label`` and its ``counts`` for each guest, as in the JSON."""
     table = tables.start_table(
         "flushes of syncs in the guest",
-        "-guest",
-        "-syncs on",
-        ">asked",
-        ">guest",
-        ">QEMU",
-        ">host",
-        "*finding",
+        *("-guest", "-syncs on", ">asked", ">guest", ">QEMU", ">host", "*finding"),
     )
     for entry in found:
         name = entry["label"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from diskproof.metrics import HIGHER
 from diskproof.report import tables
-from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, studies_json
+from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, show_studies, studies_json
 from diskproof.report.factors import words
 from diskproof.report.labels import finite
 from diskproof.report.stability.words import variance_lines
@@ -16,39 +16,26 @@ from diskproof.stats.level_effects import LevelEffect
 
 def render_analyses(studies: Sequence[StudyAnalysis]) -> tables.Shown:
     """Shares, effects, what cannot be separated and where variance lies, for the terminal."""
-
-    parts: list[tables.Shown] = []
-    for study in studies:
-        parts += [tables.line()] if parts else []
-        head = f"study {study.study.name}, host {study.host.name}"
-        parts.append(tables.line(head, style="bold"))
-        for load in study.loads:
-            parts += [tables.line(), *_load_parts(load)]
-    return tables.stack(parts)
+    return show_studies(studies, _load_groups)
 
 
-def _load_parts(load: WorkloadAnalysis) -> list[tables.Shown]:
-
+def _load_groups(load: WorkloadAnalysis) -> Iterator[Sequence[tables.Shown]]:
     found, advice = load.factors, _advice(load)
     head = f"{found.name}: {found.metric}, {HIGHER[found.higher_is_better]}"
     analysis = found.analysis
     if analysis is None:
-        return [
-            tables.line(f"{head}: fewer than two cells with different levels, no factor to judge")
-        ]
-    parts: list[tables.Shown] = [
-        tables.line(f"{head}; {words.summary_words(analysis)}"),
-        _shares_table(analysis),
-        tables.line(),
-        _effects_table(analysis, found.higher_is_better),
-    ]
-    if analysis.aliases:
-        parts += [tables.line(), tables.line("These cells cannot separate", style="bold")]
-        parts += [tables.line(f"  {words.alias_words(alias)}") for alias in analysis.aliases]
-    if advice:
-        parts += [tables.line(), tables.line("Where repeats pay", style="bold")]
-        parts += [tables.line(f"  {line}") for line in advice]
-    return parts
+        why = "fewer than two cells with different levels, no factor to judge"
+        yield [tables.line(f"{head}: {why}")]
+        return
+    yield [tables.line(f"{head}; {words.summary_words(analysis)}"), _shares_table(analysis)]
+    yield [_effects_table(analysis, found.higher_is_better)]
+    inseparable = map(words.alias_words, analysis.aliases)
+    for title, lines in (
+        ("These cells cannot separate", inseparable),
+        ("Where repeats pay", advice),
+    ):
+        if told := [tables.line(f"  {line}") for line in lines]:
+            yield [tables.line(title, style="bold"), *told]
 
 
 def _advice(load: WorkloadAnalysis) -> list[str]:
@@ -58,10 +45,7 @@ def _advice(load: WorkloadAnalysis) -> list[str]:
 def _shares_table(analysis: FactorAnalysis) -> tables.Shown:
     table = tables.start_table(
         "what explains the differences, share of the variance of log(value)",
-        "*factor or interaction",
-        ">on its own",
-        ">at most",
-        ">p",
+        *("*factor or interaction", ">on its own", ">at most", ">p"),
     )
     for each in words.shown_terms(analysis):
         own = words.share_text(each.share) if each.freedom else "-"
@@ -81,9 +65,7 @@ def _shares_table(analysis: FactorAnalysis) -> tables.Shown:
 def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> tables.Shown:
     table = tables.start_table(
         "each level against a base level, the others averaged, with 95 % interval",
-        "-level",
-        "***effect",
-        "**from",
+        *("-level", "***effect", "**from"),
     )
     for effect in analysis.effects:
         proved = effect.p_corrected is not None and effect.p_corrected <= words.ALPHA

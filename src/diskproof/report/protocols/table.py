@@ -70,13 +70,7 @@ def _grid_table(title: str, grid: Grid) -> tables.Shown:
 def _extremes_table(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> tables.Shown:
     table = tables.start_table(
         f"{name}: {cells[0][1][0].unit} at record size/file size",
-        "*cell",
-        "!test",
-        ">best",
-        "!at",
-        ">worst",
-        "!at",
-        ">mean",
+        *("*cell", "!test", ">best", "!at", ">worst", "!at", ">mean"),
     )
     for label, grids in cells:
         for number, grid in enumerate(grids):
@@ -105,8 +99,7 @@ def _curve_tables(name: str, cells: Sequence[CellCurves]) -> list[tables.Shown]:
     percents = chosen_percents(cells, FEW_PARTS)
     table = tables.start_table(
         f"{name}: {cells[0].curves[0].unit} by % of the disk touched",
-        "*cell",
-        "!pass",
+        *("*cell", "!pass"),
         *(f">{percent} %" for percent in percents),
     )
     for cell in cells:

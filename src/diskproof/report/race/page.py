@@ -34,7 +34,6 @@ def _page(race: RaceState, view: StudyView, draw: Draw) -> Mapping[str, object]:
 
 def race_lines(race: RaceState, view: StudyView, best: int = 0) -> list[tables.Shown]:
     """What a workload's race says."""
-
     return [tables.line(f"race: {race_words.verdict_sentence(race, view.study)}")]
 
 

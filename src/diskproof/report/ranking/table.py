@@ -27,8 +27,7 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> tables.Shown:
     present, judged = present_latencies(load), any(line.durability for line in load.lines)
     table = tables.start_table(
         f"{load.name}: {load.measured}",
-        "!#",
-        "*cell",
+        *("!#", "*cell"),
         *(">n", ">mean", ">\u00b195%", "!tie"),
         *(f">{row.narrow or row.label}" for row in present),
         *(["-crash"] if judged else []),

@@ -96,8 +96,7 @@ def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) ->
     scores, front = found.scores, {point.levels: point for point in found.front}
     table = tables.start_table(
         f"score: speeds multiplied up by weight ({weights_words(scores)})",
-        "!#",
-        "*cell",
+        *("!#", "*cell"),
         *([">score", ">tie", ">wins"] + ([">read", ">write", ">front"] if front else [])),
     )
     for line in scores.lines[: best or None]:

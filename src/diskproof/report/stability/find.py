@@ -17,17 +17,20 @@ from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds
 from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
 from diskproof.store import ResultRow, RunRow, Store
 
+BOOTS = "boots"
 MAX_TRACES = 40
 """Runs a workload whose time series are read: enough to judge by, and quick for any store."""
 
 
 @dataclass(frozen=True)
 class FirstRuns:
-    """The first-run effect of the cells of one level, or of all (``level`` empty)."""
+    """The first-run effect of the cells of one level, or of all (``level`` empty); of boots it is
+    that of the clones, and ``kind`` says of which boots."""
 
     factor: str
     level: str
     effect: FirstRunEffect
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class WorkloadStability:
     unit: str
     higher_is_better: bool
     first_runs: tuple[FirstRuns, ...]
-    first_boots: tuple[FirstBoots, ...]
+    first_boots: tuple[FirstRuns, ...]
     outliers: tuple[OutlierRun, ...]
     drift: Drift | None
     steady: tuple[SteadyRun, ...]
@@ -88,8 +91,8 @@ def find_stability(
         first.metric,
         first.unit,
         first.higher_is_better,
-        _first_runs(rows, samples, factors),
-        find_first_boots(store, rows, factors),
+        tuple(_first_effects(zip(rows, samples, strict=True), factors)),
+        _first_boots(store, rows, factors),
         _outliers(rows, samples, "block {}" if measured else "run {}"),
         estimate_drift(samples, _block_hours(runs.values())) if measured else None,
         steady,
@@ -97,24 +100,42 @@ def find_stability(
     )
 
 
-def _first_runs(
-    rows: Sequence[ResultRow], samples: Sequence[Sample], factors: Mapping[str, Sequence[str]]
-) -> tuple[FirstRuns, ...]:
+def _first_effects(
+    repeats: Iterable[tuple[ResultRow, Sample]],
+    factors: Mapping[str, Sequence[str]],
+    kind: str = "",
+) -> Iterator[FirstRuns]:
     """Over all cells, and by preallocation where it varies: a thin image grows as it is first
     written."""
-    groups = [("", "")]
-    groups += [("preallocation", level) for level in factors.get("preallocation", ())]
-    found = []
-    for factor, level in groups:
-        own = [
-            s
-            for r, s in zip(rows, samples, strict=True)
-            if not factor or r.cell.level(factor) == level
-        ]
-        effect = first_run_effect(own)
-        if effect is not None:
-            found.append(FirstRuns(factor, level, effect))
-    return tuple(found)
+    told = list(repeats)
+    levels = [("preallocation", level) for level in factors.get("preallocation", ())]
+    for factor, level in [("", ""), *levels]:
+        own = [s for row, s in told if not factor or row.cell.level(factor) == level]
+        if effect := first_run_effect(own):
+            yield FirstRuns(factor, level, effect, kind)
+
+
+def _first_boots(
+    store: Store, rows: Sequence[ResultRow], factors: Mapping[str, Sequence[str]]
+) -> tuple[FirstRuns, ...]:
+    """For read and write boots; nothing for workloads without boots. Each clone is one repeat: its
+    boots share its luck."""
+    if rows[0].cell.workload.kind != BOOTS:
+        return ()
+    clones = [(row, dict(_boots(store, run_id))) for row in rows for run_id in row.run_ids]
+    return tuple(
+        effect
+        for kind in ("read", "write")
+        for effect in _first_effects(
+            ((row, Sample(boots[kind])) for row, boots in clones if kind in boots), factors, kind
+        )
+    )
+
+
+def _boots(store: Store, run_id: str) -> Iterator[tuple[str, tuple[float, ...]]]:
+    for series in store.series_of(run_id):
+        if series.source == BOOTS:
+            yield series.name.partition("_")[0], series.values
 
 
 def _outliers(
@@ -172,49 +193,3 @@ def _load_series(series: Sequence[Series]) -> Series | None:
         (s for s in series if s.source != "host" and s.name.endswith("iops") and len(s.times) > 1),
         None,
     )
-
-
-KINDS = ("read", "write")
-SOURCE = "boots"
-
-
-@dataclass(frozen=True)
-class FirstBoots:
-    """The effect over the clones of one level of preallocation, or over all (``level`` empty)."""
-
-    kind: str
-    factor: str
-    level: str
-    effect: FirstRunEffect
-
-
-def find_first_boots(
-    store: Store, rows: Sequence[ResultRow], factors: Mapping[str, Sequence[str]]
-) -> tuple[FirstBoots, ...]:
-    """For read and write boots; nothing for workloads without boots. Each clone is one repeat: its
-    boots share its luck."""
-    if not rows or rows[0].cell.workload.kind != SOURCE:
-        return ()
-    clones = [(row, dict(_boots(store, run_id))) for row in rows for run_id in row.run_ids]
-    groups = [("", "")]
-    groups += [("preallocation", level) for level in factors.get("preallocation", ())]
-    return tuple(
-        FirstBoots(kind, factor, level, effect)
-        for kind in KINDS
-        for factor, level in groups
-        if (
-            effect := first_run_effect(
-                [
-                    Sample(boots[kind])
-                    for row, boots in clones
-                    if kind in boots and (not factor or row.cell.level(factor) == level)
-                ]
-            )
-        )
-    )
-
-
-def _boots(store: Store, run_id: str) -> Iterator[tuple[str, tuple[float, ...]]]:
-    for series in store.series_of(run_id):
-        if series.source == SOURCE:
-            yield series.name.partition("_")[0], series.values

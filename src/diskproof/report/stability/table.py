@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from diskproof.report import tables
-from diskproof.report.analysis import StudyAnalysis, studies_json
+from diskproof.report.analysis import StudyAnalysis, show_studies, studies_json
 from diskproof.report.labels import change, count, finite, render_figure
 from diskproof.report.stability import words
-from diskproof.report.stability.find import FirstBoots, FirstRuns, OutlierRun, WorkloadStability
+from diskproof.report.stability.find import FirstRuns, OutlierRun, WorkloadStability
 from diskproof.stats.drift import Drift
 from diskproof.stats.steady_state import SteadyState, Window
 
@@ -42,7 +42,7 @@ def steady_line(load: WorkloadStability) -> str:
     return ", ".join(f"{counts[each]} {named[each]}" for each in _VERDICTS if counts[each])
 
 
-def first_boot_line(first: FirstBoots) -> tuple[str, str]:
+def first_boot_line(first: FirstRuns) -> tuple[str, str]:
     """(what, finding): the first boot of a clone against its later ones."""
     level = f", {first.factor}={first.level}" if first.level else ""
     clones = count(first.effect.cells, "clone")
@@ -74,18 +74,14 @@ def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
 
 def render_stability(studies: Sequence[StudyAnalysis]) -> tables.Shown:
     """First runs, drift, steady state, outliers and variance, workload by workload."""
+    return show_studies(studies, lambda load: _load_groups(load.stability))
 
-    parts: list[tables.Shown] = []
-    for study in studies:
-        parts += [tables.line()] if parts else []
-        head = f"study {study.study.name}, host {study.host.name}"
-        parts.append(tables.line(head, style="bold"))
-        for load in (each.stability for each in study.loads):
-            parts += [tables.line(), _lines_table(load)]
-            parts += [tables.line(), _outliers_table(load)] if load.outliers else []
-            unsteady = [e for e in load.steady if e.state.verdict != "measured"]
-            parts += [tables.line(), _steady_table(load)] if unsteady else []
-    return tables.stack(parts)
+
+def _load_groups(load: WorkloadStability) -> Iterator[Sequence[tables.Shown]]:
+    yield [_lines_table(load)]
+    yield [_outliers_table(load)] if load.outliers else []
+    if any(each.state.verdict != "measured" for each in load.steady):
+        yield [_steady_table(load)]
 
 
 def _lines_table(load: WorkloadStability) -> tables.Shown:
@@ -107,21 +103,19 @@ def outlier_row(each: OutlierRun) -> tuple[str, str, str, str]:
 def _outliers_table(load: WorkloadStability) -> tables.Shown:
     table = tables.start_table(
         "runs far from the others of their cell",
-        "*cell",
-        ">run",
+        *("*cell", ">run"),
         f">{load.metric}",
         ">off the median",
     )
     for each in load.outliers:
-        table.add_row(*(text for text in outlier_row(each)))
+        table.add_row(*outlier_row(each))
     return table
 
 
 def _steady_table(load: WorkloadStability) -> tables.Shown:
     table = tables.start_table(
         "steady state of the median run (SNIA: range and slope over five rounds)",
-        "*cell",
-        "**steady",
+        *("*cell", "**steady"),
     )
     for each in load.steady:
         if each.state.verdict != "measured":
@@ -168,7 +162,7 @@ def _findings_json(load: WorkloadStability) -> dict[str, object]:
     }
 
 
-def _first_json(first: FirstRuns | FirstBoots) -> dict[str, object]:
+def _first_json(first: FirstRuns) -> dict[str, object]:
     effect = first.effect
     return {
         "factor": first.factor or None,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from diskproof.records import Cell, Dropped
 from diskproof.report import tables
 from diskproof.report.labels import cell_label, count, varying_factors
-from diskproof.report.runs.table import dropped_json, render_dropped
+from diskproof.report.plan_tables import show_plan
+from diskproof.report.runs.table import dropped_json
 from diskproof.tile_rules import TileRules
 from diskproof.units import render_bytes, render_seconds
 
@@ -51,7 +52,6 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
 
 def render_tile_plan(view: TilePlanView) -> tables.Shown:
     """The plan for people."""
-
     tile = view.rules.tile
     counts = ", ".join(map(str, view.rules.counts))
     numbers = f"{counts} tiles" if counts else f"up to {view.rules.most} tiles"
@@ -61,13 +61,9 @@ def render_tile_plan(view: TilePlanView) -> tables.Shown:
         f"about {render_seconds(view.seconds)}, {render_bytes(view.memory_bytes)} of memory for "
         f"each tile"
     )
-    parts: list[tables.Shown] = [tables.line(head, style="bold")]
-    parts += [tables.line(f"warning: {text}", style="yellow") for text in view.warnings]
     factors = varying_factors(view.cells)
     table = tables.start_table("cells", "-disk", "-tile", "*workloads")
     works = ", ".join(work.name for work in tile.works)
     for cell in view.cells:
         table.add_row(cell_label(cell, factors), tile.name, works)
-    parts += [tables.line(), table]
-    parts += [tables.line(), render_dropped(view.dropped)] if view.dropped else []
-    return tables.stack(parts)
+    return show_plan(head, view.warnings, table, view.dropped)

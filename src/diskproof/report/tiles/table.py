@@ -45,34 +45,28 @@ _MEMORY_CAPTION = (
 
 def render_tiles(view: TileView) -> tables.Shown:
     """All that a study of tiles ends with."""
-
-    parts: list[tables.Shown] = [
-        tables.line(words.headline(view), style="bold"),
-        tables.line(words.capacity_sentence(view)),
-        tables.line(),
-        render_capacity(view),
-    ]
-    for start in range(0, len(view.counts), NUMBERS_A_TABLE):
-        parts += [tables.line(), render_times(view, view.counts[start : start + NUMBERS_A_TABLE])]
-    parts += [
-        tables.line(words.MISSED_CAPTION, style="dim"),
-        tables.line(words.SCORE_CAPTION, style="dim"),
-    ]
-    for table in render_host(view):
-        parts += [tables.line(), table]
-    if any(at.guests for cell in view.cells for at in cell.at):
-        parts += [tables.line(), render_guests(view)]
-    parts += [tables.line(), render_failed(view)] if view.failed else []
-    return tables.stack(parts)
+    starts = range(0, len(view.counts), NUMBERS_A_TABLE)
+    times = [render_times(view, view.counts[at : at + NUMBERS_A_TABLE]) for at in starts]
+    captions = [tables.line(text, "dim") for text in (words.MISSED_CAPTION, words.SCORE_CAPTION)]
+    told = any(at.guests for cell in view.cells for at in cell.at)
+    return tables.paragraphs(
+        [
+            [tables.line(words.headline(view), "bold"), tables.line(words.capacity_sentence(view))],
+            [render_capacity(view)],
+            *([table] for table in times[:-1]),
+            [*times[-1:], *captions],
+            *([table] for table in render_host(view)),
+            [render_guests(view)] if told else [],
+            [render_failed(view)] if view.failed else [],
+        ]
+    )
 
 
 def render_capacity(view: TileView) -> tables.Shown:
     """How many tiles each cell carries, with the 95 % interval."""
     table = tables.start_table(
         "how many tiles the host carries",
-        "-cell",
-        "-carries",
-        ">sure",
+        *("-cell", "-carries", ">sure"),
         *(["!"] if len(view.cells) > 1 else []),
         "*because",
     )
@@ -135,15 +129,7 @@ def render_guests(view: TileView) -> tables.Shown:
     """What each guest takes, at the largest number of tiles that went well."""
     table = tables.start_table(
         "what a guest takes of the host, mean over tiles",
-        "*cell",
-        ">tiles",
-        "-guest",
-        ">CPUs",
-        ">of all",
-        ">read",
-        ">written",
-        ">memory",
-        ">KSM",
+        *("*cell", ">tiles", "-guest", ">CPUs", ">of all", ">read", ">written", ">memory", ">KSM"),
     )
     for cell in view.cells:
         at = next((each for each in reversed(cell.at) if each.guests), None)

@@ -1,4 +1,4 @@
-"""What a chapter of the page is: found in a store once, then told in tables and on the page."""
+"""A chapter is found in a store once, and then told in tables and on the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ size and the time to make it, whatever the number of workloads."""
 
 @dataclass
 class Figure:
-    """A chart on the page. ``importance`` 0 gets its static picture first; ``svg`` may be empty."""
+    """This is a chart on the page. ``importance`` 0 gets its static picture first; ``svg`` may stay
+    empty."""
 
     id: str
     caption: str
@@ -29,12 +30,12 @@ class Figure:
 
 
 Draw = Callable[[vega.Spec, str, int], Figure]
-"""Puts a chart on the page with its caption and importance."""
+"""It puts a chart on the page with its caption and importance."""
 
 
 @dataclass
 class Drawing:
-    """The figures of a page."""
+    """It numbers the figures of a page and draws the most important of them."""
 
     figures: list[Figure] = field(default_factory=list)
 
@@ -51,7 +52,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Source:
-    """Where chapters look for their parts. ``rows`` are the study's results on the host; without
+    """Chapters look here for their parts. ``rows`` are the study's results on the host; without
     ``details`` only what tables of the terminal tell is wanted."""
 
     store: Store
@@ -63,16 +64,16 @@ class Source:
 
     @property
     def primary(self) -> tuple[ResultRow, ...]:
-        """The results that workloads are ranked by."""
+        """These are the results that workloads are ranked by."""
         return tuple(row for row in self.rows if row.primary)
 
     @property
     def by_load(self) -> dict[str, list[ResultRow]]:
-        """The same by the name of their workload."""
+        """They are the same by the name of their workload."""
         return by_workload(self.primary)
 
     def by_line(self, load: WorkloadView) -> list[tuple[Line, list[ResultRow]]]:
-        """All results of each cell of a workload, the best cell first."""
+        """All results of each cell of a workload come together, the best cell first."""
         of_cell: dict[str, list[ResultRow]] = {}
         for row in self.rows:
             of_cell.setdefault(row.cell.id, []).append(row)
@@ -81,48 +82,48 @@ class Source:
 
 @dataclass(frozen=True)
 class Lead:
-    """What a chapter adds to the head of its study."""
+    """A chapter adds this to the head of its study."""
 
     count: str = ""
-    """What was run: ``12 runs, none failed``."""
+    """It says what was run: ``12 runs, none failed``."""
     answers: tuple[tuple[str, str], ...] = ()
-    """(of what, the answer in a sentence)."""
+    """Each is of a name, and is a sentence."""
     reading: str = ""
-    """How the answers are to be read."""
+    """It says how the answers are to be read."""
     facts: tuple[tuple[str, str], ...] = ()
     title: str = ""
-    """The title of a study that has no ranking, and ``origin``, how its figures were made."""
+    """A study without a ranking has this title; ``origin`` says how its figures were made."""
     origin: str = ""
     cells: tuple[Cell, ...] = ()
-    """Cells that stand with their runs, not in the study."""
+    """They stand with their runs, not in the study."""
     failed: int = 0
-    """Failed runs that the chapter itself tells of."""
+    """So many failed runs the chapter itself tells of."""
 
 
 @dataclass(frozen=True)
 class Chapter(Generic[P]):
-    """One chapter; its row stands in ``chapters.py``. What is None the chapter does not have."""
+    """Its row stands in ``chapters.py``. What is None the chapter does not have."""
 
     name: str
     find: Callable[[Source], Mapping[str, P] | P | None]
-    """Its part in a store, by workload if the chapter is on each of them."""
+    """It looks for the part in a store, by workload if the chapter is on each of them."""
     page: Callable[[P, StudyView, Draw], Mapping[str, object]]
-    """What its template needs, charts drawn."""
+    """It gives what the template needs, and draws the charts."""
     on_each_workload: bool = False
     table: Callable[[P, StudyView, int], Sequence[tables.Shown]] | None = None
-    """Its tables for the terminal, cut to so many lines (0: all)."""
+    """It makes tables for the terminal, cut to so many lines (0: all)."""
     lead: Callable[[P, StudyView], Lead] | None = None
     raw: Callable[[P], Iterable[Mapping[str, object]]] | None = None
-    """The values behind its figures, as rows of JSON that the page carries."""
+    """It gives the values behind the figures, as rows of JSON that the page carries."""
     hosts: Callable[[Store, StudyRecord], Iterable[str]] | None = None
-    """The ids of hosts that a study has runs of this kind on, where they are no results."""
+    """It names the hosts that a study has runs of this kind on, where they are no results."""
 
     @property
     def told_in_tables(self) -> bool:
         return self.table is not None or self.lead is not None
 
     def parts(self, view: StudyView) -> Mapping[str, P]:
-        """The chapter's parts of a study by workload; of the whole study under an empty name."""
+        """Parts stand by workload; that of a whole study stands under an empty name."""
         if self.name not in view.parts:
             return {}
         found: Mapping[str, P] = view.parts[self.name]

@@ -1,4 +1,4 @@
-"""What stands at the head of a study: its title, its facts, what distorts it, the answers."""
+"""A study has a head: its title, its facts, what distorts it, the answers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OURS = ("run", "program")
 
 @dataclass(frozen=True)
 class Head:
-    """A study and what its chapters say up front."""
+    """It holds a study and what its chapters say up front."""
 
     view: StudyView
     leads: tuple[Lead, ...]
 
     @property
     def accelerator(self) -> str:
-        """The accelerator the study's guests ran under, or empty when it has no guests."""
+        """It is what the study's guests ran under, and empty when it has no guests."""
         cells = [*self.view.study.cells, *(cell for lead in self.leads for cell in lead.cells)]
         guests = [cell for cell in cells if cell.level("frontend") in GUESTS]
         asked = {cell.level("accel", "auto") for cell in guests}
@@ -41,7 +41,7 @@ class Head:
 
     @property
     def line(self) -> str:
-        """One line for the head of a table: study, host, seed, accelerator, runs, failures."""
+        """It heads a table: study, host, seed, accelerator, runs, failures."""
         study, accel = self.view.study, self.accelerator
         return ", ".join(
             [
@@ -55,12 +55,12 @@ class Head:
 
     @property
     def note(self) -> str:
-        """What the accelerator distorts, or empty when it does not."""
+        """It says what the accelerator distorts, and is empty when it does not."""
         return TCG_NOTE if "tcg" in self.accelerator else ""
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must know before any figure, from the host and from the plan."""
+        """A reader must know them before any figure; they come from the host and from the plan."""
         simulated = self.view.host.facts.get("simulated") is True
         found = ["The host is simulated: every figure is made up."] if simulated else []
         return [*found, *self.view.study.warnings]
@@ -79,13 +79,13 @@ class Head:
         return self._special("origin") or _origin_sentence(self.view.study)
 
     def _special(self, name: str) -> str:
-        """What a chapter says in place of the ranking that a study does not have."""
+        """A chapter may speak in place of the ranking that a study does not have."""
         found = "" if self.view.workloads else (getattr(lead, name) for lead in self.leads)
         return next(filter(None, found), "")
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """What stands at the head of a page, as (name, value)."""
+        """They stand at the head of a page, as (name, value)."""
         study = self.view.study
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(study.created))
         lines = [
@@ -108,12 +108,12 @@ class Head:
 
     @property
     def readings(self) -> list[str]:
-        """How the answers are to be read, each way once."""
+        """They say how the answers are to be read, each way once."""
         return [*dict.fromkeys(lead.reading for lead in self.leads if lead.reading)]
 
 
 def find_head(view: StudyView, chapters: Iterable[Chapter[Any]] = CHAPTERS) -> Head:
-    """What the chapters that found something say of it."""
+    """Ask the chapters that found something what they say of it."""
     leads = (
         chapter.lead(part, view)
         for chapter in chapters

@@ -1,8 +1,8 @@
-"""Views from a store: what the tables need, and with ``details`` what the page needs as well."""
+"""Views are read from a store: what tables need, and with ``details`` what the page needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diskproof.records import HostRecord, StudyRecord
@@ -10,7 +10,7 @@ from diskproof.report.chapter import Chapter, Source
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import join_verdicts
 from diskproof.report.view import StudyView, choose_studies, rank_workloads
-from diskproof.store import Store
+from diskproof.store import ResultRow, Store
 
 _NOBODY = HostRecord("", "no host yet", {})
 
@@ -22,35 +22,39 @@ def read_views(
     details: bool = False,
     chapters: Sequence[Chapter[Any]] = CHAPTERS,
 ) -> tuple[StudyView, ...]:
-    """A view for each study (all, or those of these names or ids) and host it ran on.
+    """Read a view for each study (all, or those of these names or ids) and host it ran on.
 
     Raises UsageError for a study that the store does not hold.
     """
     told = [chapter for chapter in chapters if details or chapter.told_in_tables]
-    return tuple(
-        _view(source, told)
-        for study in choose_studies(store, wanted)
-        for source in _sources(store, study, told, details=details)
-    )
+    studies = choose_studies(store, wanted)
+    hosts = {host.id: host for host in store.hosts()}
+    verdicts = join_verdicts(store.verdicts())
+    views = []
+    for study in studies:
+        rows = store.results(study.id)
+        for host in _find_hosts(store, study, rows, told, hosts) or [_NOBODY]:
+            own = tuple(row for row in rows if row.host_id == host.id)
+            loads = rank_workloads(study, own, verdicts)
+            views.append(_find_parts(Source(store, study, host, own, loads, details), told))
+    return tuple(views)
 
 
-def _sources(
-    store: Store, study: StudyRecord, chapters: Sequence[Chapter[Any]], *, details: bool
-) -> Iterator[Source]:
-    """A study host by host."""
-    rows = store.results(study.id)
+def _find_hosts(
+    store: Store,
+    study: StudyRecord,
+    rows: Sequence[ResultRow],
+    chapters: Sequence[Chapter[Any]],
+    hosts: Mapping[str, HostRecord],
+) -> list[HostRecord]:
+    """Hosts come in the order of their results, then of what the chapters know of."""
     ids = [row.host_id for row in rows]
     for chapter in chapters:
         ids += chapter.hosts(store, study) if chapter.hosts else ()
-    hosts = {host.id: host for host in store.hosts()}
-    verdicts = join_verdicts(store.verdicts())
-    for host in [hosts[host_id] for host_id in dict.fromkeys(ids)] or [_NOBODY]:
-        own = tuple(row for row in rows if row.host_id == host.id)
-        loads = rank_workloads(study, own, verdicts)
-        yield Source(store, study, host, own, loads, details)
+    return [hosts[host_id] for host_id in dict.fromkeys(ids)]
 
 
-def _view(source: Source, chapters: Sequence[Chapter[Any]]) -> StudyView:
+def _find_parts(source: Source, chapters: Sequence[Chapter[Any]]) -> StudyView:
     found = {chapter.name: chapter.find(source) for chapter in chapters}
     parts = {name: part for name, part in found.items() if part}
     return StudyView(source.study, source.host, source.workloads, parts)

@@ -1,4 +1,4 @@
-"""What a table or a page needs to know of one study on one host, taken from a store."""
+"""A view is what a table or a page needs to know of one study on one host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WorkloadView:
 
     @property
     def measured(self) -> str:
-        """What it is ranked by: ``IOPS, higher is better``."""
+        """It says what the workload is ranked by: ``IOPS, higher is better``."""
         return f"{metric_said(self.metric, self.unit)}, {HIGHER[self.higher_is_better]}"
 
 
@@ -65,7 +65,8 @@ class StudyView:
 
 
 def choose_studies(store: Store, wanted: Sequence[str] = ()) -> list[StudyRecord]:
-    """All studies, or those of these names or ids. Raises UsageError for one that is not there."""
+    """Choose all studies, or those of these names or ids. Raises UsageError for one that is not
+    there."""
     studies = store.studies()
     for name in wanted:
         if not any(name in (study.id, study.name) for study in studies):
@@ -85,7 +86,7 @@ def chosen_lines(load: WorkloadView, most: int = 4) -> tuple[Line, ...]:
 
 
 def by_workload(rows: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
-    """Rows by the name of their workload."""
+    """Sort rows by the name of their workload."""
     found: dict[str, list[ResultRow]] = {}
     for row in rows:
         found.setdefault(row.cell.workload.name, []).append(row)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.factors.find import WorkloadFactors, find_factors
 from diskproof.report.stability.find import WorkloadStability, find_stability
 from diskproof.report.view import by_workload, choose_studies
@@ -92,15 +92,15 @@ def _analyse(
 
 def show_studies(
     studies: Sequence[StudyAnalysis],
-    groups: Callable[[WorkloadAnalysis], Iterable[Sequence[tables.Shown]]],
-) -> tables.Shown:
+    groups: Callable[[WorkloadAnalysis], Iterable[Sequence[layout.Shown]]],
+) -> layout.Shown:
     """Every study with its workloads; ``groups`` are what is shown of one."""
-    shown: list[Sequence[tables.Shown]] = []
+    shown: list[Sequence[layout.Shown]] = []
     for study in studies:
         head = f"study {study.study.name}, host {study.host.name}"
-        shown.append([tables.line(head, style="bold")])
+        shown.append([layout.line(head, style="bold")])
         shown += [group for load in study.loads for group in groups(load)]
-    return tables.paragraphs(shown)
+    return layout.paragraphs(shown)
 
 
 def studies_json(

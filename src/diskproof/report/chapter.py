@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from diskproof.records import Cell, HostRecord, StudyRecord
-from diskproof.report import tables, vega
+from diskproof.report import layout, vega
 from diskproof.report.view import Line, StudyView, WorkloadView, by_workload
 from diskproof.store import ResultRow, Store
 
@@ -110,7 +110,7 @@ class Chapter(Generic[P]):
     page: Callable[[P, StudyView, Draw], Mapping[str, object]]
     """It gives what the template needs, and draws the charts."""
     on_each_workload: bool = False
-    table: Callable[[P, StudyView, int], Sequence[tables.Shown]] | None = None
+    table: Callable[[P, StudyView, int], Sequence[layout.Shown]] | None = None
     """It makes tables for the terminal, cut to so many lines (0: all)."""
     lead: Callable[[P, StudyView], Lead] | None = None
     raw: Callable[[P], Iterable[Mapping[str, object]]] | None = None

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diskproof.records import Finding
-from diskproof.report import tables
+from diskproof.report import layout
 
 _STYLES = {"yes": "green", "limited": "yellow", "no": "red"}
 _NAME_WIDTH = 20  # a longer name (a directory's) folds
 
 
-def render_findings(findings: Sequence[Finding]) -> tables.Shown:
+def render_findings(findings: Sequence[Finding]) -> layout.Shown:
     """Name, word and what was found, with the hint on a line of its own; ends with what is
     missing for any measurement."""
-    table = tables.start_table("", "-", "!", "*")
+    table = layout.start_table("", "-", "!", "*")
     table.title, table.show_header, table.columns[0].width = None, False, _NAME_WIDTH
     for finding in findings:
         word = f"{finding.ok}!" if _blocks(finding) else finding.ok
-        table.add_row(finding.name, tables.line(word, _STYLES[finding.ok]), finding.what)
+        table.add_row(finding.name, layout.line(word, _STYLES[finding.ok]), finding.what)
         if finding.hint:
-            table.add_row("", "", tables.line(f"-> {finding.hint}", "bold"))
-    return tables.paragraphs([[table], [tables.line(summarise(findings))]])
+            table.add_row("", "", layout.line(f"-> {finding.hint}", "bold"))
+    return layout.paragraphs([[table], [layout.line(summarise(findings))]])
 
 
 def summarise(findings: Sequence[Finding]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from diskproof.records import Cell, Dropped, StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.runs.table import dropped_json, render_dropped
 from diskproof.units import render_bytes, render_seconds
@@ -40,7 +40,7 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
     }
 
 
-def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> tables.Shown:
+def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> layout.Shown:
     """The plan for people."""
     runs = count(study.blocks * len(study.cells), "run")
     head = (
@@ -52,21 +52,21 @@ def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> tables.S
 
 
 def show_plan(
-    head: str, warnings: Sequence[str], cells: tables.Shown, dropped: Sequence[Dropped]
-) -> tables.Shown:
+    head: str, warnings: Sequence[str], cells: layout.Shown, dropped: Sequence[Dropped]
+) -> layout.Shown:
     """A plan of any kind, with what was left out of it."""
-    told = [tables.line(f"warning: {text}", style="yellow") for text in warnings]
+    told = [layout.line(f"warning: {text}", style="yellow") for text in warnings]
     left_out = [render_dropped(dropped)] if dropped else []
-    return tables.paragraphs([[tables.line(head, style="bold"), *told], [cells], left_out])
+    return layout.paragraphs([[layout.line(head, style="bold"), *told], [cells], left_out])
 
 
-def _render_cells(cells: Sequence[Cell]) -> tables.Shown:
+def _render_cells(cells: Sequence[Cell]) -> layout.Shown:
     """Disks in rows with the workloads that each is measured under."""
     factors = varying_factors(cells)
     loads: dict[str, list[str]] = {}
     for cell in cells:
         loads.setdefault(cell_label(cell, factors), []).append(cell.workload.name)
-    table = tables.start_table("cells", "*disk", "*workloads")
+    table = layout.start_table("cells", "*disk", "*workloads")
     for label, names in list(loads.items())[:MAX_CELLS]:
         table.add_row(label, ", ".join(names))
     if len(loads) > MAX_CELLS:

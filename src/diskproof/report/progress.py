@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from diskproof.records import StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.store import Progress, RunCounts
 from diskproof.units import render_seconds
 
@@ -76,9 +76,9 @@ def status_json(found: Sequence[StudyStatus]) -> list[dict[str, object]]:
     return [asdict(each) for each in found]
 
 
-def render_status(found: Sequence[StudyStatus]) -> tables.Shown:
+def render_status(found: Sequence[StudyStatus]) -> layout.Shown:
     """A line a study, and a second one for what runs now."""
-    table = tables.start_table("studies", "-study", "!state", ">runs", ">failed", "*now")
+    table = layout.start_table("studies", "-study", "!state", ">runs", ">failed", "*now")
     for each in found:
         runs = f"{each.done}/{each.total}"
         table.add_row(each.study, each.state, runs, str(each.failed), _now(each))

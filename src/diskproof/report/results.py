@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from diskproof.records import StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.labels import (
     cell_label,
     render_figure,
@@ -18,17 +18,17 @@ from diskproof.stats.intervals import mean_interval
 from diskproof.store import ResultRow
 
 
-def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> tables.Shown:
+def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> layout.Shown:
     """One table a study, in the order of ``rows``; several hosts get a column. Figures that come by
     the hundred (iozone's sizes, parts of a disk) follow as small tables of their own."""
     by_id = {study.id: study for study in studies}
     groups = groupby(rows, key=lambda row: row.study_id)
-    return tables.paragraphs(
+    return layout.paragraphs(
         [table] for study_id, own in groups for table in _study_tables(by_id[study_id], list(own))
     )
 
 
-def _study_tables(study: StudyRecord, rows: Sequence[ResultRow]) -> list[tables.Shown]:
+def _study_tables(study: StudyRecord, rows: Sequence[ResultRow]) -> list[layout.Shown]:
     hosts = {host: f"{n}" for n, host in enumerate(dict.fromkeys(r.host_id for r in rows), 1)}
     factors = varying_factors(study.cells)
     parts = [row for row in rows if is_part(row)]
@@ -44,8 +44,8 @@ def _render_study(
     rows: Sequence[ResultRow],
     factors: Sequence[str],
     hosts: Mapping[str, str],
-) -> tables.Shown:
-    table = tables.start_table(
+) -> layout.Shown:
+    table = layout.start_table(
         f"study {study.name}",
         *("-workload", "*cell", "-metric", ">n", ">mean", ">\u00b195%", "!unit"),
         *(["!host"] if len(hosts) > 1 else []),

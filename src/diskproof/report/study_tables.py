@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
@@ -22,14 +22,14 @@ Ranking = tuple[StudyView, StudyScores | None]
 
 def render_study(
     view: StudyView, *, best: int = 0, chapters: Sequence[Chapter[Any]] = CHAPTERS
-) -> tables.Shown:
+) -> layout.Shown:
     """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
     head = find_head(view, chapters)
     told = [f"note: {head.note}"] if head.note else []
     told += [f"warning: {text}" for text in head.warnings]
-    return tables.paragraphs(
+    return layout.paragraphs(
         [
-            [tables.line(head.line, "bold"), *(tables.line(text, "yellow") for text in told)],
+            [layout.line(head.line, "bold"), *(layout.line(text, "yellow") for text in told)],
             *(_tables(view, load.name, best, chapters) for load in view.workloads),
             *([table] for table in _tables(view, "", best, chapters)),
         ]
@@ -38,7 +38,7 @@ def render_study(
 
 def _tables(
     view: StudyView, load: str, best: int, chapters: Sequence[Chapter[Any]] = CHAPTERS
-) -> list[tables.Shown]:
+) -> list[layout.Shown]:
     """The tables of all chapters on one workload, or (without a name) on the whole study."""
     return [
         table
@@ -95,20 +95,20 @@ def _line_json(line: Line) -> dict[str, object]:
 
 def render_rankings(
     rankings: Sequence[Ranking], best: int, *, best_scores: int = 0
-) -> tables.Shown:
+) -> layout.Shown:
     """Who wins in a sentence, then the table; workload by workload, then all together.
 
     ``best`` cuts each table, ``best_scores`` that of the scores; 0 does not."""
-    groups: list[Sequence[tables.Shown]] = []
+    groups: list[Sequence[layout.Shown]] = []
     for view, found in rankings:
         head = find_head(view)
         notes = [
-            tables.line(f"note: {text}", "yellow") for text in [head.note, *head.warnings] if text
+            layout.line(f"note: {text}", "yellow") for text in [head.note, *head.warnings] if text
         ]
-        groups.append([tables.line(head.line, "bold"), *notes])
+        groups.append([layout.line(head.line, "bold"), *notes])
         for load in view.workloads:
-            sentence = tables.line(winner_sentence(load))
+            sentence = layout.line(winner_sentence(load))
             groups.append([sentence, *_tables(view, load.name, best)])
         scores = render_scores(view.study, found, best or best_scores) if found else []
         groups += [[table] for table in scores]
-    return tables.paragraphs(groups)
+    return layout.paragraphs(groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.labels import finite, percent, render_figure
 from diskproof.stats.verdict import MOST_RUNS
@@ -12,30 +12,30 @@ MAX_NAMED = 12
 """Cells without a partner that are named; of the others only the number is told."""
 
 
-def render_comparison(found: Comparison) -> tables.Shown:
+def render_comparison(found: Comparison) -> layout.Shown:
     """The two sides, a table a workload, what has no partner, and the verdict in a sentence."""
     sides = [f"A: {found.a.title}", f"B: {found.b.title}"]
     loads: dict[tuple[str, str], list[Compared]] = {}
     for line in found.lines:
         loads.setdefault((line.workload, line.metric), []).append(line)
     alone = (("A", found.only_a), ("B", found.only_b))
-    return tables.paragraphs(
+    return layout.paragraphs(
         [
             [
-                *(tables.line(side, "bold") for side in sides),
-                *(tables.line(f"note: {note}", "yellow") for note in found.notes),
+                *(layout.line(side, "bold") for side in sides),
+                *(layout.line(f"note: {note}", "yellow") for note in found.notes),
             ],
             *([_table(own)] for own in loads.values()),
-            *([tables.line(_missing(name, labels))] for name, labels in alone if labels),
-            [tables.line(conclusion(found), "bold")],
+            *([layout.line(_missing(name, labels))] for name, labels in alone if labels),
+            [layout.line(conclusion(found), "bold")],
         ]
     )
 
 
-def _table(lines: list[Compared]) -> tables.Shown:
+def _table(lines: list[Compared]) -> layout.Shown:
     first = lines[0]
     better = "higher" if first.higher_is_better else "lower"
-    table = tables.start_table(
+    table = layout.start_table(
         f"{first.workload}: {first.metric} in {first.unit}, {better} is better",
         *("*cell", ">n", ">A", ">B", ">B/A", ">95 %", "-B is"),
     )

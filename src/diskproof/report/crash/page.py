@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from diskproof.crash_rules import FAULT_WORDS
 from diskproof.records import StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.chart import durability_chart, timeline_caption, timeline_chart
 from diskproof.report.crash.table import render_verdicts
@@ -62,7 +62,7 @@ def _lead(verdicts: Verdicts, view: StudyView) -> Lead:
     )
 
 
-def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[tables.Shown]:
+def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[layout.Shown]:
     """Beside speeds the column says it; a list as long as theirs would hide them."""
     return [] if view.workloads else [render_verdicts(verdicts)]
 

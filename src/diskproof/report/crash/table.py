@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.durability import crash_labels, states_text, verdict_text
 from diskproof.store.rows import VerdictRow
 
 
-def render_flushes(found: Sequence[Mapping[str, Any]]) -> tables.Shown:
+def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
     """``found`` has a ``label`` and its ``counts`` for each guest, as in the JSON."""
-    table = tables.start_table(
+    table = layout.start_table(
         "flushes of syncs in the guest",
         *("-guest", "-syncs on", ">asked", ">guest", ">QEMU", ">host", "*finding"),
     )
@@ -25,9 +25,9 @@ def render_flushes(found: Sequence[Mapping[str, Any]]) -> tables.Shown:
     return table
 
 
-def render_verdicts(rows: Sequence[VerdictRow]) -> tables.Shown:
+def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
     """What each fault leaves of each crash cell; equal cells and writers are named once."""
-    table = tables.start_table(
+    table = layout.start_table(
         "what a crash leaves", "-cell", "-writer", "-fault", "*verdict", "-states checked"
     )
     table.columns[-1].justify = "right"

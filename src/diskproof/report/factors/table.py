@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diskproof.metrics import HIGHER
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, show_studies, studies_json
 from diskproof.report.factors import words
 from diskproof.report.labels import finite
@@ -14,36 +14,36 @@ from diskproof.stats.factors import FactorAnalysis
 from diskproof.stats.level_effects import LevelEffect
 
 
-def render_analyses(studies: Sequence[StudyAnalysis]) -> tables.Shown:
+def render_analyses(studies: Sequence[StudyAnalysis]) -> layout.Shown:
     """Shares, effects, what cannot be separated and where variance lies, for the terminal."""
     return show_studies(studies, _load_groups)
 
 
-def _load_groups(load: WorkloadAnalysis) -> Iterator[Sequence[tables.Shown]]:
+def _load_groups(load: WorkloadAnalysis) -> Iterator[Sequence[layout.Shown]]:
     found, advice = load.factors, _advice(load)
     head = f"{found.name}: {found.metric}, {HIGHER[found.higher_is_better]}"
     analysis = found.analysis
     if analysis is None:
         why = "fewer than two cells with different levels, no factor to judge"
-        yield [tables.line(f"{head}: {why}")]
+        yield [layout.line(f"{head}: {why}")]
         return
-    yield [tables.line(f"{head}; {words.summary_words(analysis)}"), _shares_table(analysis)]
+    yield [layout.line(f"{head}; {words.summary_words(analysis)}"), _shares_table(analysis)]
     yield [_effects_table(analysis, found.higher_is_better)]
     inseparable = map(words.alias_words, analysis.aliases)
     for title, lines in (
         ("These cells cannot separate", inseparable),
         ("Where repeats pay", advice),
     ):
-        if told := [tables.line(f"  {line}") for line in lines]:
-            yield [tables.line(title, style="bold"), *told]
+        if told := [layout.line(f"  {line}") for line in lines]:
+            yield [layout.line(title, style="bold"), *told]
 
 
 def _advice(load: WorkloadAnalysis) -> list[str]:
     return variance_lines(load.stability.variance, load.stability.mostly_steady)
 
 
-def _shares_table(analysis: FactorAnalysis) -> tables.Shown:
-    table = tables.start_table(
+def _shares_table(analysis: FactorAnalysis) -> layout.Shown:
+    table = layout.start_table(
         "what explains the differences, share of the variance of log(value)",
         *("*factor or interaction", ">on its own", ">at most", ">p"),
     )
@@ -62,8 +62,8 @@ def _shares_table(analysis: FactorAnalysis) -> tables.Shown:
     return table
 
 
-def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> tables.Shown:
-    table = tables.start_table(
+def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> layout.Shown:
+    table = layout.start_table(
         "each level against a base level, the others averaged, with 95 % interval",
         *("-level", "***effect", "**from"),
     )

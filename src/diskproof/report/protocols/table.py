@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.labels import cell_label, render_figure
 from diskproof.report.protocols.find import CellCurves
 from diskproof.report.protocols.page import chosen_percents, curve_rows
@@ -24,7 +24,7 @@ def is_part(row: ResultRow) -> bool:
 
 def part_tables(
     rows: Sequence[ResultRow], factors: Sequence[str], hosts: Mapping[str, str]
-) -> list[tables.Shown]:
+) -> list[layout.Shown]:
     """The tables of a study's parts, those of a workload together; none without parts. ``hosts``
     are their numbers by id, named where there are several."""
     of_load: dict[str, dict[tuple[str, str], list[ResultRow]]] = {}
@@ -46,7 +46,7 @@ def _label(row: ResultRow, factors: Sequence[str], hosts: Mapping[str, str]) -> 
     return f"{label} (host {hosts[row.host_id]})" if len(hosts) > 1 else label
 
 
-def _grid_tables(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> list[tables.Shown]:
+def _grid_tables(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> list[layout.Shown]:
     """One test: the whole grid of each cell. Several: the best and the worst figure of each."""
     tests = {grid.test for _, grids in cells for grid in grids}
     if len(tests) == 1:
@@ -54,8 +54,8 @@ def _grid_tables(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> list
     return [_extremes_table(name, cells)] if cells else []
 
 
-def _grid_table(title: str, grid: Grid) -> tables.Shown:
-    table = tables.start_table(
+def _grid_table(title: str, grid: Grid) -> layout.Shown:
+    table = layout.start_table(
         f"{title}: {grid.test}, {grid.unit}, record size by file size",
         "!",
         *(f">{file}" for file in grid.files),
@@ -67,8 +67,8 @@ def _grid_table(title: str, grid: Grid) -> tables.Shown:
     return table
 
 
-def _extremes_table(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> tables.Shown:
-    table = tables.start_table(
+def _extremes_table(name: str, cells: Sequence[tuple[str, Sequence[Grid]]]) -> layout.Shown:
+    table = layout.start_table(
         f"{name}: {cells[0][1][0].unit} at record size/file size",
         *("*cell", "!test", ">best", "!at", ">worst", "!at", ">mean"),
     )
@@ -93,11 +93,11 @@ def _extremes(grid: Grid) -> list[str]:
     return [*told, render_figure(math.exp(math.fsum(logs) / len(logs))) if logs else "-"]
 
 
-def _curve_tables(name: str, cells: Sequence[CellCurves]) -> list[tables.Shown]:
+def _curve_tables(name: str, cells: Sequence[CellCurves]) -> list[layout.Shown]:
     if not cells:
         return []
     percents = chosen_percents(cells, FEW_PARTS)
-    table = tables.start_table(
+    table = layout.start_table(
         f"{name}: {cells[0].curves[0].unit} by % of the disk touched",
         *("*cell", "!pass"),
         *(f">{percent} %" for percent in percents),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Source
 from diskproof.report.race import words as race_words
 from diskproof.report.race.chart import MAX_LANES, race_chart
@@ -32,9 +32,9 @@ def _page(race: RaceState, view: StudyView, draw: Draw) -> Mapping[str, object]:
     return {"verdict": verdict, "figures": figures, "drops": drops}
 
 
-def race_lines(race: RaceState, view: StudyView, best: int = 0) -> list[tables.Shown]:
+def race_lines(race: RaceState, view: StudyView, best: int = 0) -> list[layout.Shown]:
     """What a workload's race says."""
-    return [tables.line(f"race: {race_words.verdict_sentence(race, view.study)}")]
+    return [layout.line(f"race: {race_words.verdict_sentence(race, view.study)}")]
 
 
 CHAPTER = Chapter("race", _find, _page, on_each_workload=True, table=race_lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diskproof.metrics import MetricRow
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.durability import short_text
 from diskproof.report.labels import (
     group_name,
@@ -22,10 +22,10 @@ CRASH_CAPTION = (
 )
 
 
-def render_ranking(load: WorkloadView, *, best: int = 0) -> tables.Shown:
+def render_ranking(load: WorkloadView, *, best: int = 0) -> layout.Shown:
     """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` cannot be placed."""
     present, judged = present_latencies(load), any(line.durability for line in load.lines)
-    table = tables.start_table(
+    table = layout.start_table(
         f"{load.name}: {load.measured}",
         *("!#", "*cell"),
         *(">n", ">mean", ">\u00b195%", "!tie"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from diskproof.records import HostRecord, StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Lead
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.runs.find import StudyRuns, find_runs
@@ -28,7 +28,7 @@ def _lead(runs: StudyRuns, view: StudyView) -> Lead:
     return Lead(count, facts=(("runs", facts),), failed=failed)
 
 
-def _tables(runs: StudyRuns, view: StudyView, best: int) -> Sequence[tables.Shown]:
+def _tables(runs: StudyRuns, view: StudyView, best: int) -> Sequence[layout.Shown]:
     return [
         *([render_failures(view.study, runs.failures)] if runs.failures else []),
         *([render_dropped(view.study.dropped)] if view.study.dropped else []),

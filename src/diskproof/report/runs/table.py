@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from diskproof.records import Dropped, StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.runs.find import FailedRun
 
@@ -14,14 +14,14 @@ MAX_CELLS = 12
 """Cells named for each reason; JSON and the page have them all."""
 
 
-def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> tables.Shown:
+def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> layout.Shown:
     """A reason with the number of its runs, and below it a line a cell."""
     factors = varying_factors(study.cells)
     met: dict[str, Counter[str]] = {}
     for failed in failures:
         cell = f"{failed.cell.workload.name}  {cell_label(failed.cell, factors)}"
         met.setdefault(_reason(failed), Counter())[cell] += 1
-    table = tables.start_table("failed runs", ">runs", "*reason, and the cells that met it")
+    table = layout.start_table("failed runs", ">runs", "*reason, and the cells that met it")
     for reason, cells in sorted(met.items(), key=lambda item: -item[1].total()):
         table.add_row(str(cells.total()), reason, style="bold")
         for cell, count in list(cells.items())[:MAX_CELLS]:
@@ -36,9 +36,9 @@ def _reason(failed: FailedRun) -> str:
     return f"{failure.kind}: " + ": ".join(filter(None, (failure.what, failure.why)))
 
 
-def render_dropped(dropped: Sequence[Dropped]) -> tables.Shown:
+def render_dropped(dropped: Sequence[Dropped]) -> layout.Shown:
     """Combinations that were never run, and why."""
-    table = tables.start_table("combinations left out", ">cells", "*reason")
+    table = layout.start_table("combinations left out", ">cells", "*reason")
     for each in dropped:
         table.add_row(str(each.count), each.reason)
     return table

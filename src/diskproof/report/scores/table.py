@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from diskproof.records import StudyRecord
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -31,14 +31,14 @@ def score_labels(study: StudyRecord) -> dict[Levels, str]:
     return {cell.levels: cell_label(cell, factors) for cell in study.cells}
 
 
-def render_scores(study: StudyRecord, found: StudyScores, best: int) -> list[tables.Shown]:
+def render_scores(study: StudyRecord, found: StudyScores, best: int) -> list[layout.Shown]:
     """The score table, then the article's top five if the study has what they need."""
     labels = score_labels(study)
-    parts: list[tables.Shown] = [_score_table(found, labels, best)]
+    parts: list[layout.Shown] = [_score_table(found, labels, best)]
     if found.weighted is not None:
         parts.append(_weighted_table(found.weighted, labels))
     else:
-        parts.append(tables.line(unweighted_words(found), style="dim"))
+        parts.append(layout.line(unweighted_words(found), style="dim"))
     return parts
 
 
@@ -92,9 +92,9 @@ def weights_words(scores: Scores) -> str:
     return ", ".join(f"{name} {share:.0%}" for name, share in scores.weights.items())
 
 
-def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) -> tables.Shown:
+def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) -> layout.Shown:
     scores, front = found.scores, {point.levels: point for point in found.front}
-    table = tables.start_table(
+    table = layout.start_table(
         f"score: speeds multiplied up by weight ({weights_words(scores)})",
         *("!#", "*cell"),
         *([">score", ">tie", ">wins"] + ([">read", ">write", ">front"] if front else [])),
@@ -104,7 +104,7 @@ def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) ->
         row += [group_name(line.groups), f"{line.wins:.0%}"]
         row += front_row(front.get(line.levels)) if front else []
         table.add_row(*row, style="bold" if line.rank == 1 else None)
-    table.caption = tables.plain(_score_caption(found, labels, best))
+    table.caption = layout.plain(_score_caption(found, labels, best))
     return table
 
 
@@ -149,10 +149,10 @@ def missing_text(scores: Scores, labels: Mapping[Levels, str], shown: int = 3) -
     return f"{text}; {more} more." if more > 0 else f"{text}."
 
 
-def _weighted_table(found: WeightedSpeeds, labels: Mapping[Levels, str]) -> tables.Shown:
+def _weighted_table(found: WeightedSpeeds, labels: Mapping[Levels, str]) -> layout.Shown:
     columns = ("total", "read", "write")
     heads = [head for name in columns for head in (f"*by {name}", f">{name}")]
-    table = tables.start_table("weighted speeds in MiB/s, the best five of each", "!#", *heads)
+    table = layout.start_table("weighted speeds in MiB/s, the best five of each", "!#", *heads)
     tops = [found.top(name, TOP) for name in columns]
     for place in range(max(map(len, tops))):
         row = [str(place + 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.analysis import StudyAnalysis, show_studies, studies_json
 from diskproof.report.labels import change, count, finite, render_figure
 from diskproof.report.stability import words
@@ -72,20 +72,20 @@ def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     return [*lines, *(("repeats", line) for line in _advice(load))]
 
 
-def render_stability(studies: Sequence[StudyAnalysis]) -> tables.Shown:
+def render_stability(studies: Sequence[StudyAnalysis]) -> layout.Shown:
     """First runs, drift, steady state, outliers and variance, workload by workload."""
     return show_studies(studies, lambda load: _load_groups(load.stability))
 
 
-def _load_groups(load: WorkloadStability) -> Iterator[Sequence[tables.Shown]]:
+def _load_groups(load: WorkloadStability) -> Iterator[Sequence[layout.Shown]]:
     yield [_lines_table(load)]
     yield [_outliers_table(load)] if load.outliers else []
     if any(each.state.verdict != "measured" for each in load.steady):
         yield [_steady_table(load)]
 
 
-def _lines_table(load: WorkloadStability) -> tables.Shown:
-    table = tables.start_table(f"{load.name}: {load.metric}", "-", "*")
+def _lines_table(load: WorkloadStability) -> layout.Shown:
+    table = layout.start_table(f"{load.name}: {load.metric}", "-", "*")
     table.show_header = False
     said = ""
     for what, finding in stability_lines(load):
@@ -100,8 +100,8 @@ def outlier_row(each: OutlierRun) -> tuple[str, str, str, str]:
     return each.label, each.where, render_figure(each.value), far
 
 
-def _outliers_table(load: WorkloadStability) -> tables.Shown:
-    table = tables.start_table(
+def _outliers_table(load: WorkloadStability) -> layout.Shown:
+    table = layout.start_table(
         "runs far from the others of their cell",
         *("*cell", ">run"),
         f">{load.metric}",
@@ -112,8 +112,8 @@ def _outliers_table(load: WorkloadStability) -> tables.Shown:
     return table
 
 
-def _steady_table(load: WorkloadStability) -> tables.Shown:
-    table = tables.start_table(
+def _steady_table(load: WorkloadStability) -> layout.Shown:
+    table = layout.start_table(
         "steady state of the median run (SNIA: range and slope over five rounds)",
         *("*cell", "**steady"),
     )

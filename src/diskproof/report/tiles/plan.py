@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diskproof.records import Cell, Dropped
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.plan_tables import show_plan
 from diskproof.report.runs.table import dropped_json
@@ -50,7 +50,7 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
     }
 
 
-def render_tile_plan(view: TilePlanView) -> tables.Shown:
+def render_tile_plan(view: TilePlanView) -> layout.Shown:
     """The plan for people."""
     tile = view.rules.tile
     counts = ", ".join(map(str, view.rules.counts))
@@ -62,7 +62,7 @@ def render_tile_plan(view: TilePlanView) -> tables.Shown:
         f"each tile"
     )
     factors = varying_factors(view.cells)
-    table = tables.start_table("cells", "-disk", "-tile", "*workloads")
+    table = layout.start_table("cells", "-disk", "-tile", "*workloads")
     works = ", ".join(work.name for work in tile.works)
     for cell in view.cells:
         table.add_row(cell_label(cell, factors), tile.name, works)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from diskproof.report import tables
+from diskproof.report import layout
 from diskproof.report.labels import count
 from diskproof.report.tiles import words
 from diskproof.report.tiles.find import CellTiles, GuestShare, TilesAt, TileView
@@ -43,15 +43,15 @@ _MEMORY_CAPTION = (
 )
 
 
-def render_tiles(view: TileView) -> tables.Shown:
+def render_tiles(view: TileView) -> layout.Shown:
     """All that a study of tiles ends with."""
     starts = range(0, len(view.counts), NUMBERS_A_TABLE)
     times = [render_times(view, view.counts[at : at + NUMBERS_A_TABLE]) for at in starts]
-    captions = [tables.line(text, "dim") for text in (words.MISSED_CAPTION, words.SCORE_CAPTION)]
+    captions = [layout.line(text, "dim") for text in (words.MISSED_CAPTION, words.SCORE_CAPTION)]
     told = any(at.guests for cell in view.cells for at in cell.at)
-    return tables.paragraphs(
+    return layout.paragraphs(
         [
-            [tables.line(words.headline(view), "bold"), tables.line(words.capacity_sentence(view))],
+            [layout.line(words.headline(view), "bold"), layout.line(words.capacity_sentence(view))],
             [render_capacity(view)],
             *([table] for table in times[:-1]),
             [*times[-1:], *captions],
@@ -62,9 +62,9 @@ def render_tiles(view: TileView) -> tables.Shown:
     )
 
 
-def render_capacity(view: TileView) -> tables.Shown:
+def render_capacity(view: TileView) -> layout.Shown:
     """How many tiles each cell carries, with the 95 % interval."""
-    table = tables.start_table(
+    table = layout.start_table(
         "how many tiles the host carries",
         *("-cell", "-carries", ">sure"),
         *(["!"] if len(view.cells) > 1 else []),
@@ -81,14 +81,14 @@ def render_capacity(view: TileView) -> tables.Shown:
             style="bold" if stands in ("best", "") else None,
         )
     caption = "[a, b]: the numbers of tiles that the runs cannot exclude (95 %)"
-    table.caption = tables.plain(caption)
+    table.caption = layout.plain(caption)
     return table
 
 
-def render_times(view: TileView, numbers: Sequence[int]) -> tables.Shown:
+def render_times(view: TileView, numbers: Sequence[int]) -> layout.Shown:
     """Wall time, time and latency of each workload, score and fairness by number of tiles; a line
     for each cell."""
-    table = tables.start_table(
+    table = layout.start_table(
         "times and score", "-figure", "*cell", *(f">{count(each, 'tile')}" for each in numbers)
     )
     before = ""
@@ -102,7 +102,7 @@ def render_times(view: TileView, numbers: Sequence[int]) -> tables.Shown:
     return table
 
 
-def render_host(view: TileView) -> list[tables.Shown]:
+def render_host(view: TileView) -> list[layout.Shown]:
     """What the host did during the load; what nobody sampled has no column."""
     return [
         *_host_table(view, "CPU and disk of the host", _WORK_COLUMNS, _WORK_CAPTION),
@@ -110,12 +110,12 @@ def render_host(view: TileView) -> list[tables.Shown]:
     ]
 
 
-def _host_table(view: TileView, title: str, columns: _Columns, caption: str) -> list[tables.Shown]:
+def _host_table(view: TileView, title: str, columns: _Columns, caption: str) -> list[layout.Shown]:
     rows = [(cell, at) for cell in view.cells for at in cell.at if at.host]
     sampled = [each for each in columns if any(each[1] in at.host for _, at in rows)]
     if not sampled:
         return []
-    table = tables.start_table(title, "*cell", ">tiles", *(f">{head}" for head, _ in sampled))
+    table = layout.start_table(title, "*cell", ">tiles", *(f">{head}" for head, _ in sampled))
     before = ""
     for cell, at in rows:
         texts = [words.host_text(at, name) for _, name in sampled]
@@ -125,9 +125,9 @@ def _host_table(view: TileView, title: str, columns: _Columns, caption: str) -> 
     return [table]
 
 
-def render_guests(view: TileView) -> tables.Shown:
+def render_guests(view: TileView) -> layout.Shown:
     """What each guest takes, at the largest number of tiles that went well."""
-    table = tables.start_table(
+    table = layout.start_table(
         "what a guest takes of the host, mean over tiles",
         *("*cell", ">tiles", "-guest", ">CPUs", ">of all", ">read", ">written", ">memory", ">KSM"),
     )
@@ -150,9 +150,9 @@ def render_guests(view: TileView) -> tables.Shown:
     return table
 
 
-def render_failed(view: TileView) -> tables.Shown:
+def render_failed(view: TileView) -> layout.Shown:
     """Failed runs: which, what failed, and the last line it said."""
-    table = tables.start_table("failed runs", "-cell", ">tiles", ">run", "*reason")
+    table = layout.start_table("failed runs", "-cell", ">tiles", ">run", "*reason")
     for label, run in view.failed[:MAX_FAILURES]:
         if run.failure is not None:
             row = (str(run.tiles), str(run.repeat), words.failure_line(run.failure))

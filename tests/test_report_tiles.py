@@ -19,7 +19,7 @@ from diskproof.records import Cell, Failure, Metric, Series, StudyRecord
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.tiles.find import TileView, analyse_tiles
-from diskproof.report.tiles.host import host_figures
+from diskproof.report.tiles.host_figures import host_figures
 from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.report.tiles.words import capacity_sentence, capacity_text
 from diskproof.store import Store, open_store

@@ -11,10 +11,10 @@ from diskproof.metrics import find_metric
 from diskproof.records import StudyRecord
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.labels import count
-from diskproof.report.tiles import chart, timeline
+from diskproof.report.tiles import chart, lanes
 from diskproof.report.tiles import words as tile_words
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, analyse_stored
-from diskproof.report.tiles.host import NAMED
+from diskproof.report.tiles.host_figures import NAMED
 from diskproof.report.tiles.table import tiles_json
 from diskproof.report.tiles.words import host_rows, judged_keys, time_rows
 from diskproof.report.view import StudyView
@@ -249,7 +249,7 @@ def _timeline_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     """The typical run of each cell and number of tiles, the most tiles first; where none went
     well, a failed one."""
     found = [
-        timeline.Timeline(_run_name(cell, at, run is None), run or at.failed[0])
+        lanes.Timeline(_run_name(cell, at, run is None), run or at.failed[0])
         for cell, at in sorted(_all(view), key=lambda each: -each[1].tiles)
         for run in [at.typical]
         if run is not None or at.failed
@@ -263,11 +263,11 @@ def _timeline_figures(view: TileView, draw: Draw) -> Iterator[Figure]:
     )
     if len(found) > 1:
         text = f"{text} With scripts on, another run can be chosen."
-    if len(found) > timeline.MAX_TIMELINES:
-        text = f"{text} The first {timeline.MAX_TIMELINES} of {len(found)}."
-    if any(at.tiles * len(view.guests) > timeline.MAX_GUEST_LANES for _, at in _all(view)):
-        text = f"{text} At most {timeline.MAX_GUEST_LANES} guests of a run."
-    yield draw(timeline.tile_timeline(found, view.works), text, 0)
+    if len(found) > lanes.MAX_TIMELINES:
+        text = f"{text} The first {lanes.MAX_TIMELINES} of {len(found)}."
+    if any(at.tiles * len(view.guests) > lanes.MAX_GUEST_LANES for _, at in _all(view)):
+        text = f"{text} At most {lanes.MAX_GUEST_LANES} guests of a run."
+    yield draw(lanes.tile_timeline(found, view.works), text, 0)
 
 
 def _run_name(cell: CellTiles, at: TilesAt, failed: bool) -> str:

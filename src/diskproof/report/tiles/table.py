@@ -8,7 +8,7 @@ from diskproof.report import layout
 from diskproof.report.labels import count
 from diskproof.report.tiles import words
 from diskproof.report.tiles.find import CellTiles, GuestShare, TilesAt, TileView
-from diskproof.report.tiles.host import NAMED
+from diskproof.report.tiles.host_figures import NAMED
 from diskproof.stats.intervals import Interval
 from diskproof.tile_records import TileRun
 

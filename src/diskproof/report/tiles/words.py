@@ -8,7 +8,7 @@ from diskproof.metrics import JUDGED, metric_label
 from diskproof.records import Failure
 from diskproof.report.labels import count, render_figure, render_half_width, render_short_latency
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, WorkFigure
-from diskproof.report.tiles.host import NAMED
+from diskproof.report.tiles.host_figures import NAMED
 from diskproof.stats.capacity import Capacity, compare_capacity
 from diskproof.stats.intervals import Interval
 

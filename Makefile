@@ -46,6 +46,14 @@ test-native: setup-test
 	$(SECTION) 'native tests'
 	@cd native && ../setup/cargo test --quiet --locked
 
+.PHONY: shape
+shape: setup-test ## how long and how tangled the source is, against its ceilings; shape-verbose lists
+	@PYTHONPATH=tests $(PYTHON_BIN) -m shape
+
+.PHONY: shape-verbose shape-lower
+shape-verbose shape-lower: setup-test
+	@PYTHONPATH=tests $(PYTHON_BIN) -m shape --$(@:shape-%=%)
+
 .PHONY: setup
 setup: ## packages, .venv with diskproof, native programs
 	@setup/packages setup/packages-demo.txt

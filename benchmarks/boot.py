@@ -17,7 +17,7 @@ from pathlib import Path
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import start_agent
 from diskproof.guest.build import GuestFiles, render_initrd, require_guest
-from diskproof.native import require_native
+from diskproof.process.native import require_native
 from diskproof.qemu.machine import GuestMachine
 
 BAR = 1.5

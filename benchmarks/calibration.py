@@ -19,7 +19,7 @@ from scipy.stats import studentized_range, ttest_rel
 from diskproof.stats import model
 from diskproof.stats.comparisons import compare_all
 from diskproof.stats.intervals import Sample, ratio_interval
-from noise_shapes import SHAPES, Array, few_noisy, to_samples
+from support.noise_shapes import SHAPES, Array, few_noisy, to_samples
 
 CELLS = 24
 Design = Callable[[np.random.Generator, Array], list[Sample]]

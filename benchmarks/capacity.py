@@ -15,7 +15,7 @@ import random
 import sys
 
 from diskproof.stats.capacity import trial_limit
-from tile_hosts import Curve, carried, knee, search, step
+from support.tile_hosts import Curve, carried, knee, search, step
 
 RUNS = 3
 MOST = (3, 8, 16, 64)

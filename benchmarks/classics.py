@@ -27,11 +27,11 @@ from pathlib import Path
 
 from diskproof.drive import Drive
 from diskproof.frontends.host import HostDrive
-from diskproof.native import require_native
-from diskproof.proc import find_tool, run
+from diskproof.process.native import require_native
+from diskproof.process.start import find_tool, run
 from diskproof.records import WorkloadSpec
 from diskproof.stats.intervals import mean_interval
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
 from diskproof.workloads import load_workload
 from diskproof.workloads.tree_copy import parse_shape
 

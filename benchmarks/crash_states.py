@@ -26,8 +26,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof import proc
-from diskproof.native import require_native
+from diskproof.process.native import require_native
+from diskproof.process.start import run, start_process
 
 BARS = {"raw": 100.0, "qcow2": 10.0}
 HEADER, FRAME = 64, struct.Struct("<IIIBBHQQQQ")
@@ -69,11 +69,11 @@ def start_recording(place: Recorded) -> Iterator[Path]:
     mount, acks = place.folder / "mount", place.folder / "acks"
     mount.mkdir()
     argv = [str(require_native("diskproof-recordfs")), str(place.folder / "backing"), str(mount)]
-    proc.run([*argv, "--log", str(place.log), "--acks", str(acks)], timeout=DEADLINE)
+    run([*argv, "--log", str(place.log), "--acks", str(acks)], timeout=DEADLINE)
     try:
         yield mount
     finally:
-        proc.run(["umount", str(mount)], timeout=DEADLINE)
+        run(["umount", str(mount)], timeout=DEADLINE)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def start_daemon(image: Path, format_name: str, folder: Path) -> Iterator[str]:
         argv += ["--blockdev", f"driver={format_name},node-name=disk,file=file"]
         argv += ["--nbd-server", f"addr.type=fd,addr.str={descriptor}"]
         argv += ["--export", "type=nbd,id=disk,node-name=disk,name=disk,writable=on"]
-        starting = proc.start_process(
+        starting = start_process(
             argv, name="daemon", log=folder / "messages", pass_fds=[descriptor]
         )
         try:
@@ -104,7 +104,7 @@ def record(place: Recorded, records: int) -> None:
     backing = place.folder / "backing"
     backing.mkdir(parents=True)
     argv = ["qemu-img", "create", "-q", "-f", place.format, str(backing / place.image), "64M"]
-    proc.run(argv, timeout=DEADLINE)
+    run(argv, timeout=DEADLINE)
     shutil.copytree(backing, place.base)
     ledger = [str(require_native("diskproof-ledger")), "write", "--records", str(records)]
     with (
@@ -112,7 +112,7 @@ def record(place: Recorded, records: int) -> None:
         start_daemon(mount / place.image, place.format, place.folder) as disk,
     ):
         acks = ["--acks", str(place.folder / "acks")]
-        proc.run([*ledger, disk, *acks], timeout=DEADLINE, check=True)
+        run([*ledger, disk, *acks], timeout=DEADLINE, check=True)
 
 
 def read_points(log: Path) -> list[Point]:
@@ -134,17 +134,17 @@ def read_points(log: Path) -> list[Point]:
 def check_plainly(place: Recorded, point: Point, room: Path) -> None:
     """One turn of the plain loop: copy, replay, check."""
     image = room / place.image
-    proc.run(["cp", str(place.base / place.image), str(image)], timeout=DEADLINE, check=True)
+    run(["cp", str(place.base / place.image), str(image)], timeout=DEADLINE, check=True)
     with image.open("r+b", buffering=0) as disk:
         for offset, data in point.writes:
             os.pwrite(disk.fileno(), data, offset)
     verify = [str(require_native("diskproof-ledger")), "verify"]
     wanted = ["--acknowledged", str(point.acknowledged), "--json"]
     if place.format == "raw":
-        proc.run([*verify, str(image), *wanted], timeout=DEADLINE, check=True)
+        run([*verify, str(image), *wanted], timeout=DEADLINE, check=True)
     else:
         with start_daemon(image, place.format, room) as disk_address:
-            proc.run([*verify, disk_address, *wanted], timeout=DEADLINE, check=True)
+            run([*verify, disk_address, *wanted], timeout=DEADLINE, check=True)
     image.unlink()
 
 
@@ -173,7 +173,7 @@ def measure_explorer(place: Recorded, seconds: float, seed: int) -> tuple[float,
     path = place.folder / "request.json"
     path.write_text(json.dumps(request))
     argv = [str(require_native("diskproof-states")), "explore", str(path)]
-    answer = proc.run(argv, timeout=seconds + DEADLINE, check=True)
+    answer = run(argv, timeout=seconds + DEADLINE, check=True)
     summary = json.loads(answer.text.splitlines()[-1])
     assert summary["type"] == "summary" and summary["verdict"] == "keeps", summary
     states, took = summary["states"], summary["seconds"]

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from diskproof.native import require_native
+from diskproof.process.native import require_native
 
 BAR_RUN = 1 / 10
 BAR_FURTHER = 1 / 2

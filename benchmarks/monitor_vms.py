@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from diskproof.native import require_native
-from diskproof.proc import start_process
+from diskproof.process.native import require_native
+from diskproof.process.start import start_process
 
 BAR_PERCENT = 0.3
 BAR_MIB = 10.0

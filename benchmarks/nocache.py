@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.native import require_native
-from diskproof.proc import find_tool
-from residency import PAGE, count_pages, evict
+from diskproof.process.native import require_native
+from diskproof.process.start import find_tool
+from support.residency import PAGE, count_pages, evict
 
 MIB = 1 << 20
 LEAST_SPEED = 0.95

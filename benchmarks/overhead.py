@@ -19,12 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diskproof import executor
+from diskproof.backings import NO_CONSENT
 from diskproof.drive import Execution
-from diskproof.proc import run
+from diskproof.host.sampler import Sampling
+from diskproof.measure import run as executor
+from diskproof.process.start import run
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord
-from diskproof.sampler import Recording
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
 
 BAR_SECONDS = 0.5
 LEVELS = {"frontend": "daemon", "format": "qcow2", "cache": "none", "aio": "threads"}
@@ -87,9 +88,9 @@ class TimedDrive(executor.BoundedDrive):
 
 
 @contextmanager
-def start_nothing(pids: Sequence[int], **_: object) -> Iterator[Recording]:
+def start_nothing(pids: Sequence[int], **_: object) -> Iterator[Sampling]:
     """In place of the sampler."""
-    yield Recording(time.time())
+    yield Sampling(time.time())
 
 
 def run_ours(lab: executor.LabExecutor, planned: PlannedRun) -> tuple[RunRecord, float, float]:
@@ -148,7 +149,7 @@ def measure(folder: Path, rounds: int) -> tuple[Turns, list[float], list[float]]
         bare.append(iops(record))
 
     with executor.LabExecutor(
-        executor.LabSetup("study", "host", {"here": backing}, "tcg", 120.0)
+        executor.LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120.0)
     ) as lab:
         for number in range(rounds):
             acts = [ours, without, lambda: run_script(folder, turns)]

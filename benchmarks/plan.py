@@ -7,7 +7,7 @@ import time
 
 from diskproof.plan import make_plan
 from diskproof.records import BackingFacts, HostFacts
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
 
 STUDY = """
 workloads = ["seq-read", "seq-write"]

@@ -27,9 +27,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diskproof.race_rules import RaceRules
-from diskproof.simulate import EFFECTS
 from diskproof.stats.race_course import Race
+from diskproof.study.protocol import RaceRules
+from support.simulate import EFFECTS
 
 EXHAUSTIVE_BLOCKS = 10
 WALK = 0.05

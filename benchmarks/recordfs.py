@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.native import require_native
-from diskproof.proc import run
+from diskproof.process.native import require_native
+from diskproof.process.start import run
 
 BAR = 0.5
 SIZE = "64m"

@@ -19,7 +19,7 @@ SHAPES = {
 
 def measure(name: str) -> None:
     """Print seconds, megabytes and cells of one shape."""
-    from report_views import make_view
+    from support.report_views import make_view
 
     workloads, axes = SHAPES[name]
     factors = {axis: [f"{2**level}M" for level in range(count)] for axis, count in axes.items()}

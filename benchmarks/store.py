@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Protocol
 
 from diskproof.plan import make_plan
+from diskproof.plan.schedule import make_schedule
 from diskproof.records import RunRecord, StudyRecord
-from diskproof.schedule import make_schedule
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor
 from diskproof.store import Store, open_store
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
+from support.simulate import SIMULATED_HOST, SimulatedExecutor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from databases import make_cluster, start_server
-from planning import FACTS
+from support.databases import make_cluster, start_server
+from support.planning import FACTS
 
 RUNS = 5000
 CHUNK = 100

@@ -25,11 +25,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from databases import find_programs, make_cluster, start_server
 from diskproof.errors import HostError
-from diskproof.native import require_native
-from diskproof.proc import find_tool, run
-from syncing import (
+from diskproof.process.native import require_native
+from diskproof.process.start import find_tool, run
+from support.databases import find_programs, make_cluster, start_server
+from support.syncing import (
     SQLITE_WRITER,
     add_args,
     build_c,

@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from diskproof.native import require_native
-from diskproof.proc import find_tool, run
-from sync_programs import compile_program
+from diskproof.process.native import require_native
+from diskproof.process.start import find_tool, run
+from support.sync_programs import compile_program
 
 FSYNC_BAR_NS = 200.0
 TAX_BAR_NS = 100.0

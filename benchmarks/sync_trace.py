@@ -18,8 +18,8 @@ import tempfile
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from diskproof.native import require_native
-from diskproof.proc import require_tool, run
+from diskproof.process.native import require_native
+from diskproof.process.start import require_tool, run
 
 BAR = 1 / 3
 PEER = "strace --seccomp-bpf"

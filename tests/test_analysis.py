@@ -24,8 +24,8 @@ from diskproof.stats.level_effects import LevelEffect
 from diskproof.stats.steady_state import judge_steady_state
 from diskproof.stats.variance import VarianceLevels
 from diskproof.store import open_store
-from report_views import HOSTILE
-from simulated_stores import fill, simulated_cells
+from support.report_views import HOSTILE
+from support.simulated_stores import fill, simulated_cells
 
 PUBLISHED = Path(__file__).parent / "golden" / "kvm-perf-sample.txt"
 FACTORS = {

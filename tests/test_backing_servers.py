@@ -9,12 +9,12 @@ import pytest
 from diskproof.backings.flush_proof import FlushProof, count_durable
 from diskproof.backings.iscsi import STORES, target_args
 from diskproof.backings.nbd import server_args
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
 from diskproof.drive import DiskImage, NetworkDisk
-from diskproof.images import network_image
 from diskproof.qemu.disk import blockdev_nodes, image_opts
+from diskproof.qemu.images import network_image
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
 from diskproof.records import Cell, WorkloadSpec
-from volumes import backing
+from support.volumes import backing
 
 DISK = NetworkDisk(
     "nbd", {"server": {"type": "unix", "path": "a,b"}, "export": "disk"}, "a,b", Path("/room")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diskproof.errors import StudyError
-from diskproof.study import Study, parse_study
+from diskproof.study.load import Study, parse_study
 
 DIRECTORY = '[backings.ssd]\npath = "/srv"\n'
 

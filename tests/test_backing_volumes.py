@@ -16,8 +16,8 @@ from diskproof.backings.room import choose_size
 from diskproof.backings.volume_note import NOTE, Volume, new_name, read_note, write_note
 from diskproof.errors import HostError, UsageError
 from diskproof.records import BackingSpec
-from diskproof.study import parse_study
-from volumes import MIB, backing, folder
+from diskproof.study.load import parse_study
+from support.volumes import MIB, backing, folder
 
 GIB = 1 << 30
 

@@ -14,14 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.boot_rules import (
-    block_bytes,
-    disk_bytes,
-    memory_bytes,
-    parse_scale,
-    payload_bytes,
-    payload_members,
-)
 from diskproof.drive import Execution, FioTarget
 from diskproof.errors import RunFailure, StudyError
 from diskproof.guest.boot_report import BootReport, parse_report
@@ -29,9 +21,17 @@ from diskproof.guest.boots import boot_parameters, read_all
 from diskproof.guest.payload import write_payload
 from diskproof.plan import estimate_seconds, make_plan
 from diskproof.records import Check, WorkloadSpec
-from diskproof.study import parse_study
+from diskproof.study.boots import (
+    block_bytes,
+    disk_bytes,
+    memory_bytes,
+    parse_scale,
+    payload_bytes,
+    payload_members,
+)
+from diskproof.study.load import parse_study
 from diskproof.workloads.boots import WORKLOAD
-from planning import facts_with
+from support.planning import facts_with
 
 SCALE = "1/1024"
 ZEROED = 2 * block_bytes(1 / 1024)

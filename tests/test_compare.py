@@ -11,7 +11,7 @@ import pytest
 
 from diskproof.cli import run_command_line
 from diskproof.records import HostRecord
-from simulated_stores import DAY, fill, simulated_cells
+from support.simulated_stores import DAY, fill, simulated_cells
 
 PUBLISHED = Path(__file__).parent / "golden" / "kvm-perf-sample.txt"
 CELLS = simulated_cells()

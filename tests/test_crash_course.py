@@ -3,16 +3,22 @@ verdicts up; the real one is tested in integration/."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from crashing import make_crash_run, make_verdict
+from diskproof.cli.crash_live import start_watching
 from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
-from diskproof.crash_rules import FAULTS, CrashRules, crash_workload
-from diskproof.records import Cell, CrashRun, Fault, HostRecord, StudyRecord, Verdict
+from diskproof.lab.course import is_running
+from diskproof.records import Cell, HostRecord, StudyRecord
+from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
+from diskproof.report.progress import study_status
 from diskproof.store import Store, open_store
+from diskproof.study.crash import CrashRules, crash_workload
+from support.crashing import make_crash_run, make_verdict
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())
 SPEC = crash_workload(CrashRules(explore_seconds=3.0, seconds=1.0), "ledger", "daemon")
@@ -74,6 +80,30 @@ def go(
     return outcome.reason, outcome.left, events
 
 
+def test_other_terminals_see_what_runs(store: Store) -> None:
+    seen = []
+
+    class Seen(MadeUp):
+        def execute(
+            self, cell: Cell, faults: Sequence[Fault], on_search: Callable[[Searching], None]
+        ) -> CrashRun:
+            seen.append(store.progress())
+            return super().execute(cell, faults, on_search)
+
+    go(store, Seen())
+    assert [(each.done, each.total, each.pid) for each in seen if each] == [
+        (done, 14, os.getpid()) for done in (0, 4, 8, 11)
+    ]
+    first = seen[0]
+    assert first and is_running(first) and first.current.startswith("none daemon ")
+    (study,) = store.studies()
+    status = study_status(study, store.counts(study.id), first, first.updated)
+    assert (status.state, status.done, status.total) == ("running", 0, 14)
+    assert store.progress() is None
+    go(store, Seen(stop_at=0), retry=True)
+    assert store.progress() is None
+
+
 def test_every_verdict_is_made_once(store: Store) -> None:
     first, second = MadeUp(), MadeUp()
     reason, left, events = go(store, first)
@@ -86,6 +116,16 @@ def test_every_verdict_is_made_once(store: Store) -> None:
     assert isinstance(events[0], CellStarted) and events[0].total == 14
     assert go(store, second)[:2] == ("done", 0)
     assert second.made == []
+
+
+def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, events = go(store, MadeUp())
+    with start_watching(CELLS, quiet=False) as watcher:
+        for event in events:
+            watcher(event)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4 and all("at most " in line for line in lines[:-1])
+    assert re.match(r"\[14/14, took \S+ m?s\] host ", lines[-1])
 
 
 def test_only_what_is_missing_is_made(store: Store) -> None:

@@ -30,7 +30,7 @@ def states(draw: st.DrawFn) -> list[tuple[int, Loss]]:
                 (number,),
                 lost[key],
                 float(number // 4) if lost[key] else 0.0,
-                key in corrupt,
+                "corrupts" if key in corrupt else "loses",
                 state=f"power:512:{number}:nothing",
                 order=(number // 8, number, 0),
             ),
@@ -46,7 +46,7 @@ def search(seen: Iterable[tuple[int, Loss]], finished: bool) -> Explored:
     for key, loss in seen:
         keys.add(key)
         worse = found.worst is None or loss.severity > found.worst.severity
-        if (loss.lost or loss.corrupt) and worse:
+        if (loss.lost or loss.verdict == "corrupts") and worse:
             found = replace(found, worst=loss, smallest=replace(loss, lost=1))
     total = len(keys) if finished else max(PLANNED, len(keys))
     return replace(found, states_checked=len(keys), states_total=total, estimated=not finished)

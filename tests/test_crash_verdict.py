@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.crash.end_state import promised_at
-from diskproof.crash.explore import Search, search_request, take_line
+from diskproof.crash.explore import StateSearch, search_request
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
-from diskproof.crash.verdict import Explored, Loss, judge, loses_promises, undecided, worse
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, WRITE, Frame
-from diskproof.crash_rules import FAULTS
+from diskproof.crash.verdict import Explored, Loss, judge, loses_promises, take_line
 from diskproof.errors import RunFailure
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
+from diskproof.records.verdicts import FAULTS, Verdict
 
 losses = st.builds(
     Loss,
     cut=st.integers(0, 99),
     missing=st.lists(st.integers(1, 99), max_size=5).map(tuple),
-    lost=st.integers(0, 50),
+    lost=st.integers(1, 50),
     age_seconds=st.floats(0, 100),
-    corrupt=st.booleans(),
+    verdict=st.sampled_from(["loses", "corrupts"]),
 )
 searches = st.builds(
     Explored,
@@ -46,7 +46,7 @@ def test_keeps_is_only_said_of_a_promise_that_was_put_to_the_test(found: Explore
     verdict = judge(found)
     if verdict.verdict == "keeps":
         assert found.promises and found.states_checked and not found.failure
-        assert found.worst is None or not (found.worst.lost or found.worst.corrupt)
+        assert found.worst is None
     if verdict.verdict == "undecided":
         assert verdict.reason
 
@@ -55,23 +55,23 @@ def test_keeps_is_only_said_of_a_promise_that_was_put_to_the_test(found: Explore
 def test_a_loss_that_was_found_is_proved_whatever_came_after(found: Explored) -> None:
     verdict = judge(found)
     worst = found.worst
-    broken = worst is not None and (worst.corrupt or worst.lost > 0)
-    assert (verdict.verdict in ("loses", "corrupts")) == broken
-    if broken:
-        assert worst is not None
+    assert verdict.is_broken == (worst is not None)
+    if worst is not None:
         shown = found.smallest or worst
-        assert (verdict.lost, verdict.age_seconds) == (worst.lost, worst.age_seconds)
+        assert verdict.badness == worst.severity
         assert (verdict.cut, verdict.missing) == (shown.cut, shown.missing)
         assert loses_promises([verdict]) == (found.fault != "lying-device")
+        assert verdict.reason.endswith(found.failure)
 
 
-@given(searches, searches)
-def test_the_worse_of_two_is_one_of_them_and_the_same_either_way(a: Explored, b: Explored) -> None:
-    one, other = judge(a), judge(b)
-    chosen = worse(one, other)
-    assert chosen in (one, other)
-    assert worse(other, one).verdict == chosen.verdict
-    assert worse(one, undecided(one.fault, "?")).verdict in (one.verdict, "undecided")
+def test_what_is_undecided_may_be_worse_than_what_keeps() -> None:
+    verdicts = [
+        *(Verdict("power", "corrupts"), Verdict("power", "loses", 2, 1.0)),
+        *(Verdict("power", "loses", 2, 0.5), Verdict("power", "loses", 1, 9.0)),
+        *(Verdict("power", "undecided"), Verdict("power", "keeps")),
+    ]
+    assert sorted(verdicts, key=lambda verdict: verdict.badness, reverse=True) == verdicts
+    assert [verdict.is_broken for verdict in verdicts] == [True] * 4 + [False] * 2
 
 
 # -- how old a loss is --------------------------------------------------------------------------
@@ -133,6 +133,7 @@ SUMMARY = {
     "lost": 9,
     "age_ns": 2_000_000_000,
     "state": "power:512:20:nothing",
+    "cut": 20,
     "order": [2, 20, 1],
     "minimal": "power:512:20:without=10",
     "missing": [10],
@@ -171,6 +172,7 @@ def test_a_search_is_known_line_by_line() -> None:
     assert found.worst is not None and found.smallest is not None
     assert (found.worst.lost, found.worst.age_seconds) == (9, 2.0)
     assert (found.worst.state, found.worst.order) == ("power:512:20:nothing", (2, 20, 1))
+    assert found.worst.cut == 20
     assert (found.smallest.lost, found.smallest.missing) == (1, (10,))
     assert (found.states_checked, found.states_total, found.estimated) == (20, 20, False)
     verdict = judge(found)
@@ -179,7 +181,7 @@ def test_a_search_is_known_line_by_line() -> None:
 
 def test_a_search_that_ran_out_of_time_says_that_there_may_be_more() -> None:
     states = {**SUMMARY["states"], "planned_done": False}  # type: ignore[dict-item]
-    keeps = {**SUMMARY, "verdict": "keeps", "lost": 0, "age_ns": None, "state": None}
+    keeps = {**SUMMARY, "verdict": "keeps", "lost": 0, "age_ns": None, "state": None, "cut": None}
     found = take(EMPTY, {**keeps, "states": states, "timed_out": True})
     assert (found.states_checked, found.states_total, found.estimated) == (20, 25, True)
     assert judge(found).verdict == "keeps"
@@ -221,7 +223,7 @@ def test_the_request() -> None:
     from pathlib import Path
 
     check = {"kind": "ledger", "target": "disk.raw", "format": "raw"}
-    search = Search(Path("/l"), Path("/b"), "qemu-kill", check, 3, 512, 7, 100, 2.5)
+    search = StateSearch(Path("/l"), Path("/b"), "qemu-kill", check, 3, 512, 7, 100, 2.5)
     assert search_request(search) == {
         "log": "/l",
         "base": "/b",

@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.crash.flush_audit import FlushCounts
-from diskproof.crash.writers import load_writer, postgres_guest, rows, sqlite
+from diskproof.crash.writers import load_writer, postgres_guest, sqlite
+from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import ACKNOWLEDGED, PYTHON, USAGE, main
 from diskproof.crash.writers.guest_state import ledger_promises, sqlite_promises
 from diskproof.crash.writers.ledger import disk_args, ledger_args
-from diskproof.crash.writers.programs import require_written
+from diskproof.crash.writers.program_end import require_written
 from diskproof.crash.writers.sqlite_guest import MAX_ROWS, render_script
-from diskproof.crash_rules import WRITERS, CrashRules, crash_workload
 from diskproof.errors import RunFailure, UsageError
 from diskproof.guest.requests import exec_request, render_request
-from diskproof.proc import run
+from diskproof.process.start import run
 from diskproof.records import Cell
+from diskproof.study.crash import WRITERS, CrashRules, crash_workload
 
 NAMES = st.integers(1, 40)
 

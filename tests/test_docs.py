@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = [

@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from diskproof import proc
 from diskproof.errors import HostError, UsageError
-from diskproof.lab import run_study
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
+from diskproof.lab.course import run_study
+from diskproof.process import start as proc
 from diskproof.store import Store, open_store
 from diskproof.store.export import export_table
 from diskproof.store.export_rows import Kind
 from diskproof.store.formats.kvm_perf import import_kvm_perf
 from diskproof.store.show import show_rows
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from test_lab import SCHEDULE, STUDY
 
 SAMPLE = (Path(__file__).parent / "golden" / "kvm-perf-sample.txt").read_bytes()

@@ -10,10 +10,10 @@ import openpyxl
 import pyarrow.parquet
 import pytest
 
-from commands import diskproof
 from diskproof.store import open_store
 from diskproof.store.export import export_table
-from tile_stores import fill_tiles, tile_cell
+from support.commands import diskproof
+from support.tile_stores import fill_tiles, tile_cell
 
 GOOD_ROWS = 4 + 2 * 4
 """Four workloads of one tile, and of each of two; the failed run is a row of its own."""

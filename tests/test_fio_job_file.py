@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.fio_job_file import OPTIONS, find_job_mistakes, parse_job_file
+from diskproof.study.job_file import OPTIONS, find_job_mistakes, parse_job_file
 
 FILE = """
 ; of a database

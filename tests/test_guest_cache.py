@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import native
 from diskproof.errors import HostError
-from diskproof.guest import build, cache, packages
+from diskproof.guest import build, packages
+from diskproof.guest import cache_folder as cache
+from diskproof.process import native
 
 
 def test_the_cache_folder_follows_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:

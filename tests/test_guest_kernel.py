@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof import proc
 from diskproof.errors import HostError
 from diskproof.guest.kernel import find_payload, unpack_kernel
+from diskproof.process.start import find_tool, run
 
 KERNEL = b"\x7fELF" + bytes(range(256)) * 4000
 
@@ -33,9 +33,9 @@ def test_unpacks(packed: bytes, tmp_path: Path) -> None:
     assert unpack_kernel(make_image(packed + size), tmp_path) == KERNEL
 
 
-@pytest.mark.skipif(proc.find_tool("zstd") is None, reason="needs zstd")
+@pytest.mark.skipif(find_tool("zstd") is None, reason="needs zstd")
 def test_unpacks_zstd_and_leaves_nothing(tmp_path: Path) -> None:
-    packed = proc.run(["zstd", "-qc"], timeout=20, stdin=KERNEL).stdout
+    packed = run(["zstd", "-qc"], timeout=20, stdin=KERNEL).stdout
     size = struct.pack("<I", len(KERNEL))
     assert unpack_kernel(make_image(packed + size), tmp_path) == KERNEL
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
-from diskproof.images import (
+from diskproof.qemu.images import (
     count_data,
     ensure_fill_source,
     fill_image,

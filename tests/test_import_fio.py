@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof import proc
 from diskproof.errors import UsageError
+from diskproof.process import start as proc
 from diskproof.store import open_store
 from diskproof.store.formats.fio import import_fio
 from diskproof.store.formats.imported import Imported

@@ -14,16 +14,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof import janitor, proc
-from diskproof.janitor import Swept, sweep
-from diskproof.native import require_native
+from diskproof.host import janitor
+from diskproof.host.janitor import Swept, sweep
+from diskproof.process.native import require_native
+from diskproof.process.start import CONFINED_UID, Process, run, start_process
 
 OWNER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from diskproof.backings import start_disk_dir
+from diskproof.backings import NO_CONSENT, start_disk_dir
 from diskproof.records import BackingSpec
-with start_disk_dir(BackingSpec("d", "directory", (("path", sys.argv[1]),))) as folder:
+with start_disk_dir(BackingSpec("d", "directory", (("path", sys.argv[1]),)), NO_CONSENT) as folder:
     (folder / "disk.qcow2").write_bytes(b"image")
     stray = subprocess.Popen(["sleep", "600"], cwd=folder, start_new_session=True)
     print(stray.pid, folder, flush=True)
@@ -32,12 +33,12 @@ with start_disk_dir(BackingSpec("d", "directory", (("path", sys.argv[1]),))) as 
 
 
 @contextmanager
-def start_owner(directory: Path, log: Path) -> Iterator[tuple[proc.Process, int, Path]]:
+def start_owner(directory: Path, log: Path) -> Iterator[tuple[Process, int, Path]]:
     """A real process that owns a run folder, and a child of it that would outlive it."""
     read, write = os.pipe()
     with os.fdopen(read) as told, os.fdopen(write, "wb") as tell:
         argv = [sys.executable, "-c", OWNER, str(directory)]
-        with proc.start_process(argv, name="owner", log=log, stdout=tell) as owner:
+        with start_process(argv, name="owner", log=log, stdout=tell) as owner:
             tell.close()
             pid, folder = told.readline().split()
             try:
@@ -77,7 +78,7 @@ def test_a_living_owner_is_left_alone_a_killed_one_is_cleaned_up(tmp_path: Path)
 
 def test_a_process_that_merely_runs_elsewhere_is_spared(tmp_path: Path) -> None:
     make_folder(tmp_path)
-    with proc.start_process(
+    with start_process(
         ["sleep", "600"], name="bystander", log=tmp_path / "log", cwd=tmp_path
     ) as bystander:
         assert [swept.killed for swept in sweep([tmp_path])] == [()]
@@ -152,17 +153,17 @@ def test_mounts_and_other_users_folders_stay(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
     point = folder / "mnt 1"
     point.mkdir()
-    proc.run(["mount", "-t", "tmpfs", "none", str(point)], timeout=10)
+    run(["mount", "-t", "tmpfs", "none", str(point)], timeout=10)
     try:
         (point / "data").touch()
         (swept,) = sweep([tmp_path])
         assert swept.kept == f"{point} is mounted; unmount it first"
         assert (point / "data").exists() and (folder / "disk.raw").exists()
     finally:
-        proc.run(["umount", str(point)], timeout=10)
+        run(["umount", str(point)], timeout=10)
     os.chown(folder, 12345, 12345)
     assert sweep([tmp_path]) == ()
-    os.chown(folder, proc.CONFINED_UID, proc.CONFINED_UID)
+    os.chown(folder, CONFINED_UID, CONFINED_UID)
     assert sweep([tmp_path]) == (Swept(folder),)
 
 
@@ -184,7 +185,7 @@ def test_a_recording_whose_recorder_is_dead_is_detached(tmp_path: Path) -> None:
     mount = folder / "recorded"
     mount.mkdir()
     argv = [str(require_native("diskproof-recordfs")), "--log", str(folder / "crash.log")]
-    proc.run([*argv, str(folder / "files"), str(mount)], timeout=30)
+    run([*argv, str(folder / "files"), str(mount)], timeout=30)
     started = [
         process
         for process in psutil.process_iter(["cmdline"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import proc
+from diskproof.cli.live import start_watching
 from diskproof.errors import HostError
-from diskproof.lab import Event, RunFinished, RunStarted, Stopped, run_study
+from diskproof.lab.course import Event, RunFinished, RunStarted, Stopped, run_study
 from diskproof.plan import estimate_seconds, make_plan
+from diskproof.plan.schedule import make_schedule
+from diskproof.process import start as proc
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
-from diskproof.schedule import make_schedule
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 from diskproof.store import Store, open_store
-from diskproof.study import parse_study
-from planning import FACTS
+from diskproof.study.load import parse_study
+from support.planning import FACTS
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 
 TEXT = """
 name = "loop"
@@ -84,6 +86,14 @@ def test_a_study_runs_to_its_end(store: Store) -> None:
     assert store.progress() is None
 
 
+def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with start_watching(STUDY, quiet=False) as watcher:
+        run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=watcher)
+    total, lines = len(SCHEDULE), capsys.readouterr().err.splitlines()
+    assert len(lines) == total and all(" left] " in line for line in lines[:-1])
+    assert re.match(rf"\[{total}/{total}, took \S+ m?s\] block 3  ", lines[-1])
+
+
 def test_other_terminals_see_what_runs(store: Store) -> None:
     seen = []
 
@@ -136,7 +146,7 @@ def test_failed_runs_are_results_until_a_retry_is_asked_for(store: Store) -> Non
     well = SimulatedExecutor(STUDY.id, started=2e9)
     again = run_study(STUDY, SCHEDULE, well, store, on_event=ignore)
     assert (again.executed, again.standing.failed) == (0, failed)
-    retried = run_study(STUDY, SCHEDULE, well, store, on_event=ignore, retry_failed=True)
+    retried = run_study(STUDY, SCHEDULE, well, store, on_event=ignore, retry=True)
     assert (retried.executed, retried.standing.failed) == (failed, 0)
     assert sum(not run.counted for run in store.runs(STUDY.id)) == failed
 
@@ -213,7 +223,7 @@ def test_best_so_far_is_the_best_in_the_end(store: Store) -> None:
 
 
 def test_best_follows_a_leader_that_falls_back_and_metrics_where_less_is_better() -> None:
-    from diskproof.lab import _BestCells
+    from diskproof.lab.course import _BestCells
     from diskproof.records import Metric
 
     first, second = STUDY.cells[0], next(

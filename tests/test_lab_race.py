@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import proc
-from diskproof.lab import BlockJudged, Event, Outcome, RunFinished, RunStarted, run_study
+from diskproof.lab.course import BlockJudged, Event, Outcome, RunFinished, RunStarted, run_study
+from diskproof.process import start as proc
 from diskproof.records import PlannedRun, RunRecord
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
-from diskproof.stats.study_race import replay_races
+from diskproof.stats.study_race import race_rules, replay_races
 from diskproof.store import Store, open_store
 from diskproof.store.race_scores import race_scores
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 from test_lab import Stopping, ignore, make_record
 
 TEXT = """
@@ -175,7 +175,7 @@ def test_a_finished_race_is_done_at_once(store: Store) -> None:
 def test_runs_of_a_study_in_blocks_count_when_it_becomes_a_race(store: Store, whole: Whole) -> None:
     plain = TEXT.replace('stop = "decided"\nmax_blocks = 12', "blocks = 2")
     study, schedule = make_record(plain)
-    assert study.id == STUDY.id and study.race is None
+    assert study.id == STUDY.id and race_rules(study) is None
     executor = SimulatedExecutor(STUDY.id, SIMULATION)
     assert run_study(study, schedule, executor, store, on_event=ignore).races == ()
     outcome, _ = run_race(store)
@@ -245,5 +245,5 @@ def test_a_retry_of_failed_runs_may_change_the_course(store: Store, whole: Whole
     """Failed runs made again make their blocks what they would have been."""
     run_study(STUDY, SCHEDULE, Broken(STUDY.id), store, on_event=ignore)
     executor = SimulatedExecutor(STUDY.id, SIMULATION, started=2e9)
-    outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore, retry_failed=True)
+    outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore, retry=True)
     assert outcome.races == whole[0].races

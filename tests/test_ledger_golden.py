@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ledgers import SECTOR, SLOT, Geometry, encode
+from support.ledgers import SECTOR, SLOT, Geometry, encode
 
 GOLDEN = Path(__file__).parent / "golden"
 

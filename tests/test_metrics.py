@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from diskproof.metrics import BESIDE_SPEEDS, JUDGED, METRICS, find_metric, metric_said
+from diskproof.plan.schedule import make_schedule
 from diskproof.records import Metric, WorkloadSpec
-from diskproof.schedule import make_schedule
-from diskproof.simulate import SimulatedExecutor, Simulation
+from diskproof.records.metrics import BESIDE_SPEEDS, JUDGED, METRICS, find_metric, metric_said
 from diskproof.store.formats.fio import import_fio
 from diskproof.workloads.boots import WORKLOAD as BOOTS
 from diskproof.workloads.first_write import curve_metrics
 from diskproof.workloads.iozone import plan_steps
-from simulated_stores import simulated_cells
+from support.simulate import SimulatedExecutor, Simulation
+from support.simulated_stores import simulated_cells
 from test_boots import RIGHT, Recorded
 from test_boots import make as make_boots
 from test_import_fio import document, job, side

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from diskproof.errors import UsageError
-from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, WatchedLine, thinned, watched_chart
+from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, MetricLine, thinned, watched_chart
 from diskproof.report.monitor.file import (
     MAX_COLUMNS,
     MonitorColumn,
-    MonitorFile,
-    parse_monitor_file,
+    MonitorRecording,
+    parse_recording,
 )
 from diskproof.report.monitor.page import line_summaries, render_monitor_page, row_summaries
 from diskproof.report.monitor.pictures import choose_pictures
@@ -66,7 +66,7 @@ def make_json(samples: int = 5, rows: bool = True) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def make_csv(recording: MonitorFile) -> bytes:
+def make_csv(recording: MonitorRecording) -> bytes:
     """As the native program writes it."""
     head = [f"{column.name} [{column.unit}]" for column in recording.columns]
     tail = [f"{column.name} [{column.unit}]" for column in recording.row_columns]
@@ -83,24 +83,24 @@ def make_csv(recording: MonitorFile) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def same(a: MonitorFile, b: MonitorFile) -> bool:
+def same(a: MonitorRecording, b: MonitorRecording) -> bool:
     return repr(a) == repr(b)  # nan is not equal to itself
 
 
 def test_json_and_csv_are_one_recording() -> None:
-    recording = parse_monitor_file(make_json(), "r.jsonl")
+    recording = parse_recording(make_json(), "r.jsonl")
     assert recording.columns[2] == MonitorColumn("disk.sda.read", "MiB/s")
     assert len(recording.times) == 5 and recording.values[2][0] == 2.0
     assert math.isnan(recording.values[0][-1])
     assert recording.key == "vm" and list(recording.rows) == ["web", HOSTILE]
     assert len(recording.rows["web"]) == 5 and len(recording.rows[HOSTILE]) == 4
-    assert same(parse_monitor_file(make_csv(recording), "r.csv"), recording)
+    assert same(parse_recording(make_csv(recording), "r.csv"), recording)
 
 
 def test_a_line_that_was_cut_off_is_left_out() -> None:
     whole = make_json()
-    assert len(parse_monitor_file(whole[:-20], "r").times) == 4
-    assert parse_monitor_file(make_json(samples=0), "r").times == ()
+    assert len(parse_recording(whole[:-20], "r").times) == 4
+    assert parse_recording(make_json(samples=0), "r").times == ()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
 )
 def test_what_is_no_recording_is_refused_with_its_line(change: Any, told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse_monitor_file(change(make_json()), "r")
+        parse_recording(change(make_json()), "r")
     text = f"{caught.value.what} {caught.value.why}"
     assert re.search(told, text), text
 
@@ -137,20 +137,20 @@ def test_too_many_columns_are_refused() -> None:
     wide = {f"a.{place}": "s" for place in range(MAX_COLUMNS + 1)}
     header = {"type": "header", "protocol": 1, "columns": described(wide)}
     with pytest.raises(UsageError, match="no recording"):
-        parse_monitor_file(json.dumps(header).encode() + b"\n", "r")
+        parse_recording(json.dumps(header).encode() + b"\n", "r")
 
 
 @given(st.one_of(st.binary(max_size=300), st.text(max_size=300).map(lambda text: text.encode())))
 def test_no_file_is_too_strange(noise: bytes) -> None:
     for content in (noise, make_json(2) + noise + b"\n", b"time [s],a [s]\n" + noise + b"\n"):
         try:
-            parse_monitor_file(content, "r")
+            parse_recording(content, "r")
         except UsageError:
             continue
 
 
 def test_every_column_is_in_one_picture() -> None:
-    pictures = choose_pictures(parse_monitor_file(make_json(), "r"))
+    pictures = choose_pictures(parse_recording(make_json(), "r"))
     told = [(picture.section, picture.title) for picture in pictures]
     assert told == [
         ("Processors", "Where the processors' time goes"),
@@ -170,7 +170,7 @@ def test_every_column_is_in_one_picture() -> None:
 
 def test_an_own_module_has_its_picture() -> None:
     content = make_json(rows=False).replace(b"null", b"7.5")
-    pictures = choose_pictures(parse_monitor_file(content, "r"))
+    pictures = choose_pictures(parse_recording(content, "r"))
     assert (pictures[-1].section, pictures[-1].title, pictures[-1].unit) == ("More", "own", "1/s")
     assert pictures[-1].lines[0].values == [7.5] * 5
 
@@ -178,13 +178,13 @@ def test_an_own_module_has_its_picture() -> None:
 def test_long_recordings_are_drawn_as_means_with_their_gaps() -> None:
     count = MAX_WATCHED_POINTS * 3
     values = [math.nan] * 6 + [float(place) for place in range(6, count)]
-    times, means = thinned(WatchedLine("a", [float(place) for place in range(count)], values))
+    times, means = thinned(MetricLine("a", [float(place) for place in range(count)], values))
     assert len(times) == len(means) == MAX_WATCHED_POINTS
     assert means[:3] == [None, None, 7.0] and times[2] == 6000
 
 
 def test_a_chart_holds_no_nan() -> None:
-    spec = watched_chart([WatchedLine("a", [1.0, 2.0], [math.nan, 2.0])], "1/s")
+    spec = watched_chart([MetricLine("a", [1.0, 2.0], [math.nan, 2.0])], "1/s")
     assert json.dumps(spec, allow_nan=False)
 
 
@@ -201,7 +201,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_shows_all_and_runs_nothing_foreign() -> None:
-    recording = parse_monitor_file(make_json(), "r")
+    recording = parse_recording(make_json(), "r")
     text = render_monitor_page(recording, f"rec {HOSTILE}")
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>")
@@ -212,11 +212,11 @@ def test_the_page_shows_all_and_runs_nothing_foreign() -> None:
 
 
 def test_a_recording_without_samples_is_a_page_that_says_so() -> None:
-    assert "nothing to draw" in render_monitor_page(parse_monitor_file(make_json(0), "r"), "empty")
+    assert "nothing to draw" in render_monitor_page(parse_recording(make_json(0), "r"), "empty")
 
 
 def test_summaries_are_of_the_samples_that_tell() -> None:
-    recording = parse_monitor_file(make_json(), "r")
+    recording = parse_recording(make_json(), "r")
     first, last = line_summaries(recording)[0], line_summaries(recording)[-1]
     assert (first.mean, first.least, first.p95, first.most) == (2.0, 0.0, 4.0, 4.0)
     assert (last.name, last.mean) == ("own.hits", None)
@@ -224,7 +224,7 @@ def test_summaries_are_of_the_samples_that_tell() -> None:
 
 
 def test_parquet_has_the_shape_of_the_csv() -> None:
-    recording = parse_monitor_file(make_json(), "r")
+    recording = parse_recording(make_json(), "r")
     table = parquet.read_table(io.BytesIO(render_parquet(recording)))
     assert table.column_names[:2] == ["time [s]", "cpu.user [percent]"]
     assert table.num_rows == 5 + 4
@@ -232,5 +232,5 @@ def test_parquet_has_the_shape_of_the_csv() -> None:
     assert [row["vm"] for row in rows[:3]] == ["web", "web", HOSTILE]
     assert rows[0]["own.hits [1/s]"] is None and rows[2]["vm.guest_flush [1/s]"] is None
     assert rows[1]["vm.guest_flush [1/s]"] == 10.0
-    alone = parse_monitor_file(make_json(rows=False), "r")
+    alone = parse_recording(make_json(rows=False), "r")
     assert parquet.read_table(io.BytesIO(render_parquet(alone))).num_rows == 5

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError
-from diskproof.native import find_native, native_folders, require_native
+from diskproof.process.native import find_native, native_folders, require_native
 
 
 def test_the_installed_program_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

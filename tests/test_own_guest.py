@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from diskproof.errors import StudyError
 from diskproof.frontends.own_guest import find_disk
-from diskproof.guest_rules import OwnGuest
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.own_machine import OwnDescriptors, own_machine_args
 from diskproof.records import WorkloadSpec
-from diskproof.study import Study, parse_study
+from diskproof.study.guest import OwnGuest
+from diskproof.study.load import Study, parse_study
 from diskproof.workloads.command import find_figure
 
 OWN = '[factors]\nfrontend = "own-guest"\n'

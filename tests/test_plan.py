@@ -9,11 +9,11 @@ from shutil import copytree
 import pytest
 
 from diskproof.errors import HostError, StudyError
-from diskproof.factors import FACTOR_BY_NAME
 from diskproof.plan import Plan, estimate_seconds, make_plan
 from diskproof.records import BackingFacts, HostFacts
-from diskproof.study import load_study, parse_study
-from planning import FACTS, facts_with
+from diskproof.study.factors import FACTOR_BY_NAME
+from diskproof.study.load import load_study, parse_study
+from support.planning import FACTS, facts_with
 
 OWN = BackingFacts("/images", "ext4", True, "", 1 << 40, own=True)
 STUDIES = sorted((Path(__file__).parents[1] / "studies").glob("*.toml"))

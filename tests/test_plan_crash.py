@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.crash_rules import FAULTS, WRITERS, CrashRules, faults_of
 from diskproof.errors import StudyError
 from diskproof.plan import make_crash_plan, make_plan
-from diskproof.study import parse_study
-from planning import FACTS, facts_with
+from diskproof.records.verdicts import FAULTS
+from diskproof.study.crash import WRITERS, CrashRules, faults_of
+from diskproof.study.load import parse_study
+from support.planning import FACTS, facts_with
 
 
 def cells_of(text: str) -> list[tuple[str, str, str]]:

@@ -7,8 +7,8 @@ import pytest
 from diskproof.errors import StudyError
 from diskproof.plan import Plan, make_crash_plan, make_plan
 from diskproof.records import BackingFacts
-from diskproof.study import parse_study
-from planning import FACTS, facts_with
+from diskproof.study.load import parse_study
+from support.planning import FACTS, facts_with
 
 TOLD = "flushes passed on: 0 of 5"
 TABLES = """

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import proc
-from diskproof.cage import PROOF, QEMU_CAGE, Cage
 from diskproof.errors import HostError, RunFailure
+from diskproof.process import start as proc
+from diskproof.process.cage import PROOF, QEMU_CAGE, Cage
 
 
 def process_exists(pid: int) -> bool:
@@ -145,7 +145,7 @@ def test_a_file_in_reach_means_that_there_is_no_cage(monkeypatch: pytest.MonkeyP
 
 PARENT = """
 import pathlib, sys
-from diskproof import proc
+from diskproof.process import start as proc
 log, confined = pathlib.Path(sys.argv[1]), sys.argv[2] == "True"
 with proc.start_process(["sleep", "600"], name="s", log=log, confined=confined) as child:
     print(child.pid, flush=True)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from diskproof.drive import DiskImage
 from diskproof.errors import UsageError
-from diskproof.factors import FACTOR_BY_NAME
 from diskproof.qemu import disk
 from diskproof.records import Cell, WorkloadSpec
+from diskproof.study.factors import FACTOR_BY_NAME
 
 
 def image(name: str = "disk") -> DiskImage:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.qmp import connect, start_qmp
+from diskproof.qemu.qmp import connect, start_qmp
 
 GREETING = {"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}, "package": ""},
                     "capabilities": []}}  # fmt: skip

@@ -23,8 +23,8 @@ from diskproof.report.read import read_views
 from diskproof.report.study_tables import render_study
 from diskproof.report.view import StudyView
 from diskproof.store import Store, open_store
-from report_views import HOSTILE
-from simulated_stores import fill, simulated_cells
+from support.report_views import HOSTILE
+from support.simulated_stores import fill, simulated_cells
 
 REPORT = Path(__file__).parent.parent / "src" / "diskproof" / "report"
 HOST = HostRecord("trimmer", "a host with trims alone", {})

@@ -12,19 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from crashing import LOSS, make_crash_run, make_verdict
-from diskproof.crash_rules import FAULTS
-from diskproof.records import (
-    Cell,
-    CrashRun,
-    Fault,
-    HostRecord,
-    Metric,
-    RunRecord,
-    StudyRecord,
-    Verdict,
-    WorkloadSpec,
-)
+from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
+from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
+from diskproof.report.crash.chart import timeline_caption
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
@@ -39,6 +29,7 @@ from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.study_tables import ranking_json, render_study
 from diskproof.store import Store, VerdictRow, open_store
+from support.crashing import LOSS, make_crash_run, make_verdict
 
 LEVELS = {"frontend": "daemon", "format": "raw", "aio": "threads", "backing": "ssd"}
 LOAD = WorkloadSpec("sync", "fio", (("rw", "write"),))
@@ -67,19 +58,24 @@ verdicts = st.builds(
 )
 
 
-@given(st.lists(verdicts, min_size=1))
-def test_a_loss_that_was_found_stays_found(found: list[Verdict]) -> None:
-    (joined,) = join_verdicts([make_row(each) for each in found]).values()
-    assert set(joined.by_fault) == {each.fault for each in found}
+@given(st.lists(st.tuples(verdicts, st.sampled_from(["ledger", "sqlite"])), min_size=1))
+def test_a_loss_that_was_found_stays_found(found: list[tuple[Verdict, str]]) -> None:
+    (joined,) = join_verdicts([make_row(*each) for each in found]).values()
+    assert set(joined.by_fault) == {verdict.fault for verdict, _ in found}
     for fault, row in joined.by_fault.items():
-        kinds = {each.verdict for each in found if each.fault == fault}
-        order = ["corrupts", "loses", "keeps", "undecided"]
+        by_writer: dict[str, set[str]] = {}
+        for verdict, writer in found:
+            if verdict.fault == fault:
+                by_writer.setdefault(writer, set()).add(verdict.verdict)
+        # Only its own writer answers what is undecided.
+        kinds = {kind for each in by_writer.values() for kind in each - {"undecided"} or each}
+        order = ["corrupts", "loses", "undecided", "keeps"]
         assert row.verdict.verdict == next(kind for kind in order if kind in kinds)
     shown = short_text(joined)
-    if all(each.fault == "lying-device" for each in found):
+    if all(verdict.fault == "lying-device" for verdict, _ in found):
         assert shown == "-"
     # Nobody may read "keeps" where one of the faults is not decided.
-    kinds = {r.verdict.verdict for f, r in joined.by_fault.items() if f != "lying-device"}
+    kinds = {str(r.verdict.verdict) for r in joined.by_fault.values() if r.verdict.counts}
     assert shown != "keeps" or kinds == {"keeps"}
 
 
@@ -174,6 +170,12 @@ def test_the_page_has_scatter_timeline_and_verdicts(store: Store) -> None:
     raw = json.loads(page.split('id="raw">', 1)[1].split("</script>", 1)[0])
     assert [row["durability"][0]["verdict"] for row in raw if "runs" in row] == ["loses", "keeps"]
     assert sum(row.get("fault") == "lying-device" for row in raw) == 2
+
+
+def test_the_caption_of_a_loss_that_cannot_be_counted() -> None:
+    counted, broken = LOSS, replace(LOSS, verdict="corrupts", lost=0, age_seconds=0.0)
+    assert "3 acknowledged writes are lost" in timeline_caption("x", counted)
+    assert timeline_caption("x", broken).endswith("durable. The worst state cannot be used.")
 
 
 def test_without_verdicts_nothing_is_said(tmp_path: Path) -> None:

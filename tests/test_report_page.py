@@ -21,7 +21,7 @@ from diskproof.report.ranking.chart import heat_factors, ratio_chart
 from diskproof.report.scores.chart import pareto_chart
 from diskproof.report.vega import draw
 from diskproof.stats.pareto import FrontPoint
-from report_views import FACTORS, HOSTILE, make_view
+from support.report_views import FACTORS, HOSTILE, make_view
 
 
 class Elements(HTMLParser):

@@ -18,8 +18,8 @@ from diskproof.report.protocols.table import short_figure
 from diskproof.report.read import read_views
 from diskproof.report.results import render_results
 from diskproof.store import open_store
-from grid_stores import fill_grids
-from protocol_stores import PARTS, fill_protocols
+from support.grid_stores import fill_grids
+from support.protocol_stores import PARTS, fill_protocols
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.lab import run_study
+from diskproof.lab.course import run_study
 from diskproof.records import StudyRecord
 from diskproof.report.page import render_page
 from diskproof.report.race.chart import MAX_LANES, race_chart
@@ -22,9 +22,9 @@ from diskproof.report.race.words import (
 )
 from diskproof.report.read import read_views
 from diskproof.report.vega import draw
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from test_lab import ignore
 from test_lab_race import SCHEDULE, STUDY
 

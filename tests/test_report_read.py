@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import UsageError
+from diskproof.plan.schedule import make_schedule
 from diskproof.records import Artefact, Cell, Check, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
-from diskproof.schedule import make_schedule
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 from diskproof.store import Store, open_store
-from report_views import FACTORS, make_cells
+from support.report_views import FACTORS, make_cells
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
 
 LOADS = (("rand-read", "randread", "0"), ("sync-write", "write", "1"))
 

@@ -10,7 +10,7 @@ from diskproof.report.ranking.table import render_ranking
 from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.runs.table import render_failures
 from diskproof.report.study_tables import render_study
-from report_views import FACTORS, HOSTILE, make_view
+from support.report_views import FACTORS, HOSTILE, make_view
 
 WIDE = {
     **FACTORS,

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, Failure, Metric, Series, StudyRecord
+from diskproof.records.tiles import TileRun, WorkRun
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.tiles.find import TileView, analyse_tiles
@@ -23,9 +24,8 @@ from diskproof.report.tiles.host_figures import host_figures
 from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.report.tiles.words import capacity_sentence, capacity_text
 from diskproof.store import Store, open_store
-from diskproof.tile_records import TileRun, WorkRun
-from report_views import HOSTILE
-from tile_stores import HOST, STUDY_ID, Made, fill_tiles, make_tile_run, tile_cell
+from support.report_views import HOSTILE
+from support.tile_stores import HOST, STUDY_ID, Made, fill_tiles, make_tile_run, tile_cell
 
 STUDY = StudyRecord(STUDY_ID, "consolidation", "run", "", 1, 1, ())
 WORKS = ("copy", "database", "web", "mail")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
-from diskproof.sampler import parse_samples, sampler_args
+from diskproof.host.sampler import parse_samples, sampler_args
 
 HEADER = {
     "type": "header",

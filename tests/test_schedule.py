@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diskproof.plan.schedule import make_schedule
 from diskproof.records import Cell, WorkloadSpec
-from diskproof.schedule import make_schedule
 
 
 def cells(count: int) -> list[Cell]:

@@ -17,8 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from diskproof import proc
 from diskproof.guest.packages import EXTRA_PACKAGES
+from diskproof.process import start as proc
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.plan import make_plan
-from diskproof.presets import PRESETS
+from diskproof.plan.schedule import make_schedule
 from diskproof.records import Cell, PlannedRun, RunRecord
-from diskproof.schedule import make_schedule
-from diskproof.simulate import SimulatedExecutor, Simulation, true_iops
-from diskproof.stats.histograms import find_percentile
-from diskproof.study import load_study, parse_study
-from planning import FACTS
+from diskproof.study.load import load_study, parse_study
+from diskproof.study.presets import PRESETS
+from support.planning import FACTS
+from support.simulate import SimulatedExecutor, Simulation, true_iops
 
 ALL_LOADS = f"""
 workloads = {[preset.name for preset in PRESETS]}
@@ -58,7 +57,7 @@ def test_percentiles_are_those_of_the_histogram() -> None:
     record = run(ONE)
     values = {metric.name: metric.value for metric in record.metrics}
     (histogram,) = record.histograms
-    assert values["latency_p99"] == find_percentile(histogram, 99)
+    assert values["latency_p99"] == histogram.percentile(99)
     assert values["latency_p50"] < values["latency_p99"] < values["latency_p99.9"]
     depth = int(ONE.workload.option("iodepth"))
     # Little's law: operations in flight = rate x latency.

@@ -12,7 +12,7 @@ import pytest
 
 from diskproof.stats.comparisons import ALPHA, compare_all
 from diskproof.stats.intervals import ratio_interval
-from noise_shapes import SHAPES, to_samples
+from support.noise_shapes import SHAPES, to_samples
 
 
 def at_most(studies: int, share: float = ALPHA) -> float:

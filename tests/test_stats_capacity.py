@@ -26,7 +26,7 @@ from diskproof.stats.capacity import (
     next_trial,
     trial_limit,
 )
-from tile_hosts import FAILED, Curve, carried, knee, search, step
+from support.tile_hosts import FAILED, Curve, carried, knee, search, step
 
 ratios = st.one_of(st.floats(0.05, 20), st.floats(0.8, 1.25), st.just(FAILED))
 

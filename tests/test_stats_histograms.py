@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.records import Histogram
-from diskproof.stats.histograms import cumulative, find_percentile, merge_histograms
+from diskproof.stats.histograms import cumulative, merge_histograms
 
 bins = st.dictionaries(
     st.integers(1, 50).map(lambda us: us * 1e-6), st.integers(1, 20), min_size=1, max_size=20
@@ -28,20 +28,20 @@ def test_percentile_of_merged_is_that_of_all_operations(
     merged = merge_histograms([histogram(run) for run in runs])
     flat = sorted(edge for run in runs for edge, count in run.items() for _ in range(count))
     place = max(1, math.ceil(round(percent * len(flat) / 100, 9)))
-    assert find_percentile(merged, percent) == flat[place - 1]
+    assert merged.percentile(percent) == flat[place - 1]
     assert sum(merged.counts) == len(flat)
     assert cumulative(merged)[-1] == (flat[-1], 1.0)
 
 
 def test_nearest_rank_at_the_edge() -> None:
     thousand = Histogram("x", (1.0, 2.0), (999, 1))
-    assert find_percentile(thousand, 99.9) == 1.0
-    assert find_percentile(thousand, 100) == 2.0
+    assert thousand.percentile(99.9) == 1.0
+    assert thousand.percentile(100) == 2.0
 
 
 def test_empty_says_so() -> None:
     empty = Histogram("x", (), ())
-    assert find_percentile(empty, 50) is None
+    assert empty.percentile(50) is None
     assert cumulative(empty) == ()
     with pytest.raises(ValueError):
         merge_histograms([])
@@ -56,4 +56,4 @@ def test_refuses_what_is_no_bin(bad: Histogram) -> None:
 @pytest.mark.parametrize("percent", [0, -1, 101])
 def test_refuses_what_is_no_percentile(percent: float) -> None:
     with pytest.raises(ValueError):
-        find_percentile(Histogram("x", (1.0,), (1,)), percent)
+        Histogram("x", (1.0,), (1,)).percentile(percent)

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from diskproof.race_rules import RaceRules
 from diskproof.stats.boundaries import FIRST, Boundary, find_boundary, pair_alpha, spent
 from diskproof.stats.race_course import Race
 from diskproof.stats.race_fit import fit_race
 from diskproof.stats.racing import judge
+from diskproof.study.protocol import RaceRules
 
 RULES = RaceRules()
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from statsmodels.stats.power import TTestIndPower
 
 from diskproof.stats.intervals import Sample
-from diskproof.stats.verdict import (
+from diskproof.stats.speed_verdict import (
     POWER,
-    Verdict,
+    SpeedVerdict,
     find_further_runs,
     judge,
     overall_samples,
@@ -27,7 +27,7 @@ def noisy(rng: random.Random, n: int, cv: float, speed: float = 1.0) -> Sample:
     return Sample(tuple(speed * math.exp(rng.gauss(0, cv)) for _ in range(n)))
 
 
-def one(a: Sample, b: Sample, higher: bool = True, delta: float = 0.02) -> Verdict:
+def one(a: Sample, b: Sample, higher: bool = True, delta: float = 0.02) -> SpeedVerdict:
     return judge([(a, b)], [higher], delta)[0]
 
 

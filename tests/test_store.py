@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databases import make_cluster, start_server
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.lab import run_study
+from diskproof.lab.course import run_study
 from diskproof.records import (
     Artefact,
     Cell,
@@ -28,8 +27,9 @@ from diskproof.records import (
     StudyRecord,
     WorkloadSpec,
 )
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from diskproof.store import DuplicateRun, Progress, Store, open_store
+from support.databases import make_cluster, start_server
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from test_lab import SCHEDULE, STUDY
 
 KINDS = ("sqlite", "postgresql")
@@ -242,9 +242,7 @@ def test_a_study_is_resumed_where_it_was_and_failed_runs_are_made_again(url: str
         failed = len(store.failures(STUDY.id))
         assert failed == outcome.standing.failed > 0
         again = SimulatedExecutor(STUDY.id, started=2e9)
-        retried = run_study(
-            STUDY, SCHEDULE, again, store, on_event=lambda event: None, retry_failed=True
-        )
+        retried = run_study(STUDY, SCHEDULE, again, store, on_event=lambda event: None, retry=True)
         assert (retried.executed, store.failures(STUDY.id)) == (failed, [])
         assert len(store.runs(STUDY.id)) == len(SCHEDULE) + failed
 

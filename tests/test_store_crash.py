@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crashing import LOSS, make_crash_run, make_verdict
 from diskproof.errors import UsageError
-from diskproof.records import Failure, HostRecord, StudyRecord, Verdict
+from diskproof.records import Failure, HostRecord, StudyRecord
+from diskproof.records.verdicts import Verdict
 from diskproof.store import DuplicateRun, Store, open_store
 from diskproof.store.export import export_table
+from support.crashing import LOSS, make_crash_run, make_verdict
 from test_store import EMPTY, database, store, url  # noqa: F401  (fixtures of both databases)
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crashing import make_crash_run
 from diskproof.errors import UsageError
 from diskproof.records import Artefact, Check, Failure, HostRecord, Metric, Series, StudyRecord
+from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
 from diskproof.store import DuplicateRun, Store, open_store
 from diskproof.store.tile_limits import require_storable_tile_run
-from diskproof.tile_records import GuestUse, StepRun, TileRun, WorkRun
+from support.crashing import make_crash_run
+from support.tile_stores import HOST, STUDY_ID, TEXT, Made, make_tile_run, tile_cell
 from test_store import database, store, url  # noqa: F401  (fixtures of both databases)
-from tile_stores import HOST, STUDY_ID, TEXT, Made, make_tile_run, tile_cell
 
 STUDY = StudyRecord(STUDY_ID, "consolidation", "run", TEXT, 1, 1, ())
 CELL = tile_cell()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import StudyError
-from diskproof.race_rules import RaceRules, find_rules
-from diskproof.study import load_study, parse_study, read_study
+from diskproof.study.load import load_study, parse_study, read_study
+from diskproof.study.protocol import RaceRules, find_rules
 
 GOOD = """
 name = "mine"

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diskproof.errors import StudyError
-from diskproof.study import parse_study
-from diskproof.tile_file import MAX_GUESTS, MAX_TEXT, built_in_tile, load_tile, parse_tile
-from diskproof.tile_rules import LOADS, ROLES, TileRules
+from diskproof.study.load import parse_study
+from diskproof.study.tile_file import MAX_GUESTS, MAX_TEXT, built_in_tile, load_tile, parse_tile
+from diskproof.study.tiles import LOADS, ROLES, TileRules
 
 MIB = 1 << 20
 OWN = """\

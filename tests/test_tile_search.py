@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,22 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diskproof.cli.tile_live import start_watching
 from diskproof.plan.tiles import tile_workload
 from diskproof.records import Cell, Failure, HostRecord, Metric, StudyRecord
+from diskproof.records.tiles import TileRun, WorkRun
 from diskproof.stats.capacity import find_capacity
 from diskproof.stats.tile_trials import find_baseline, find_trials, judge_run, service_levels
 from diskproof.store import Store, open_store
-from diskproof.tile_file import parse_tile
-from diskproof.tile_records import TileRun, WorkRun
-from diskproof.tile_rules import TileRules
-from diskproof.tiles.search import (
-    Event,
-    Outcome,
-    RunFinished,
-    RunStarted,
-    Search,
-    run_tile_study,
-)
+from diskproof.study.tile_file import parse_tile
+from diskproof.study.tiles import TileRules
+from diskproof.tiles.search import Event, Outcome, RunFinished, RunStarted, Search, run_tile_study
 
 TILE = parse_tile(
     """
@@ -138,6 +133,15 @@ def go(
         retry=retry,
         now=lambda: host.clock,
     )
+
+
+def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = replace(RULES, counts=(1, 2))
+    with start_watching("mine", CELLS[:1], rules, quiet=False) as watcher:
+        go(store, MadeUpHost(), rules, CELLS[:1], watcher)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[")]
+    assert len(lines) == 6 and all(", at most " in line for line in lines[:-1])
+    assert re.match(r"\[6/6, took \S+ m?s\] ", lines[-1])
 
 
 def answers(store: Store, most: int = 8) -> dict[str, tuple[int, int, int]]:

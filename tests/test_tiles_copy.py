@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.proc import run
-from diskproof.tile_rules import Tile, TileGuest, TileWork
+from diskproof.process.start import run
+from diskproof.study.tiles import Tile, TileGuest, TileWork
 from diskproof.tiles.loads.copy import LOAD
 from diskproof.tiles.steps import TileContext, TileStep, tile_steps
 

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
-from diskproof.executor import Deadline
 from diskproof.guest.channel import Channel
-from diskproof.tiles.course import TAIL, Station
-from diskproof.tiles.engine import Engine, Progress
+from diskproof.lab.setup import Deadline
+from diskproof.tiles.engine import Engine, PhaseProgress
+from diskproof.tiles.step_run import TAIL, Station
 from diskproof.tiles.steps import TileStep
 
 Request = dict[str, object]
@@ -140,7 +140,7 @@ def orders(draw: st.DrawFn) -> list[TileStep]:
 @settings(max_examples=40, deadline=None)
 @given(orders())
 def test_each_step_runs_once_and_behind_those_it_waits_for(steps: list[TileStep]) -> None:
-    told: list[Progress] = []
+    told: list[PhaseProgress] = []
     with stationed(*(Agent() for _ in range(6)), tiles=2) as stations:
         engine = Engine(stations, steps, Deadline(60).left, told.append)
         engine.run("load")

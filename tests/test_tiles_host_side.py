@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.tile_file import parse_tile
+from diskproof.study.tile_file import parse_tile
 from diskproof.tiles.host_side import Reading, guest_use, most_tiles, read_use, require_memory
-from tile_runs import PAIR
+from support.tile_runs import PAIR
 
 MEBIBYTE = 1 << 20
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
-from diskproof.proc import run
-from diskproof.tile_file import built_in_tile
+from diskproof.process.start import run
+from diskproof.study.tile_file import built_in_tile
 from diskproof.tiles.loads import figures, http, mail, pgbench
 from diskproof.tiles.servers import web
 from diskproof.tiles.steps import Load, TileContext, TileStep, tile_steps

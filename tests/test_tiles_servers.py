@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from diskproof.tile_file import built_in_tile
+from diskproof.study.tile_file import built_in_tile
 from diskproof.tiles.loads.mail import body_bytes
 from diskproof.tiles.servers import mariadb, postfix, web
 from diskproof.tiles.steps import TileContext, load_role

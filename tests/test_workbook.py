@@ -16,7 +16,7 @@ from diskproof.store import workbook as writer
 from diskproof.store.export import export_table
 from diskproof.store.grids import read_grids
 from diskproof.store.show import show_rows
-from grid_stores import fill_grids
+from support.grid_stores import fill_grids
 
 COMMANDS = ("=1+1", "+1", "-1", "@SUM(A1)", '=HYPERLINK("http://x","y")')
 """Levels that look like formulas, as an import may bring them."""

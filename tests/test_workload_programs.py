@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from diskproof.drive import Execution
 from diskproof.errors import RunFailure, StudyError
-from diskproof.programs import COMMAND, PROGRAMS
 from diskproof.records import WorkloadSpec
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
+from diskproof.study.programs import COMMAND, PROGRAMS
 from diskproof.workloads import load_workload
 from diskproof.workloads.dd import dd_args, parse_seconds_told
 from diskproof.workloads.iozone import MAX_JOBS, plan_steps

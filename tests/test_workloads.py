@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from diskproof.drive import Execution, FioTarget
 from diskproof.errors import HostError, RunFailure, StudyError, UsageError
-from diskproof.fio_job_file import ENGINES
-from diskproof.presets import PRESETS
 from diskproof.records import Check, WorkloadSpec
-from diskproof.study import parse_study
+from diskproof.study.job_file import ENGINES
+from diskproof.study.load import parse_study
+from diskproof.study.presets import PRESETS
 from diskproof.workloads import WorkloadResult, load_workload
 from diskproof.workloads.fio import render_job
 from diskproof.workloads.fio_job import read_sections, render_jobs

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from diskproof.guest_rules import OwnGuest
 from diskproof.records import Cell, Check
+from diskproof.study.guest import OwnGuest
 
 
 @dataclass(frozen=True)

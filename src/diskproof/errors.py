@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from enum import IntEnum
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Exit(IntEnum):
@@ -65,3 +69,8 @@ class RunFailure(DiskproofError):
         super().__init__(what, why, hint)
         self.kind = kind
         self.evidence = evidence
+
+
+def tells_no_space(text: str) -> bool:
+    """Whether a program says that its disk, or its share of one, is full."""
+    return any(os.strerror(number) in text for number in NO_SPACE)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+MIB = 1 << 20
+SCALE = r"1|1/[1-9][0-9]{0,3}"
+"""A share of the full size of something: 1 or 1/N."""
+
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from commands import STUDY, diskproof, left_behind, start_diskproof, write_study
-from diskproof import proc
+from diskproof.process import start as proc
 from diskproof.store import open_store
+from support.commands import STUDY, diskproof, left_behind, start_diskproof, write_study
 
 SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
 
@@ -199,7 +199,7 @@ def test_a_daemon_killed_in_the_middle_is_a_stored_failure(tmp_path: Path) -> No
         assert failed.failure is not None
         assert store.counts(recorded.id).ok == 5
     assert left_behind(tmp_path) == []
-    retried = diskproof("run", study, "--retry-failed", cwd=tmp_path)
+    retried = diskproof("run", study, "--retry", cwd=tmp_path)
     assert retried.returncode == 0, retried.error_text
     assert retried.error_text.count("IOPS  in ") == 1
 

@@ -10,10 +10,10 @@ import pytest
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.store import open_store
-from e2e.browser import Browser, find_chromium, start_browser
 from e2e.test_page import CUT, DRAWN, OUTSIDE, UNFOLD
-from grid_stores import fill_grids
-from report_views import HOSTILE
+from support.browser import Browser, find_chromium, start_browser
+from support.grid_stores import fill_grids
+from support.report_views import HOSTILE
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium")
 MAPS = "document.querySelectorAll('h3 + .cards figure:has(select)')"

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from commands import diskproof
-from e2e.browser import Browser, find_chromium, start_browser
 from e2e.test_page import CUT, DRAWN, MARKS, OUTSIDE
+from support.browser import Browser, find_chromium, start_browser
+from support.commands import diskproof
 from test_monitor_page import make_json
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "monitor-module.sh"

@@ -14,8 +14,8 @@ from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.store import open_store
 from diskproof.store.formats.kvm_perf import import_kvm_perf
-from e2e.browser import Browser, find_chromium, start_browser
-from report_views import HOSTILE, make_view
+from support.browser import Browser, find_chromium, start_browser
+from support.report_views import HOSTILE, make_view
 
 SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium")

@@ -11,10 +11,10 @@ import pytest
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.store import open_store
-from e2e.browser import Browser, find_chromium, start_browser
 from e2e.test_page import CUT, DRAWN, OUTSIDE, UNFOLD
-from protocol_stores import PARTS, fill_protocols
-from report_views import HOSTILE
+from support.browser import Browser, find_chromium, start_browser
+from support.protocol_stores import PARTS, fill_protocols
+from support.report_views import HOSTILE
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium")
 TITLES = ("First write against rewrite", "Warming up", "What a cache outlives")

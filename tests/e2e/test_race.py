@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from commands import diskproof, left_behind, write_study
 from diskproof.stats.study_race import replay_races
 from diskproof.store import open_store
 from diskproof.store.race_scores import race_scores
+from support.commands import diskproof, left_behind, write_study
 
 STUDY = """
 name = "real-race"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import diskproof
+from support.commands import diskproof
 
 SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
 

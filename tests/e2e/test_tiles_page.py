@@ -10,10 +10,10 @@ import pytest
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.store import open_store
-from e2e.browser import Browser, find_chromium, start_browser
 from e2e.test_page import CUT, DRAWN, MARKS, OUTSIDE, UNFOLD
-from report_views import HOSTILE
-from tile_stores import fill_tiles, tile_cell
+from support.browser import Browser, find_chromium, start_browser
+from support.report_views import HOSTILE
+from support.tile_stores import fill_tiles, tile_cell
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium")
 

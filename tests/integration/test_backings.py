@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backing_rules import KINDS
-from diskproof.backings import probe_backing, start_place
+from diskproof.backings import NO_CONSENT, probe_backing, start_place
+from diskproof.backings.consent import give_consent
 from diskproof.errors import HostError
-from diskproof.janitor import sweep
-from diskproof.proc import find_tool, run
+from diskproof.host.janitor import sweep
+from diskproof.process.start import find_tool, run
 from diskproof.records import BackingSpec
-from running import assert_nothing_left, execute, make_spec
+from diskproof.study.backing_rules import KINDS
+from support.running import assert_nothing_left, execute, make_spec
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 MIB = 1 << 20
@@ -62,7 +63,7 @@ def loops_below(path: Path) -> list[str]:
 def test_a_file_system_is_made_used_and_gone(tmp_path: Path, fs: str) -> None:
     if not find_tool(f"mkfs.{fs}"):
         pytest.skip(f"mkfs.{fs} is not installed")
-    with start_place(filesystem(tmp_path, fs)) as place:
+    with start_place(filesystem(tmp_path, fs), NO_CONSENT) as place:
         (place.folder / "file").write_bytes(b"kept there")
         told = run(["findmnt", "-n", "-o", "FSTYPE", "-T", str(place.folder)], timeout=10).text
         assert told.strip() == fs
@@ -75,21 +76,21 @@ def test_a_file_system_is_made_used_and_gone(tmp_path: Path, fs: str) -> None:
 
 def test_mkfs_and_mount_options_arrive(tmp_path: Path) -> None:
     made = filesystem(tmp_path, mkfs="-O ^has_journal -b 1024", mount="noatime,sync")
-    with start_place(made) as place:
+    with start_place(made, give_consent([made])) as place:
         assert "noatime" in place.name and "sync" in place.name
         assert os.statvfs(place.folder).f_bsize == 1024
 
 
 def test_backings_nest(tmp_path: Path) -> None:
     upper = backing("filesystem", filesystem(tmp_path), fs="ext2", size=str(100 * MIB))
-    with start_place(upper) as place:
+    with start_place(upper, give_consent([upper])) as place:
         assert place.name.startswith("ext2")
         assert len(loops_below(tmp_path)) == 2
     assert list(tmp_path.iterdir()) == [] and loops_below(tmp_path) == []
 
 
 def test_nobody_else_sees_the_mount(tmp_path: Path) -> None:
-    with start_place(filesystem(tmp_path)) as place:
+    with start_place(filesystem(tmp_path), NO_CONSENT) as place:
         seen = Path("/proc/1/mountinfo").read_text()
         assert str(place.folder) not in seen
         assert str(place.folder) in Path("/proc/self/mountinfo").read_text()
@@ -133,11 +134,11 @@ def test_a_raw_device_is_the_disk_and_has_the_size_asked_for(tmp_path: Path) -> 
 
 
 def test_what_was_probed(tmp_path: Path) -> None:
-    facts = probe_backing(filesystem(tmp_path))
+    facts = probe_backing(filesystem(tmp_path), NO_CONSENT)
     assert facts.o_direct and not facts.device
     assert facts.filesystem.startswith("ext4 on a loop device")
     with loop_device(tmp_path / "lent.img") as device:
-        facts = probe_backing(backing("device", folder(tmp_path), path=str(device)))
+        facts = probe_backing(on(device), give_consent([on(device)]))
         assert facts.device and facts.free_bytes == 160 * MIB
     assert [path.name for path in tmp_path.iterdir()] == ["lent.img"]
 
@@ -145,7 +146,10 @@ def test_what_was_probed(tmp_path: Path) -> None:
 def test_a_device_in_use_or_with_content_is_refused(tmp_path: Path) -> None:
     with loop_device(tmp_path / "lent.img") as device:
         run(["mkfs.ext4", "-q", "-L", "family", str(device)], timeout=60)
-        with pytest.raises(HostError, match="not empty") as caught, start_place(on(device)):
+        with (
+            pytest.raises(HostError, match="not empty") as caught,
+            start_place(on(device), give_consent([on(device)])),
+        ):
             pass
         assert "ext4 family" in caught.value.why and "wipefs" in caught.value.hint
         mounted = tmp_path / "mounted"
@@ -154,7 +158,7 @@ def test_a_device_in_use_or_with_content_is_refused(tmp_path: Path) -> None:
         try:
             with (
                 pytest.raises(HostError, match="cannot be used") as caught,
-                start_place(on(device)),
+                start_place(on(device), give_consent([on(device)])),
             ):
                 pass
             assert "mounted" in caught.value.why
@@ -180,7 +184,7 @@ def test_what_cannot_be_made_says_why_and_leaves_nothing(
     tmp_path: Path, made: dict[str, str], what: str
 ) -> None:
     spec = backing("filesystem", folder(tmp_path), **{"size": str(64 * MIB), **made})
-    with pytest.raises(HostError, match=what) as caught, start_place(spec):
+    with pytest.raises(HostError, match=what) as caught, start_place(spec, NO_CONSENT):
         pass
     assert caught.value.why
     assert list(tmp_path.iterdir()) == [] and loops_below(tmp_path) == []
@@ -191,8 +195,8 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from integration.test_backings import filesystem
-from diskproof.backings import start_place
-with start_place(filesystem(Path(sys.argv[2]))) as place:
+from diskproof.backings import NO_CONSENT, start_place
+with start_place(filesystem(Path(sys.argv[2])), NO_CONSENT) as place:
     (place.folder / "file").write_bytes(b"x" * 4096)
     print(place.folder, flush=True)
     sys.stdin.read()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.janitor import sweep
-from diskproof.proc import run
+from diskproof.host.janitor import sweep
+from diskproof.process.start import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 MIB = 1 << 20
@@ -25,6 +25,7 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from integration.test_backings import backing, folder
 from diskproof.backings import start_place
+from diskproof.backings.consent import give_consent
 from diskproof.backings.run_dir import start_run_dir
 
 STEPS = {"subprocess.Popen", "os.mkdir", "os.chmod", "os.chown", "os.truncate", "os.remove",
@@ -48,7 +49,7 @@ made = {
 }[kind]()
 sys.addaudithook(cut)
 try:
-    with start_place(made) as place, start_run_dir(place) as room:
+    with start_place(made, give_consent([made])) as place, start_run_dir(place) as room:
         (room / "disk").write_bytes(bytes(4096))
 except KeyboardInterrupt:
     pass

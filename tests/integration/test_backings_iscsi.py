@@ -15,18 +15,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof.backings import probe_backing, start_place
+from diskproof.backings import NO_CONSENT, probe_backing, start_place
+from diskproof.backings.consent import give_consent
 from diskproof.backings.iscsi import require_target
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
-from diskproof.images import read_network_size
-from diskproof.janitor import sweep
-from diskproof.proc import CONFINED_UID, join_network_args, lifeline_args, run
+from diskproof.host.janitor import sweep
+from diskproof.process.start import CONFINED_UID, join_network_args, lifeline_args, run
 from diskproof.qemu.disk import image_opts
+from diskproof.qemu.images import read_network_size
 from diskproof.records import BackingSpec, RunRecord
-from running import assert_nothing_left, execute, has_fio_at_work, make_spec, under_load
-from volumes import HERE, MIB, backing, find_missing, folder, lent_device
+from support.running import assert_nothing_left, execute, has_fio_at_work, make_spec, under_load
+from support.volumes import HERE, MIB, backing, find_missing, folder, lent_device
 
 MISSING = find_missing(require_target)
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -39,7 +40,7 @@ def checks(record: RunRecord) -> dict[str, str]:
 
 @contextmanager
 def start_disk(spec: BackingSpec, size: int = 16 * MIB) -> Iterator[NetworkDisk]:
-    with start_place(spec) as place, start_run_dir(place) as room:
+    with start_place(spec, give_consent([spec])) as place, start_run_dir(place) as room:
         assert place.service
         with place.service.start(room, size) as disk:
             yield disk
@@ -59,7 +60,7 @@ def test_what_each_store_does_with_flushes(
 ) -> None:
     """tgt's store ``aio`` answers a flush and does nothing."""
     ways = ("flushes passed on", "FUA writes made durable", "plain writes made durable")
-    facts = probe_backing(backing("iscsi", folder(tmp_path), store=store))
+    facts = probe_backing(backing("iscsi", folder(tmp_path), store=store), NO_CONSENT)
     told = ", ".join(f"{way}: {count} of 5" for way, count in zip(ways, durable, strict=True))
     assert facts.flushes == told and told in facts.filesystem
     assert (facts.network, facts.fio, facts.own) == ("iscsi", False, False)
@@ -151,7 +152,7 @@ def test_a_target_that_goes_in_the_middle_is_the_reason(tmp_path: Path) -> None:
 def test_a_missing_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: str, what: str, package: str
 ) -> None:
-    from diskproof import proc
+    from diskproof.process import start as proc
 
     find = proc.find_tool
     monkeypatch.setattr(proc, "find_tool", lambda name: None if name == hidden else find(name))
@@ -162,7 +163,7 @@ def test_a_missing_package_is_named(
 
 def test_a_missing_block_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What qemu-img says without its module, from a QEMU that cannot read it."""
-    from diskproof import images
+    from diskproof.qemu import images
 
     monkeypatch.setattr(images, "lifeline_args", lambda **_: hide_modules())
     with pytest.raises(HostError, match="no block driver for iscsi") as caught:
@@ -182,7 +183,7 @@ def test_a_target_that_will_not_start_says_why(
     monkeypatch.setattr("diskproof.backings.iscsi._CONTROL", f"TGT_IPC_SOCKET={'x' * 200}")
     monkeypatch.setattr("diskproof.backings.server.START_SECONDS", 3.0)
     with pytest.raises(RunFailure, match="tgtd") as caught:
-        probe_backing(backing("iscsi", folder(tmp_path)))
+        probe_backing(backing("iscsi", folder(tmp_path)), NO_CONSENT)
     assert caught.value.why
     assert_nothing_left(tmp_path)
 
@@ -192,7 +193,7 @@ def test_a_target_that_will_not_start_says_why(
 OWNER = """
 import os, sys
 sys.path[:0] = sys.argv[1:3]
-from diskproof.backings import flush_proof, iscsi, start_place
+from diskproof.backings import NO_CONSENT, flush_proof, iscsi, start_place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.records import BackingSpec
 die_at, run = sys.argv[4], iscsi.run
@@ -202,7 +203,7 @@ def step(argv, **settings):
         os._exit(9)
     return done
 iscsi.run = flush_proof.run = step
-with start_place(eval(sys.argv[3])) as place, start_run_dir(place) as folder:
+with start_place(eval(sys.argv[3]), NO_CONSENT) as place, start_run_dir(place) as folder:
     with place.service.start(folder, 16 << 20) as disk:
         os._exit(9 if die_at == "served" else 1)
 """

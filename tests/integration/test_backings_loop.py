@@ -11,8 +11,8 @@ import pytest
 
 from diskproof.backings.loop import find_loops, start_loop
 from diskproof.errors import HostError
-from diskproof.proc import run
-from volumes import HERE, MIB
+from diskproof.process.start import run
+from support.volumes import HERE, MIB
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 OWNER = """

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backings import lvm, start_place
+from diskproof.backings import NO_CONSENT, lvm, start_place
 from diskproof.backings.block_tree import find_named, run_quietly
+from diskproof.backings.consent import give_consent
 from diskproof.backings.lvm import require_device_mapper
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.errors import HostError
+from diskproof.host.janitor import sweep
 from diskproof.host.storage_findings import STACKS, examine_stack
-from diskproof.janitor import sweep
-from diskproof.proc import run
+from diskproof.process.start import run
 from diskproof.records import BackingSpec
-from volumes import (
+from support.volumes import (
     MIB,
     assert_clean,
     assert_sweep_cleans,
@@ -49,7 +50,7 @@ def query(device: Path, what: str) -> str:
 @pytest.mark.parametrize("kind", TYPES)
 def test_it_is_made_used_and_gone(tmp_path: Path, kind: str) -> None:
     before = volumes()
-    with start_place(volume(folder(tmp_path), kind)) as place:
+    with start_place(volume(folder(tmp_path), kind), NO_CONSENT) as place:
         assert place.device and place.name.startswith(f"LVM {kind} on a loop device ")
         assert place.free_bytes() == 12 * MIB
         assert place.below and all(path.is_file() for path in place.below)
@@ -60,7 +61,9 @@ def test_it_is_made_used_and_gone(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_first_write_after_a_snapshot_copies_and_each_run_has_a_new_one(tmp_path: Path) -> None:
-    with start_place(volume(folder(tmp_path), "snapshot", chunk=str(64 << 10))) as place:
+    with start_place(
+        volume(folder(tmp_path), "snapshot", chunk=str(64 << 10)), NO_CONSENT
+    ) as place:
         assert "chunks of 64 KiB" in place.name and place.device
 
         def copied() -> int:
@@ -76,7 +79,7 @@ def test_the_first_write_after_a_snapshot_copies_and_each_run_has_a_new_one(tmp_
 
 
 def test_a_thin_volume_takes_what_is_written_until_it_is_discarded(tmp_path: Path) -> None:
-    with start_place(volume(folder(tmp_path), "thin")) as place:
+    with start_place(volume(folder(tmp_path), "thin"), NO_CONSENT) as place:
         assert place.device and "chunks of 64 KiB" in place.name
         assert query(place.device, "disk").split()[3] == "0"
         write_and_read(place)
@@ -90,7 +93,7 @@ def test_other_volume_groups_are_neither_seen_nor_touched(tmp_path: Path) -> Non
         run(["lvm", "vgcreate", "--quiet", "family", str(device)], timeout=60)
         content = device.read_bytes()
         spec = volume(folder(tmp_path / "images"))
-        with start_place(spec) as place:
+        with start_place(spec, give_consent([spec])) as place:
             (config,) = (tmp_path / "images").glob("diskproof-run-*/lvm")
             seen = run_quietly(
                 ["lvm", "vgs", "-o", "name", "--noheadings"], LVM_SYSTEM_DIR=str(config)
@@ -104,7 +107,7 @@ def test_a_named_device_is_left_as_empty_as_it_was(tmp_path: Path) -> None:
     before = volumes()
     with lent_device(tmp_path / "lent.img") as device:
         on = backing("device", folder(tmp_path / "images"), path=str(device))
-        with start_place(volume(on, "thin", size="")) as place:
+        with start_place(volume(on, "thin", size=""), give_consent([on])) as place:
             assert signatures(device) == "LVM2_member"
             assert place.free_bytes() >= 40 * MIB
             write_and_read(place)
@@ -115,7 +118,7 @@ def test_a_named_device_is_left_as_empty_as_it_was(tmp_path: Path) -> None:
 def test_a_file_system_on_a_volume(tmp_path: Path) -> None:
     before = volumes()
     made = backing("filesystem", volume(folder(tmp_path)), fs="ext2")
-    with start_place(made) as place:
+    with start_place(made, give_consent([made])) as place:
         assert place.name.startswith("ext2 on LVM linear on a loop device")
     assert_clean(tmp_path, before)
 
@@ -133,7 +136,7 @@ def test_what_cannot_be_made_says_why_and_leaves_nothing(
     before = volumes()
     with (
         pytest.raises(HostError, match=what) as caught,
-        start_place(volume(folder(tmp_path), **given)),
+        start_place(volume(folder(tmp_path), **given), NO_CONSENT),
     ):
         pass
     assert caught.value.why
@@ -190,7 +193,10 @@ def test_an_interrupt_on_the_way_leaves_nothing(
         return run_quietly(argv, LVM_SYSTEM_DIR=LVM_SYSTEM_DIR)
 
     monkeypatch.setattr(lvm, "run_quietly", interrupted)
-    with pytest.raises(KeyboardInterrupt), start_place(volume(folder(tmp_path), "thin")):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        start_place(volume(folder(tmp_path), "thin"), NO_CONSENT),
+    ):
         pytest.fail("it was not interrupted")
     assert_clean(tmp_path, before)
 

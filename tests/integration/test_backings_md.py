@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backings import md, start_place
+from diskproof.backings import NO_CONSENT, md, start_place
 from diskproof.backings.block_tree import SYS, run_quietly
+from diskproof.backings.consent import give_consent
 from diskproof.backings.md import require_md
 from diskproof.errors import HostError
 from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.records import BackingSpec
-from volumes import (
+from support.volumes import (
     MIB,
     assert_clean,
     assert_sweep_cleans,
@@ -45,7 +46,7 @@ def read_md(device: Path, name: str) -> str:
 @pytest.mark.parametrize("level", LEVELS)
 def test_it_is_made_used_and_gone(tmp_path: Path, level: str) -> None:
     before = volumes()
-    with start_place(array(folder(tmp_path), level=level, members="4")) as place:
+    with start_place(array(folder(tmp_path), level=level, members="4"), NO_CONSENT) as place:
         assert place.device and place.name.startswith(f"md level {level} ")
         assert "on 4 x a loop device" in place.name
         assert read_md(place.device, "level") == f"raid{level}"
@@ -62,13 +63,13 @@ def test_it_is_made_used_and_gone(tmp_path: Path, level: str) -> None:
 
 def test_a_bitmap_arrives(tmp_path: Path) -> None:
     spec = array(folder(tmp_path), level="1", members="2", bitmap="internal")
-    with start_place(spec) as place:
+    with start_place(spec, give_consent([spec])) as place:
         assert place.device and read_md(place.device, "consistency_policy") == "bitmap"
         assert "with a bitmap" in place.name
 
 
 def test_parity_is_right_from_the_start(tmp_path: Path) -> None:
-    with start_place(array(folder(tmp_path))) as place:
+    with start_place(array(folder(tmp_path)), NO_CONSENT) as place:
         write_and_read(place)
         assert place.device
         (SYS / place.device.name / "md/sync_action").write_text("check")
@@ -84,9 +85,12 @@ def test_named_devices_are_left_as_empty_as_they_were(tmp_path: Path) -> None:
         path = " ".join(map(str, devices))
         spec = array(folder(tmp_path / "images"), path=path, size="")
         assert spec.destroys
-        with start_place(spec) as place:
+        with start_place(spec, give_consent([spec])) as place:
             assert place.free_bytes() >= 2 * 48 * MIB
-            with pytest.raises(HostError, match="cannot be used"), start_place(spec):
+            with (
+                pytest.raises(HostError, match="cannot be used"),
+                start_place(spec, give_consent([spec])),
+            ):
                 pytest.fail("they are in use")
             write_and_read(place)
         with start_owner(spec):
@@ -101,7 +105,10 @@ def test_members_with_content_are_refused(tmp_path: Path) -> None:
     with lent_device(tmp_path / "a.img") as one, lent_device(tmp_path / "b.img") as two:
         run_quietly(["mkfs.ext4", "-q", "-L", "family", str(two)])
         spec = array(folder(tmp_path / "images"), level="1", path=f"{one} {two}")
-        with pytest.raises(HostError, match="not empty") as caught, start_place(spec):
+        with (
+            pytest.raises(HostError, match="not empty") as caught,
+            start_place(spec, give_consent([spec])),
+        ):
             pytest.fail("it was made over a file system")
         assert "ext4 family" in caught.value.why
         assert signatures(two) == "ext4"
@@ -124,7 +131,7 @@ def test_what_cannot_be_made_says_why_and_leaves_nothing(
     before = volumes()
     with (
         pytest.raises(HostError, match=what) as caught,
-        start_place(array(folder(tmp_path), **given)),
+        start_place(array(folder(tmp_path), **given), NO_CONSENT),
     ):
         pytest.fail("it was made")
     assert caught.value.why
@@ -168,7 +175,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return done
 
     monkeypatch.setattr(md, "run_quietly", interrupted)
-    with pytest.raises(KeyboardInterrupt), start_place(array(folder(tmp_path))):
+    with pytest.raises(KeyboardInterrupt), start_place(array(folder(tmp_path)), NO_CONSENT):
         pytest.fail("it was not interrupted")
     assert_clean(tmp_path, before)
 

@@ -18,15 +18,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof.backings import probe_backing, start_place
+from diskproof.backings import NO_CONSENT, probe_backing, start_place
+from diskproof.backings.consent import give_consent
 from diskproof.backings.nbd import find_silence, parse_uri
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.backings.server import make_room
 from diskproof.errors import HostError, RunFailure
-from diskproof.janitor import sweep
-from diskproof.proc import run, start_process
+from diskproof.host.janitor import sweep
+from diskproof.process.start import run, start_process
 from diskproof.records import BackingSpec, RunRecord
-from running import (
+from support.running import (
     artefacts,
     assert_nothing_left,
     execute,
@@ -36,7 +37,7 @@ from running import (
     start_executor,
     under_load,
 )
-from volumes import MIB, backing, folder
+from support.volumes import MIB, backing, folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="servers run as another user")
 PROOF = "server: flushes passed on"
@@ -59,7 +60,7 @@ def test_what_a_server_does_with_flushes_is_measured(
     tmp_path: Path, cache: str, durable: tuple[int, int, int]
 ) -> None:
     ways = ("flushes passed on", "FUA writes made durable", "plain writes made durable")
-    facts = probe_backing(backing("nbd", folder(tmp_path), cache=cache))
+    facts = probe_backing(backing("nbd", folder(tmp_path), cache=cache), NO_CONSENT)
     told = ", ".join(f"{way}: {count} of 5" for way, count in zip(ways, durable, strict=True))
     assert facts.flushes == told and told in facts.filesystem
     assert (facts.network, facts.fio, facts.own) == ("nbd", True, False)
@@ -168,15 +169,21 @@ def test_a_named_server_with_something_on_it_is_refused(public_file: Path, tmp_p
     room = public_file.parent
     on = backing("nbd", folder(tmp_path), uri=f"nbd+unix:///lent?socket={room}/sock")
     with start_server(room, "--socket", str(room / "sock")) as file:
-        with start_place(on) as place:
+        with start_place(on, give_consent([on])) as place:
             assert place.free_bytes() == 32 * MIB
         run(["mkfs.ext4", "-q", "-F", "-L", "family", str(file)], timeout=60)
-        with pytest.raises(HostError, match="is not empty") as caught, start_place(on):
+        with (
+            pytest.raises(HostError, match="is not empty") as caught,
+            start_place(on, give_consent([on])),
+        ):
             pass
         assert "ext4 family" in caught.value.why and "qemu-io" in caught.value.hint
         assert run(["fsck.ext4", "-fn", str(file)], timeout=60).returncode == 0
         (room / "sock").chmod(0o600)
-        with pytest.raises(HostError, match="cannot be a backing") as caught, start_place(on):
+        with (
+            pytest.raises(HostError, match="cannot be a backing") as caught,
+            start_place(on, give_consent([on])),
+        ):
             pass
         assert "Permission denied" in caught.value.why
         assert "QEMU runs as an unprivileged user" in caught.value.hint
@@ -224,7 +231,10 @@ def test_a_server_that_answers_nonsense_is_refused(
 ) -> None:
     with start_babbler(says, closes=closes) as port:
         on = backing("nbd", folder(tmp_path), uri=f"nbd://127.0.0.1:{port}/disk")
-        with pytest.raises(HostError, match="cannot be a backing") as caught, start_place(on):
+        with (
+            pytest.raises(HostError, match="cannot be a backing") as caught,
+            start_place(on, give_consent([on])),
+        ):
             pass
     assert why in caught.value.why
     assert_nothing_left(tmp_path)
@@ -262,11 +272,11 @@ OWNER = """
 import sys
 sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
-from diskproof.backings import start_place
+from diskproof.backings import NO_CONSENT, start_place
 from diskproof.backings.run_dir import start_run_dir
-from diskproof.proc import Process
+from diskproof.process.start import Process
 from diskproof.records import BackingSpec
-with start_place(eval(sys.argv[3])) as place, start_run_dir(place) as folder:
+with start_place(eval(sys.argv[3]), NO_CONSENT) as place, start_run_dir(place) as folder:
     with place.service.start(folder, 16 << 20) as disk:
         print(*disk.pids, flush=True)
         sys.stdin.read()

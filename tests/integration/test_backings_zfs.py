@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backings import start_place
+from diskproof.backings import NO_CONSENT, start_place
 from diskproof.backings.zfs import require_zfs
-from diskproof.janitor import sweep
-from diskproof.proc import run
-from volumes import MIB, backing, find_missing, folder, start_owner, write_and_read
+from diskproof.host.janitor import sweep
+from diskproof.process.start import run
+from support.volumes import MIB, backing, find_missing, folder, start_owner, write_and_read
 
 MISSING = find_missing(require_zfs)
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -23,7 +23,7 @@ def pools() -> list[str]:
 def test_a_volume_is_made_used_and_gone(tmp_path: Path) -> None:
     before = pools()
     given = {"size": str(64 * MIB), "volblocksize": "8192", "sync": "always"}
-    with start_place(backing("zfs", folder(tmp_path), **given)) as place:
+    with start_place(backing("zfs", folder(tmp_path), **given), NO_CONSENT) as place:
         assert "volblocksize=8K, sync=always" in place.name
         assert place.free_bytes() == 64 * MIB
         write_and_read(place)
@@ -33,7 +33,7 @@ def test_a_volume_is_made_used_and_gone(tmp_path: Path) -> None:
 def test_a_dataset_is_made_used_and_gone(tmp_path: Path) -> None:
     before = pools()
     given = {"type": "dataset", "size": str(64 * MIB), "compression": "off"}
-    with start_place(backing("zfs", folder(tmp_path), **given)) as place:
+    with start_place(backing("zfs", folder(tmp_path), **given), NO_CONSENT) as place:
         assert "recordsize=128K" in place.name and "compression=off" in place.name
         (place.folder / "file").write_bytes(b"kept there")
     assert pools() == before and list(tmp_path.iterdir()) == []

@@ -18,8 +18,8 @@ from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import DiskproofError, HostError, RunFailure
 from diskproof.frontends import load_frontend
 from diskproof.host.facts import probe_frontends
-from diskproof.proc import CONFINED_UID, run
-from disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
+from diskproof.process.start import CONFINED_UID, run
+from support.disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -171,7 +171,7 @@ def test_a_program_that_hangs_ends_with_its_time(tmp_path: Path) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from disks import start_drive
+from support.disks import start_drive
 with start_drive(Path(sys.argv[1]), frontend="container") as drive:
     drive.execute(["sh", "-c", "echo here >here; exec sleep 4712"], timeout=600)
 """

@@ -6,14 +6,20 @@ Requires root, /dev/fuse, qemu-storage-daemon, fio and the native programs.
 from __future__ import annotations
 
 import json
+import sys
+import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from diskproof.cli import run_command_line
+from diskproof.crash import program
+from diskproof.crash.end_state import check_folder
+from diskproof.crash.verdict import Loss
+from diskproof.errors import RunFailure
 from diskproof.store import open_store
-from recording import needs_fuse
+from support.recording import needs_fuse
 
 pytestmark = needs_fuse
 STUDY = """
@@ -58,6 +64,42 @@ if text and not found:
 if found < promised:
     print(promised - found)
     sys.exit(1)
+"""
+
+
+READ_PAST_THE_END = """
+with open("page", "w+b") as page:
+    page.write(bytes(4096))
+    page.flush()
+    mapped = mmap.mmap(page.fileno(), 4096)
+    os.ftruncate(page.fileno(), 0)
+    mapped[0]
+"""
+DEATHS = {
+    "SIGABRT": "os.abort()",
+    "SIGSEGV": "ctypes.string_at(0)",
+    "SIGBUS": READ_PAST_THE_END,
+    "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM)",
+}
+GIVES_UP = """
+import os, pathlib, sys
+data, seen = pathlib.Path("data"), pathlib.Path(sys.argv[1])
+if data.is_file() and data.read_bytes():
+    sys.exit(0)
+with seen.open("a") as marks:
+    marks.write("x")
+if seen.stat().st_size > 2:
+    print("no memory")
+    sys.exit(9)
+print("no data")
+sys.exit(2)
+"""
+DIES = """
+import ctypes, mmap, os, pathlib, signal, sys
+data = pathlib.Path("data")
+if not data.is_file() or not data.read_bytes():
+    print("no data", file=sys.stderr, flush=True)
+    exec(os.environ["DEATH"])
 """
 
 
@@ -113,6 +155,9 @@ def test_a_study_is_judged_once_and_stands_beside_its_speeds(
     assert code == 1 and again["lost"] > 0
     assert [each["record"] for each in again["missing"]] == lost["missing"]
     assert Path("state", "disk.raw").is_file()
+    with open_store("diskproof.sqlite") as store:
+        kept = {each.name: each.content for each in store.crash_run(command[3]).artefacts}
+    assert json.loads(kept["audit.json"])["after"]["total_seconds"] > 0
 
 
 def test_more_verdicts_are_made_where_the_study_asks_for_more(
@@ -160,6 +205,126 @@ def test_anybodys_program(
         assert [study.origin for study in store.studies()] == ["program"]
         (cell,) = {row.cell for row in store.verdicts(store.studies()[0].id)}
     assert (cell.workload.option("sector"), cell.workload.option("seed")) == ("4096", "9")
+
+
+def test_a_writer_of_a_virtual_environment_finds_what_is_installed_there(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    venv.create("venv", symlinks=True)
+    assert Path("venv/bin/python").is_symlink()
+    (packages,) = Path("venv/lib").glob("python*/site-packages")
+    (packages / "only_there.py").write_text(WRITER)
+    commands = ("venv/bin/python -m only_there synced", f"python3 {here}/check.py")
+    code, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    told = {row["fault"]: (row["verdict"], row["reason"]) for row in rows}
+    assert (code, told["power"]) == (0, ("keeps", ""))
+
+
+def test_a_program_of_many_names_is_called_by_the_one_that_was_typed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "many").mkdir()
+    (here / "many" / "box").write_text(
+        f'#!/bin/sh\ncase "${{0##*/}}" in\nwrite) exec python3 {here}/writer.py synced ;;\n'
+        f"check) exec python3 {here}/check.py ;;\nesac\necho this is no applet >&2\nexit 9\n"
+    )
+    (here / "many" / "box").chmod(0o755)
+    for name in ("write", "check"):
+        Path(name).symlink_to("many/box")
+    commands = ("--writer", "./write", "--check", "./check")
+    code, rows = crash(capsys, *commands, "--budget", "6s", "data")
+    told = {row["fault"]: (row["verdict"], row["reason"]) for row in rows}
+    assert (code, told["power"]) == (0, ("keeps", ""))
+
+
+def test_what_a_writer_said_before_it_failed_stands_in_the_reason(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "fails").write_text("#!/bin/sh\necho no such database >&2\nexit 3\n")
+    (here / "fails").chmod(0o755)
+    code, rows = crash(capsys, "--writer", "./fails", "--check", "true", "data")
+    assert code == 1
+    wanted = "workload: the writer ended with status 3: no such database"
+    assert {row["reason"] for row in rows} == {wanted}
+
+
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS"])
+def test_a_state_that_a_check_crashes_on_is_corrupt(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (here / "dies.py").write_text(DIES)
+    monkeypatch.setenv("DEATH", DEATHS[name])
+    commands = (f"python3 {here}/writer.py bare", f"python3 {here}/dies.py")
+    code, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    power = next(row for row in rows if row["fault"] == "power")
+    assert (code, power["verdict"]) == (1, "corrupts")
+    assert power["reason"] == f"the check crashed with {name}\nno data"
+    code, again = crash(capsys, *power["reproduce"].split()[2:], "--to", "state")
+    assert (code, again["corrupt"]) == (1, True)
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_folder_that_a_check_crashes_on_is_corrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What an end in order leaves is checked without the explorer. Who was ended told nothing."""
+    (tmp_path / "files").mkdir()
+    monkeypatch.setenv("DEATH", DEATHS[name])
+    check = {"kind": "command", "argv": [sys.executable, "-c", DIES]}
+    if name == "SIGTERM":
+        with pytest.raises(RunFailure, match="status -15"):
+            check_folder(tmp_path / "files", tmp_path, (), check, 30.0)
+    else:
+        loss = check_folder(tmp_path / "files", tmp_path, (), check, 30.0)
+        assert loss == Loss(0, (), 0, 0.0, "corrupts", f"the check crashed with {name}\nno data")
+
+
+@pytest.mark.parametrize(
+    ("death", "told"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", "signal: 15 (SIGTERM): no data"),
+        ("signal.pause()", "it took longer than"),
+    ],
+)
+def test_a_check_that_was_ended_decides_nothing(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    death: str,
+    told: str,
+) -> None:
+    (here / "dies.py").write_text(DIES)
+    monkeypatch.setenv("DEATH", death)
+    monkeypatch.setattr(program, "CHECK_SECONDS", 0.5)
+    commands = (f"python3 {here}/writer.py bare", f"python3 {here}/dies.py")
+    code, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    assert code == 1
+    power = next(row for row in rows if row["fault"] == "power")
+    assert power["verdict"] == "undecided" and told in power["reason"]
+
+
+def test_why_a_search_broke_off_is_told_beside_the_loss_that_it_found(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two states are corrupt before the check gives up, as it does when memory runs out."""
+    (here / "gives_up.py").write_text(GIVES_UP)
+    crashing = ("--writer", f"python3 {here}/writer.py bare", "--budget", "3s", "data", "--check")
+    code, rows = crash(capsys, *crashing, f"python3 {here}/gives_up.py {here}/once")
+    power = next(row for row in rows if row["fault"] == "power")
+    assert (code, power["verdict"]) == (1, "corrupts") and power["states_checked"] >= 1
+    assert power["reason"].startswith("no data; the search broke off: running python3")
+    assert "exit status: 9: no memory" in power["reason"]
+    twice = f"python3 {here}/gives_up.py {here}/twice"
+    assert run_command_line(["crash", *crashing, twice]) == 1
+    assert "the search broke off" in " ".join(capsys.readouterr().out.split())
+    assert run_command_line(["report", "-o", "page.html"]) == 0
+    assert "the search broke off: running python3" in Path("page.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crashing import RULES, make_real_run
-from diskproof import proc
-from diskproof import recording as recording_room
 from diskproof.cli import run_command_line
-from diskproof.crash.explore import Search, explore
+from diskproof.crash.explore import StateSearch, explore
 from diskproof.crash.record import MARK, cut_at_mark
 from diskproof.crash.verdict import judge
-from diskproof.crash_log import copy_log, read_frames, summarise_log
 from diskproof.errors import HostError, RunFailure
-from diskproof.janitor import sweep
-from diskproof.recording import start_recording
-from recording import needs_fuse
-from running import Children, find_offspring, mounted, under_load
+from diskproof.host.janitor import sweep
+from diskproof.process.start import start_process
+from diskproof.recording import folder as recording_room
+from diskproof.recording.folder import start_recording
+from diskproof.recording.log import copy_log, read_frames, summarise_log
+from support.crashing import RULES, make_real_run
+from support.recording import needs_fuse
+from support.running import Children, find_offspring, mounted, under_load
 
 pytestmark = needs_fuse
 STUDY = '[factors]\nformat = "raw"\ncache = "writeback"\n[crash]\nrecords = 64\n'
@@ -114,7 +114,7 @@ def test_kill_9_leaves_no_mount_and_the_next_start_cleans_up(tmp_path: Path) -> 
     """The whole command is killed while it records."""
     (tmp_path / "s.toml").write_text(STUDY.replace("64", "100000") + 'seconds = "60s"\n')
     argv = [sys.executable, "-m", "diskproof", "crash", "s.toml"]
-    with proc.start_process(argv, name="crash", log=tmp_path / "log", cwd=tmp_path) as process:
+    with start_process(argv, name="crash", log=tmp_path / "log", cwd=tmp_path) as process:
         wait_for_mounts(tmp_path, there=True)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(10)
@@ -155,9 +155,9 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def search(room: Path, log: Path) -> Search:
+def search(room: Path, log: Path) -> StateSearch:
     check = {"kind": "command", "argv": ["true"], "timeout_seconds": 5.0}
-    return Search(log, room / "base", "power", check, 20, 512, 1, 50, 5.0)
+    return StateSearch(log, room / "base", "power", check, 20, 512, 1, 50, 5.0)
 
 
 @pytest.mark.parametrize("at", [3, 40, 64 + 8, 64 + 60, -30])

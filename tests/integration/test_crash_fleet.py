@@ -16,17 +16,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof import proc
 from diskproof.cli import run_command_line
 from diskproof.crash import fleet
-from diskproof.crash.explore import Search, explore
+from diskproof.crash.explore import StateSearch, explore
 from diskproof.crash.fleet import pack_evidence, start_fleet, unpack_evidence
-from diskproof.crash.lab import find_check
+from diskproof.crash.run import find_check
 from diskproof.crash.verdict import Explored, judge
-from diskproof.crash_rules import CrashRules
 from diskproof.errors import HostError, UsageError
-from recording import needs_fuse
-from written import make_cell, start_written
+from diskproof.process.start import start_process
+from diskproof.study.crash import CrashRules
+from support.recording import needs_fuse
+from support.written import make_cell, start_written
 
 RULES = CrashRules(records=24, seconds=20.0, states=600, explore_seconds=60.0, seed=5)
 CLUSTER = """
@@ -46,7 +46,7 @@ def start_cluster(room: Path) -> Iterator[tuple[str, psutil.Process]]:
     argv = [sys.executable, "-c", CLUSTER, str(room)]
     log = room / "cluster.log"
     with os.fdopen(reading) as lines, os.fdopen(writing, "wb") as stdout:
-        with proc.start_process(argv, name="dask", log=log, cwd=room, stdout=stdout) as process:
+        with start_process(argv, name="dask", log=log, cwd=room, stdout=stdout) as process:
             stdout.close()
             address = lines.readline().strip()
             assert address.startswith("tcp://127.0.0.1:"), process.read_log().decode()
@@ -74,11 +74,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def start_search(folder: Path, form: str) -> Iterator[Search]:
+def start_search(folder: Path, form: str) -> Iterator[StateSearch]:
     """A ledger on a disk whose flushes are ignored, recorded for real, to be searched."""
     cell = make_cell("ledger", "daemon", RULES, cache="unsafe", format=form)
     with start_written(cell, folder) as recorded:
-        yield Search(
+        yield StateSearch(
             log=recorded.killed,
             base=recorded.base,
             fault="power",

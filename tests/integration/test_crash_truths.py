@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from crashing import make_real_run
 from diskproof.crash.reproduce import missing_writes, reproduce
-from diskproof.crash_log import read_frames
-from diskproof.crash_rules import CrashRules
-from diskproof.records import CrashRun, Verdict
-from recording import needs_fuse
+from diskproof.recording.log import read_frames
+from diskproof.records.verdicts import CrashRun, Verdict
+from diskproof.study.crash import CrashRules
+from support.crashing import make_real_run
+from support.recording import needs_fuse
 
 pytestmark = needs_fuse
 MODES = ("none", "writeback", "writethrough", "directsync", "unsafe")

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from databases import find_programs
 from diskproof.crash.writers.command import PYTHON
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, read_frames
-from diskproof.crash_rules import CrashRules
-from diskproof.native import require_native
-from diskproof.proc import run
-from diskproof.recording import ACK_FILE, start_recording
-from disks import start_drive
-from recording import needs_fuse
-from written import RULES, make_cell, read_acks, run_check, start_written
+from diskproof.process.native import require_native
+from diskproof.process.start import run
+from diskproof.recording.folder import ACK_FILE, start_recording
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, read_frames
+from diskproof.study.crash import CrashRules
+from support.databases import find_programs
+from support.disks import start_drive
+from support.recording import needs_fuse
+from support.written import RULES, make_cell, read_acks, run_check, start_written
 
 pytestmark = needs_fuse
 UNLINK, DIRECTORY = 6, 32  # a kind and a flag of docs/crash-log.md

@@ -23,8 +23,8 @@ from diskproof.errors import RunFailure, UsageError
 from diskproof.frontends import load_frontend
 from diskproof.frontends.daemon import DaemonDrive
 from diskproof.frontends.effective import check_cage
-from diskproof.images import create_image
-from diskproof.proc import CONFINED_UID, find_tool, run
+from diskproof.process.start import CONFINED_UID, find_tool, run
+from diskproof.qemu.images import create_image
 from diskproof.records import Cell, Check, WorkloadSpec
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
@@ -216,7 +216,7 @@ def test_a_daemon_out_of_its_cage_fails_the_run(
 def test_a_kernel_without_cages_is_said_and_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("diskproof.proc", "diskproof.frontends.effective"):
+    for module in ("diskproof.process.start", "diskproof.frontends.effective"):
         monkeypatch.setattr(f"{module}.find_cage_obstacle", lambda: "no Landlock here")
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
         found = [check for check in drive.read_back() if check.name == "files of others"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import RunFailure
-from disks import run_fio, start_drive
+from support.disks import run_fio, start_drive
 
 
 def test_killed_under_load_is_named_as_the_cause(tmp_path: Path) -> None:

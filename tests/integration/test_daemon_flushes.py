@@ -18,8 +18,8 @@ import pytest
 
 from diskproof.drive import Drive, RunContext
 from diskproof.frontends import load_frontend
-from diskproof.images import create_image, ensure_fill_source, fill_image
-from diskproof.proc import CONFINED_UID, find_tool, start_process
+from diskproof.process.start import CONFINED_UID, find_tool, start_process
+from diskproof.qemu.images import create_image, ensure_fill_source, fill_image
 from diskproof.records import Cell, WorkloadSpec
 
 _TOOLS = ("qemu-storage-daemon", "qemu-img", "fio", "strace")

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backings import load_backing, probe_backing, start_disk_dir
+from diskproof.backings import NO_CONSENT, Consent, load_backing, probe_backing, start_disk_dir
 from diskproof.backings.place import find_filesystem
 from diskproof.errors import HostError, UsageError
-from diskproof.proc import CONFINED_UID, run
+from diskproof.process.scratch import LOCK_NAME, PREFIX
+from diskproof.process.start import CONFINED_UID, run
 from diskproof.records import BackingSpec
-from diskproof.scratch import LOCK_NAME, PREFIX
 
 
 def spec(path: Path) -> BackingSpec:
@@ -39,7 +39,7 @@ def mounted(kind: str, options: str, folder: Path) -> Iterator[None]:
 
 
 def test_probe_of_an_existing_directory(tmp_path: Path) -> None:
-    facts = probe_backing(spec(tmp_path))
+    facts = probe_backing(spec(tmp_path), NO_CONSENT)
     assert facts.path == str(tmp_path)
     told = run(["findmnt", "-n", "-o", "FSTYPE", "-T", str(tmp_path)], timeout=10).text
     assert facts.filesystem == told.strip()
@@ -50,19 +50,19 @@ def test_probe_of_an_existing_directory(tmp_path: Path) -> None:
 
 
 def test_probe_leaves_no_directory_that_was_not_there(tmp_path: Path) -> None:
-    facts = probe_backing(spec(tmp_path / "new" / "deep"))
+    facts = probe_backing(spec(tmp_path / "new" / "deep"), NO_CONSENT)
     assert facts.free_bytes > 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_probe_keeps_a_directory_that_was_there(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
-    probe_backing(spec(tmp_path / "old" / "new"))
+    probe_backing(spec(tmp_path / "old" / "new"), NO_CONSENT)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_run_dir_is_private_locked_and_gone_at_the_end(tmp_path: Path) -> None:
-    with start_disk_dir(spec(tmp_path / "new")) as folder:
+    with start_disk_dir(spec(tmp_path / "new"), NO_CONSENT) as folder:
         assert folder.parent == tmp_path / "new"
         assert folder.name.startswith(PREFIX)
         stat = folder.stat()
@@ -79,15 +79,15 @@ def test_run_dir_is_private_locked_and_gone_at_the_end(tmp_path: Path) -> None:
 
 
 def test_run_dir_is_gone_after_a_failure_and_others_stay(tmp_path: Path) -> None:
-    with start_disk_dir(spec(tmp_path)) as other:
-        with pytest.raises(KeyboardInterrupt), start_disk_dir(spec(tmp_path)):
+    with start_disk_dir(spec(tmp_path), NO_CONSENT) as other:
+        with pytest.raises(KeyboardInterrupt), start_disk_dir(spec(tmp_path), NO_CONSENT):
             raise KeyboardInterrupt
         assert list(tmp_path.iterdir()) == [other]
 
 
 def test_an_error_of_the_block_is_not_taken_for_one_of_the_backing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        with start_disk_dir(spec(tmp_path)):
+        with start_disk_dir(spec(tmp_path), NO_CONSENT):
             (tmp_path / "nothing").read_bytes()
 
 
@@ -96,13 +96,13 @@ def test_a_file_is_no_directory(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
     for use in (probe_backing, enter_run_dir):
         with pytest.raises(HostError) as caught:
-            use(spec(tmp_path / "file" / below))
+            use(spec(tmp_path / "file" / below), NO_CONSENT)
         assert caught.value.why == "Not a directory"
         assert "[backings.NAME]" in caught.value.hint
 
 
-def enter_run_dir(what: BackingSpec) -> None:
-    with start_disk_dir(what):
+def enter_run_dir(what: BackingSpec, consent: Consent) -> None:
+    with start_disk_dir(what, consent):
         pass
 
 
@@ -111,7 +111,7 @@ def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
         for use in (probe_backing, enter_run_dir):
             for path in (tmp_path, tmp_path / "new"):
                 with pytest.raises(HostError) as caught:
-                    use(spec(path))
+                    use(spec(path), NO_CONSENT)
                 assert "read-only" in caught.value.hint
 
 
@@ -130,13 +130,13 @@ def test_no_permission_is_named(ordinary_user: None) -> None:
         Path(folder).chmod(0o500)
         for path in (Path(folder), Path(folder) / "new"):
             with pytest.raises(HostError) as caught:
-                probe_backing(spec(path))
+                probe_backing(spec(path), NO_CONSENT)
             assert "may not write" in caught.value.hint
 
 
 def test_a_file_system_without_direct_io_is_found_out(tmp_path: Path) -> None:
     with mounted("ramfs", "", tmp_path):
-        facts = probe_backing(spec(tmp_path))
+        facts = probe_backing(spec(tmp_path), NO_CONSENT)
         assert facts.filesystem == "ramfs"
         assert not facts.o_direct
         assert "ramfs" in facts.o_direct_reason
@@ -148,7 +148,7 @@ def test_the_file_system_is_that_of_the_last_mount(tmp_path: Path) -> None:
     inside.mkdir()
     with mounted("tmpfs", "size=1M", inside):
         assert find_filesystem(inside) == "tmpfs"
-        assert probe_backing(spec(inside)).free_bytes <= 1 << 20
+        assert probe_backing(spec(inside), NO_CONSENT).free_bytes <= 1 << 20
     assert find_filesystem(Path("/proc")) == "proc"
 
 

@@ -24,9 +24,9 @@ import qemu.qmp
 import diskproof
 from diskproof.errors import HostError
 from diskproof.host.doctor import examine
-from diskproof.janitor import sweep
-from diskproof.native import require_native
-from diskproof.proc import CONFINE, CONFINED_UID, find_tool, run, start_process
+from diskproof.host.janitor import sweep
+from diskproof.process.native import require_native
+from diskproof.process.start import CONFINE, CONFINED_UID, find_tool, run, start_process
 from diskproof.records import Finding
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -181,7 +181,7 @@ def test_without_fio_and_qemu_each_names_its_package(
         assert found[name].hint == "apt-get install qemu-system-x86"
     assert "mmdebstrap squashfs-tools" in found["guest build"].hint
     (public / "setpriv").unlink()
-    monkeypatch.setattr("diskproof.proc.find_tool", lambda name: shutil.which(name))
+    monkeypatch.setattr("diskproof.process.start.find_tool", lambda name: shutil.which(name))
     with pytest.raises(HostError) as caught:
         examine([tmp_path], refresh=False)
     assert "util-linux" in caught.value.hint

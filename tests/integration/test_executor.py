@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.executor import BoundedDrive, Deadline, choose_interval, may_write
-from diskproof.proc import find_tool
-from running import artefacts, assert_nothing_left, execute, make_spec, plan_run, start_executor
+from diskproof.lab.setup import BoundedDrive, Deadline
+from diskproof.measure.run import choose_interval, may_write
+from diskproof.process.start import find_tool
+from support.running import (
+    artefacts,
+    assert_nothing_left,
+    execute,
+    make_spec,
+    plan_run,
+    start_executor,
+)
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}")
@@ -85,7 +93,7 @@ def test_a_run_ends_at_its_deadline_with_what_is_known(tmp_path: Path) -> None:
 
 
 def test_no_command_is_started_after_the_deadline(tmp_path: Path) -> None:
-    from disks import start_drive
+    from support.disks import start_drive
 
     with start_drive(tmp_path / "images", frontend="host") as drive:
         late = BoundedDrive(drive, Deadline(0.0))

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.backings import NO_CONSENT
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.facts import probe_facts
 from diskproof.host.identity import host_record
-from diskproof.proc import find_tool, run
+from diskproof.process.start import find_tool, run
 from diskproof.records import BackingSpec, HostFacts
-from disks import run_fio, start_drive
+from support.disks import run_fio, start_drive
 
 _TOOLS = ("qemu-storage-daemon", "qemu-img", "fio")
 _MISSING = [tool for tool in _TOOLS if find_tool(tool) is None]
@@ -33,7 +34,7 @@ def probe(*folders: Path, guest: bool = False) -> HostFacts:
         BackingSpec(f"d{number}", "directory", (("path", str(folder)),))
         for number, folder in enumerate(folders)
     ]
-    return probe_facts(backings, guest=guest, progress=lambda _: None)
+    return probe_facts(backings, NO_CONSENT, guest=guest, progress=lambda _: None)
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof import executor as executor_room
 from diskproof.drive import Drive
-from diskproof.proc import find_tool
+from diskproof.measure import run as executor_room
+from diskproof.process.start import find_tool
 from diskproof.records import RunRecord
 from diskproof.workloads import fio_run
-from running import (
+from support.running import (
     artefacts,
     assert_nothing_left,
     execute,
@@ -128,7 +128,7 @@ def small_filesystem(folder: Path, kind: str) -> list[str]:
     image = folder / "small.ext4"
     with image.open("wb") as stream:
         stream.truncate(160 << 20)
-    from diskproof.proc import run
+    from diskproof.process.start import run
 
     run(["mkfs.ext4", "-q", "-m", "0", "-F", str(image)], timeout=60)
     return ["-o", "loop", str(image)]
@@ -156,7 +156,9 @@ def test_a_directory_without_direct_io(tmp_path: Path, monkeypatch: pytest.Monke
     """The host baseline is buffered and says so; a cell that needs direct I/O fails."""
     folder = tmp_path / "ram"
     with mounted(folder, "-t", "ramfs", "diskproof-test"):
-        monkeypatch.setattr("diskproof.images.require_space", lambda *_: None)  # ramfs tells none
+        monkeypatch.setattr(
+            "diskproof.qemu.images.require_space", lambda *_: None
+        )  # ramfs tells none
         host = execute(folder / "images", make_spec("seq-read"), frontend="host")
         levels = {"frontend": "daemon", "format": "raw", "cache": "none"}
         direct = execute(folder / "images", make_spec("seq-write"), **levels)
@@ -167,7 +169,7 @@ def test_a_directory_without_direct_io(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_no_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "diskproof.proc.find_tool", lambda name: None if name == "fio" else find_tool(name)
+        "diskproof.process.start.find_tool", lambda name: None if name == "fio" else find_tool(name)
     )
     record = execute(tmp_path / "images", make_spec("seq-write"), **DAEMON)
     assert "apt-get install fio" in failed(record, "tool")
@@ -175,7 +177,7 @@ def test_no_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_output_that_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipe from fio ends in the middle of its answer."""
-    monkeypatch.setattr("diskproof.proc.MAX_OUTPUT", 4096)
+    monkeypatch.setattr("diskproof.process.start.MAX_OUTPUT", 4096)
     record = execute(tmp_path / "images", make_spec("rand-read-4k-d1"), frontend="host")
     assert "cannot be read" in failed(record, "workload")
     assert len(artefacts(record)["fio.json"]) == 4096

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.presets import PRESETS, Preset
-from diskproof.proc import find_tool
+from diskproof.process.start import find_tool
 from diskproof.records import RunRecord
-from running import artefacts, execute, make_job_spec, make_spec
+from diskproof.study.presets import PRESETS, Preset
+from support.running import artefacts, execute, make_job_spec, make_spec
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}")

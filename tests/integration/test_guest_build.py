@@ -20,8 +20,9 @@ import pytest
 import qemu.qmp
 
 import diskproof
-from diskproof import native, proc
 from diskproof.guest import build
+from diskproof.process import native
+from diskproof.process.start import CONFINE, run, start_process
 
 USER = 12345
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -52,9 +53,9 @@ def home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="diskproof-test-") as folder:
         home = Path(folder)
         python = home / "python"
-        proc.run([str(SYSTEM_PYTHON), "-m", "venv", "--without-pip", str(python)], timeout=60)
+        run([str(SYSTEM_PYTHON), "-m", "venv", "--without-pip", str(python)], timeout=60)
         (python / "libexec" / "diskproof").mkdir(parents=True)
-        for name in (build.AGENT, *build.PROGRAMS, proc.CONFINE):
+        for name in (build.AGENT, *build.PROGRAMS, CONFINE):
             shutil.copy(native.require_native(name), program_in(home, name))
         shutil.copytree(Path(diskproof.__file__).parent, home / "src" / "diskproof")
         shutil.copytree(Path(qemu.qmp.__file__).parent, home / "src" / "qemu" / "qmp")
@@ -80,7 +81,7 @@ class UserProgram:
         python = str(home / "python" / "bin" / "python")
         with os.fdopen(writing, "w") as stdout:
             self.process = stack.enter_context(
-                proc.start_process(
+                start_process(
                     ["setpriv", *user, "env", *settings, python, "-c", code],
                     name="user",
                     log=log,

@@ -12,8 +12,8 @@ from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure, UsageError
 from diskproof.frontends import load_frontend
 from diskproof.frontends.commands import MAX_COLLECTED
-from diskproof.proc import run
-from disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
+from diskproof.process.start import run
+from support.disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
 
 
 def test_direct_io_on_the_file(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
-from diskproof.images import create_image, ensure_fill_source, fill_image, inspect_image
-from diskproof.proc import CONFINED_UID, find_tool, run
+from diskproof.process.start import CONFINED_UID, find_tool, run
+from diskproof.qemu.images import create_image, ensure_fill_source, fill_image, inspect_image
 from diskproof.records import Cell, WorkloadSpec
 
 pytestmark = pytest.mark.skipif(find_tool("qemu-img") is None, reason="needs qemu-img")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.proc import run
-from watching import DEADLINE, argv, monitor, watching
+from diskproof.process.start import run
+from support.watching import DEADLINE, argv, monitor, watching
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for mounts")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.proc import find_tool, run
-from watching import DEADLINE, watching
+from diskproof.process.start import find_tool, run
+from support.watching import DEADLINE, watching
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for devices"),

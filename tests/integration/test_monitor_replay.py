@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from watching import monitor
+from support.watching import monitor
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TREES = ("proc-host", "proc-guest")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from watching import DEADLINE, argv
+from support.watching import DEADLINE, argv
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 

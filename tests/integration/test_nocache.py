@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.proc import find_tool, run
-from residency import (
+from diskproof.process.start import find_tool, run
+from support.residency import (
     PAGE,
     build_reader,
     cached,

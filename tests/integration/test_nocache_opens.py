@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.proc import run
-from residency import cached, disk_folder, load, make_cold, nocache, why_unseen
+from diskproof.process.start import run
+from support.residency import cached, disk_folder, load, make_cold, nocache, why_unseen
 
 _MISSING = why_unseen()
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)

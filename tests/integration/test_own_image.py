@@ -13,7 +13,7 @@ import pytest
 
 from diskproof.errors import HostError, UsageError
 from diskproof.guest.own_image import inspect_own_image
-from diskproof.proc import run, start_process
+from diskproof.process.start import run, start_process
 from test_own_guest import make_own
 
 

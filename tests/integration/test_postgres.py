@@ -9,12 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from databases import Server, make_cluster, start_server
-from diskproof import proc
 from diskproof.errors import HostError, UsageError
-from diskproof.lab import Event, RunFinished, run_study
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor
+from diskproof.lab.course import Event, RunFinished, run_study
+from diskproof.process import start as proc
 from diskproof.store import open_store
+from support.databases import Server, make_cluster, start_server
+from support.simulate import SIMULATED_HOST, SimulatedExecutor
 from test_lab import SCHEDULE, STUDY
 
 ALL = {(run.block, run.cell.id) for run in SCHEDULE}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diskproof.records import RunRecord, WorkloadSpec
-from diskproof.study import parse_study
-from running import artefacts, execute
+from diskproof.study.load import parse_study
+from support.running import artefacts, execute
 
 
 def make(name: str, size: str = "32MiB", **keys: str) -> WorkloadSpec:

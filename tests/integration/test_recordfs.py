@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from crash_logs import (
+from support.crash_logs import (
     DATA_ONLY,
     DIRECT,
     DIRECTORY,
@@ -28,7 +28,7 @@ from crash_logs import (
     ZERO_RANGE,
     Record,
 )
-from recording import make_places, needs_fuse, start_recording
+from support.recording import make_places, needs_fuse, start_recording
 
 pytestmark = needs_fuse
 

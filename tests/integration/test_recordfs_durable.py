@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from crash_logs import DATA_ONLY, DIRECTORY, DSYNC, Record
-from recording import Recording, make_places, needs_fuse, start_recording
+from support.crash_logs import DATA_ONLY, DIRECTORY, DSYNC, Record
+from support.recording import Recording, make_places, needs_fuse, start_recording
 
 pytestmark = needs_fuse
 

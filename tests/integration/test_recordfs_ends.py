@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from crash_logs import check_same, read_log, read_tree, replay
-from diskproof.native import require_native
-from diskproof.proc import run
-from recording import (
+from diskproof.process.native import require_native
+from diskproof.process.start import run
+from support.crash_logs import check_same, read_log, read_tree, replay
+from support.recording import (
     DEADLINE,
     Places,
     is_mounted,

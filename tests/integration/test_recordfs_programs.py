@@ -12,11 +12,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from crash_logs import DIRECT, Record
-from databases import make_cluster, start_server
-from diskproof.proc import find_tool, run
-from disks import run_fio, start_drive
-from recording import Places, make_places, needs_fuse, start_recording
+from diskproof.process.start import find_tool, run
+from support.crash_logs import DIRECT, Record
+from support.databases import make_cluster, start_server
+from support.disks import run_fio, start_drive
+from support.recording import Places, make_places, needs_fuse, start_recording
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
 pytestmark = needs_fuse

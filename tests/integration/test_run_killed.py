@@ -12,9 +12,9 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from commands import diskproof, left_behind, start_diskproof, write_study
-from diskproof.proc import Process
+from diskproof.process.start import Process
 from diskproof.store import open_store
+from support.commands import diskproof, left_behind, start_diskproof, write_study
 
 STUDIES, KILLS = 4, 13
 STUDY = """

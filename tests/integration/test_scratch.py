@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import scratch
 from diskproof.errors import HostError
-from diskproof.janitor import sweep
-from diskproof.scratch import scratch_home, start_scratch_dir
+from diskproof.host.janitor import sweep
+from diskproof.process import scratch
+from diskproof.process.scratch import scratch_home, start_scratch_dir
 
 _OWNER = """
 import time
-from diskproof.scratch import start_scratch_dir
+from diskproof.process.scratch import start_scratch_dir
 with start_scratch_dir() as folder:
     (folder / "file").write_text("x")
     print(folder, flush=True)

@@ -22,9 +22,9 @@ from typing import Any
 import psutil
 import pytest
 
-from diskproof import proc
-from diskproof.native import require_native
-from recording import (
+from diskproof.process.native import require_native
+from diskproof.process.start import run, start_process
+from support.recording import (
     DEADLINE,
     Places,
     make_places,
@@ -55,13 +55,13 @@ def explore(places: Places, fault: str, check: dict[str, Any], **more: Any) -> l
     budget = {"states": 400, "seconds": 60}
     text = json.dumps({"sector": 512, "seed": 1, "budget": budget} | request | more)
     argv = [str(require_native("diskproof-states")), "explore"]
-    answer = proc.run(argv, timeout=300, stdin=text.encode())
+    answer = run(argv, timeout=300, stdin=text.encode())
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
 def write_ledger(target: str, acks: Path, *options: str, records: int = 64) -> None:
     argv = [str(require_native("diskproof-ledger")), "write", target, "--slots", "64"]
-    proc.run([*argv, "--records", str(records), "--acks", str(acks), *options], timeout=DEADLINE)
+    run([*argv, "--records", str(records), "--acks", str(acks), *options], timeout=DEADLINE)
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def start_daemon(image: Path, cache: str) -> Iterator[str]:
         argv += ["--nbd-server", f"addr.type=fd,addr.str={number}"]
         argv += ["--export", "type=nbd,id=disk,node-name=disk,name=disk,writable=on"]
         log = path.with_suffix(".log")
-        with proc.start_process(argv, name="daemon", log=log, pass_fds=[number]):
+        with start_process(argv, name="daemon", log=log, pass_fds=[number]):
             yield f"nbd+unix:///disk?socket={path}"
 
 
@@ -95,7 +95,7 @@ def record_raw(folder: Path, *options: str) -> Places:
 def record_qcow2(folder: Path, cache: str) -> Places:
     places = make_places(folder)
     image = places.backing / "disk"
-    proc.run(["qemu-img", "create", "-q", "-f", "qcow2", str(image), "8M"], timeout=DEADLINE)
+    run(["qemu-img", "create", "-q", "-f", "qcow2", str(image), "8M"], timeout=DEADLINE)
     acks = folder / "acks"
     with start_recording(places, "--acks", str(acks)) as recording:
         with start_daemon(recording.mount / "disk", cache) as disk:
@@ -136,11 +136,11 @@ def test_the_smallest_loss_is_made_again_by_its_command(tmp_path: Path) -> None:
     program, *arguments = smallest["command"]
     to = tmp_path / "state"
     arguments[-1] = str(to)
-    proc.run([str(require_native(program)), *arguments], timeout=DEADLINE)
+    run([str(require_native(program)), *arguments], timeout=DEADLINE)
     said = smallest["ledger"]
     argv = [str(require_native("diskproof-ledger")), "verify", str(to / "disk"), "--json"]
     argv += ["--acknowledged", str(said["acknowledged"])]
-    found = json.loads(proc.run(argv, timeout=DEADLINE, check=False).text)
+    found = json.loads(run(argv, timeout=DEADLINE, check=False).text)
     assert found.items() >= said.items()
 
 
@@ -219,7 +219,7 @@ def test_killed_it_leaves_no_mount_and_no_process(tmp_path: Path) -> None:
     room = tmp_path / "room"
     room.mkdir()
     argv = ["env", f"TMPDIR={room}", str(require_native("diskproof-states")), "explore", str(path)]
-    with proc.start_process(argv, name="states", log=tmp_path / "out"):
+    with start_process(argv, name="states", log=tmp_path / "out"):
         explorer, checker = map(int, told.read_text().split())
         (place,) = room.iterdir()
         descriptor = os.pidfd_open(checker)
@@ -271,7 +271,7 @@ def left_behind_of(request: Path) -> list[psutil.Process]:
 )
 def test_bad_requests_are_errors_in_one_line(text: str) -> None:
     argv = [str(require_native("diskproof-states")), "explore"]
-    answer = proc.run(argv, timeout=DEADLINE, stdin=text.encode(), check=False)
+    answer = run(argv, timeout=DEADLINE, stdin=text.encode(), check=False)
     assert answer.returncode == 2
     assert json.loads(answer.text)["type"] == "error"
 
@@ -285,6 +285,6 @@ def test_a_corrupt_log_is_an_error(tmp_path: Path) -> None:
     check = {"kind": "ledger", "target": "disk"}
     text = json.dumps(request | {"check": check})
     argv = [str(require_native("diskproof-states")), "explore"]
-    answer = proc.run(argv, timeout=DEADLINE, stdin=text.encode(), check=False)
+    answer = run(argv, timeout=DEADLINE, stdin=text.encode(), check=False)
     assert answer.returncode == 2
     assert "corrupt" in json.loads(answer.text)["why"]

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import proc
 from diskproof.errors import HostError
-from diskproof.lab import Event, RunFinished, RunStarted, run_study
+from diskproof.lab.course import Event, RunFinished, RunStarted, run_study
+from diskproof.process import start as proc
 from diskproof.records import RunRecord
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor
 from diskproof.store import open_store
+from support.simulate import SIMULATED_HOST, SimulatedExecutor
 from test_lab import TEXT, make_record
 
 STUDY, SCHEDULE = make_record(TEXT.replace("blocks = 3", "blocks = 60"))
@@ -33,8 +33,8 @@ CHILD = """
 import os, signal, sys
 sys.path[:0] = sys.argv[3:]
 from sqlalchemy import Engine, event
-from diskproof.lab import RunFinished, run_study
-from diskproof.simulate import SIMULATED_HOST, SimulatedExecutor
+from diskproof.lab.course import RunFinished, run_study
+from support.simulate import SIMULATED_HOST, SimulatedExecutor
 from diskproof.store import open_store
 from test_store_kill import STUDY, SCHEDULE
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-import sync_programs as programs
-from diskproof.native import require_native
-from diskproof.proc import Completed, run
+from diskproof.process.native import require_native
+from diskproof.process.start import Completed, run
+from support import sync_programs as programs
 
 DEADLINE = 20.0
 NARROW = ("-m32", "-nostdlib", "-static", "-fno-stack-protector", "-fno-pic", "-no-pie")

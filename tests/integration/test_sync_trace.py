@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from commands import let_everybody_in
-from diskproof import proc
-from diskproof.native import require_native
+from diskproof.process import start as proc
+from diskproof.process.native import require_native
+from support.commands import let_everybody_in
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracepoints need root")
 

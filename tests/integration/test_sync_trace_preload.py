@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from commands import let_everybody_in
-from diskproof import proc
-from diskproof.native import require_native
+from diskproof.process.native import require_native
+from diskproof.process.start import run
+from support.commands import let_everybody_in
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and other users need root")
 
@@ -28,7 +28,7 @@ RING = 1 << 15
 
 
 def build(path: Path, source: Path, *options: str) -> Path:
-    proc.run(["cc", "-O1", "-pthread", *options, "-o", str(path), str(source)], timeout=DEADLINE)
+    run(["cc", "-O1", "-pthread", *options, "-o", str(path), str(source)], timeout=DEADLINE)
     return path
 
 
@@ -50,7 +50,7 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 
 def run_traced(folder: Path, *command: str | Path) -> dict[str, Any]:
-    proc.run([*trace_argv(folder), *map(str, command)], timeout=DEADLINE)
+    run([*trace_argv(folder), *map(str, command)], timeout=DEADLINE)
     return read_report(folder)
 
 
@@ -110,7 +110,7 @@ def test_where_ptrace_is_taken_the_rest_is_seen_by_notify(tmp_path: Path, progra
     script = f"{program} once {tmp_path}/a; {static} once {tmp_path}/b"
     tool = str(require_native("diskproof-sync-trace"))
     outer = [tool, "--by", "ptrace", "-o", "/dev/null", "--"]
-    proc.run([*outer, *trace_argv(tmp_path), "sh", "-c", script], timeout=DEADLINE)
+    run([*outer, *trace_argv(tmp_path), "sh", "-c", script], timeout=DEADLINE)
     report = read_report(tmp_path)
     assert {row["process"]: row["calls"] for row in report["groups"]} == {"syncer": 1, "fixed": 1}
     assert "RWF_DSYNC writes and msync of programs without the library" in report["not_seen"]
@@ -122,7 +122,7 @@ def test_the_users_own_libraries_go_on_working(tmp_path: Path, program: Path) ->
     source.write_text("int fdatasync(int);\nint fsync(int fd) { return fdatasync(fd); }\n")
     own = build(tmp_path / "own.so", source, "-shared", "-fPIC")
     argv = [*trace_argv(tmp_path), str(program), "once", str(tmp_path / "f")]
-    proc.run(argv, timeout=DEADLINE, env={**os.environ, "LD_PRELOAD": str(own)})
+    run(argv, timeout=DEADLINE, env={**os.environ, "LD_PRELOAD": str(own)})
     (row,) = read_report(tmp_path)["by_call"]
     assert (row["call"], row["calls"]) == ("fdatasync", 1)
 
@@ -154,7 +154,7 @@ def test_percentiles_are_those_of_a_known_delay(tmp_path: Path, program: Path) -
     delayer = build(tmp_path / "delayer", HERE / "sync_delay_program.c")
     words = [str(delayer), str(often), str(each), str(seldom)]
     argv = [*words, *trace_argv(tmp_path), str(program), "times", str(tmp_path / "f")]
-    out = proc.run(argv, timeout=DEADLINE).text
+    out = run(argv, timeout=DEADLINE).text
     own = sorted(int(line) for line in out.split())
     (row,) = read_report(tmp_path)["by_call"]
     assert row["calls"] == len(own) == 100

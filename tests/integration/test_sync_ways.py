@@ -20,10 +20,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from databases import make_cluster, start_server
-from diskproof import proc
-from diskproof.native import require_native
-from syncing import (
+from diskproof.process import start as proc
+from diskproof.process.native import require_native
+from support.databases import make_cluster, start_server
+from support.syncing import (
     SQLITE_WRITER,
     build_c,
     build_go,

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError
-from diskproof.proc import CONFINED_UID, find_tool, join_network_args, run
+from diskproof.process.start import CONFINED_UID, find_tool, join_network_args, run
 from diskproof.tiles.network import LOG, Network, choose_kind, start_network
 
 SEATS = [(1, 1), (1, 2), (2, 1)]

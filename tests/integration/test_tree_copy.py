@@ -11,9 +11,9 @@ import pytest
 
 from diskproof.drive import Execution
 from diskproof.records import BackingSpec, RunRecord, WorkloadSpec
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
 from diskproof.workloads import tree_copy
-from running import assert_nothing_left, execute
+from support.running import assert_nothing_left, execute
 
 ROOM = Path("/var/tmp")  # a tmpfs cannot be cold
 

@@ -43,7 +43,7 @@ def pack_sources() -> bytes:
     source = Path(diskproof.__file__).parent
     files = {path: f"src/diskproof/{path.relative_to(source)}" for path in source.rglob("*.py")}
     files |= {TESTS / "integration" / name: f"tests/{name}" for name in FILES}
-    files[TESTS / "volumes.py"] = "tests/volumes.py"
+    files[TESTS / "support" / "volumes.py"] = "tests/support/volumes.py"
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz") as archive:
         for path, name in files.items():

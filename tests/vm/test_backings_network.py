@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from diskproof.backings.iscsi import require_target
-from running import execute, make_spec
-from volumes import backing, find_missing
+from support.running import execute, make_spec
+from support.volumes import backing, find_missing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="servers run as another user")
 

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from commands import diskproof
-from diskproof import executor
-from diskproof.boot_rules import block_bytes, disk_bytes
 from diskproof.drive import DiskImage, RunContext
 from diskproof.frontends import boots
 from diskproof.guest.build import GuestFiles
 from diskproof.guest.system import build_system
-from diskproof.images import clone_image
-from diskproof.proc import run
+from diskproof.measure import run as executor
+from diskproof.process.start import run
+from diskproof.qemu.images import clone_image
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec
 from diskproof.store import open_store
-from diskproof.study import parse_study
-from running import artefacts, execute
+from diskproof.study.boots import block_bytes, disk_bytes
+from diskproof.study.load import parse_study
+from support.commands import diskproof
+from support.running import artefacts, execute
 
 STUDY = Path(__file__).parents[2] / "studies" / "boots-small.toml"
 SCALE = 1 / 1024

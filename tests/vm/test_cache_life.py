@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.proc import run
+from diskproof.process.start import run
 from diskproof.records import BackingSpec
-from diskproof.study import parse_study
-from running import execute
+from diskproof.study.load import parse_study
+from support.running import execute
 
 STUDY = '[workloads.cache-life]\nsettle = "500ms"\n[protocol]\nsize = "32MiB"\n'
 

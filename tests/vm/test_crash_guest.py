@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crashing import make_real_run
-from recording import needs_fuse
+from support.crashing import make_real_run
+from support.recording import needs_fuse
 
 pytestmark = needs_fuse
 GUEST = {"frontend": "guest", "accel": "tcg", "memory": "256M", "vcpus": "1"}

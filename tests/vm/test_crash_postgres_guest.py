@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from crashing import RULES, assert_nothing_of, execute_real
 from diskproof.guest.build import build_guest, require_guest
-from diskproof.records import CrashRun
-from recording import needs_fuse
+from diskproof.records.verdicts import CrashRun
+from support.crashing import RULES, assert_nothing_of, execute_real
+from support.recording import needs_fuse
 
 pytestmark = needs_fuse
 RECORDS = 24

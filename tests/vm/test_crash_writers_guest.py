@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from diskproof import proc
+from diskproof.backings import NO_CONSENT
 from diskproof.crash.flush_audit import Route, audit_flushes
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, read_frames
-from diskproof.crash_rules import CrashRules
 from diskproof.errors import RunFailure
+from diskproof.process.start import run
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, read_frames
 from diskproof.records import BackingSpec
-from recording import needs_fuse
-from written import RULES, make_cell, read_acks, run_check, start_written
+from diskproof.study.crash import CrashRules
+from support.recording import needs_fuse
+from support.written import RULES, make_cell, read_acks, run_check, start_written
 
 pytestmark = needs_fuse
 FILE_SYSTEMS = {"ext4": 0, "xfs": 320 << 20, "btrfs": 128 << 20}  # the smallest disks they take
@@ -71,8 +72,8 @@ def test_a_file_system_that_is_damaged_is_corrupt(tmp_path: Path) -> None:
     with start_written(cell, tmp_path) as recorded:
         acks = read_acks(recorded)
         image = str(recorded.files / "disk.raw")
-        proc.run(["e2fsck", "-fy", image], timeout=60, check=False)
-        proc.run(["debugfs", "-w", "-R", "clri /slot-000023", image], timeout=60)
+        run(["e2fsck", "-fy", image], timeout=60, check=False)
+        run(["debugfs", "-w", "-R", "clri /slot-000023", image], timeout=60)
         assert run_check(cell, recorded.files, acks[:1], recorded.room).returncode == 0
         corrupt = run_check(cell, recorded.files, acks, recorded.room)
         assert corrupt.returncode == 2, corrupt.error_text
@@ -114,7 +115,7 @@ ROUTES = (Route(), Route("ext4"), Route("ext4", "barrier=0"))
 def test_where_flushes_end(tmp_path: Path, cache: str, findings: list[str]) -> None:
     cell = make_cell("ledger", "guest", cache=cache, bus="virtio-blk")
     backing = BackingSpec("d", "directory", (("path", str(tmp_path)),))
-    rows = audit_flushes(cell, backing, "tcg", ROUTES)
+    rows = audit_flushes(cell, backing, NO_CONSENT, "tcg", ROUTES)
     assert [row.finding for row in rows] == findings, rows
     assert [row.route for row in rows] == ["raw disk", "ext4", "ext4 barrier=0"]
     if cache == "none":

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof.proc import run
-from running import (
+from diskproof.process.start import run
+from support.running import (
     artefacts,
     execute,
     has_written,
@@ -68,7 +68,7 @@ def test_a_qemu_that_dies_under_load_is_told_with_console_and_log(tmp_path: Path
 def test_a_full_disk_does_not_stop_the_guest_for_ever(
     tmp_path: Path, bus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from diskproof import executor
+    from diskproof.measure import run as executor
 
     folder, real = tmp_path / "small", executor.drop_cache
 

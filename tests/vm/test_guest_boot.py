@@ -16,10 +16,10 @@ from diskproof.errors import RunFailure
 from diskproof.guest.boot import start_agent, start_guest, start_qemu
 from diskproof.guest.build import GuestFiles, render_initrd
 from diskproof.guest.console import HEAD, TAIL
-from diskproof.native import require_native
+from diskproof.process.native import require_native
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
-from diskproof.qmp import start_qmp
+from diskproof.qemu.qmp import start_qmp
 from diskproof.records import Cell, WorkloadSpec
 
 SIZE = 64 << 20

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.proc import find_tool, start_process
+from diskproof.process.start import find_tool, start_process
 from diskproof.qemu.disk import BUSES
-from disks import read_ios, run_fio, start_drive
+from support.disks import read_ios, run_fio, start_drive
 
 pytestmark = pytest.mark.skipif(find_tool("strace") is None, reason="needs strace")
 

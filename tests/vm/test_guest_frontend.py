@@ -18,7 +18,7 @@ from diskproof.drive import Drive
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
 from diskproof.frontends.guest import GuestDrive
-from disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
+from support.disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
 
 BUSES = ("virtio-blk", "virtio-scsi", "ide", "ahci", "nvme")
 

@@ -23,8 +23,8 @@ import pytest
 from diskproof.drive import DiskImage
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import GuestFiles
-from diskproof.native import require_native
-from diskproof.proc import Process, start_process
+from diskproof.process.native import require_native
+from diskproof.process.start import Process, start_process
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec

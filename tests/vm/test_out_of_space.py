@@ -13,9 +13,9 @@ import pytest
 
 from diskproof.drive import Machine
 from diskproof.records import BackingSpec, Metric, WorkloadSpec
-from diskproof.study import parse_study
+from diskproof.study.load import parse_study
 from diskproof.workloads import out_of_space
-from running import artefacts, execute
+from support.running import artefacts, execute
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 GUEST = {"frontend": "guest", "bus": "virtio-blk", "cache": "writeback"}

@@ -13,17 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.backings import NO_CONSENT
 from diskproof.drive import RunContext
 from diskproof.errors import RunFailure
-from diskproof.executor import LabExecutor, LabSetup
 from diskproof.frontends.own_guest import FRONTEND, OwnGuestDrive
 from diskproof.guest.build import GuestFiles
-from diskproof.guest_rules import OwnGuest
-from diskproof.images import create_image
+from diskproof.lab.setup import LabSetup
+from diskproof.measure.run import LabExecutor
+from diskproof.qemu.images import create_image
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
-from diskproof.study import Study, parse_study
-from own_guests import OwnDebian, build_own_debian
-from running import assert_nothing_left, plan_run
+from diskproof.study.guest import OwnGuest
+from diskproof.study.load import Study, parse_study
+from support.own_guests import OwnDebian, build_own_debian
+from support.running import assert_nothing_left, plan_run
 
 LEVELS = {"frontend": "own-guest", "accel": "tcg", "format": "qcow2", "memory": "256M"}
 COMMAND = """
@@ -75,7 +77,7 @@ def test_a_command_is_timed_and_the_image_stays_as_it_was(
     before = hashlib.sha256(debian.image.read_bytes()).digest()
     study, images = read_study(debian), tmp_path / "images"
     backing = BackingSpec("here", "directory", (("path", str(images)),))
-    setup = LabSetup("study", "host", {"here": backing}, "tcg", 120, study.guest)
+    setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120, study.guest)
     with LabExecutor(setup) as executor:
         record = executor.execute(plan_run(study.workloads[0], **LEVELS, cache="writeback"))
     assert record.failure is None, record.failure

@@ -14,21 +14,21 @@ from fractions import Fraction
 
 import pytest
 
-from diskproof.backings import start_place
+from diskproof.backings import NO_CONSENT, start_place
 from diskproof.errors import RunFailure
-from diskproof.executor import Deadline
 from diskproof.guest.boot import Guest
+from diskproof.lab.setup import Deadline
 from diskproof.records import BackingSpec
-from diskproof.tile_file import parse_tile
-from diskproof.tile_records import Phase
-from diskproof.tiles.course import Station
-from diskproof.tiles.engine import Engine, OnStep, Progress
+from diskproof.records.tiles import Phase
+from diskproof.study.tile_file import parse_tile
+from diskproof.tiles.engine import Engine, OnStep, PhaseProgress
 from diskproof.tiles.group import start_group
 from diskproof.tiles.machines import make_bays, make_members, make_station
 from diskproof.tiles.network import start_network
 from diskproof.tiles.roles import disk_step
+from diskproof.tiles.step_run import Station
 from diskproof.tiles.steps import TileStep
-from tile_runs import make_cell
+from support.tile_runs import make_cell
 
 # One for each that does not survive its test; the worker does.
 NAMES = ("worker", "panics", "killed", "stopped")
@@ -62,7 +62,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     folder = tmp_path_factory.mktemp("crew")
     with ExitStack() as stack:
         backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
-        place = stack.enter_context(start_place(backing))
+        place = stack.enter_context(start_place(backing, NO_CONSENT))
         bays = make_bays(stack, place, cell, tile, 1, deadline)
         seats = [(bay.tile, bay.place) for bay in bays]
         network = stack.enter_context(start_network(folder, "auto", seats))
@@ -78,7 +78,7 @@ def make_step(guest: str, script: str, phase: Phase = "load", timeout: float = 6
     return TileStep(f"{guest}.step", guest, phase, ("sh", "-c", script), timeout=timeout)
 
 
-def quiet(progress: Progress) -> None:
+def quiet(progress: PhaseProgress) -> None:
     pass
 
 
@@ -94,7 +94,7 @@ def fail(
 def once_running(guest: Guest, number: signal.Signals) -> OnStep:
     """Signals a QEMU as soon as steps run."""
 
-    def send(progress: Progress) -> None:
+    def send(progress: PhaseProgress) -> None:
         if progress.running:
             os.kill(guest.process.pid, number)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from diskproof.guest.build import build_guest
-from diskproof.tile_rules import Tile, TileGuest, TileWork
+from diskproof.study.tiles import Tile, TileGuest, TileWork
 from diskproof.tiles.loads.copy import LOAD, find_places
 from diskproof.tiles.roles.file_server import ROLE
 from diskproof.tiles.steps import TileContext, TileStep
-from tile_guests import TileGuestUnderTest, start_tile_guest
+from support.tile_guests import TileGuestUnderTest, start_tile_guest
 
 MIB = 1 << 20
 FILES = 44

@@ -17,7 +17,7 @@ import pytest
 
 from diskproof.errors import RunFailure
 from diskproof.guest.build import GuestFiles, render_initrd
-from diskproof.native import require_native
+from diskproof.process.native import require_native
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.network import NetworkCard
 from diskproof.tiles import group

@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof import proc
 from diskproof.host import ksm
-from diskproof.janitor import sweep
+from diskproof.host.janitor import sweep
+from diskproof.process.start import start_process
 from diskproof.records import Failure
-from diskproof.tile_records import TileRun
-from diskproof.tiles.engine import Progress
-from running import mounted
-from tile_runs import LONE, PAIR, execute
+from diskproof.records.tiles import TileRun
+from diskproof.tiles.engine import PhaseProgress
+from support.running import mounted
+from support.tile_runs import LONE, PAIR, execute
 
 QEMU = "qemu-system-x86_64"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -41,7 +41,7 @@ def read_ksm() -> dict[str, str]:
 @needs_root
 def test_two_guests_work_together_and_all_is_told(tmp_path: Path) -> None:
     before = read_ksm()
-    told: list[Progress] = []
+    told: list[PhaseProgress] = []
     run = execute(tmp_path / "images", PAIR, on_step=told.append, ksm="on")
     assert run.failure is None
     assert read_ksm() == before
@@ -62,7 +62,7 @@ def test_two_guests_work_together_and_all_is_told(tmp_path: Path) -> None:
     check_figures(run)
     assert sum(use.ksm_bytes for use in run.uses) > 0
     check_settings(run)
-    assert told[-1] == Progress("check", (), 1, 1)
+    assert told[-1] == PhaseProgress("check", (), 1, 1)
     phases = [name for name, _ in run.phases]
     assert phases[-6:] == ["read_back", "setup", "sync", "load", "check", "stop"]
 
@@ -95,7 +95,7 @@ def find_qemus() -> list[psutil.Process]:
 
 
 def test_a_qemu_that_dies_under_load_is_a_stored_failure(tmp_path: Path) -> None:
-    def kill(progress: Progress) -> None:
+    def kill(progress: PhaseProgress) -> None:
         if progress.phase == "load":
             find_qemus()[0].kill()
 
@@ -111,7 +111,7 @@ def test_a_qemu_that_dies_under_load_is_a_stored_failure(tmp_path: Path) -> None
 def test_the_hosts_disk_fills_up_under_load(tmp_path: Path) -> None:
     folder = tmp_path / "small"
 
-    def fill(progress: Progress) -> None:
+    def fill(progress: PhaseProgress) -> None:
         if progress.phase != "load":
             return
         stat = os.statvfs(folder)
@@ -137,7 +137,7 @@ def test_more_tiles_than_fit_into_memory_are_refused_with_the_sum(tmp_path: Path
 OWNER = """
 import sys
 from pathlib import Path
-from tile_runs import LONE, make_cell, make_lab
+from support.tile_runs import LONE, make_cell, make_lab
 from diskproof.guest import boot
 launch = boot.start_qemu
 
@@ -191,7 +191,7 @@ def kill_owner(images: Path, log: Path, moment: str) -> list[psutil.Process]:
     read, write = os.pipe()
     with os.fdopen(read) as told, os.fdopen(write, "wb") as tell:
         argv = [sys.executable, "-c", OWNER, str(images)]
-        with proc.start_process(argv, name="owner", log=log, stdout=tell) as owner:
+        with start_process(argv, name="owner", log=log, stdout=tell) as owner:
             tell.close()
             said = next((line for line in told if line.strip() == moment), None)
             assert said, owner.read_log().decode()

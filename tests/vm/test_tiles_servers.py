@@ -12,11 +12,11 @@ from fractions import Fraction
 import pytest
 
 from diskproof.guest.build import build_guest
-from diskproof.tile_file import built_in_tile
+from diskproof.study.tile_file import built_in_tile
 from diskproof.tiles.loads import http, mail, pgbench
 from diskproof.tiles.servers import mariadb, postfix, postgres
 from diskproof.tiles.steps import Load, TileContext, TileStep, tile_steps
-from tile_guests import TileGuestUnderTest, start_tile_guest
+from support.tile_guests import TileGuestUnderTest, start_tile_guest
 
 TILE = built_in_tile()
 SCALE = Fraction(1, 1000)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from diskproof.records import BackingSpec
-from diskproof.study import parse_study
-from running import execute
+from diskproof.study.load import parse_study
+from support.running import execute
 
 GUEST = {"frontend": "guest", "bus": "virtio-blk", "cache": "writeback", "format": "qcow2"}
 STUDY = """

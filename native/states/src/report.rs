@@ -63,6 +63,8 @@ pub struct Summary {
     pub lost: u64,
     pub age_ns: Option<u64>,
     pub state: Option<String>,
+    /// That state holds what the records up to this one left.
+    pub cut: Option<u64>,
     /// Of that state; among equals of several shards the lowest is what one exploration would name.
     pub order: Option<Order>,
     pub minimal: Option<String>,
@@ -175,6 +177,7 @@ pub fn summary(
         lost: worst.map_or(0, |worst| worst.finding.lost),
         age_ns: worst.and_then(Found::age_ns),
         state: worst.map(|worst| worst.id.to_string()),
+        cut: worst.map(|worst| worst.id.cut),
         order: worst.map(|worst| worst.order),
         minimal: minimal.map(|minimal| minimal.id.to_string()),
         missing: minimal.map_or_else(Vec::new, |minimal| minimal.missing.clone()),

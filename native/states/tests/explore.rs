@@ -193,6 +193,7 @@ fn of_states_that_lose_as_much_the_one_with_the_oldest_loss_is_told() {
         assert_eq!(summary.lost, 8);
         assert_eq!(summary.age_ns, Some(moment(last) - moment(first)), "{:?}", summary.state);
         let named: StateId = summary.state.unwrap().parse().unwrap();
+        assert_eq!(summary.cut, Some(named.cut));
         assert_eq!(named.cut, last);
     }
 }

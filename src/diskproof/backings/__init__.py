@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
-from diskproof.backing_rules import KINDS
+from diskproof.backings.consent import NO_CONSENT, Consent, find_targets
 from diskproof.backings.place import Place, explained, find_filesystem, probe_direct
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.errors import UsageError
 from diskproof.records import BackingFacts, BackingSpec
+from diskproof.study.backing_rules import KINDS, NOT_OWN
 
-__all__ = ["Place", "load_backing", "probe_backing", "start_disk_dir", "start_place"]
+__all__ = [
+    "NO_CONSENT",
+    "Consent",
+    "Place",
+    "load_backing",
+    "probe_backing",
+    "start_disk_dir",
+    "start_place",
+]
 
 
 class Backing(Protocol):
@@ -39,26 +48,51 @@ def load_backing(kind: str) -> Backing:
 
 
 @contextmanager
-def start_place(spec: BackingSpec) -> Iterator[Place]:
-    """A backing and all that it is made on. Raises HostError."""
-    if spec.on is None:
-        with load_backing(spec.kind).start(spec, None) as place:
-            yield place
-    else:
-        with start_place(spec.on) as base, load_backing(spec.kind).start(spec, base) as place:
-            yield place
+def start_place(spec: BackingSpec, consent: Consent) -> Iterator[Place]:
+    """A backing and all that it is made on. ``consent`` covers what that destroys.
+
+    Raises HostError.
+    """
+    consent.hold(spec)  # before anything below is made; again below, which may take a while
+    with ExitStack() as stack:
+        base = stack.enter_context(start_place(spec.on, consent)) if spec.on else None
+        yield stack.enter_context(load_backing(spec.kind).start(consent.hold(spec), base))
 
 
 @contextmanager
-def start_disk_dir(spec: BackingSpec) -> Iterator[Path]:
+def start_disk_dir(spec: BackingSpec, consent: Consent) -> Iterator[Path]:
     """A backing of its own for one private folder on it."""
-    with start_place(spec) as place, start_run_dir(place) as folder:
+    with start_place(spec, consent) as place, start_run_dir(place) as folder:
         yield folder
 
 
-def probe_backing(spec: BackingSpec) -> BackingFacts:
-    """What a backing can do here, by making it; nothing of it stays. Raises HostError."""
-    with start_place(spec) as place, explained(place.folder):
+def probe_backing(spec: BackingSpec, consent: Consent) -> BackingFacts:
+    """What a backing can do here, by making it; nothing of it stays. Raises HostError.
+
+    Where nobody has consented to what that destroys, nothing is made: what can be read is.
+    """
+    if find_targets(spec) and not consent.given:
+        return _look_at(spec)
+    with start_place(spec, consent) as place:
+        return _describe(spec, place)
+
+
+def _look_at(spec: BackingSpec) -> BackingFacts:
+    """What reading tells; a server is asked for its disk, on which only runs write."""
+    if spec.option("uri") and spec.on and not find_targets(spec.on):
+        with (
+            start_place(spec.on, NO_CONSENT) as base,
+            load_backing(spec.kind).start(spec, base) as place,
+        ):
+            return _describe(spec, place)
+    from diskproof.backings.unmade import inspect_unmade  # it needs what all kinds need
+
+    return inspect_unmade(spec)
+
+
+def _describe(spec: BackingSpec, place: Place) -> BackingFacts:
+    """What is to be said of a backing that is there. Raises HostError."""
+    with explained(place.folder):
         # A client over a network takes the flag; it does not reach the server.
         o_direct, reason = (True, "") if place.service else probe_direct(place.folder)
         return BackingFacts(
@@ -68,7 +102,7 @@ def probe_backing(spec: BackingSpec) -> BackingFacts:
             o_direct_reason=reason,
             free_bytes=place.free_bytes(),
             device=place.device is not None and place.service is None,
-            own=spec.kind not in ("directory", "device", "nbd", "iscsi"),
+            own=spec.kind not in NOT_OWN,
             network=place.service.driver if place.service else "",
             fio=place.service is None or place.service.fio,
             flushes=place.service.flushes if place.service else "",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from diskproof.proc import Completed, find_tool, run
+from diskproof.process.start import Completed, find_tool, run
 
 SYS = Path("/sys/block")
 SECONDS = 60.0

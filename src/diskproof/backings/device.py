@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from diskproof.backings.block_tree import run_quietly
 from diskproof.backings.place import Place
 from diskproof.errors import HostError
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec
 
 
@@ -54,3 +55,9 @@ def find_signatures(path: Path) -> str:
     argv = [require_tool("wipefs", "util-linux"), "--noheadings", "--output", "TYPE,LABEL"]
     done = run([*argv, str(path)], timeout=30)
     return ", ".join(" ".join(line.split()) for line in done.text.splitlines() if line.strip())
+
+
+def wipe(device: Path) -> str:
+    """Take the signatures of a device away; gives why that failed, or nothing."""
+    done = run_quietly(["wipefs", "--all", "--quiet", str(device)])
+    return "" if done.returncode == 0 else done.error_text

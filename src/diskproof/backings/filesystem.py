@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from diskproof.backings.device import wipe
 from diskproof.backings.mounting import start_mount
 from diskproof.backings.place import Place, probe_direct
 from diskproof.backings.run_dir import start_run_dir
-from diskproof.errors import HostError
-from diskproof.proc import require_tool, run
+from diskproof.errors import HostError, RunFailure
+from diskproof.process.start import require_tool, run
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
 
@@ -43,6 +44,7 @@ class FilesystemBacking:
             if base.device:
                 source, where = base.device, base.name or str(base.device)
                 options, below = [], base.below
+                stack.callback(_leave_empty, source)
             else:
                 source = make_file(room, _choose_size(spec, base))
                 where, options, below = "a loop device", ["loop"], (source,)
@@ -58,6 +60,12 @@ class FilesystemBacking:
 
 
 BACKING = FilesystemBacking()
+
+
+def _leave_empty(device: Path) -> None:
+    """The device is as empty as it was found: the next use of it is not refused."""
+    if left := wipe(device):
+        raise RunFailure("tool", f"the file system on {device} could not be removed", left)
 
 
 def make_file(folder: Path, size: int) -> Path:

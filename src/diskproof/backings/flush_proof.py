@@ -16,12 +16,12 @@ from pathlib import Path
 from diskproof.backings.place import Place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.backings.server import make_store
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame, read_frames
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import CONFINED_UID, lifeline_args, require_tool, run
+from diskproof.process.start import CONFINED_UID, lifeline_args, require_tool, run
 from diskproof.qemu.disk import image_opts
-from diskproof.recording import start_recording
+from diskproof.recording.folder import start_recording
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame, read_frames
 from diskproof.records import Check
 
 WRITES = 5

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diskproof.backings.place import read_device_bytes
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import Completed, find_tool, require_tool, run, start_process
+from diskproof.process.start import Completed, find_tool, require_tool, run, start_process
 
 SECONDS = 60.0
 INITIATOR = "iqn.2024-01.diskproof:initiator"

@@ -26,8 +26,7 @@ from diskproof.backings.server import (
 )
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
-from diskproof.images import require_block_driver
-from diskproof.proc import (
+from diskproof.process.start import (
     CONFINED_UID,
     Completed,
     Process,
@@ -36,6 +35,7 @@ from diskproof.proc import (
     run,
     start_process,
 )
+from diskproof.qemu.images import require_block_driver
 from diskproof.records import BackingSpec, Check
 
 DRIVER = "iscsi"
@@ -54,7 +54,7 @@ _NO_WRITE_CACHE = "mode_page=8:0:18:0x10:0:0xff:0xff:0:0:0xff:0xff:0xff:0xff:0x8
 
 
 @dataclass(frozen=True)
-class Store:
+class BackingStore:
     """How tgt keeps what is written. ``direct``: around the page cache. ``write_cache``: the
     target tells of one; without, it syncs after each write. ``keeps``: there is a file."""
 
@@ -66,11 +66,11 @@ class Store:
 
 
 STORES = {
-    "fileio": Store("rdwr", write_cache=False),
-    "fileio-wb": Store("rdwr"),
-    "blockio": Store("rdwr", flags="direct", direct=True),
-    "aio": Store("aio", direct=True),
-    "nullio": Store("null", keeps=False),
+    "fileio": BackingStore("rdwr", write_cache=False),
+    "fileio-wb": BackingStore("rdwr"),
+    "blockio": BackingStore("rdwr", flags="direct", direct=True),
+    "aio": BackingStore("aio", direct=True),
+    "nullio": BackingStore("null", keeps=False),
 }
 
 
@@ -111,7 +111,7 @@ def require_target() -> None:
 
 
 @contextmanager
-def serve(store: Store, folder: Path, file: Path) -> Iterator[NetworkDisk]:
+def serve(store: BackingStore, folder: Path, file: Path) -> Iterator[NetworkDisk]:
     """tgtd with one target of one disk. Raises RunFailure ``tool`` when it does not serve."""
     room = make_room(folder)
     inside = seen_from(room, file)
@@ -166,7 +166,7 @@ def initiator_options() -> dict[str, object]:
     }
 
 
-def target_args(store: Store, file: str) -> list[list[str]]:
+def target_args(store: BackingStore, file: str) -> list[list[str]]:
     """What tgtadm is told, in order: a target, its disk, the disk's write cache, its clients."""
     disk = ["--mode", "logicalunit", "--tid", "1", "--lun", "1"]
     flags = ["--bsoflags", store.flags] if store.flags else []
@@ -207,7 +207,7 @@ def _require_own_network(namespace: Path) -> None:
         raise RunFailure("tool", "the target has no network of its own", str(namespace))
 
 
-def _check_target(process: Process, room: Path, store: Store, file: Path) -> Iterator[Check]:
+def _check_target(process: Process, room: Path, store: BackingStore, file: Path) -> Iterator[Check]:
     """What the target says of its disk, and how the kernel has the file open for it."""
     told = _tell(room, ["--op", "show", "--mode", "target"])
     disk = told.partition("LUN: 1")[2]

@@ -41,7 +41,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Store:
+class Backstore:
     """How the target keeps what is written: the plug-in of the kernel's target that does it, what
     it is told beside file and size, and whether it tells of a write cache."""
 
@@ -51,10 +51,10 @@ class Store:
 
 
 STORES = {
-    "fileio": Store("fileio"),
-    "fileio-wb": Store("fileio", ",fd_buffered_io=1", write_cache=True),
-    "blockio": Store("iblock"),
-    "nullio": Store("rd_mcp", ",rd_nullio=1"),
+    "fileio": Backstore("fileio"),
+    "fileio-wb": Backstore("fileio", ",fd_buffered_io=1", write_cache=True),
+    "blockio": Backstore("iblock"),
+    "nullio": Backstore("rd_mcp", ",rd_nullio=1"),
 }
 
 
@@ -159,7 +159,7 @@ def _adapter(name: str, plugin: str) -> Path:
     return TARGET / "core" / f"{plugin}_{zlib.crc32(name.encode()) >> 1}"
 
 
-def make_store(name: str, store: Store, source: Path | None, size: int) -> Path:
+def make_store(name: str, store: Backstore, source: Path | None, size: int) -> Path:
     """The disk behind a target. Raises OSError."""
     adapter = _adapter(name, store.plugin)
     adapter.mkdir()

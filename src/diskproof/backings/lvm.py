@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from diskproof.backings.block_tree import find_named, find_standing_on, run_quietly, take_down
+from diskproof.backings.device import wipe
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.loop import start_loop
 from diskproof.backings.place import Place, read_device_bytes
@@ -21,7 +22,7 @@ from diskproof.backings.room import choose_size
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.backings.volume_note import Volume, new_name, start_note, write_note
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import Completed, require_tool, run
+from diskproof.process.start import Completed, require_tool, run
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
 
@@ -184,12 +185,6 @@ def remove_group(note: Path, name: str, devices: tuple[Path, ...]) -> str:
             left = wipe(device)
     remove_links(name)
     return left
-
-
-def wipe(device: Path) -> str:
-    """Take the signatures of a device away; gives why that failed, or nothing."""
-    done = run_quietly(["wipefs", "--all", "--quiet", str(device)])
-    return "" if done.returncode == 0 else done.error_text
 
 
 def remove_links(name: str) -> None:

@@ -22,7 +22,7 @@ from diskproof.backings.room import choose_size
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.backings.volume_note import Volume, new_name, start_note, write_note
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import find_tool, require_tool, run
+from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import run
+from diskproof.process.start import run
 
 SECONDS = 60.0
 _CLONE_NEWNS = 0x00020000  # linux/sched.h

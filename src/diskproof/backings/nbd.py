@@ -28,10 +28,10 @@ from diskproof.backings.server import (
 )
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
-from diskproof.images import read_network_size
-from diskproof.open_files import find_rings
-from diskproof.proc import lifeline_args, require_tool, run, start_process
+from diskproof.process.open_files import find_rings
+from diskproof.process.start import lifeline_args, require_tool, run, start_process
 from diskproof.qemu.disk import CACHE_MODES, image_opts
+from diskproof.qemu.images import read_network_size
 from diskproof.records import BackingSpec, Check
 
 DRIVER = "nbd"

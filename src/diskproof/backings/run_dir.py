@@ -10,8 +10,8 @@ from pathlib import Path
 
 from diskproof.backings.place import Place, explained
 from diskproof.errors import HostError
-from diskproof.proc import CONFINED_UID
-from diskproof.scratch import start_locked_dir
+from diskproof.process.scratch import start_locked_dir
+from diskproof.process.start import CONFINED_UID
 
 NODE_NAME = "disk.device"
 """The device of a place as a run sees it: a node of its own, which QEMU's user may open."""

@@ -12,10 +12,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from diskproof.backings.run_dir import find_device
-from diskproof.cage import QEMU_CAGE, Cage
 from diskproof.errors import RunFailure
-from diskproof.open_files import find_open_flags
-from diskproof.proc import CONFINED_UID, Process, run
+from diskproof.process.cage import QEMU_CAGE, Cage
+from diskproof.process.open_files import find_open_flags
+from diskproof.process.start import CONFINED_UID, Process, run
 from diskproof.records import Check
 from diskproof.units import render_bytes
 

@@ -11,21 +11,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from diskproof.backings.block_tree import run_quietly
+from diskproof.backings.device import wipe
 from diskproof.backings.filesystem import make_file
-from diskproof.backings.lvm import wipe
 from diskproof.backings.mounting import start_mount
 from diskproof.backings.place import Place
 from diskproof.backings.room import choose_size
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.backings.volume_note import Volume, new_name, start_note, write_note
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import find_tool, require_tool, run
+from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import BackingSpec
+from diskproof.units import MIB
 
 DISK = "disk"
 SETTLE_SECONDS = 30.0
 _MODULE = Path("/sys/module/zfs")
-_MIB = 1 << 20
 
 
 class ZfsBacking:
@@ -36,7 +36,7 @@ class ZfsBacking:
     def start(self, spec: BackingSpec, base: Place | None) -> Iterator[Place]:
         assert base
         require_zfs()
-        size = choose_size(spec, base, needed_bytes, _MIB)
+        size = choose_size(spec, base, needed_bytes, MIB)
         with ExitStack() as stack:
             note = stack.enter_context(start_note(base))
             below, where, target = base.below, base.name, base.device
@@ -65,7 +65,7 @@ BACKING = ZfsBacking()
 def needed_bytes(size: int) -> int:
     """A pool's own data, its reserve (1/32, spa_slop_shift) and what small blocks cost: half as
     much again, and the least size of a pool."""
-    return size * 3 // 2 + 256 * _MIB
+    return size * 3 // 2 + 256 * MIB
 
 
 def require_zfs() -> None:

@@ -65,7 +65,7 @@ def run_verb(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     try:
-        result = app(args=list(arguments), standalone_mode=False)
+        result = app(args=list(arguments), standalone_mode=False, obj=list(arguments))
         return result if isinstance(result, int) else Exit.OK
     except typer.Exit as stop:
         return stop.exit_code

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from diskproof.cli.terminal import progress_console
+from diskproof.cli.terminal import count_text, progress_console
 from diskproof.crash.course import CellFinished, CellStarted, Event
-from diskproof.records import Cell, CrashRun
+from diskproof.records import Cell
+from diskproof.records.verdicts import CrashRun
 from diskproof.report.durability import verdict_text
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.units import render_seconds
@@ -50,21 +51,21 @@ class _Lines:
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.factors = varying_factors(cells) or ("frontend",)
-        self.told = time.monotonic()
+        self.began = self.told = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, CellFinished):
-            left = render_seconds(event.eta_seconds)
-            line = f"[{event.done}/{event.total}, at most {left} left] {self._line(event)}"
+            left = f"at most {render_seconds(event.eta_seconds)}"
+            count = count_text(event.done, event.total, left, self.began)
+            line = (
+                f"{count} {run_line(event.run, self.factors)}  in {render_seconds(event.seconds)}"
+            )
         elif not isinstance(event, CellStarted) and time.monotonic() - self.told > LINE_SECONDS:
             line = f"  {_search_text(event)}"
         else:
             return
         self.told = time.monotonic()
         print(line, file=sys.stderr, flush=True)
-
-    def _line(self, event: CellFinished) -> str:
-        return f"{run_line(event.run, self.factors)}  in {render_seconds(event.seconds)}"
 
 
 class _Picture:

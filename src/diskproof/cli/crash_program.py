@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING
 from diskproof.errors import UsageError
 
 if TYPE_CHECKING:
-    from diskproof.crash_rules import CrashRules
-    from diskproof.executor import LabSetup
+    from diskproof.lab.setup import LabSetup
     from diskproof.records import Cell, StudyRecord
     from diskproof.store import Store
+    from diskproof.study.crash import CrashRules
 
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
@@ -24,7 +23,7 @@ def program_rules(sector: int | None, seed: int | None) -> CrashRules:
     from dataclasses import replace
 
     from diskproof.crash.program import RULES
-    from diskproof.crash_rules import SECTORS
+    from diskproof.study.crash import SECTORS
 
     if sector is not None and sector not in SECTORS:
         known = " or ".join(str(each) for each in SECTORS)
@@ -42,17 +41,18 @@ def crash_program(
     quiet: bool,
     as_json: bool,
     cluster: str | None,
+    again: str,
 ) -> int:
     """A program of the user's own, on a copy of its folder."""
     from diskproof.cli.crash_live import start_watching
     from diskproof.cli.crash_verbs import conclude, print_verdicts, start_explorer
-    from diskproof.cli.study_verbs import parse_budget
+    from diskproof.cli.study_verbs import parse_budget, require_quiet_store
     from diskproof.cli.terminal import note
     from diskproof.crash.course import run_crash_study
-    from diskproof.crash.lab import CrashLab
     from diskproof.crash.program import NO_FLUSH, make_program, program_cell, sent_no_flush
-    from diskproof.crash_rules import FAULTS
-    from diskproof.recording import require_fuse
+    from diskproof.crash.run import CrashLab
+    from diskproof.recording.folder import require_fuse
+    from diskproof.records.verdicts import FAULTS
     from diskproof.store import open_store
 
     seconds = parse_budget(budget) or PROGRAM_SECONDS
@@ -62,6 +62,7 @@ def crash_program(
     require_fuse()
     cell = program_cell(program, rules)
     with start_explorer(cluster) as explorer, open_store(store, create=True) as opened:
+        require_quiet_store(opened)
         record, setup = _program_study(cell, folder, opened)
         lab = CrashLab(setup, explorer)
         with start_watching([cell], quiet) as watcher:
@@ -70,17 +71,17 @@ def crash_program(
     print_verdicts(rows, as_json)
     if any(sent_no_flush(row.counts) for row in rows):
         note(NO_FLUSH)
-    again = shlex.join(["diskproof", "crash", "--writer", writer, "--check", check, str(folder)])
     return conclude(outcome, rows, again)
 
 
 def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
     """A study of its own for each call: a program may have changed since the last one."""
-    from diskproof.backing_tables import FOLDER
+    from diskproof.backings import NO_CONSENT
     from diskproof.cli.sweeping import sweep_and_tell
-    from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
+    from diskproof.lab.setup import LabSetup
     from diskproof.records import StudyRecord, content_id
+    from diskproof.study.backing_tables import FOLDER
 
     sweep_and_tell([Path(FOLDER.option("path"))])
     host = host_record("", "no guest is started")
@@ -91,4 +92,4 @@ def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord,
     seed = int(cell.workload.option("seed"))
     record = StudyRecord(study_id, name, "program", "", seed, 1, (), created=now)
     backings = {FOLDER.name: FOLDER}
-    return record, LabSetup(study_id, host.id, backings, "", 24 * 3600.0)
+    return record, LabSetup(study_id, host.id, backings, NO_CONSENT, "", 24 * 3600.0)

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
-import time
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.cli.typed import DestroyOption, command_again, require_consent
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from diskproof.backings import Consent
     from diskproof.crash.course import Outcome
     from diskproof.crash.explore import Explorer
-    from diskproof.executor import LabSetup
-    from diskproof.records import Cell, StudyRecord, Verdict
+    from diskproof.lab.setup import LabSetup
+    from diskproof.records import Cell, StudyRecord
+    from diskproof.records.verdicts import Verdict
     from diskproof.store import Store, VerdictRow
-    from diskproof.study import Study
-
-
-class FaultChoice(StrEnum):
-    """What ends the writer."""
-
-    POWER = "power"
-    QEMU_KILL = "qemu-kill"
-    GUEST_KILL = "guest-kill"
-    LYING_DEVICE = "lying-device"
+    from diskproof.study.load import Study
 
 
 class StudyByDefault(TyperGroup):
@@ -57,6 +48,7 @@ def register(app: typer.Typer) -> None:
 
 @crash.command(name="study")
 def crash_study(
+    context: typer.Context,
     target: Annotated[
         Path, typer.Argument(metavar="STUDY|DIR", help="A study file; with --writer a folder.")
     ],
@@ -88,6 +80,7 @@ def crash_study(
         str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Make undecided verdicts again.")] = False,
+    destroy_data: DestroyOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -100,16 +93,21 @@ def crash_study(
 
     diskproof crash --writer './app --data .' --check './app --verify .' data
     """
+    from diskproof.study.load import load_study
+
+    again = command_again(context)
     if writer is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
-        return _crash_study(target, store, budget, retry, quiet, as_json, cluster)
+        study = load_study(target)
+        consent = require_consent(context, study, destroy_data)
+        return _crash_study(study, consent, store, budget, retry, quiet, as_json, cluster, again)
     if writer is None or check is None:
         raise UsageError("--writer and --check go together", "one writes, the other judges")
     from diskproof.cli.crash_program import crash_program, program_rules
 
     commands, rules = (writer, check), program_rules(sector, seed)
-    return crash_program(target, commands, rules, store, budget, quiet, as_json, cluster)
+    return crash_program(target, commands, rules, store, budget, quiet, as_json, cluster, again)
 
 
 @contextmanager
@@ -127,28 +125,28 @@ def start_explorer(cluster: str | None) -> Iterator[Explorer]:
 
 
 def _crash_study(
-    file: Path,
+    study: Study,
+    consent: Consent,
     store: str,
     budget: str | None,
     retry: bool,
     quiet: bool,
     as_json: bool,
     cluster: str | None,
+    again: str,
 ) -> int:
     from diskproof.cli.crash_live import start_watching
     from diskproof.cli.study_verbs import parse_budget, require_quiet_store
     from diskproof.crash.course import run_crash_study
-    from diskproof.crash.lab import CrashLab
-    from diskproof.recording import require_fuse
+    from diskproof.crash.run import CrashLab
+    from diskproof.recording.folder import require_fuse
     from diskproof.store import open_store
-    from diskproof.study import load_study
 
     seconds = parse_budget(budget)
-    study = load_study(file)
     require_fuse()
     with start_explorer(cluster) as explorer, open_store(store, create=True) as opened:
         require_quiet_store(opened)
-        record, cells, setup = _plan(study, opened)
+        record, cells, setup = _plan(study, consent, opened)
         lab = CrashLab(setup, explorer)
         with start_watching(cells, quiet) as watcher:
             outcome = run_crash_study(
@@ -164,35 +162,26 @@ def _crash_study(
         wanted = {cell.id for cell in cells}
         rows = [row for row in opened.verdicts(record.id) if row.cell.id in wanted]
     print_verdicts(rows, as_json)
-    return conclude(outcome, rows, _resume_command(file, store, budget, cluster))
+    return conclude(outcome, rows, again)
 
 
-def _plan(study: Study, store: Store) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
+def _plan(
+    study: Study, consent: Consent, store: Store
+) -> tuple[StudyRecord, tuple[Cell, ...], LabSetup]:
     """The study as stored, its crash cells on this host, and what their runs share."""
-    from diskproof.cli.study_verbs import ensure_guest, make_setup, probe_host
+    from diskproof.cli.study_verbs import ensure_guest, make_setup, probe_host, study_record
     from diskproof.cli.terminal import note
-    from diskproof.crash_rules import GUEST_EXTRAS
     from diskproof.plan import make_crash_plan
-    from diskproof.records import StudyRecord
+    from diskproof.study.crash import GUEST_EXTRAS
 
-    facts = probe_host(study)
+    facts = probe_host(study, consent)
     cells, dropped = make_crash_plan(study, facts)
     for each in dropped:
         note(f"left out, {each.count} of the cells: {each.reason}")
     guests = [cell for cell in cells if cell.level("frontend") == "guest"]
     for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
         ensure_guest(extra)
-    record = StudyRecord(
-        id=study.id,
-        name=study.name,
-        origin="run",
-        text=study.text,
-        seed=study.seed,
-        blocks=study.blocks,
-        cells=(),
-        created=time.time(),
-    )
-    return record, cells, make_setup(study, facts, store)
+    return study_record(study), cells, make_setup(study, facts, consent, store)
 
 
 def print_verdicts(rows: Sequence[VerdictRow], as_json: bool) -> None:
@@ -227,55 +216,33 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
     return Exit.FELL_SHORT if unsaid or loses_promises(verdicts) else Exit.OK
 
 
-def _resume_command(file: Path, store: str, budget: str | None, cluster: str | None) -> str:
-    words = ["diskproof", "crash", str(file)]
-    words += ["--cluster", cluster] if cluster else []
-    words += ["--store", store] if store != DEFAULT_STORE else []
-    words += ["--budget", budget] if budget else []
-    return shlex.join(words)
-
-
 @crash.command()
 def flushes(
+    context: typer.Context,
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study with guests.")],
+    store: StoreOption = DEFAULT_STORE,
+    destroy_data: DestroyOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Ask of each guest of a study whether flushes are sent, and whether each layer passes them on.
 
     On the raw disk and on file systems with and without barriers; counted in the guest, in QEMU
-    and on the host. The question to ask before turning on writeback.
+    and on the host. The question to ask before turning on writeback. The store keeps none of it;
+    `diskproof status` sees there that it goes on.
     """
-    from dataclasses import asdict
-
-    from diskproof.cli.study_verbs import probe_host
-    from diskproof.cli.terminal import console, note, print_json
-    from diskproof.crash.flush_audit import audit_flushes
-    from diskproof.plan import make_crash_plan
-    from diskproof.recording import require_fuse
+    from diskproof.cli.study_verbs import require_quiet_store
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.recording.folder import require_fuse
     from diskproof.report.crash.table import render_flushes
-    from diskproof.report.labels import cell_label, varying_factors
-    from diskproof.study import load_study
+    from diskproof.store import open_store
+    from diskproof.study.load import load_study
 
     study = load_study(study_file)
+    consent = require_consent(context, study, destroy_data)
     require_fuse()
-    facts = probe_host(study)
-    planned, _ = make_crash_plan(study, facts)
-    cells = {cell.levels: cell for cell in planned if cell.level("frontend") == "guest"}
-    if not cells:
-        raise UsageError(f"study {study.name!r} has no guests to ask", hint='frontend = "guest"')
-    backings = {backing.name: backing for backing in study.backings}
-    factors = varying_factors(cells.values())
-    found = []
-    for number, cell in enumerate(cells.values(), 1):
-        note(f"[{number}/{len(cells)}] {cell_label(cell, factors)}")
-        accel = cell.level("accel", "auto")
-        counts = audit_flushes(
-            cell, backings[cell.level("backing")], facts.accel if accel == "auto" else accel
-        )
-        rows = [{**asdict(row), "finding": row.finding} for row in counts]
-        found.append(
-            {"cell": cell.levels_dict(), "label": cell_label(cell, factors), "counts": rows}
-        )
+    with open_store(store, create=True) as opened:
+        require_quiet_store(opened)
+        found = _audit_guests(study, consent, opened)
     if as_json:
         print_json(found)
     else:
@@ -283,12 +250,46 @@ def flushes(
     return Exit.OK
 
 
+def _audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str, Any]]:
+    """The flushes of each guest of a study, told of as they are counted."""
+    from dataclasses import asdict
+
+    from diskproof.cli.study_verbs import probe_host, study_record
+    from diskproof.cli.terminal import note
+    from diskproof.crash.flush_audit import audit_flushes
+    from diskproof.lab.course import start_telling
+    from diskproof.plan import make_crash_plan
+    from diskproof.report.labels import cell_label, varying_factors
+
+    facts = probe_host(study, consent)
+    planned, _ = make_crash_plan(study, facts)
+    cells = {cell.levels: cell for cell in planned if cell.level("frontend") == "guest"}
+    if not cells:
+        raise UsageError(f"study {study.name!r} has no guests to ask", hint='frontend = "guest"')
+    backings = {backing.name: backing for backing in study.backings}
+    factors = varying_factors(cells.values())
+    found = []
+    if store.find_study(study.id) is None:
+        store.add_study(study_record(study))
+    with start_telling(store, study.id) as tell:
+        for done, cell in enumerate(cells.values()):
+            label = cell_label(cell, factors)
+            note(f"[{done + 1}/{len(cells)}] {label}")
+            tell(f"flushes of {label}", done=done, failed=0, total=len(cells), eta_seconds=None)
+            accel = cell.level("accel", "auto")
+            accel = facts.accel if accel == "auto" else accel
+            counts = audit_flushes(cell, backings[cell.level("backing")], consent, accel)
+            rows = [{**asdict(row), "finding": row.finding} for row in counts]
+            found.append({"cell": cell.levels_dict(), "label": label, "counts": rows})
+    return found
+
+
 @crash.command()
 def reproduce(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a crash run.")],
-    fault: Annotated[FaultChoice, typer.Option(help="Under which fault it lost something.")] = (
-        FaultChoice.POWER
-    ),
+    fault: Annotated[
+        str, typer.Option(metavar="FAULT", help="Under which fault it lost something.")
+    ] = "power",
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="A new folder for the state.")
     ] = None,
@@ -308,8 +309,8 @@ def reproduce(
 
     with open_store(store) as opened:
         found = opened.crash_run(run)
-    target = to or Path(f"crash-{run[:8]}-{fault.value}")
-    made = again.reproduce(found, fault.value, target, worst=worst)
+    target = to or Path(f"crash-{run[:8]}-{fault}")
+    made = again.reproduce(found, fault, target, worst=worst)
     if as_json:
         print_json(again.state_json(made))
     else:

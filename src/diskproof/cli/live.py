@@ -14,8 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from diskproof.cli.terminal import progress_console
-from diskproof.lab import (
+from diskproof.cli.terminal import count_text, progress_console
+from diskproof.lab.course import (
     Best,
     BlockJudged,
     Event,
@@ -25,8 +25,8 @@ from diskproof.lab import (
     Standing,
     Stopped,
 )
-from diskproof.metrics import figure_unit
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
+from diskproof.records.metrics import figure_unit
 from diskproof.report.labels import cell_label, render_figure, varying_factors
 from diskproof.report.race.words import drop_sentence, verdict_sentence
 from diskproof.units import render_seconds
@@ -94,13 +94,14 @@ class Lines:
     """One line a run, for logs."""
 
     def __init__(self, study: StudyRecord) -> None:
-        self.study = study
+        self.study, self.began = study, time.monotonic()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunFinished):
             standing = event.standing
             line = run_line(self.study, event.record, event.seconds)
-            self._print(f"[{standing.done}/{standing.total}, {time_left(standing)} left] {line}")
+            count = (standing.done, standing.total, time_left(standing), self.began)
+            self._print(f"{count_text(*count)} {line}")
         elif isinstance(event, BlockJudged):
             for line in block_lines(self.study, event):
                 self._print(line)

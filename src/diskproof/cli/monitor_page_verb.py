@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof import native, proc
 from diskproof.cli.handover import MONITOR, PAGE_OPTIONS
 from diskproof.errors import Exit, HostError, UsageError
-from diskproof.scratch import start_scratch_dir
+from diskproof.process import native
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import run_in_terminal
 
 PAGE_HELP = """
 Pages and tables of what was seen (by `diskproof monitor` only):
@@ -64,7 +65,7 @@ def make_pages(arguments: Sequence[str]) -> int:
     with start_scratch_dir() as folder:
         recording = folder / "recording.jsonl"
         program = str(native.require_native(MONITOR))
-        status = proc.run_in_terminal([program, *wish.rest, "--json", str(recording)])
+        status = run_in_terminal([program, *wish.rest, "--json", str(recording)])
         if recording.is_file() and recording.stat().st_size:
             _write(wish, recording, "this host")
     return status
@@ -90,10 +91,10 @@ def _require_folder(target: Path) -> None:
 def _write(wish: PageWish, source: Path, title: str) -> None:
     from diskproof.cli.result_verbs import write_whole
     from diskproof.cli.terminal import note
-    from diskproof.report.monitor.file import read_monitor_file
+    from diskproof.report.monitor.file import read_recording
     from diskproof.units import render_bytes
 
-    recording = read_monitor_file(source)
+    recording = read_recording(source)
     if wish.html is not None:
         from diskproof.report.monitor.page import render_monitor_page
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.cli.typed import DestroyOption, command_again, require_consent
 from diskproof.errors import Exit, HostError, UsageError
 
 if TYPE_CHECKING:
-    from diskproof.executor import LabExecutor, LabSetup
-    from diskproof.lab import Outcome
+    from diskproof.backings import Consent
+    from diskproof.lab.course import Outcome
+    from diskproof.lab.setup import LabSetup
     from diskproof.records import HostFacts, StudyRecord
     from diskproof.report.progress import StudyStatus
     from diskproof.store import Store
-    from diskproof.study import Study
+    from diskproof.study.load import Study
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).")]
 FOLLOW_SECONDS = 1.0
@@ -34,19 +34,23 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
-    """Show what a study means on this host: cells, what is left out and why, time and disk."""
+    """Show what a study means on this host: cells, what is left out and why, time and disk.
+
+    Nothing is written on devices that the study names.
+    """
+    from diskproof.backings import NO_CONSENT
     from diskproof.cli.terminal import console, print_json
-    from diskproof.cli.tile_verbs import plan_here, study_record
+    from diskproof.cli.tile_verbs import plan_here
     from diskproof.report.plan_tables import plan_json, render_plan
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
 
     study = load_study(study_file)
-    tiles = plan_here(study) if study.tiles else None
+    tiles = plan_here(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
         planned = study_record(study), 0.0, 0
     else:
-        planned = _plan_here(study)[:3]
+        planned = _plan_here(study, NO_CONSENT)[:3]
     if as_json:
         print_json(plan_json(*planned) | ({"tiles": tile_plan_json(tiles)} if tiles else {}))
         return Exit.OK
@@ -58,35 +62,36 @@ def plan(study_file: StudyFile, as_json: JsonOption = False) -> int:
 
 
 def run(
+    context: typer.Context,
     study_file: StudyFile,
     store: StoreOption = DEFAULT_STORE,
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
     ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Make failed runs again.")
-    ] = False,
-    destroy_data: Annotated[
-        bool, typer.Option("--destroy-data", help="Write on the devices that the study names.")
-    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
+    destroy_data: DestroyOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Measure a study, or go on where it stopped; ends with the ranked table."""
     from diskproof.cli.live import start_watching
-    from diskproof.lab import run_study
-    from diskproof.schedule import make_schedule
+    from diskproof.lab.course import run_study
+    from diskproof.measure.run import LabExecutor
+    from diskproof.plan.schedule import make_schedule
     from diskproof.store import open_store
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
 
     seconds = parse_budget(budget)
     study = load_study(study_file)
-    require_consent(study, destroy_data)
+    consent = require_consent(context, study, destroy_data)
     with open_store(store, create=True) as opened:
         require_quiet_store(opened)
-        record, _, _, facts = _plan_here(study)
+        record, _, _, facts = _plan_here(study, consent)
         schedule = make_schedule(record.cells, study.blocks, study.seed)
-        with _start_lab(study, facts, opened) as executor, start_watching(record, quiet) as watcher:
+        with (
+            LabExecutor(make_setup(study, facts, consent, opened)) as executor,
+            start_watching(record, quiet) as watcher,
+        ):
             outcome = run_study(
                 record,
                 schedule,
@@ -94,10 +99,10 @@ def run(
                 opened,
                 on_event=watcher,
                 budget_seconds=seconds,
-                retry_failed=retry_failed,
+                retry=retry,
             )
         _print_results(opened, record, as_json)
-    return _conclude(outcome, _resume_command(study_file, store, budget))
+    return _conclude(outcome, command_again(context))
 
 
 def parse_budget(budget: str | None) -> float | None:
@@ -109,26 +114,9 @@ def parse_budget(budget: str | None) -> float | None:
         raise UsageError(f"--budget: {error}") from None
 
 
-def require_consent(study: Study, destroy_data: bool) -> None:
-    """Raises UsageError where a study names devices and nobody has said that they may be written.
-
-    What is mounted, in use or not empty is refused with or without that word.
-    """
-    from diskproof.backing_tables import chain
-
-    specs = [spec for top in study.backings for spec in chain(top) if spec.destroys]
-    named = [spec.option("path") or spec.option("uri") for spec in specs]
-    if named and not destroy_data:
-        raise UsageError(
-            f"the study writes on {', '.join(named)}",
-            "all that is there would be lost",
-            "when that can go: diskproof run --destroy-data",
-        )
-
-
 def require_quiet_store(store: Store) -> None:
     """Two measurements at a time would spoil each other."""
-    from diskproof.lab import is_running
+    from diskproof.lab.course import is_running
 
     progress = store.progress()
     if progress is not None and is_running(progress):
@@ -139,13 +127,13 @@ def require_quiet_store(store: Store) -> None:
         )
 
 
-def _plan_here(study: Study) -> tuple[StudyRecord, float, int, HostFacts]:
+def _plan_here(study: Study, consent: Consent) -> tuple[StudyRecord, float, int, HostFacts]:
     """The study with its plan on this host, the seconds and bytes that it will take, and what was
     probed of the host."""
     from diskproof.plan import estimate, make_plan
     from diskproof.records import StudyRecord
 
-    facts = probe_host(study)
+    facts = probe_host(study, consent)
     made = make_plan(study, facts)
     record = StudyRecord(
         id=study.id,
@@ -163,8 +151,25 @@ def _plan_here(study: Study) -> tuple[StudyRecord, float, int, HostFacts]:
     return record, cost.seconds, cost.disk_bytes, facts
 
 
-def probe_host(study: Study) -> HostFacts:
-    """What this host can do of what a study asks; builds the guest where it is missing."""
+def study_record(study: Study) -> StudyRecord:
+    """The study without cells of ``run``: those of crashes and tiles stand with their runs."""
+    from diskproof.records import StudyRecord
+
+    return StudyRecord(
+        id=study.id,
+        name=study.name,
+        origin="run",
+        text=study.text,
+        seed=study.seed,
+        blocks=study.blocks,
+        cells=(),
+        created=time.time(),
+    )
+
+
+def probe_host(study: Study, consent: Consent) -> HostFacts:
+    """What this host can do of what a study asks; builds the guest where it is missing. What
+    nobody has consented to lose is looked at only."""
     from diskproof.cli.terminal import note
     from diskproof.host.facts import probe_facts
 
@@ -172,7 +177,9 @@ def probe_host(study: Study) -> HostFacts:
     wants_guest = not {"guest", "own-guest"}.isdisjoint(frontends)
     if wants_guest:  # one of ours tells whether KVM works, too
         ensure_guest()
-    return probe_facts(study.backings, guest=wants_guest, progress=note, own_guest=study.guest)
+    return probe_facts(
+        study.backings, consent, guest=wants_guest, progress=note, own_guest=study.guest
+    )
 
 
 def ensure_guest(extra: str = "") -> None:
@@ -190,21 +197,12 @@ def ensure_guest(extra: str = "") -> None:
             note(f"the guest cannot be built: {error}")
 
 
-@contextmanager
-def _start_lab(study: Study, facts: HostFacts, store: Store) -> Iterator[LabExecutor]:
-    """The real executor."""
-    from diskproof.executor import LabExecutor
-
-    with LabExecutor(make_setup(study, facts, store)) as executor:
-        yield executor
-
-
-def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
+def make_setup(study: Study, facts: HostFacts, consent: Consent, store: Store) -> LabSetup:
     """What all runs share, after what dead runs left behind is gone and the host is stored."""
-    from diskproof.backing_tables import chain
     from diskproof.cli.sweeping import sweep_and_tell
-    from diskproof.executor import LabSetup
     from diskproof.host.facts import host_record
+    from diskproof.lab.setup import LabSetup
+    from diskproof.study.backing_tables import chain
 
     folders = (chain(backing)[-1].option("path") for backing in study.backings)
     sweep_and_tell(map(Path, filter(None, folders)))
@@ -214,6 +212,7 @@ def make_setup(study: Study, facts: HostFacts, store: Store) -> LabSetup:
         study_id=study.id,
         host_id=host.id,
         backings={backing.name: backing for backing in study.backings},
+        consent=consent,
         accel=facts.accel,
         run_timeout=study.run_timeout,
         own_guest=study.guest,
@@ -249,13 +248,6 @@ def _conclude(outcome: Outcome, resume: str) -> int:
     return Exit.FELL_SHORT if outcome.standing.failed else Exit.OK
 
 
-def _resume_command(study_file: Path, store: str, budget: str | None) -> str:
-    words = ["diskproof", "run", str(study_file)]
-    words += ["--store", store] if store != DEFAULT_STORE else []
-    words += ["--budget", budget] if budget else []
-    return shlex.join(words)
-
-
 def status(
     store: StoreOption = DEFAULT_STORE,
     follow: Annotated[
@@ -286,7 +278,7 @@ def status(
 
 def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
     """The studies' status now, and with ``follow`` again until nothing runs any more."""
-    from diskproof.lab import is_running
+    from diskproof.lab.course import is_running
     from diskproof.report.progress import study_status
 
     while True:
@@ -308,10 +300,10 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
 
 
 def _is_race_over(store: Store, study: StudyRecord) -> bool:
-    from diskproof.stats.study_race import replay_races
+    from diskproof.stats.study_race import race_rules, replay_races
     from diskproof.store.race_scores import race_scores
 
-    if study.race is None:
+    if race_rules(study) is None:
         return False
     races = replay_races(study, race_scores(store, study.id))
     return bool(races) and all(race.course.over for race in races)

@@ -14,13 +14,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from diskproof.cli.terminal import progress_console
+from diskproof.cli.terminal import count_text, progress_console
 from diskproof.records import Cell
+from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.capacity import Capacity
-from diskproof.tile_records import TileRun
-from diskproof.tile_rules import TileRules
-from diskproof.tiles.engine import Progress
+from diskproof.study.tiles import TileRules
+from diskproof.tiles.engine import PhaseProgress
 from diskproof.tiles.search import Event, RunFinished, RunStarted, Standing
 from diskproof.units import render_seconds
 
@@ -33,7 +33,7 @@ class Watcher(Protocol):
 
     def __call__(self, event: Event) -> None: ...
 
-    def on_step(self, progress: Progress) -> None: ...
+    def on_step(self, progress: PhaseProgress) -> None: ...
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def capacity_text(capacity: Capacity) -> str:
     return f"carries {count_tiles(capacity.tiles)} so far ({capacity.reason})"
 
 
-def step_text(progress: Progress) -> str:
+def step_text(progress: PhaseProgress) -> str:
     """What runs in which guest: ``load 3/12: tile 1 web web.run, ...``."""
     running = [" ".join((f"tile {tile}", guest, step)) for tile, guest, step in progress.running]
     more = f" and {len(running) - MAX_STEPS} more" if len(running) > MAX_STEPS else ""
@@ -88,7 +88,7 @@ class Silence:
     def __call__(self, event: Event) -> None:
         return None
 
-    def on_step(self, progress: Progress) -> None:
+    def on_step(self, progress: PhaseProgress) -> None:
         return None
 
 
@@ -98,7 +98,7 @@ class Lines:
     def __init__(self, cells: Sequence[Cell], rules: TileRules) -> None:
         self.factors = varying_factors(cells) or ("cache",)
         self.rules = rules
-        self.phase = ""
+        self.phase, self.began = "", time.monotonic()
 
     def __call__(self, event: Event) -> None:
         self.phase = ""
@@ -108,15 +108,15 @@ class Lines:
             label = cell_label(event.cell, self.factors)
             self._print(f"  now: {label}  {count_tiles(event.tiles)}, {guests} guests: starting")
             return
-        left = render_seconds(standing.eta_seconds)
-        line = run_line(event.run, self.factors, event.seconds)
-        self._print(f"[{standing.done}/{standing.total}, at most {left} left] {line}")
+        left = f"at most {render_seconds(standing.eta_seconds)}"
+        count = count_text(standing.done, standing.total, left, self.began)
+        self._print(f"{count} {run_line(event.run, self.factors, event.seconds)}")
         if event.capacity is not None:
             self._print(
                 f"  {cell_label(event.run.cell, self.factors)} {capacity_text(event.capacity)}"
             )
 
-    def on_step(self, progress: Progress) -> None:
+    def on_step(self, progress: PhaseProgress) -> None:
         if progress.phase != self.phase:
             self.phase = progress.phase
             self._print(f"  {progress.phase}: {progress.total} steps")
@@ -135,7 +135,7 @@ class Picture:
         self.live: Live | None = None
         self.standing: Standing | None = None
         self.current: RunStarted | None = None
-        self.progress: Progress | None = None
+        self.progress: PhaseProgress | None = None
         self.known: dict[str, Text] = {}
         self.began = self.run_began = self.updated = time.monotonic()
 
@@ -158,7 +158,7 @@ class Picture:
             line = run_line(event.run, self.factors, event.seconds)
             self.live.console.print(Text(line, style=style))
 
-    def on_step(self, progress: Progress) -> None:
+    def on_step(self, progress: PhaseProgress) -> None:
         self.progress = progress
 
     def __rich__(self) -> RenderableType:

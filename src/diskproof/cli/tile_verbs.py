@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,20 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from diskproof.cli.typed import DestroyOption, command_again, is_typed, require_consent
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from diskproof.backings import Consent
     from diskproof.plan import TilePlan
     from diskproof.records import Cell, HostFacts, HostRecord, StudyRecord
     from diskproof.report.tiles.plan import TilePlanView
     from diskproof.store import Store
-    from diskproof.study import Study
+    from diskproof.study.load import Study
     from diskproof.tiles.search import Outcome
 
 MAX_TILES = 64
-SCALE = re.compile(r"1(/[1-9][0-9]{0,3})?")
 
 
 def register(app: typer.Typer) -> None:
@@ -36,13 +36,14 @@ def register(app: typer.Typer) -> None:
 def _print_example(wanted: bool) -> None:
     """The built-in tile's file."""
     if wanted:
-        from diskproof.tile_file import read_built_in
+        from diskproof.study.tile_file import read_built_in
 
         print(read_built_in(), end="")
         raise typer.Exit
 
 
 def tiles(
+    context: typer.Context,
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).")],
     store: StoreOption = DEFAULT_STORE,
     most: Annotated[
@@ -63,6 +64,7 @@ def tiles(
         str | None, typer.Option(metavar="TIME", help="Stop in time, e.g. 30m; resume later.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
+    destroy_data: DestroyOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: JsonOption = False,
     example: Annotated[
@@ -83,21 +85,27 @@ def tiles(
 
     diskproof tiles --example > my-tile.toml
     """
-    from diskproof.cli.study_verbs import make_setup, parse_budget, require_quiet_store
+    from diskproof.cli.study_verbs import (
+        make_setup,
+        parse_budget,
+        require_quiet_store,
+        study_record,
+    )
     from diskproof.cli.tile_live import start_watching
     from diskproof.store import open_store
-    from diskproof.study import load_study
+    from diskproof.study.load import load_study
     from diskproof.tiles.boot_states import find_state_folder, start_boot_states
-    from diskproof.tiles.lab import TileLab
+    from diskproof.tiles.run import TileLab
     from diskproof.tiles.search import run_tile_study
 
     seconds = parse_budget(budget)
     study = _with_options(load_study(study_file), most, runs, scale)
+    consent = require_consent(context, study, destroy_data)
     with open_store(store, create=True) as opened:
         require_quiet_store(opened)
-        facts = probe_tile_host(study)
+        facts = probe_tile_host(study, consent)
         plan, record = _plan(study, facts), study_record(study)
-        setup = make_setup(study, facts, opened)
+        setup = make_setup(study, facts, consent, opened)
         here = _find_host(opened, study.id, setup.host_id)
         with (
             start_watching(study.name, plan.cells, plan.rules, quiet) as watcher,
@@ -116,9 +124,9 @@ def tiles(
                 retry=retry,
             )
         _print_results(opened, record, plan.cells, here, as_json)
-    options = {"--store": store if store != DEFAULT_STORE else None, "--most": most}
-    options |= {"--runs": runs, "--scale": scale, "--budget": budget}
-    return _conclude(outcome, study_file, options)
+    page = ["diskproof", "report", "-o", f"{study_file.stem}.html"]
+    page += ["--store", store] if is_typed(context, "store") else []
+    return _conclude(outcome, command_again(context), shlex.join(page))
 
 
 def _with_options(study: Study, most: int | None, runs: int | None, scale: str | None) -> Study:
@@ -126,12 +134,13 @@ def _with_options(study: Study, most: int | None, runs: int | None, scale: str |
     from fractions import Fraction
 
     from diskproof.plan.tiles import tile_rules
+    from diskproof.units import SCALE
 
     rules = tile_rules(study)
     if most is not None:
         rules = replace(rules, most=most, counts=())
     if scale is not None:
-        if not SCALE.fullmatch(scale):
+        if not re.fullmatch(SCALE, scale):
             raise UsageError(f"--scale: {scale!r} is not 1 or 1/N", "N is at most 9999")
         rules = replace(rules, scale=Fraction(scale))
     return replace(study, tiles=replace(rules, runs=runs or rules.runs))
@@ -140,7 +149,7 @@ def _with_options(study: Study, most: int | None, runs: int | None, scale: str |
 # -- the host and the plan ------------------------------------------------------------------
 
 
-def probe_tile_host(study: Study) -> HostFacts:
+def probe_tile_host(study: Study, consent: Consent) -> HostFacts:
     """What this host can do; builds the guests of the study's tile where they are missing.
 
     Raises HostError when they cannot be built: there is nothing else to run tiles in.
@@ -153,7 +162,7 @@ def probe_tile_host(study: Study) -> HostFacts:
     tile = tile_rules(study).tile
     for root in sorted({"", *(guest.root for guest in tile.guests)}):  # "" also probes KVM
         build_guest(note, root)
-    return probe_facts(study.backings, guest=True, progress=note)
+    return probe_facts(study.backings, consent, guest=True, progress=note)
 
 
 def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
@@ -164,12 +173,12 @@ def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
     return make_tile_plan(study, facts, read_available_bytes())
 
 
-def plan_here(study: Study) -> TilePlanView:
+def plan_here(study: Study, consent: Consent) -> TilePlanView:
     """A study's tiles on this host, for ``diskproof plan``."""
     from diskproof.plan.tile_costs import tile_memory
     from diskproof.report.tiles.plan import TilePlanView
 
-    made = plan_tiles(study, probe_tile_host(study))
+    made = plan_tiles(study, probe_tile_host(study, consent))
     return TilePlanView(
         study=study.name,
         rules=made.rules,
@@ -211,22 +220,6 @@ def _find_host(store: Store, study_id: str, host_id: str) -> HostRecord:
     return here
 
 
-def study_record(study: Study) -> StudyRecord:
-    """The study without cells of ``run``: those of its tiles stand with their runs."""
-    from diskproof.records import StudyRecord
-
-    return StudyRecord(
-        id=study.id,
-        name=study.name,
-        origin="run",
-        text=study.text,
-        seed=study.seed,
-        blocks=study.blocks,
-        cells=(),
-        created=time.time(),
-    )
-
-
 # -- the end --------------------------------------------------------------------------------
 
 
@@ -256,10 +249,9 @@ def _print_results(
         console().print(render_tiles(view))
 
 
-def _conclude(outcome: Outcome, study_file: Path, options: Mapping[str, object]) -> int:
+def _conclude(outcome: Outcome, resume: str, page: str) -> int:
     from diskproof.cli.terminal import note
 
-    resume = _command("tiles", str(study_file), options=options)
     if outcome.reason == "interrupted":
         note(f"diskproof: interrupted; every finished run is stored. To go on: {resume}")
         return Exit.INTERRUPTED
@@ -267,13 +259,5 @@ def _conclude(outcome: Outcome, study_file: Path, options: Mapping[str, object])
         left = outcome.standing.total - outcome.standing.done
         note(f"diskproof: the budget is spent, at most {left} runs are left. To go on: {resume}")
     if outcome.standing.done:
-        kept = {name: value for name, value in options.items() if name == "--store"}
-        page = f"{study_file.stem}.html"
-        note(f"the page with all of it: {_command('report', '-o', page, options=kept)}")
+        note(f"the page with all of it: {page}")
     return Exit.FELL_SHORT if outcome.standing.failed else Exit.OK
-
-
-def _command(*words: str, options: Mapping[str, object]) -> str:
-    """A command to type; options that were not given are left out."""
-    given = [str(each) for pair in options.items() if pair[1] is not None for each in pair]
-    return shlex.join(["diskproof", *words, *given])

@@ -13,10 +13,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from diskproof import native, proc
 from diskproof.cli.handover import MONITOR, PAGE_OPTIONS, PROGRAMS, become, is_ours
 from diskproof.cli.monitor_page_verb import PAGE_HELP, make_pages
 from diskproof.errors import DiskproofError, Exit
+from diskproof.process import native
+from diskproof.process.start import run
 
 HELP_SECONDS = 5.0
 
@@ -56,7 +57,7 @@ def monitor(context: typer.Context) -> int:
         _become(MONITOR, context)
     if {"--help", "-h"} & set(context.args):
         path = str(native.require_native(MONITOR))
-        print(proc.run([path, "--help"], timeout=HELP_SECONDS).text.rstrip())
+        print(run([path, "--help"], timeout=HELP_SECONDS).text.rstrip())
         print(PAGE_HELP)
         return Exit.OK
     return make_pages(context.args)
@@ -97,7 +98,7 @@ def read_help(program: str) -> str:
     """What a native program says of itself; nothing when it cannot be asked."""
     try:
         path = str(native.require_native(program))
-        return proc.run([path, "--help"], timeout=HELP_SECONDS, check=False).text
+        return run([path, "--help"], timeout=HELP_SECONDS, check=False).text
     except DiskproofError:
         return ""
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from diskproof.container.oci import BUNDLE, SCRATCH, Bundle, make_bundle
 from diskproof.errors import RunFailure
-from diskproof.proc import CONFINED_UID, Completed, require_tool, run
-from diskproof.scratch import start_scratch_dir
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import CONFINED_UID, Completed, require_tool, run
 
 RUNTIME = "crun"
 _SEEN_AS = "/tmp"

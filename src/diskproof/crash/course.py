@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from diskproof.crash_rules import faults_of
-from diskproof.records import Cell, CrashRun, Fault, StudyRecord
+from diskproof.lab.course import describe_cell, find_varying, start_telling
+from diskproof.records import Cell, StudyRecord
+from diskproof.records.verdicts import CrashRun, Fault
+from diskproof.study.crash import faults_of
 
 if TYPE_CHECKING:
     from diskproof.store import Store
@@ -95,23 +97,33 @@ def run_crash_study(
     course = _Course(store, study.id, cells, faults, now)
     began, executed = now(), 0
     reason: Reason = "done"
-    try:
-        for cell, missing in course.upcoming():
-            if budget_seconds is not None and (
-                now() - began + course.expect(cell, missing) > budget_seconds
-            ):
-                reason = "budget"
-                break
-            on_event(CellStarted(cell, course.done, course.total, course.eta()))
-            cell_began = now()
-            run = executor.execute(cell, missing, on_event)
-            store.add_crash_run(run)
-            executed += 1
-            seconds = now() - cell_began
-            course.finish(cell, missing, seconds)
-            on_event(CellFinished(run, seconds, course.done, course.total, course.eta()))
-    except KeyboardInterrupt:
-        reason = "interrupted"
+    varying = find_varying(cells)
+    with start_telling(store, study.id) as tell:
+        try:
+            for cell, missing in course.upcoming():
+                if budget_seconds is not None and (
+                    now() - began + course.expect(cell, missing) > budget_seconds
+                ):
+                    reason = "budget"
+                    break
+                started = CellStarted(cell, course.done, course.total, course.eta())
+                tell(
+                    describe_cell(cell, varying),
+                    done=course.done,
+                    failed=course.failed,
+                    total=course.total,
+                    eta_seconds=started.eta_seconds,
+                )
+                on_event(started)
+                cell_began = now()
+                run = executor.execute(cell, missing, on_event)
+                store.add_crash_run(run)
+                executed += 1
+                seconds = now() - cell_began
+                course.finish(run, missing, seconds)
+                on_event(CellFinished(run, seconds, course.done, course.total, course.eta()))
+        except KeyboardInterrupt:
+            reason = "interrupted"
     return Outcome(reason, executed, course.total - course.done, now() - began)
 
 
@@ -132,6 +144,7 @@ class _Course:
         missing = [(c, tuple(f for f in fs if (c.id, f) not in there)) for c, fs in wanted]
         self.missing = [(cell, left) for cell, left in missing if left]
         self.done = self.total - sum(len(left) for _, left in self.missing)
+        self.failed = 0
         self.spent: dict[str, list[float]] = {}
 
     def upcoming(self) -> list[tuple[Cell, tuple[Fault, ...]]]:
@@ -150,7 +163,9 @@ class _Course:
     def eta(self) -> float:
         return sum(self.expect(cell, faults) for cell, faults in self.missing)
 
-    def finish(self, cell: Cell, faults: Sequence[Fault], seconds: float) -> None:
+    def finish(self, run: CrashRun, faults: Sequence[Fault], seconds: float) -> None:
+        cell = run.cell
         self.spent.setdefault(cell.level("frontend"), []).append(seconds)
         self.missing = [each for each in self.missing if each[0].id != cell.id]
         self.done += len(faults)
+        self.failed += len(faults) if run.failure else 0

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
 from diskproof.crash.verdict import Explored, Loss
-from diskproof.crash_log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
-from diskproof.native import require_native
-from diskproof.proc import Completed, require_tool, run
+from diskproof.process.native import require_native
+from diskproof.process.start import Completed, require_tool, run
+from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.records import Cell, WorkloadSpec
 
 ACKS = "acknowledged"
 _READER = (("cache", "writeback"), ("frontend", "daemon"))
 _LEAKS_ONLY = 3  # qemu-img(1), check
+_CRASHES = {
+    *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE),
+    *(signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP),
+}
+"""The signals that a program brings upon itself; by others somebody ended it."""
 
 
 def check_end_state(
@@ -94,11 +100,14 @@ def find_damage(image: Path, form: str, timeout: float) -> Completed | None:
     """``qemu-img check`` where it finds more than clusters that leak; as a check's answer."""
     tool = require_tool("qemu-img", "qemu-utils")
     done = run([tool, "check", "-f", form, "--", str(image)], timeout=timeout, check=False)
-    return None if done.returncode in (0, _LEAKS_ONLY) else replace(done, returncode=2)
+    if done.returncode in (0, _LEAKS_ONLY):
+        return None
+    return done if done.returncode < 0 else replace(done, returncode=2)
 
 
 def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
-    """A check's answer: 0 keeps, 1 loses with a count on stdout, 2 corrupts; all else fails."""
+    """A check's answer: 0 keeps, 1 loses with a count on stdout, 2 or a crash of its own corrupts;
+    all else fails."""
     cut = frames[-1].sequence if frames else 0
     moment = frames[-1].end if frames else 0
     if done.returncode == 0:
@@ -108,8 +117,11 @@ def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
         age = (moment - promised_at(frames, lost, sequences)) / 1e9
         return Loss(cut, (), lost, age, lost_sequences=sequences)
     text = (done.error_text or done.text.strip())[-500:]
+    if -done.returncode in _CRASHES:
+        crash = f"the check crashed with {signal.Signals(-done.returncode).name}"
+        text, done = "\n".join(filter(None, (crash, text))), replace(done, returncode=2)
     if done.returncode == 2:
-        return Loss(cut, (), 0, 0.0, corrupt=True, text=text)
+        return Loss(cut, (), 0, 0.0, "corrupts", text)
     raise RunFailure("tool", f"the check ended with status {done.returncode}", text)
 
 
@@ -140,7 +152,7 @@ def _read_lost(stdout: bytes) -> tuple[int, tuple[int, ...]]:
             report = json.loads(text)
             sequences = tuple(int(sequence) for sequence, *_ in report["lost_sequences"])
             return int(report["lost"]), sequences
-        return int(text.split()[0]), ()
+        return max(1, int(text.split()[0])), ()
     except (ValueError, KeyError, TypeError, IndexError):
         raise RunFailure(
             "tool", "the check did not say how much is lost", repr(text[:200])

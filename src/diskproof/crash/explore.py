@@ -6,17 +6,17 @@ import json
 import os
 import selectors
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from diskproof.crash.verdict import Explored, Loss
+from diskproof.crash.verdict import Explored, take_line
 from diskproof.errors import RunFailure
-from diskproof.native import require_native
-from diskproof.proc import Process, start_process
-from diskproof.records import Fault
+from diskproof.process.native import require_native
+from diskproof.process.start import Process, start_process
+from diskproof.records.verdicts import Fault
 
 NATIVE_FAULTS: Mapping[Fault, str] = {
     "power": "power",
@@ -44,7 +44,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Search:
+class StateSearch:
     """One search: log and base as ``docs/crash-model.md`` has them, the writer's check, limits.
 
     With a ``shard`` it is one part of the search. ``threads`` None: one for each core.
@@ -63,7 +63,7 @@ class Search:
     threads: int | None = None
 
 
-def search_request(search: Search) -> dict[str, object]:
+def search_request(search: StateSearch) -> dict[str, object]:
     """The explorer's request."""
     return {
         **({"shard": str(search.shard)} if search.shard else {}),
@@ -86,11 +86,11 @@ class Explorer(Protocol):
     """Who looks for losses: this host (``explore``), or many (``fleet``)."""
 
     def __call__(
-        self, search: Search, room: Path, on_progress: Callable[[Explored], None]
+        self, search: StateSearch, room: Path, on_progress: Callable[[Explored], None]
     ) -> Explored: ...
 
 
-def explore(search: Search, room: Path, on_progress: Callable[[Explored], None]) -> Explored:
+def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], None]) -> Explored:
     """Look for losses; ends in the search's time and some slack, however long a check takes.
 
     ``room`` takes the request and what the explorer has to say. Losses found before a failure
@@ -145,111 +145,3 @@ def _with_end(found: Explored, process: Process, deadline: float) -> Explored:
     tail = process.read_log(2000).decode("utf-8", "replace").strip().splitlines()[-1:]
     how = "did not end" if status is None else f"ended with status {status}"
     return replace(found, failure=f"the explorer {how}: {''.join(tail)}")
-
-
-# -- lines ----------------------------------------------------------------------------------
-
-
-def take_line(found: Explored, line: bytes) -> Explored:
-    """What is known after one more line of the explorer. Raises RunFailure ``tool``."""
-    try:
-        content = json.loads(line)
-        taker = _TAKERS[content["type"]]
-        return taker(found, content)
-    except (ValueError, KeyError, TypeError) as error:
-        why = f"{type(error).__name__} in {line[:200]!r}"
-        raise RunFailure("tool", "the explorer said what nobody understands", why) from None
-
-
-def _take_progress(found: Explored, content: Mapping[str, Any]) -> Explored:
-    planned, checked = int(content["planned"]), int(content["checked"])
-    return replace(
-        found,
-        states_checked=checked,
-        states_total=max(planned, checked),
-        seconds=float(content["seconds"]),
-    )
-
-
-def _take_loss(found: Explored, content: Mapping[str, Any]) -> Explored:
-    loss = read_loss(content)
-    worse = found.worst is None or loss.severity > found.worst.severity
-    return replace(found, worst=loss) if worse else found
-
-
-def _take_minimised(found: Explored, content: Mapping[str, Any]) -> Explored:
-    return replace(found, smallest=read_loss(content))
-
-
-def _take_summary(found: Explored, content: Mapping[str, Any]) -> Explored:
-    states = content["states"]
-    checked, planned = int(states["checked"]), int(states["planned"])
-    # All planned states were seen and random ones brought nothing new: these are all there are.
-    whole = bool(states["planned_done"]) and not content["timed_out"]
-    return replace(
-        found,
-        worst=_final_worst(found.worst, content),
-        states_checked=checked,
-        states_total=checked if whole else max(planned, checked),
-        estimated=not whole,
-        cuts=int(content["cuts"]),
-        seconds=float(content["seconds"]),
-    )
-
-
-def _final_worst(worst: Loss | None, content: Mapping[str, Any]) -> Loss | None:
-    """The worst state as the summary has it: not every state is told on the way."""
-    if content["verdict"] not in ("loses", "corrupts"):
-        return worst
-    return replace(
-        worst or Loss(0, (), 0, 0.0),
-        lost=int(content["lost"]),
-        age_seconds=int(content["age_ns"] or 0) / 1e9,
-        corrupt=content["verdict"] == "corrupts",
-        state=str(content["state"]),
-        cut=read_cut(str(content["state"])),
-        order=read_order(content["order"]),
-    )
-
-
-def _take_error(found: Explored, content: Mapping[str, Any]) -> Explored:
-    return replace(found, failure=f"{content['what']}: {content['why']}"[:2000])
-
-
-_TAKERS: Mapping[str, Callable[[Explored, Mapping[str, Any]], Explored]] = {
-    "progress": _take_progress,
-    "loss": _take_loss,
-    "minimised": _take_minimised,
-    "summary": _take_summary,
-    "error": _take_error,
-}
-
-
-def read_loss(content: Mapping[str, Any]) -> Loss:
-    """A state that breaks a promise, as the explorer tells it."""
-    ledger = content.get("ledger") or {}
-    lost = [int(sequence) for sequence, *_ in ledger.get("lost_sequences") or ()]
-    return Loss(
-        cut=int(content["cut"]),
-        missing=tuple(int(sequence) for sequence in content.get("missing") or ()),
-        lost=int(content["lost"]),
-        age_seconds=int(content.get("age_ns") or 0) / 1e9,
-        corrupt=content["verdict"] == "corrupts",
-        text=str(content.get("output") or "")[:2000],
-        state=str(content["state"]),
-        lost_sequences=tuple(lost[:1000]),
-    )
-
-
-def read_cut(state: str) -> int:
-    """The cut in the name of a state (``power:512:46:nothing``). Raises ValueError."""
-    parts = state.split(":")
-    if len(parts) < 4:
-        raise ValueError(f"{state!r} names no state")
-    return int(parts[2])
-
-
-def read_order(content: Sequence[int]) -> tuple[int, int, int]:
-    """Raises ValueError."""
-    pass_, cut, number = (int(part) for part in content)
-    return pass_, cut, number

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diskproof import __version__
-from diskproof.crash.explore import SLACK_SECONDS, Explorer, Search, Shard, explore
+from diskproof.crash.explore import SLACK_SECONDS, Explorer, Shard, StateSearch, explore
 from diskproof.crash.merge import merge_parts
 from diskproof.crash.verdict import Explored
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.proc import CONFINED_UID, run
+from diskproof.process.start import CONFINED_UID, run
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -40,7 +40,7 @@ _TRANSFER_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RecordingData:
     """Log and base of a recording as they travel. ``id`` is the hash of both."""
 
     id: str
@@ -54,7 +54,7 @@ class Errand:
     started with the worker's own. ``version`` is the sender's diskproof, ``session`` its call:
     it asks about one recording after the other."""
 
-    search: Search
+    search: StateSearch
     python: str
     version: str
     session: str
@@ -94,7 +94,7 @@ class _Fleet:
         self.session = uuid.uuid4().hex
 
     def __call__(
-        self, search: Search, room: Path, on_progress: Callable[[Explored], None]
+        self, search: StateSearch, room: Path, on_progress: Callable[[Explored], None]
     ) -> Explored:
         """As ``explore``; a part that nobody brings back is a failure in the answer."""
         began = time.monotonic()
@@ -117,13 +117,13 @@ class _Fleet:
             on_progress(merge_parts([*parts, *missing]))
         return replace(merge_parts(parts), seconds=time.monotonic() - began)
 
-    def _send(self, search: Search) -> Future:
+    def _send(self, search: StateSearch) -> Future:
         packed = pack_evidence(search)
         if packed.id not in self.sent:
             self.sent = {packed.id: self.client.scatter(packed, hash=False)}
         return self.sent[packed.id]
 
-    def _gather(self, waiting: dict[Future, int], search: Search) -> Iterator[Explored]:
+    def _gather(self, waiting: dict[Future, int], search: StateSearch) -> Iterator[Explored]:
         """Parts as they come; in place of those that do not, why."""
         from distributed import TimeoutError as Late
         from distributed import as_completed
@@ -148,12 +148,12 @@ class _Fleet:
             self.client.cancel(list(left))
 
 
-def pack_evidence(search: Search) -> Evidence:
+def pack_evidence(search: StateSearch) -> RecordingData:
     """Log and base of a search, to be sent. Holes of the base stay holes."""
     argv = ["tar", "--create", "--sparse", "--numeric-owner", "--sort=name"]
     archive = run([*argv, "--directory", str(search.base), "--file=-", "."], timeout=120).stdout
     log = search.log.read_bytes()
-    return Evidence(_evidence_id(log, archive), log, archive)
+    return RecordingData(_evidence_id(log, archive), log, archive)
 
 
 def _evidence_id(log: bytes, base: bytes) -> str:
@@ -164,7 +164,7 @@ def _evidence_id(log: bytes, base: bytes) -> str:
 # -- on a worker ----------------------------------------------------------------------------
 
 
-def run_errand(errand: Errand, evidence: Evidence) -> Explored:
+def run_errand(errand: Errand, evidence: RecordingData) -> Explored:
     """One part of a search, on a worker. What cannot be done there is a failure in the answer."""
     from distributed import get_worker
 
@@ -188,7 +188,7 @@ def run_errand(errand: Errand, evidence: Evidence) -> Explored:
         return replace(nothing, failure=f"on {worker.address}: {error}"[:2000])
 
 
-def unpack_evidence(evidence: Evidence, scratch: Path) -> Path:
+def unpack_evidence(evidence: RecordingData, scratch: Path) -> Path:
     """Log and base in a folder that is named by their hash; made once, whole or not at all.
 
     What was unpacked for earlier recordings goes. Raises HostError when what came is not what was

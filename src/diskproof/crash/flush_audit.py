@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import start_disk_dir
+from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.record import make_files
 from diskproof.crash.writers.guest_disk import (
     LEDGER,
@@ -24,16 +24,16 @@ from diskproof.crash.writers.guest_disk import (
     require_done,
     require_guest_drive,
 )
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, read_frames
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
 from diskproof.frontends.effective import require_objects
 from diskproof.frontends.guest import GuestDrive
-from diskproof.images import create_image
 from diskproof.qemu.disk import DEVICE_ID
-from diskproof.qmp import Qmp
-from diskproof.recording import Recording, start_recording
+from diskproof.qemu.images import create_image
+from diskproof.qemu.qmp import Qmp
+from diskproof.recording.folder import Recording, start_recording
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, read_frames
 from diskproof.records import BackingSpec, Cell
 
 DISK_BYTES = 512 << 20  # xfs takes no less than 300 MiB; thin, so little of it is used
@@ -103,13 +103,17 @@ class _Seen:
 
 
 def audit_flushes(
-    cell: Cell, backing: BackingSpec, accel: str, routes: Sequence[Route] = ROUTES
+    cell: Cell,
+    backing: BackingSpec,
+    consent: Consent,
+    accel: str,
+    routes: Sequence[Route] = ROUTES,
 ) -> tuple[FlushCounts, ...]:
     """One guest with the cell's disk, ``SYNCS`` syncs on each route.
 
     Raises RunFailure as the frontend does, ``guest`` when a file system cannot be made.
     """
-    with start_disk_dir(backing) as room:
+    with start_disk_dir(backing, consent) as room:
         files = make_files(room)
         made = create_image(files, cell, DISK_BYTES)
         seen: list[_Seen] = []

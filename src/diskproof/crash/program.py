@@ -11,14 +11,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import start_disk_dir
+from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
-from diskproof.crash_rules import KIND, CrashRules, crash_workload
 from diskproof.errors import RunFailure, UsageError
-from diskproof.executor import Deadline, RunNotes
-from diskproof.proc import start_process
-from diskproof.recording import Recording, start_recording
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import Deadline
+from diskproof.process.start import start_process
+from diskproof.recording.folder import Recording, start_recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
+from diskproof.study.crash import KIND, CrashRules, crash_workload
 
 NAME = "program"
 RULES = CrashRules(seed=1)
@@ -34,7 +35,7 @@ _LOG = "writer.log"
 
 
 @dataclass(frozen=True)
-class Program:
+class WriterProgram:
     """A writer and its check as words, and the folder they start from. ``seconds`` is the time
     that the writer has: what it has written by then is judged, for ``explore_seconds`` a fault."""
 
@@ -47,16 +48,20 @@ class Program:
 
 def make_program(
     writer: str, check: str, folder: Path, seconds: float, explore_seconds: float
-) -> Program:
+) -> WriterProgram:
     """Commands are split as a shell would, and run without one. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
     words = split_command("--writer", writer), split_command("--check", check)
-    return Program(*words, folder.resolve(), seconds, explore_seconds)
+    return WriterProgram(*words, folder.resolve(), seconds, explore_seconds)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
-    """The words of a command. One that is named by a path from here is found from anywhere."""
+    """The words of a command. One that is named by a path from here is found from anywhere.
+
+    Only its folder is resolved: many programs ask the name they were called by who they are
+    (busybox, rustup) or where (the Python of a virtual environment).
+    """
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -65,12 +70,13 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
         raise UsageError(
             f"{option} {text!r} is no command", "it is split into words, as by a shell"
         )
-    if "/" in words[0] and Path(words[0]).is_file():
-        words[0] = str(Path(words[0]).resolve())
+    program = Path(words[0])
+    if "/" in words[0] and program.is_file():
+        words[0] = str(program.parent.resolve() / program.name)
     return tuple(words)
 
 
-def program_cell(program: Program, rules: CrashRules = RULES) -> Cell:
+def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
     """The crash cell of a program: the bare host, with the commands in its options."""
     options = dict(crash_workload(rules, NAME, "host").options)
     named = {
@@ -99,14 +105,14 @@ def program_check(cell: Cell) -> dict[str, object]:
 
 @contextmanager
 def start_recorded_program(
-    cell: Cell, backing: BackingSpec, deadline: Deadline, notes: RunNotes
+    cell: Cell, backing: BackingSpec, consent: Consent, deadline: Deadline, notes: RunNotes
 ) -> Iterator[Recorded]:
     """Record a program on a copy of its folder; the copy is there for the length of the block.
 
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
     spec = cell.workload
-    with start_disk_dir(backing) as room:
+    with start_disk_dir(backing, consent) as room:
         files = make_files(room)
         with notes.phase("copy"):
             copy_folder(Path(spec.option("folder")), files, deadline)

@@ -13,9 +13,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings import start_disk_dir
+from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.writers import WriterContext, load_writer
-from diskproof.crash_log import (
+from diskproof.drive import DiskImage, RunContext
+from diskproof.errors import RunFailure
+from diskproof.frontends import load_frontend
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import BoundedDrive, Deadline
+from diskproof.process.start import CONFINED_UID, run
+from diskproof.qemu.images import create_image, inspect_image
+from diskproof.recording.folder import RECORDER_LOG, Recording, start_recording
+from diskproof.recording.log import (
     ACKNOWLEDGE,
     Frame,
     LogSummary,
@@ -23,15 +31,8 @@ from diskproof.crash_log import (
     read_frames,
     summarise_log,
 )
-from diskproof.crash_rules import GUEST_EXTRAS
-from diskproof.drive import DiskImage, RunContext
-from diskproof.errors import RunFailure
-from diskproof.executor import BoundedDrive, Deadline, RunNotes
-from diskproof.frontends import load_frontend
-from diskproof.images import create_image, inspect_image
-from diskproof.proc import CONFINED_UID, run
-from diskproof.recording import RECORDER_LOG, Recording, start_recording
 from diskproof.records import Artefact, BackingSpec, Cell
+from diskproof.study.crash import GUEST_EXTRAS
 
 START_SECONDS = 120.0
 MARK = "diskproof: the writer has ended"
@@ -59,13 +60,18 @@ class Recorded:
 
 @contextmanager
 def start_recorded(
-    cell: Cell, backing: BackingSpec, accel: str, deadline: Deadline, notes: RunNotes
+    cell: Cell,
+    backing: BackingSpec,
+    consent: Consent,
+    accel: str,
+    deadline: Deadline,
+    notes: RunNotes,
 ) -> Iterator[Recorded]:
     """Make the recording of a crash cell; it is there for the length of the block.
 
     Raises RunFailure as a measured run does, and ``log`` when the recording broke off.
     """
-    with start_disk_dir(backing) as room:
+    with start_disk_dir(backing, consent) as room:
         files = make_files(room)
         with notes.phase("create"):
             made = create_image(files, cell, int(cell.workload.option("size")))

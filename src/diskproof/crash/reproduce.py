@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.crash.end_state import check_folder
-from diskproof.crash.lab import BASE_ARTEFACT, LOG_ARTEFACT, find_check
 from diskproof.crash.record import cut_at_mark, is_mark
+from diskproof.crash.run import BASE_ARTEFACT, LOG_ARTEFACT, find_check
 from diskproof.crash.verdict import Loss
-from diskproof.crash_log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.errors import UsageError
-from diskproof.native import require_native
-from diskproof.proc import CONFINED_UID, run
-from diskproof.records import CrashRun, Fault, Verdict
-from diskproof.scratch import start_scratch_dir
+from diskproof.process.native import require_native
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import CONFINED_UID, run
+from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
+from diskproof.records.verdicts import CrashRun, Verdict
 
 SHOW_SECONDS = 600.0
 CHECK_SECONDS = 600.0
@@ -33,7 +33,7 @@ class Reproduced:
     loss: Loss | None
 
 
-def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False) -> Reproduced:
+def reproduce(run_: CrashRun, fault: str, target: Path, *, worst: bool = False) -> Reproduced:
     """Build the smallest loss of a stored verdict (or the worst state) in ``target`` and check it.
 
     Raises UsageError when there is no such verdict, no loss, or the log was too large to keep.
@@ -61,9 +61,9 @@ def reproduce(run_: CrashRun, fault: Fault, target: Path, *, worst: bool = False
     return Reproduced(target, state, verdict, missing, loss)
 
 
-def _require_loss(run_: CrashRun, fault: Fault) -> Verdict:
+def _require_loss(run_: CrashRun, fault: str) -> Verdict:
     for verdict in run_.verdicts:
-        if verdict.fault == fault and verdict.verdict in ("loses", "corrupts"):
+        if verdict.fault == fault and verdict.is_broken:
             return verdict
     told = ", ".join(f"{verdict.fault}: {verdict.verdict}" for verdict in run_.verdicts)
     raise UsageError(f"crash run {run_.id} has no loss under {fault}", f"it has {told or 'none'}")
@@ -125,7 +125,7 @@ def state_lines(made: Reproduced) -> list[str]:
     found = made.loss
     if found is None:
         told = "its check finds nothing lost; the stored verdict does not hold for it"
-    elif found.corrupt:
+    elif found.verdict == "corrupts":
         told = f"its check finds it corrupt: {found.text}".rstrip(": ")
     else:
         told = f"its check finds {found.lost} acknowledged writes lost"
@@ -143,7 +143,7 @@ def state_json(made: Reproduced) -> dict[str, object]:
             {"record": f.sequence, "offset": _offset(f), "bytes": max(0, len(f.payload) - 8)}
             for f in made.missing
         ],
-        "corrupt": bool(made.loss and made.loss.corrupt),
+        "corrupt": bool(made.loss and made.loss.verdict == "corrupts"),
         "lost": made.loss.lost if made.loss else 0,
     }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from diskproof.crash_log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
-from diskproof.records import TraceEvent
+from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
+from diskproof.records.verdicts import TraceEvent
 
 MAX_EVENTS = 120
 BEFORE = 12

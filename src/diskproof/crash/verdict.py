@@ -1,13 +1,14 @@
-"""What the explorer found, judged. Pure."""
+"""What the explorer found, from its lines to a verdict. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from diskproof.records import Durability, Fault, Verdict
-
-_BADNESS: dict[Durability, int] = {"keeps": 0, "undecided": 1, "loses": 2, "corrupts": 3}
+from diskproof.errors import RunFailure
+from diskproof.records.verdicts import DURABILITIES, Durability, Fault, Verdict
 
 
 @dataclass(frozen=True)
@@ -15,25 +16,25 @@ class Loss:
     """One state that breaks a promise: the records up to ``cut`` without the ``missing`` writes.
 
     ``lost`` acknowledged writes are not in it, the oldest acknowledged ``age_seconds`` before the
-    cut. ``corrupt``: it cannot be used at all; ``text`` says how. ``state`` is the explorer's name
-    of it, ``lost_sequences`` are the writer's own numbers of what is lost. ``order`` is where the
-    search comes to it: pass, cut, number of the state.
+    cut. ``verdict`` is ``loses``, or ``corrupts`` where it cannot be used at all; ``text`` says
+    how. ``state`` is the explorer's name of it, ``lost_sequences`` are the writer's own numbers of
+    what is lost. ``order`` is where the search comes to it: pass, cut, number of the state.
     """
 
     cut: int
     missing: tuple[int, ...]
     lost: int
     age_seconds: float
-    corrupt: bool = False
+    verdict: Durability = "loses"
     text: str = ""
     state: str = ""
     lost_sequences: tuple[int, ...] = ()
     order: tuple[int, int, int] = (0, 0, 0)
 
     @property
-    def severity(self) -> tuple[bool, int, float]:
-        """Larger is worse: corrupt, how much is lost, how old it is."""
-        return self.corrupt, self.lost, self.age_seconds
+    def severity(self) -> tuple[int, int, float]:
+        """Larger is worse: the word, how much is lost, how old it is."""
+        return DURABILITIES.index(self.verdict), self.lost, self.age_seconds
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ class Explored:
 def judge(found: Explored) -> Verdict:
     """The verdict on one fault.
 
-    A loss that was found is proved, whatever came after. ``keeps`` needs a promise that could
-    have been broken and a state that was checked; without them, or after a failure, the verdict
-    is ``undecided`` with the reason.
+    A loss that was found is proved, whatever came after; where the search then broke off, there
+    may be a worse one, and the reason says so. ``keeps`` needs a promise that could have been
+    broken and a state that was checked; without them, or after a failure, the verdict is
+    ``undecided`` with the reason.
     """
     worst = found.worst
     verdict = Verdict(
@@ -75,16 +77,18 @@ def judge(found: Explored) -> Verdict:
         seed=found.seed,
         seconds=found.seconds,
     )
-    if worst is not None and (worst.corrupt or worst.lost):
+    if worst is not None:
         smallest = found.smallest or worst
+        broken_off = f"the search broke off: {found.failure}" if found.failure else ""
+        reasons = (worst.text if worst.verdict == "corrupts" else "", broken_off)
         return replace(
             verdict,
-            verdict="corrupts" if worst.corrupt else "loses",
+            verdict=worst.verdict,
             lost=worst.lost,
             age_seconds=worst.age_seconds,
             cut=smallest.cut,
             missing=smallest.missing,
-            reason=worst.text if worst.corrupt else "",
+            reason="; ".join(filter(None, reasons)),
             details={
                 "worst_state": worst.state,
                 "smallest_state": smallest.state,
@@ -109,14 +113,97 @@ def undecided(fault: Fault, reason: str, seed: int = 0) -> Verdict:
 
 
 def loses_promises(verdicts: Sequence[Verdict]) -> bool:
-    """Whether a promise was broken that a setting is responsible for: no setting can make up for
-    a disk that lies."""
-    return any(
-        verdict.verdict in ("loses", "corrupts") and verdict.fault != "lying-device"
-        for verdict in verdicts
+    """Whether a promise was broken that a setting is responsible for."""
+    return any(verdict.is_broken and verdict.counts for verdict in verdicts)
+
+
+# -- the explorer's lines -------------------------------------------------------------------
+
+
+def take_line(found: Explored, line: bytes) -> Explored:
+    """What is known after one more line of the explorer. Raises RunFailure ``tool``."""
+    try:
+        content = json.loads(line)
+        taker = _TAKERS[content["type"]]
+        return taker(found, content)
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__} in {line[:200]!r}"
+        raise RunFailure("tool", "the explorer said what nobody understands", why) from None
+
+
+def _take_progress(found: Explored, content: Mapping[str, Any]) -> Explored:
+    planned, checked = int(content["planned"]), int(content["checked"])
+    return replace(
+        found,
+        states_checked=checked,
+        states_total=max(planned, checked),
+        seconds=float(content["seconds"]),
     )
 
 
-def worse(one: Verdict, other: Verdict) -> Verdict:
-    """The worse of two verdicts on the same fault."""
-    return max((one, other), key=lambda v: (_BADNESS[v.verdict], v.lost, v.age_seconds))
+def _take_loss(found: Explored, content: Mapping[str, Any]) -> Explored:
+    loss = _read_loss(content)
+    # It may be told before the first progress, and break off before the next.
+    found = replace(found, states_checked=max(1, found.states_checked))
+    worse = found.worst is None or loss.severity > found.worst.severity
+    return replace(found, worst=loss) if worse else found
+
+
+def _take_minimised(found: Explored, content: Mapping[str, Any]) -> Explored:
+    return replace(found, smallest=_read_loss(content))
+
+
+def _take_summary(found: Explored, content: Mapping[str, Any]) -> Explored:
+    states = content["states"]
+    checked, planned = int(states["checked"]), int(states["planned"])
+    # All planned states were seen and random ones brought nothing new: these are all there are.
+    whole = bool(states["planned_done"]) and not content["timed_out"]
+    worst = found.worst
+    if content["state"] is not None:
+        # Not every state is told on the way; what the check said of it then is.
+        worst = replace(
+            _read_loss(content),
+            missing=(),
+            text=worst.text if worst else "",
+            lost_sequences=worst.lost_sequences if worst else (),
+        )
+    return replace(
+        found,
+        worst=worst,
+        states_checked=checked,
+        states_total=checked if whole else max(planned, checked),
+        estimated=not whole,
+        cuts=int(content["cuts"]),
+        seconds=float(content["seconds"]),
+    )
+
+
+def _take_error(found: Explored, content: Mapping[str, Any]) -> Explored:
+    return replace(found, failure=f"{content['what']}: {content['why']}"[:2000])
+
+
+_TAKERS: Mapping[str, Callable[[Explored, Mapping[str, Any]], Explored]] = {
+    "progress": _take_progress,
+    "loss": _take_loss,
+    "minimised": _take_minimised,
+    "summary": _take_summary,
+    "error": _take_error,
+}
+
+
+def _read_loss(content: Mapping[str, Any]) -> Loss:
+    """A state that breaks a promise, as a line tells it."""
+    ledger = content.get("ledger") or {}
+    lost = [int(sequence) for sequence, *_ in ledger.get("lost_sequences") or ()]
+    pass_, cut, number = (int(part) for part in content.get("order") or (0, 0, 0))
+    return Loss(
+        cut=int(content["cut"]),
+        missing=tuple(int(sequence) for sequence in content.get("missing") or ()),
+        lost=int(content["lost"]),
+        age_seconds=int(content.get("age_ns") or 0) / 1e9,
+        verdict=DURABILITIES[DURABILITIES.index(content["verdict"])],
+        text=str(content.get("output") or "")[:2000],
+        state=str(content["state"]),
+        lost_sequences=tuple(lost[:1000]),
+        order=(pass_, cut, number),
+    )

@@ -9,13 +9,13 @@ of json+ is named by its middle, as fio's percentiles are; no bin is wider than 
 from diskproof.fio_output.clones import combine_clones
 from diskproof.fio_output.metrics import job_histograms, job_metrics
 from diskproof.fio_output.parse import parse_fio_documents, parse_fio_output
-from diskproof.fio_output.records import FioJob, FioResult, Latency, Side
+from diskproof.fio_output.records import Direction, FioJob, FioResult, Latency
 
 __all__ = [
     "FioJob",
     "FioResult",
     "Latency",
-    "Side",
+    "Direction",
     "combine_clones",
     "job_histograms",
     "job_metrics",

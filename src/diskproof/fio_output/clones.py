@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from diskproof.fio_output.records import FioJob, Latency, Side
+from diskproof.fio_output.records import Direction, FioJob, Latency
+from diskproof.records import Histogram
 
 
 def combine_clones(jobs: Sequence[FioJob]) -> tuple[FioJob, ...]:
@@ -42,11 +43,11 @@ def _combine(clones: Sequence[FioJob]) -> FioJob:
     )
 
 
-def combine_sides(sides: Sequence[Side]) -> Side:
+def combine_sides(sides: Sequence[Direction]) -> Direction:
     """Directions or clones that ran at the same time, as one: rates add up."""
     if len(sides) == 1:
         return sides[0]
-    return Side(
+    return Direction(
         operations=sum(side.operations for side in sides),
         bytes=sum(side.bytes for side in sides),
         iops=math.fsum(side.iops for side in sides),
@@ -67,23 +68,14 @@ def _combine_latencies(parts: Sequence[Latency]) -> Latency:
     for part in used:
         bins.update(dict(part.bins))
     merged = tuple(sorted(bins.items())) if all(part.bins for part in used) else ()
-    percents = [percent for percent, _ in used[0].percentiles] if merged else []
+    whole = Histogram("", tuple(value for value, _ in merged), tuple(n for _, n in merged))
+    percents = (percent for percent, _ in used[0].percentiles if 0 < percent <= 100)
+    percentiles = ((percent, whole.percentile(percent)) for percent in percents)
     return Latency(
         count=count,
         mean=math.fsum(part.mean * part.count for part in used) / count,
         smallest=min(part.smallest for part in used),
         largest=max(part.largest for part in used),
-        percentiles=tuple((percent, _find_in_bins(merged, percent)) for percent in percents),
+        percentiles=tuple((each, seconds) for each, seconds in percentiles if seconds is not None),
         bins=merged,
     )
-
-
-def _find_in_bins(bins: Sequence[tuple[float, int]], percent: float) -> float:
-    """The nearest-rank percentile, as fio computes its own."""
-    wanted = max(1, math.ceil(percent / 100 * sum(count for _, count in bins) * (1 - 1e-12)))
-    done = 0
-    for value, count in bins:
-        done += count
-        if done >= wanted:
-            return value
-    return bins[-1][0]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diskproof.fio_output.clones import combine_sides
-from diskproof.fio_output.records import FioJob, Latency, Side
+from diskproof.fio_output.records import Direction, FioJob, Latency
 from diskproof.records import Histogram, Metric
+from diskproof.units import MIB
 
-_MIB = 1 << 20
 _PERCENTILES = ((50.0, "p50"), (99.0, "p99"), (99.9, "p99.9"))
 
 
@@ -43,15 +43,15 @@ def job_histograms(job: FioJob) -> tuple[Histogram, ...]:
     )
 
 
-def _used_sides(job: FioJob) -> list[tuple[str, Side]]:
+def _used_sides(job: FioJob) -> list[tuple[str, Direction]]:
     sides = (("read", job.read), ("write", job.write), ("trim", job.trim))
     return [(name, side) for name, side in sides if side.operations]
 
 
-def _side_metrics(prefix: str, side: Side, primary: str) -> Iterator[Metric]:
+def _side_metrics(prefix: str, side: Direction, primary: str) -> Iterator[Metric]:
     for name, unit, value in (
         (f"{prefix}iops", "1/s", side.iops),
-        (f"{prefix}bandwidth", "MiB/s", side.bandwidth / _MIB),
+        (f"{prefix}bandwidth", "MiB/s", side.bandwidth / MIB),
     ):
         yield Metric(name, unit, value, higher_is_better=True, primary=name == primary)
     yield from _latency_metrics(f"{prefix}latency_", side.latency, primary)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from diskproof.fio_output.records import FioJob, FioResult, Latency, Side
+from diskproof.fio_output.records import Direction, FioJob, FioResult, Latency
 
 MAX_BYTES = 64 << 20
 MAX_DOCUMENTS = 1000
@@ -33,17 +33,17 @@ def parse_fio_documents(data: bytes) -> tuple[FioResult, ...]:
     if len(data) > MAX_BYTES:
         raise ValueError(f"it is larger than {MAX_BYTES} bytes")
     text = data.decode("utf-8", "replace")
-    results = tuple(_parse_document(content, before) for content, before in _documents(text))
+    results = tuple(map(_parse_document, _documents(text)))
     if not results:
         raise ValueError("there is no JSON of fio in it (run fio with --output-format=json+)")
     return results
 
 
-def _documents(text: str) -> Iterator[tuple[Mapping[str, object], str]]:
-    """JSON objects that begin a line, each with the text before it."""
+def _documents(text: str) -> Iterator[Mapping[str, object]]:
+    """JSON objects that begin a line."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     reason = ""
-    end, found, failed = 0, 0, 0
+    found, failed = 0, 0
     start = _next_object(text, 0)
     while start >= 0 and failed < MAX_DOCUMENTS:
         try:
@@ -57,8 +57,7 @@ def _documents(text: str) -> Iterator[tuple[Mapping[str, object], str]]:
             found += 1
             if found > MAX_DOCUMENTS:
                 raise ValueError(f"there are more than {MAX_DOCUMENTS} documents in it")
-            yield content, text[end:start].strip()[:_KEPT_TEXT]
-        end = after
+            yield content
         start = _next_object(text, after)
     if not found and reason:
         raise ValueError(f"its JSON cannot be read: {reason}")
@@ -79,7 +78,7 @@ def _refuse_constant(name: str) -> float:
 # -- one document ---------------------------------------------------------------------------
 
 
-def _parse_document(content: Mapping[str, object], preamble: str) -> FioResult:
+def _parse_document(content: Mapping[str, object]) -> FioResult:
     jobs = content.get("jobs")
     if not isinstance(jobs, list) or len(jobs) > MAX_JOBS:
         raise ValueError("'jobs' is not a list of jobs")
@@ -89,7 +88,7 @@ def _parse_document(content: Mapping[str, object], preamble: str) -> FioResult:
     millis = _number(content, "timestamp_ms", "document", 0.0)
     ended = millis / 1000 or _number(content, "timestamp", "document", 0.0)
     version = str(content.get("fio version", ""))[:100]
-    return FioResult(version, ended, elapsed, parsed, preamble, options)
+    return FioResult(version, ended, elapsed, parsed, options)
 
 
 def _parse_job(content: object, shared: Mapping[str, str], place: str) -> FioJob:
@@ -115,14 +114,14 @@ def _parse_job(content: object, shared: Mapping[str, str], place: str) -> FioJob
     )
 
 
-def _parse_side(job: Mapping[str, object], name: str, place: str) -> Side:
+def _parse_side(job: Mapping[str, object], name: str, place: str) -> Direction:
     if job.get(name) is None:
-        return Side()
+        return Direction()
     place = f"{place} {name}"
     side = _object(job[name], place)
     if "clat_ns" not in side:
         raise ValueError(f"{place} has no 'clat_ns' (fio before 3.0 is not read)")
-    return Side(
+    return Direction(
         operations=int(_number(side, "total_ios", place)),
         bytes=int(_number(side, "io_bytes", place)),
         iops=_number(side, "iops", place),

@@ -25,7 +25,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Side:
+class Direction:
     """One direction of a job. ``bandwidth`` is in bytes/s, ``runtime`` in seconds."""
 
     operations: int = 0
@@ -55,9 +55,9 @@ class FioJob:
     name: str
     error: int
     options: Mapping[str, str]
-    read: Side
-    write: Side
-    trim: Side
+    read: Direction
+    write: Direction
+    trim: Direction
     flush: Latency
     depth_levels: tuple[tuple[int, float], ...]
     user_cpu: float
@@ -80,12 +80,10 @@ class FioJob:
 
 @dataclass(frozen=True)
 class FioResult:
-    """One document of fio: the jobs in its order. ``ended`` is a Unix time, ``elapsed`` seconds;
-    ``preamble`` what was printed before it."""
+    """One document of fio: the jobs in its order. ``ended`` is a Unix time, ``elapsed`` seconds."""
 
     version: str
     ended: float
     elapsed: float
     jobs: tuple[FioJob, ...]
-    preamble: str = ""
     options: Mapping[str, str] = field(default_factory=dict)

@@ -8,9 +8,9 @@ from typing import Protocol, cast
 
 from diskproof.drive import Drive, RunContext
 from diskproof.errors import UsageError
-from diskproof.factors import FRONTENDS
-from diskproof.programs import has_own_system
 from diskproof.records import Artefact, Cell
+from diskproof.study.factors import FRONTENDS
+from diskproof.study.programs import has_own_system
 
 OWN_SYSTEM = "boots"
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from diskproof.boot_rules import block_bytes, parse_scale
 from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.effective import make_check, read_disk
@@ -30,8 +29,9 @@ from diskproof.guest.system import SystemFiles, require_system
 from diskproof.host.cache import drop_cache
 from diskproof.qemu.disk import bus, cache_mode
 from diskproof.qemu.machine import GuestMachine
-from diskproof.qmp import Qmp
+from diskproof.qemu.qmp import Qmp
 from diskproof.records import Artefact, Cell, Check
+from diskproof.study.boots import block_bytes, parse_scale
 
 SETUP = "setup"
 KINDS = (SETUP, "read", "write")

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from diskproof.drive import Execution
 from diskproof.errors import RunFailure
-from diskproof.proc import run
+from diskproof.process.start import run
 
 MAX_COLLECTED = 64 << 20  # bytes of one file brought back
 

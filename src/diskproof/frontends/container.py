@@ -15,7 +15,7 @@ from diskproof.errors import RunFailure
 from diskproof.frontends.commands import read_inside, scratch_names
 from diskproof.frontends.effective import make_check
 from diskproof.frontends.host import check_direct, check_size, find_direct_obstacle
-from diskproof.proc import require_tool
+from diskproof.process.start import require_tool
 from diskproof.records import Artefact, Check
 
 _SHORT = 60.0

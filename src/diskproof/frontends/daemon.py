@@ -10,19 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.cage import QEMU_CAGE
 from diskproof.drive import Drive, Execution, FioTarget, Machine, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.commands import run_here
-from diskproof.frontends.effective import (
-    make_check,
-    read_command_line,
-    read_disk,
-    require_objects,
-)
-from diskproof.proc import Process, start_process
+from diskproof.frontends.effective import make_check, read_command_line, read_disk, require_objects
+from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.start import Process, start_process
 from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, cache_mode, daemon_args
-from diskproof.qmp import Qmp, connect
+from diskproof.qemu.qmp import Qmp, connect
 from diskproof.records import Artefact, Cell, Check
 
 LOG = "qemu-storage-daemon.log"

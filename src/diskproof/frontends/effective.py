@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from diskproof.cage import PROOF
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
-from diskproof.open_files import find_open_flags, find_rings
-from diskproof.proc import find_cage_obstacle
+from diskproof.process.cage import PROOF
+from diskproof.process.open_files import find_open_flags, find_rings
+from diskproof.process.start import find_cage_obstacle
 from diskproof.qemu.disk import DISK_NODE, FILE_NODE, IOTHREAD_ID, cache_mode, has_iothread
-from diskproof.qmp import Qmp
+from diskproof.qemu.qmp import Qmp
 from diskproof.records import Cell, Check
 from diskproof.units import parse_bytes
 

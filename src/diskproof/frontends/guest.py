@@ -22,14 +22,9 @@ from diskproof.frontends.source_disk import check_source, find_source, with_sour
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
 from diskproof.guest.events import GuestDisk
-from diskproof.qemu.disk import (
-    DEVICE_ID,
-    bus,
-    cache_mode,
-    guest_disk_args,
-)
+from diskproof.qemu.disk import DEVICE_ID, bus, cache_mode, guest_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
-from diskproof.qmp import Qmp
+from diskproof.qemu.qmp import Qmp
 from diskproof.records import Artefact, Cell, Check
 from diskproof.units import parse_bytes
 

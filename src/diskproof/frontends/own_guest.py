@@ -25,10 +25,10 @@ from diskproof.frontends.guest import (
 from diskproof.guest.own import OwnRunning, start_own_guest
 from diskproof.guest.own_image import inspect_own_image
 from diskproof.guest.qemu_agent import QemuAgent
-from diskproof.guest_rules import OwnGuest
 from diskproof.qemu.disk import bus, cache_mode
 from diskproof.qemu.machine import DISK_SERIAL, GuestMachine
 from diskproof.records import Artefact, Cell, Check
+from diskproof.study.guest import OwnGuest
 
 _SCRATCH = "/tmp/diskproof"
 _BY_ID = "/dev/disk/by-id"

@@ -12,8 +12,8 @@ from diskproof.frontends.effective import make_check, read_nodes, require_field
 from diskproof.frontends.host import find_direct_obstacle
 from diskproof.guest.boot import Guest
 from diskproof.qemu.machine import GuestMachine
+from diskproof.qemu.qmp import Qmp
 from diskproof.qemu.source import SOURCE_NODE, SOURCE_SERIAL, source_args
-from diskproof.qmp import Qmp
 from diskproof.records import Check
 
 _FIND = """for disk in /sys/block/*; do

@@ -12,22 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from diskproof import qmp
-from diskproof.cage import QEMU_CAGE
 from diskproof.errors import RunFailure
 from diskproof.guest.build import GuestFiles
 from diskproof.guest.channel import Channel, GuestGone
 from diskproof.guest.console import Console
 from diskproof.guest.events import Hello, Started
 from diskproof.guest.jobs import Job
-from diskproof.proc import Process, require_tool, run, start_process
-from diskproof.qemu.machine import (
-    DISK_SERIAL,
-    ROOT_SERIAL,
-    Descriptors,
-    GuestMachine,
-    machine_args,
-)
+from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.start import Process, require_tool, run, start_process
+from diskproof.qemu import qmp
+from diskproof.qemu.machine import DISK_SERIAL, ROOT_SERIAL, Descriptors, GuestMachine, machine_args
 
 EXIT_SECONDS = 30.0
 QMP_SECONDS = 10.0

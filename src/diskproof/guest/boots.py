@@ -13,9 +13,9 @@ from diskproof.errors import RunFailure
 from diskproof.guest.boot import BootFiles, explain, has_sandbox, start_qemu
 from diskproof.guest.boot_report import MAX_REPORT, BootReport, parse_report
 from diskproof.guest.console import Console
-from diskproof.proc import Process
+from diskproof.process.start import Process
 from diskproof.qemu.machine import GuestMachine
-from diskproof.qmp import Qmp, start_qmp
+from diskproof.qemu.qmp import Qmp, start_qmp
 from diskproof.records import Check
 
 QMP_SECONDS = 20.0

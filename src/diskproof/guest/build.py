@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.guest import cache, cpio, modules, packages, root, server_root
+from diskproof.guest import cache_folder as cache
+from diskproof.guest import cpio, modules, packages, root, server_root
 from diskproof.guest.kernel import unpack_kernel
-from diskproof.native import find_native, require_native
-from diskproof.proc import require_tool
+from diskproof.process.native import find_native, require_native
+from diskproof.process.start import require_tool
 from diskproof.records import content_id
 
 RECIPE = 1  # raise it when the steps below change what comes out

@@ -22,7 +22,7 @@ from diskproof.guest.requests import Request
 ANSWER_SECONDS = 30.0  # what an emulated guest on a busy host may take to answer
 _CHUNK = 1 << 16
 
-Final = TypeVar("Final", events.Started, events.Exit, events.Clock, events.Done)
+Final = TypeVar("Final", events.Started, events.ProgramExit, events.Clock, events.Done)
 
 
 class GuestGone(RunFailure):
@@ -120,7 +120,7 @@ class Channel:
 
     def wait_exec(self, job: Job, timeout: float) -> GuestExecution:
         """The end of a program, within ``timeout`` seconds from now."""
-        end = self._wait(job, events.Exit, timeout)
+        end = self._wait(job, events.ProgramExit, timeout)
         out, err = job.data("stdout"), job.data("stderr")
         return GuestExecution(end, out, err, tuple(job.acks), job.truncated)
 

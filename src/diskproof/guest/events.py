@@ -71,7 +71,7 @@ class Ack:
 
 
 @dataclass(frozen=True)
-class Exit:
+class ProgramExit:
     """The end of a program; exactly one of ``code`` and ``signal`` is None."""
 
     id: int
@@ -104,7 +104,7 @@ class Error:
     why: str
 
 
-Reply = Started | Output | Ack | Exit | Clock | Done | Error
+Reply = Started | Output | Ack | ProgramExit | Clock | Done | Error
 Event = Hello | Reply
 
 
@@ -176,11 +176,11 @@ def _ack(content: Mapping[str, object]) -> Ack:
     return Ack(_count(content, "id"), _text(content, "line"), _count(content, "monotonic_ns"))
 
 
-def _exit(content: Mapping[str, object]) -> Exit:
+def _exit(content: Mapping[str, object]) -> ProgramExit:
     code, signal = _optional(content, "code"), _optional(content, "signal")
     if (code is None) == (signal is None):
         raise ValueError("not exactly one of code and signal")
-    return Exit(
+    return ProgramExit(
         _count(content, "id"),
         code,
         signal,

@@ -30,7 +30,7 @@ class GuestExecution:
     ``acks`` is empty when they went to a callback.
     """
 
-    exit: events.Exit
+    exit: events.ProgramExit
     stdout: bytes
     stderr: bytes
     acks: tuple[ArrivedAck, ...]

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 
 MAX_KERNEL = 512 << 20
 _SETUP_SECTORS = 0x1F1

@@ -11,23 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diskproof.cage import QEMU_CAGE
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import explain, has_sandbox, kvm_groups
 from diskproof.guest.channel import GuestGone
 from diskproof.guest.console import Console
-from diskproof.guest.own_image import (
-    OwnImage,
-    copy_variables,
-    make_overlay,
-    require_firmware,
-)
+from diskproof.guest.own_image import OwnImage, copy_variables, make_overlay, require_firmware
 from diskproof.guest.qemu_agent import INSTALL, QemuAgent
-from diskproof.guest_rules import OwnGuest
-from diskproof.proc import Process, require_tool, start_process
+from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.start import Process, require_tool, start_process
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.own_machine import OwnDescriptors, own_machine_args
-from diskproof.qmp import Qmp, start_qmp
+from diskproof.qemu.qmp import Qmp, start_qmp
+from diskproof.study.guest import OwnGuest
 
 QMP_SECONDS = 20.0
 _EVENT_SECONDS = 2.0  # the event lies in the socket before QEMU ends

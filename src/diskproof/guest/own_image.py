@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import HostError, UsageError
-from diskproof.guest_rules import OwnGuest
-from diskproof.proc import CONFINED_UID, require_tool, run
+from diskproof.process.start import CONFINED_UID, require_tool, run
 from diskproof.qemu.own_machine import OVERLAY, VARIABLES
+from diskproof.study.guest import OwnGuest
 
 MAX_LAYERS = 16
 SECONDS = 60.0

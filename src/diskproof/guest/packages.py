@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 
 PACKAGES = (
     "linux-image-amd64",

@@ -8,7 +8,7 @@ import random
 import tarfile
 from pathlib import Path
 
-from diskproof.boot_rules import FOLDER_FILES, MEAN_BYTES, payload_files
+from diskproof.study.boots import FOLDER_FILES, MEAN_BYTES, payload_files
 
 SEED = 20120601
 _SIGMA = 1.4  # of the log-normal sizes: median 4.5 KB, some above 200 KB

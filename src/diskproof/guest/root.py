@@ -8,7 +8,7 @@ from pathlib import Path
 
 from diskproof.guest import server_root
 from diskproof.guest.modules import KernelModules, load_order
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 
 # Measured in an emulated guest: the first start of fio takes 1.0 s from lz4, 1.4 s from zstd at
 # level 3 and as long as from lz4 when nothing is compressed, at 93, 68 and 182 MiB.

@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.boot_rules import parse_scale, payload_bytes
 from diskproof.errors import HostError, RunFailure
-from diskproof.guest import cache, cpio, packages, system_scripts
+from diskproof.guest import cache_folder as cache
+from diskproof.guest import cpio, packages, system_scripts
 from diskproof.guest.build import GuestFiles, require_guest
 from diskproof.guest.modules import read_module
 from diskproof.guest.payload import write_payload
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.qemu.machine import BUS_DRIVERS
 from diskproof.records import WorkloadSpec, content_id
+from diskproof.study.boots import parse_scale, payload_bytes
 from diskproof.units import render_bytes
 
 RECIPE = 1  # raise it when the steps below change what comes out

@@ -17,11 +17,11 @@ from typing import Literal
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import start_agent
 from diskproof.guest.build import GuestFiles, require_guest
-from diskproof.guest.cache import cache_folder, write_file
-from diskproof.proc import require_tool
+from diskproof.guest.cache_folder import cache_folder, write_file
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import require_tool
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import content_id
-from diskproof.scratch import start_scratch_dir
 
 KVM = Path("/dev/kvm")
 PROBE_SECONDS = 10.0

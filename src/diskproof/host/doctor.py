@@ -9,7 +9,7 @@ from pathlib import Path
 
 from diskproof.errors import HostError
 from diskproof.host import kernel_findings, nested, storage_findings, tool_findings
-from diskproof.proc import require_tool
+from diskproof.process.start import require_tool
 from diskproof.records import Finding
 
 Probe = Callable[[], Finding | Iterable[Finding]]

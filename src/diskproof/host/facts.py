@@ -6,19 +6,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from diskproof.backings import probe_backing, start_disk_dir
+from diskproof.backings import Consent, Place, probe_backing, start_place
+from diskproof.backings.run_dir import start_run_dir
 from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.factors import FRONTENDS
 from diskproof.guest.build import find_guest, require_guest
 from diskproof.guest.own_image import inspect_own_image, require_firmware
-from diskproof.guest_rules import OwnGuest
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
-from diskproof.proc import require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
+from diskproof.study.factors import FRONTENDS
+from diskproof.study.guest import OwnGuest
 
 __all__ = ["host_record", "probe_facts", "probe_frontends", "require_engine"]
 
@@ -33,6 +34,7 @@ _GUEST_TOOLS = (("qemu-system-x86_64", "qemu-system-x86"), ("qemu-img", "qemu-ut
 
 def probe_facts(
     backings: Sequence[BackingSpec],
+    consent: Consent,
     *,
     guest: bool,
     progress: Callable[[str], None],
@@ -40,17 +42,19 @@ def probe_facts(
 ) -> HostFacts:
     """This host as a plan needs it; ``guest`` probes the accelerator too, by booting.
 
-    ``progress`` gets a line before what may take seconds. Raises HostError for a backing that
-    cannot be used, and with UsageError for the user's ``own_guest``; everything else that is
-    missing is in ``reasons``.
+    Without ``consent`` to what a backing destroys, it is looked at and not made. ``progress`` gets
+    a line before what may take seconds. Raises HostError for a backing that cannot be used, and
+    with UsageError for the user's ``own_guest``; everything else that is missing is in ``reasons``.
     """
     if own_guest:
         require_own_guest(own_guest)
-    disks = {spec.name: probe_backing(spec) for spec in backings}
-    with ThreadPoolExecutor() as pool:
-        spec = _pick_backing(backings, disks)
-        block_layer = pool.submit(_probe_block_layer, spec)
-        iothread = pool.submit(_probe_daemon_iothread, spec)
+    disks = {spec.name: probe_backing(spec, consent) for spec in backings}
+    with (
+        start_place(_pick_backing(backings, disks), consent) as place,
+        ThreadPoolExecutor() as pool,
+    ):
+        block_layer = pool.submit(_probe_block_layer, place)
+        iothread = pool.submit(_probe_daemon_iothread, place)
         devices = pool.submit(probe_buses)
         frontends = pool.submit(probe_frontends)
         accel = _probe_accel(guest, progress)
@@ -146,18 +150,23 @@ def _probe_accel(guest: bool, progress: Callable[[str], None]) -> AccelFacts:
 def _pick_backing(
     backings: Sequence[BackingSpec], disks: Mapping[str, BackingFacts]
 ) -> BackingSpec:
-    """One with direct I/O if there is: aio=native is not to blame for a directory without."""
-    return max(backings, key=lambda spec: disks[spec.name].o_direct)
+    """One with direct I/O if there is: aio=native is not to blame for a directory without. One
+    that may not be made is stood for by the folder at its bottom."""
+    made = [spec for spec in backings if not disks[spec.name].unprobed]
+    best = max(made or backings, key=lambda spec: disks[spec.name].o_direct)
+    while not made and best.on:
+        best = best.on
+    return best
 
 
-def _probe_block_layer(spec: BackingSpec) -> tuple[Probed, Probed]:
-    with start_disk_dir(spec) as folder:
+def _probe_block_layer(place: Place) -> tuple[Probed, Probed]:
+    with start_run_dir(place) as folder:
         return probe_block_layer(folder)
 
 
-def _probe_daemon_iothread(spec: BackingSpec) -> dict[str, str]:
+def _probe_daemon_iothread(place: Place) -> dict[str, str]:
     try:
-        with start_disk_dir(spec) as folder:
+        with start_run_dir(place) as folder:
             fault = find_daemon_iothread_fault(folder)
     except DiskproofError as error:
         fault = explain(error)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from diskproof.errors import DiskproofError
-from diskproof.proc import find_tool, run
+from diskproof.process.start import find_tool, run
 from diskproof.records import HostRecord, content_id
 
 _SECONDS = 20.0

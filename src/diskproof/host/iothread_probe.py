@@ -10,8 +10,8 @@ import os
 import socket
 from pathlib import Path
 
-from diskproof.cage import QEMU_CAGE
-from diskproof.proc import require_tool, run, start_process
+from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.start import require_tool, run, start_process
 
 SECONDS = 20.0
 _LAST_MOMENTS = 0.2

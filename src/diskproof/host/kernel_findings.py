@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from diskproof.cage import QEMU_CAGE
 from diskproof.errors import DiskproofError, HostError
 from diskproof.host.audit import read_state
-from diskproof.proc import (
+from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.start import (
     CONFINED_UID,
     find_cage_obstacle,
     find_tool,

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diskproof.cage import QEMU_CAGE
 from diskproof.errors import DiskproofError
-from diskproof.factors import FACTOR_BY_NAME
-from diskproof.proc import CONFINED_UID, lifeline_args, require_tool, run
+from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.start import CONFINED_UID, lifeline_args, require_tool, run
 from diskproof.qemu.disk import BUSES
+from diskproof.study.factors import FACTOR_BY_NAME
 
 FORMATS = FACTOR_BY_NAME["format"].levels
 AIO = FACTOR_BY_NAME["aio"].levels

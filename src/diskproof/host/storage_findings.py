@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backing_rules import KINDS
-from diskproof.backings import start_disk_dir, start_place
+from diskproof.backings import NO_CONSENT, start_disk_dir, start_place
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.loop import start_loop
 from diskproof.errors import DiskproofError
 from diskproof.host.kernel_findings import find_module, is_root, namespace_args, try_command
-from diskproof.proc import find_tool
+from diskproof.process.start import find_tool
 from diskproof.records import BackingSpec, Finding
+from diskproof.study.backing_rules import KINDS
 
 # Everything happens on a tmpfs in a mount namespace: the image is never on a disk, and loop device
 # (released with its mount, loop(4)) and mounts end with the shell.
@@ -133,7 +133,7 @@ def examine_loop(folder: Path) -> Finding:
         return Finding(name, "limited", "not tried: only root may", "run diskproof doctor as root")
     try:
         with (
-            start_disk_dir(_directory(folder)) as room,
+            start_disk_dir(_directory(folder), NO_CONSENT) as room,
             start_loop(make_file(room, 1 << 20)) as loop,
         ):
             return Finding(name, "yes", f"{loop.words} was made in {folder}")
@@ -165,7 +165,7 @@ def _try_levels(stack: Stack, folder: Path) -> Finding:
     made, failed = [], []
     for level in stack.levels:
         try:
-            with start_place(_small(stack, level, folder)) as place:
+            with start_place(_small(stack, level, folder), NO_CONSENT) as place:
                 proof = place.service.flushes if place.service else ""
                 made.append(f"{level} ({proof})" if proof else level)
         except DiskproofError as error:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from diskproof.backings import probe_backing, start_disk_dir
+from diskproof.backings import NO_CONSENT, probe_backing, start_disk_dir
 from diskproof.container.runtime import RUNTIME, require_containers
 from diskproof.errors import DiskproofError
 from diskproof.guest.build import AGENT, SPACE_NEEDED, find_guest
@@ -16,8 +16,8 @@ from diskproof.host.accel import KVM, probe_accel
 from diskproof.host.facts import require_engine
 from diskproof.host.identity import read_version
 from diskproof.host.qemu_probe import AIO, FORMATS, Probed, explain, probe_block_layer, probe_buses
-from diskproof.native import find_native
-from diskproof.proc import find_tool
+from diskproof.process.native import find_native
+from diskproof.process.start import find_tool
 from diskproof.qemu.disk import BUSES
 from diskproof.records import BackingFacts, BackingSpec, Finding
 from diskproof.units import render_bytes
@@ -80,7 +80,7 @@ def _examine_directory(directory: Path) -> tuple[BackingFacts | None, Finding]:
     name = f"directory {directory}"
     new = "" if os.access(directory, os.F_OK) else "can be made; "
     try:
-        facts = probe_backing(_spec(directory))
+        facts = probe_backing(_spec(directory), NO_CONSENT)
     except DiskproofError as error:
         hint = "name another one: diskproof doctor DIRECTORY"
         return None, Finding(name, "no", error.why or error.what, hint, needed=True)
@@ -102,7 +102,7 @@ def _spec(directory: Path) -> BackingSpec:
 def _examine_block_layer(directory: Path) -> Iterator[Finding]:
     """Each image format and aio mode, tried in a directory."""
     try:
-        with start_disk_dir(_spec(directory)) as folder:
+        with start_disk_dir(_spec(directory), NO_CONSENT) as folder:
             formats, aio = probe_block_layer(folder)
     except DiskproofError as error:
         formats = aio = Probed(reasons=dict.fromkeys([*FORMATS, *AIO], explain(error)))

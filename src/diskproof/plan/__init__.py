@@ -13,11 +13,12 @@ from diskproof.plan.sizes import (
     needed_bytes,
     require_space,
     resolved_workloads,
+    tell_of_backings,
     warn_of_caches,
 )
 from diskproof.plan.tiles import TilePlan, make_tile_plan
 from diskproof.records import Cell, Dropped, HostFacts
-from diskproof.study import Study
+from diskproof.study.load import Study
 
 __all__ = [
     "MAX_COMBINATIONS",
@@ -60,7 +61,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
         *_warn_of_filters(study, selection),
         *_warn_of_emulation(cells, facts),
         *warn_of_caches(cells, facts),
-        *_tell_of_flushes(cells, facts),
+        *tell_of_backings(cells, facts),
     )
     return Plan(cells, selection.dropped, warnings, needed)
 
@@ -93,12 +94,6 @@ def _warn_of_filters(study: Study, selection: Selection) -> Iterable[str]:
     for number, each in enumerate(study.exclude, 1):
         if each not in selection.matched:
             yield f"[[exclude]] number {number} ({each}) matches no combination"
-
-
-def _tell_of_flushes(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
-    for name in dict.fromkeys(cell.level("backing") for cell in cells):
-        if told := facts.backings[name].flushes:
-            yield f"the server of backing {name}: {told}"
 
 
 def _warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from diskproof.crash_rules import WRITERS, CrashRules, crash_workload, least_disk
 from diskproof.errors import StudyError
 from diskproof.plan.select import Levels, select
 from diskproof.plan.sizes import FREE_MARGIN, require_space
 from diskproof.records import Cell, Dropped, HostFacts
-from diskproof.study import Filter, Study
+from diskproof.study.crash import WRITERS, CrashRules, crash_workload, least_disk
+from diskproof.study.load import Filter, Study
 from diskproof.units import render_bytes
 
 COPIES = 3

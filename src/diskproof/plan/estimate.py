@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diskproof.programs import has_own_system
 from diskproof.records import Cell
+from diskproof.study.programs import has_own_system
 
 if TYPE_CHECKING:
     from diskproof.plan import Plan

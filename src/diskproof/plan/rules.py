@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from diskproof.boot_rules import memory_bytes, parse_scale
-from diskproof.programs import PROGRAM_BY_KIND, has_own_system
 from diskproof.records import HostFacts, WorkloadSpec
+from diskproof.study.boots import memory_bytes, parse_scale
+from diskproof.study.programs import PROGRAM_BY_KIND, has_own_system
 from diskproof.units import parse_bytes, render_bytes
 
 DIRECT = frozenset({"none", "directsync"})

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from diskproof.errors import StudyError
-from diskproof.factors import FACTOR_BY_NAME, FACTORS, Factor
 from diskproof.plan.rules import RULES, Rule, program_rules
 from diskproof.records import Dropped, HostFacts
-from diskproof.study import Filter, Study
+from diskproof.study.factors import FACTOR_BY_NAME, FACTORS, Factor
+from diskproof.study.load import Filter, Study
 
 MAX_COMBINATIONS = 200_000
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from diskproof.boot_rules import disk_bytes, parse_scale
 from diskproof.errors import HostError
 from diskproof.plan.rules import DIRECT
-from diskproof.programs import has_own_system
 from diskproof.records import Cell, HostFacts, WorkloadSpec
-from diskproof.units import parse_bytes, render_bytes
+from diskproof.study.boots import disk_bytes, parse_scale
+from diskproof.study.programs import has_own_system
+from diskproof.units import MIB, parse_bytes, render_bytes
 
 SIZE_FLOOR = 1 << 30
 FREE_MARGIN = 256 << 20
-_MIB = 1 << 20
 
 Levels = tuple[tuple[str, str], ...]
 
@@ -50,7 +49,7 @@ def resolved_workloads(
         table = dict(levels)
         memory = host_cache_bytes(table, facts) + guest_cache_bytes(table, by_name[name])
         cached = max(cached, memory)
-    size = -(-max(SIZE_FLOOR, 2 * cached) // _MIB) * _MIB
+    size = -(-max(SIZE_FLOOR, 2 * cached) // MIB) * MIB
     return {name: _with_size(workload, size) for name, workload in by_name.items()}
 
 
@@ -108,3 +107,12 @@ def warn_of_caches(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
             "cache can hold all of it, so re-reads are served from memory and writes may still "
             "be there when the run ends"
         )
+
+
+def tell_of_backings(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """What was seen of a server's flushes, and what could not be seen without destroying data."""
+    for name in dict.fromkeys(cell.level("backing") for cell in cells):
+        backing = facts.backings[name]
+        yield from filter(None, [backing.unprobed])
+        if backing.flushes:
+            yield f"the server of backing {name}: {backing.flushes}"

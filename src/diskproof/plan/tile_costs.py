@@ -9,7 +9,7 @@ from diskproof.errors import HostError
 from diskproof.plan.estimate import START_SECONDS, TCG_BOOT_SECONDS
 from diskproof.records import Cell
 from diskproof.stats.capacity import trial_limit
-from diskproof.tile_rules import COMMAND, Tile, TileRules, TileWork
+from diskproof.study.tiles import COMMAND, Tile, TileRules, TileWork
 from diskproof.units import parse_seconds, render_bytes
 
 TRANSLATED_BYTES = 192 << 20

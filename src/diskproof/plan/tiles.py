@@ -19,10 +19,10 @@ from diskproof.plan.tile_costs import (
     require_memory,
     tile_memory,
 )
-from diskproof.records import Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
-from diskproof.study import Filter, Study
-from diskproof.tile_file import built_in_tile
-from diskproof.tile_rules import KIND, Tile, TileRules
+from diskproof.records import BackingFacts, Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
+from diskproof.study.load import Filter, Study
+from diskproof.study.tile_file import built_in_tile
+from diskproof.study.tiles import KIND, Tile, TileRules
 from diskproof.units import render_bytes
 
 GUEST = "guest"
@@ -148,13 +148,17 @@ def _warnings(
     if emulated:
         why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
         yield f"guests run under TCG emulation, not KVM: {why}"
+    yield from filter(None, (backing.unprobed for backing in _used(cells, facts)))
     grown = most * rules.tile.disk
-    for name in dict.fromkeys(cell.level("backing") for cell in cells):
-        backing = facts.backings[name]
+    for backing in _used(cells, facts):
         if backing.free_bytes < grown:
             free = render_bytes(backing.free_bytes)
             what = f"the disks of {most} tile{'s' * (most > 1)} can grow to {render_bytes(grown)}"
             yield f"{what}, and {free} are free on {backing.path}"
+
+
+def _used(cells: Iterable[Cell], facts: HostFacts) -> list[BackingFacts]:
+    return [facts.backings[name] for name in dict.fromkeys(c.level("backing") for c in cells)]
 
 
 # -- cells ----------------------------------------------------------------------------------

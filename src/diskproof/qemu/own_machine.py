@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.guest_rules import OwnGuest
 from diskproof.qemu.machine import GuestMachine, isolation_args
+from diskproof.study.guest import OwnGuest
 
 AGENT_PORT = "org.qemu.guest_agent.0"
 OVERLAY = "system.qcow2"

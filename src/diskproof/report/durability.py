@@ -8,11 +8,11 @@ the sizes of clusters and caches do not decide that, and are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.crash_rules import FAULTS
-from diskproof.records import Cell, Durability, Fault, Verdict
+from diskproof.records import Cell
+from diskproof.records.verdicts import FAULTS, Fault, Verdict
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.store.rows import VerdictRow
 
@@ -21,11 +21,6 @@ DECIDING = (
     *("lazy_refcounts", "bus"),
 )
 """The factors that a verdict and a speed must agree in."""
-
-HONEST_FAULTS: tuple[Fault, ...] = ("power", "qemu-kill", "guest-kill")
-"""The faults that a setting can be good against; a lying device loses under every setting."""
-
-_BADNESS: Mapping[Durability, int] = {"undecided": 0, "keeps": 1, "loses": 2, "corrupts": 3}
 
 
 @dataclass(frozen=True)
@@ -36,25 +31,16 @@ class CellDurability:
 
     @property
     def worst(self) -> VerdictRow | None:
-        """The worst of the faults that settings are responsible for. An undecided one is worse
-        than one that keeps: nobody knows."""
-        rows = [row for fault, row in self.by_fault.items() if fault in HONEST_FAULTS]
-        undecided = [row for row in rows if row.verdict.verdict == "undecided"]
-        worst = max(rows, key=badness, default=None)
-        return undecided[0] if undecided and worst and is_kept(worst) else worst
+        """The worst of the faults that settings are responsible for."""
+        rows = (row for row in self.by_fault.values() if row.verdict.counts)
+        return max(rows, key=_badness, default=None)
 
 
 Levels = tuple[tuple[str, str], ...]
 
 
-def badness(row: VerdictRow) -> tuple[int, int, float]:
-    """What makes one verdict worse than another; undecided proves nothing, so it comes last."""
-    verdict = row.verdict
-    return _BADNESS[verdict.verdict], verdict.lost, verdict.age_seconds
-
-
-def is_kept(row: VerdictRow) -> bool:
-    return row.verdict.verdict in ("keeps", "undecided")
+def _badness(row: VerdictRow) -> tuple[int, int, float]:
+    return row.verdict.badness
 
 
 def deciding_levels(cell: Cell) -> Levels:
@@ -62,19 +48,26 @@ def deciding_levels(cell: Cell) -> Levels:
     return tuple((name, level) for name, level in cell.levels if name in DECIDING)
 
 
-def join_verdicts(rows: Iterable[VerdictRow]) -> dict[Levels, CellDurability]:
+def join_verdicts(rows: Sequence[VerdictRow]) -> dict[Levels, CellDurability]:
     """Verdicts by the levels they are about. Of several the worst counts: a loss that was once
-    found stays found."""
+    found stays found, and no writer's ``keeps`` hides what is undecided of another. What is known
+    of the same writer, from a longer search say, does answer it."""
+    answered = {_question(row) for row in rows if row.verdict.verdict != "undecided"}
     found: dict[Levels, dict[Fault, VerdictRow]] = {}
     for row in rows:
+        if row.verdict.verdict == "undecided" and _question(row) in answered:
+            continue
         by_fault = found.setdefault(deciding_levels(row.cell), {})
-        known = by_fault.get(row.verdict.fault)
-        if known is None or badness(row) > badness(known):
-            by_fault[row.verdict.fault] = row
+        known = by_fault.setdefault(row.verdict.fault, row)
+        by_fault[row.verdict.fault] = max(known, row, key=_badness)
     return {
         levels: CellDurability({fault: found_[fault] for fault in FAULTS if fault in found_})
         for levels, found_ in found.items()
     }
+
+
+def _question(row: VerdictRow) -> tuple[Levels, str, Fault]:
+    return deciding_levels(row.cell), row.cell.workload.name, row.verdict.fault
 
 
 def crash_labels(rows: Sequence[VerdictRow]) -> list[str]:
@@ -123,12 +116,11 @@ def durability_sentence(rows: Sequence[VerdictRow]) -> str:
     against, and how many do not. Empty without verdicts."""
     cells: dict[str, list[VerdictRow]] = {}
     for row in rows:
-        if row.verdict.fault in HONEST_FAULTS:
+        if row.verdict.counts:
             cells.setdefault(row.cell.id, []).append(row)
-    worst = [max(each, key=badness).verdict.verdict for each in cells.values()]
-    open_ = [any(r.verdict.verdict == "undecided" for r in each) for each in cells.values()]
-    kept = sum(v in ("keeps", "undecided") and not o for v, o in zip(worst, open_, strict=True))
-    bad = sum(verdict in ("loses", "corrupts") for verdict in worst)
+    worst = [max(each, key=_badness).verdict for each in cells.values()]
+    kept = sum(verdict.verdict == "keeps" for verdict in worst)
+    bad = sum(verdict.is_broken for verdict in worst)
     if not cells:
         return ""
     told = [

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from diskproof.factors import FACTORS
 from diskproof.records import Cell
 from diskproof.stats.intervals import Interval
+from diskproof.study.factors import FACTORS
 from diskproof.units import render_latency
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from diskproof.records import Cell, Dropped, StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.runs.table import dropped_json, render_dropped
+from diskproof.stats.study_race import race_rules
 from diskproof.units import render_bytes, render_seconds
 
 MAX_CELLS = 40
@@ -23,7 +24,7 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
         "blocks": study.blocks,
         "seed": study.seed,
         "runs": study.blocks * len(study.cells),
-        "race": asdict(study.race) if study.race else None,
+        "race": asdict(race) if (race := race_rules(study)) else None,
         "estimated_seconds": round(seconds, 1),
         "disk_bytes": disk_bytes,
         "cells": [
@@ -45,7 +46,7 @@ def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> layout.S
     runs = count(study.blocks * len(study.cells), "run")
     head = (
         f"study {study.name}: {count(len(study.cells), 'cell')} x "
-        f"{count(study.blocks, 'block')} = {runs}{' at most' if study.race else ''}, "
+        f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
     return show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)

@@ -48,9 +48,9 @@ def study_status(
     A race knows its total only when it is over; until then it is what no cell's leaving leaves.
     """
     done = counts.ok + counts.failed
-    if study.origin != "run":  # how many runs were planned elsewhere is not known
-        return StudyStatus(study.name, study.id, "imported", done, counts.failed, done)
     if running is None:
+        if study.origin != "run":  # how many runs were planned elsewhere is not known
+            return StudyStatus(study.name, study.id, "imported", done, counts.failed, done)
         over = race_over or done >= counts.planned
         total = done if race_over else counts.planned
         state: State = "done" if over else "incomplete"
@@ -61,8 +61,8 @@ def study_status(
         study.name,
         study.id,
         "running",
-        done,
-        counts.failed,
+        running.done,
+        running.failed,
         running.total,
         running.current,
         left,

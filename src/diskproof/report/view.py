@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diskproof.errors import UsageError
-from diskproof.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_said
 from diskproof.records import HostRecord, StudyRecord
+from diskproof.records.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_said
 from diskproof.report.durability import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, evenly, varying_factors
 from diskproof.stats.intervals import Sample

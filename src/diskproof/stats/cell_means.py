@@ -28,7 +28,7 @@ _MOST = 700.0
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Difference:
     """A difference on the log scale. ``error`` and ``freedom`` are None when nothing tells them."""
 
     value: float
@@ -101,7 +101,7 @@ class CellMeans:
         weights: Vector = (per_run + back)[self.cell_of] - shared[self.block_of]
         return weights
 
-    def estimate(self, contrast: Vector) -> Estimate:
+    def estimate(self, contrast: Vector) -> Difference:
         """A weighted sum of cell means with its error.
 
         Each cell brings its own variance (a cache mode may scatter ten times as much as another);
@@ -111,12 +111,12 @@ class CellMeans:
 
         value = float(contrast @ self.means)
         if not self.freedom:
-            return Estimate(value, None, None)
+            return Difference(value, None, None)
         weights = np.bincount(self.cell_of, self.run_weights(contrast) ** 2, len(self.means))
         variances, freedoms = self._cell_variances()
         parts = variances * weights
         freedom = parts.sum() ** 2 / (parts**2 / freedoms).sum() if parts.any() else self.freedom
-        return Estimate(value, math.sqrt(parts.sum()), float(min(freedom, self.freedom)))
+        return Difference(value, math.sqrt(parts.sum()), float(min(freedom, self.freedom)))
 
     def _cell_variances(self) -> tuple[Vector, Vector]:
         """Variance of a run and its degrees of freedom, by cell.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.stats.cell_means import Estimate, fit_cell_means
+from diskproof.stats.cell_means import Difference, fit_cell_means
 from diskproof.stats.intervals import RESOLUTION, Sample
 
 
@@ -61,7 +61,7 @@ def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Dri
     if not span:
         return None
     slope = _slope(clock, fitted.block_effects)
-    whole = Estimate(slope.value * span, slope.error and slope.error * span, slope.freedom)
+    whole = Difference(slope.value * span, slope.error and slope.error * span, slope.freedom)
     low, high = whole.bounds() or (None, None)
     levels = zip(numbers, clock, fitted.block_effects, strict=True)
     noise = fitted.variance * float((1 / fitted.block_sizes).mean())
@@ -79,7 +79,7 @@ def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Dri
     )
 
 
-def _slope(clock: object, effects: object) -> Estimate:
+def _slope(clock: object, effects: object) -> Difference:
     """Slope of ordinary least squares with its standard error; no error below three points."""
     import numpy as np
 
@@ -89,10 +89,10 @@ def _slope(clock: object, effects: object) -> Estimate:
     slope = float((away * y).sum()) / square
     freedom = len(x) - 2
     if freedom < 1:
-        return Estimate(slope, None, None)
+        return Difference(slope, None, None)
     left = y - y.mean() - slope * away
     sd = max(math.sqrt(float((left**2).sum()) / freedom), RESOLUTION)
-    return Estimate(slope, sd / math.sqrt(square), freedom)
+    return Difference(slope, sd / math.sqrt(square), freedom)
 
 
 def _exp(power: float) -> float:

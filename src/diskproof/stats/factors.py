@@ -10,15 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from diskproof.stats.cell_means import CellMeans, fit_cell_means
-from diskproof.stats.design import (
-    Alias,
-    Design,
-    Levels,
-    Term,
-    beyond,
-    find_aliases,
-    orthonormal,
-)
+from diskproof.stats.design import Alias, Design, Levels, Term, beyond, find_aliases, orthonormal
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import RESOLUTION, Sample
 from diskproof.stats.level_effects import LevelEffect, level_effects

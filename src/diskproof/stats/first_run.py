@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from diskproof.stats.cell_means import Estimate, fit_cell_means
+from diskproof.stats.cell_means import Difference, fit_cell_means
 from diskproof.stats.intervals import RESOLUTION, Sample, mean_interval
 
 
@@ -52,9 +52,9 @@ def _by_cells(differences: Sequence[float]) -> FirstRunEffect | None:
         return None
     interval = mean_interval(differences)
     if interval.sd is None:
-        return _effect(Estimate(interval.mean, None, None), 1, "cells")
+        return _effect(Difference(interval.mean, None, None), 1, "cells")
     error = max(interval.sd, RESOLUTION) / math.sqrt(interval.n)
-    return _effect(Estimate(interval.mean, error, interval.n - 1), interval.n, "cells")
+    return _effect(Difference(interval.mean, error, interval.n - 1), interval.n, "cells")
 
 
 def _by_blocks(samples: Sequence[Sample]) -> FirstRunEffect | None:
@@ -72,9 +72,9 @@ def _by_blocks(samples: Sequence[Sample]) -> FirstRunEffect | None:
     later = mean_interval(effects[1:])
     value = effects[0] - later.mean
     if later.sd is None:
-        return _effect(Estimate(value, None, None), len(having), "blocks")
+        return _effect(Difference(value, None, None), len(having), "blocks")
     error = max(later.sd, RESOLUTION) * math.sqrt(1 + 1 / later.n)
-    return _effect(Estimate(value, error, later.n - 1), len(having), "blocks")
+    return _effect(Difference(value, error, later.n - 1), len(having), "blocks")
 
 
 def _from_first(sample: Sample) -> tuple[float, ...]:
@@ -82,7 +82,7 @@ def _from_first(sample: Sample) -> tuple[float, ...]:
 
 
 def _effect(
-    estimate: Estimate, cells: int, judged_by: Literal["cells", "blocks"]
+    estimate: Difference, cells: int, judged_by: Literal["cells", "blocks"]
 ) -> FirstRunEffect:
     low, high = estimate.bounds() or (None, None)
     return FirstRunEffect(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
@@ -36,18 +35,3 @@ def cumulative(histogram: Histogram) -> tuple[tuple[float, float], ...]:
         return ()
     done = accumulate(histogram.counts)
     return tuple((edge, so_far / total) for edge, so_far in zip(histogram.edges, done, strict=True))
-
-
-def find_percentile(histogram: Histogram, percent: float) -> float | None:
-    """Upper edge of the bin that holds the operation at ``percent``; None when it is empty.
-
-    The nearest-rank definition: the smallest edge by which at least that share is done.
-    """
-    if not 0 < percent <= 100:
-        raise ValueError(f"{percent} is not a percentile; it must be above 0 and at most 100")
-    running = list(accumulate(histogram.counts))
-    if not running or running[-1] == 0:
-        return None
-    # The small allowance keeps 99.9 % of 1000 at rank 999: 0.999 * 1000 is 999.0000000000001.
-    wanted = max(1, math.ceil(percent / 100 * running[-1] * (1 - 1e-12)))
-    return histogram.edges[bisect_left(running, wanted)]

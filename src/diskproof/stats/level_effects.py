@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from diskproof.stats.cell_means import CellMeans, Estimate
+from diskproof.stats.cell_means import CellMeans, Difference
 from diskproof.stats.design import Design
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import RESOLUTION
@@ -120,17 +120,17 @@ def _matched_contrast(pairs: list[tuple[int, int]], cells: int) -> Vector:
     return contrast
 
 
-def _with_noise(fitted: CellMeans, contrast: Vector, noise: Noise | None) -> Estimate:
+def _with_noise(fitted: CellMeans, contrast: Vector, noise: Noise | None) -> Difference:
     estimate = fitted.estimate(contrast)
     if noise is None or estimate.error is not None:
         return estimate
     error = math.sqrt(noise[0] * float((contrast**2 / fitted.counts).sum()))
-    return Estimate(estimate.value, error, noise[1])
+    return Difference(estimate.value, error, noise[1])
 
 
 def _adjusted(
     design: Design, fitted: CellMeans, noise: Noise | None, factor: str, level: str
-) -> Estimate | None:
+) -> Difference | None:
     """By least squares on the cell means with main effects only.
 
     What the cells deviate from that model (interactions) counts as noise, when that is more than
@@ -152,7 +152,7 @@ def _adjusted(
     variance = max(float((left**2).sum()) / freedom, RESOLUTION**2)
     error = math.sqrt(variance * float((contrast**2).sum()))
     if estimate.error is None or error > estimate.error:
-        return Estimate(estimate.value, error, freedom)
+        return Difference(estimate.value, error, freedom)
     return estimate
 
 

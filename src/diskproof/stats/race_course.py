@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diskproof.race_rules import RaceRules
-from diskproof.stats.racing import Drop, Verdict, judge
+from diskproof.stats.racing import Drop, RaceVerdict, judge
+from diskproof.study.protocol import RaceRules
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,14 +21,14 @@ PATIENCE = 5
 
 
 @dataclass(frozen=True)
-class Course:
+class RaceCourse:
     """``entries[b]`` are the cells that ran, or are to run, in block b; the last entry belongs to
     the block that is not complete yet (empty when the race is over). ``verdicts[b]`` is what was
     known after block b."""
 
     cells: int
     entries: tuple[tuple[int, ...], ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[RaceVerdict, ...]
 
     @property
     def drops(self) -> tuple[Drop, ...]:
@@ -53,7 +53,7 @@ class Race:
         self._racing = tuple(range(cells))
         self._rows: list[Sequence[float]] = []
         self._entries: list[tuple[int, ...]] = [tuple(range(cells))]
-        self._verdicts: list[Verdict] = []
+        self._verdicts: list[RaceVerdict] = []
 
     @property
     def racing(self) -> tuple[int, ...]:
@@ -65,7 +65,7 @@ class Race:
         """The cells that run in the next block and those that rest."""
         return self._racing
 
-    def add_block(self, values: Sequence[float]) -> Verdict:
+    def add_block(self, values: Sequence[float]) -> RaceVerdict:
         """Take a complete block: a logarithm for each cell of the study, larger is better; nan for
         a failed run and for cells that are out. Judges, and says who goes on."""
         import numpy as np
@@ -79,12 +79,12 @@ class Race:
         self._entries.append(() if over else verdict.entry)
         return verdict
 
-    def _is_futile(self, verdict: Verdict) -> bool:
+    def _is_futile(self, verdict: RaceVerdict) -> bool:
         """Whether max_blocks cannot be expected to settle it, and the answer is probable enough to
         leave it there. Nothing is claimed by that: the race ends undecided."""
         probable = verdict.probability >= (1 + self.rules.confidence) / 2
         hopeless = verdict.blocks_needed > self.rules.max_blocks
         return len(self._rows) >= max(PATIENCE, self.rules.min_blocks) and probable and hopeless
 
-    def course(self) -> Course:
-        return Course(self.cells, tuple(self._entries), tuple(self._verdicts))
+    def course(self) -> RaceCourse:
+        return RaceCourse(self.cells, tuple(self._entries), tuple(self._verdicts))

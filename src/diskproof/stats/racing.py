@@ -18,14 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from diskproof.race_rules import RaceRules
-from diskproof.stats.boundaries import (
-    Boundary,
-    any_pair_alpha,
-    find_boundary,
-    pair_alpha,
-)
+from diskproof.stats.boundaries import Boundary, any_pair_alpha, find_boundary, pair_alpha
 from diskproof.stats.race_fit import RaceFit, fit_race
+from diskproof.study.protocol import RaceRules
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +51,7 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RaceVerdict:
     """What the blocks so far tell. Cells are numbers of columns.
 
     ``leaders`` are the best by estimate, best first. ``open`` are cells that may be better than a
@@ -86,7 +81,7 @@ class Verdict:
         return tuple(sorted((*self.leaders, *self.open)))
 
 
-def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> Verdict:
+def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> RaceVerdict:
     """Judge the blocks so far.
 
     ``table`` (blocks x cells) holds logarithms, larger is better, nan where there is no value (the
@@ -181,7 +176,9 @@ class _Pairs:
     needed: Array
 
 
-def _settle(cells: Places, pairs: _Pairs, dropped: tuple[Drop, ...], rules: RaceRules) -> Verdict:
+def _settle(
+    cells: Places, pairs: _Pairs, dropped: tuple[Drop, ...], rules: RaceRules
+) -> RaceVerdict:
     import numpy as np
 
     order: Places = (-pairs.ahead[:, 0]).argsort(kind="stable").astype(np.int64)
@@ -189,12 +186,12 @@ def _settle(cells: Places, pairs: _Pairs, dropped: tuple[Drop, ...], rules: Race
     racing = tuple(int(cell) for cell in cells)
     named = tuple(int(cell) for cell in cells[leaders])
     if not len(others):
-        return Verdict(racing, dropped, named, (), (), True, math.inf, 1.0)
+        return RaceVerdict(racing, dropped, named, (), (), True, math.inf, 1.0)
     chosen = np.ix_(others, leaders)
     # How far each other cell may be ahead of any leader.
     threat = (pairs.ahead + pairs.halves)[chosen].max(axis=1)
     is_open = threat > rules.margin
-    return Verdict(
+    return RaceVerdict(
         racing,
         dropped,
         named,
@@ -229,7 +226,7 @@ def _probability(
 
 def _nothing_known(
     table: Array, racing: Sequence[int], dropped: tuple[Drop, ...], rules: RaceRules
-) -> Verdict:
+) -> RaceVerdict:
     """Before anything may be judged the means lead, and nothing is sure; unless no more cells are
     left than are looked for."""
     import numpy as np
@@ -239,5 +236,5 @@ def _nothing_known(
     order = sorted(racing, key=lambda cell: (not seen[:, cell].any(), -means[cell]))
     named, others = tuple(order[: rules.top]), tuple(order[rules.top :])
     if others or len(table) < rules.min_blocks:
-        return Verdict(tuple(racing), dropped, named, others, (), False, 0.0, 0.0)
-    return Verdict(tuple(racing), dropped, named, (), (), True, math.inf, 1.0)
+        return RaceVerdict(tuple(racing), dropped, named, others, (), False, 0.0, 0.0)
+    return RaceVerdict(tuple(racing), dropped, named, (), (), True, math.inf, 1.0)

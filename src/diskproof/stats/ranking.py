@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 
 from diskproof.records import Cell
 from diskproof.stats.comparisons import Comparisons, adjusted_p, compare_all, letter_groups
-from diskproof.stats.intervals import (
-    Interval,
-    RatioInterval,
-    Sample,
-    mean_interval,
-    ratio_interval,
-)
+from diskproof.stats.intervals import Interval, RatioInterval, Sample, mean_interval, ratio_interval
 from diskproof.stats.model import Fit
 
 if TYPE_CHECKING:
@@ -43,7 +37,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Place:
+class CellRank:
     """Where a cell stands.
 
     ``rank`` is 1 plus the number of cells proved better, and never falls from a line to the next.
@@ -65,7 +59,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Ranked(Place):
+class Ranked(CellRank):
     """One line of a ranking, best mean first. ``ratio`` is this cell over the best one, its
     interval simultaneous with those of all pairs; ``alone`` is the same ratio with the interval
     it would have if these two cells had been the whole study."""
@@ -104,7 +98,7 @@ def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]
     )
 
 
-def place(compared: Comparisons, higher_is_better: bool) -> list[Place]:
+def place(compared: Comparisons, higher_is_better: bool) -> list[CellRank]:
     """Ranks and groups of cells that stand in their order, the best first."""
     better = compared.differences if higher_is_better else -compared.differences
     known, noisy = _scatter(compared)
@@ -112,7 +106,7 @@ def place(compared: Comparisons, higher_is_better: bool) -> list[Place]:
     ranks = [1 + int(claimed[:, row].sum()) if sure else None for row, sure in enumerate(placed)]
     groups = letter_groups(told_apart(compared.proved, claimed, placed))
     return [
-        Place(
+        CellRank(
             rank=ranks[row],
             shared=ranks[row] is not None and ranks.count(ranks[row]) > 1,
             tied_with_best=0 in own,

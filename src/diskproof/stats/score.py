@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from diskproof.stats.comparisons import Comparisons, compare_fit
 from diskproof.stats.intervals import RatioInterval, Sample
 from diskproof.stats.model import Fit, fit_cells
-from diskproof.stats.ranking import Place, place, ratios_to
+from diskproof.stats.ranking import CellRank, place, ratios_to
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ class ScoredLoad:
 
 
 @dataclass(frozen=True)
-class Scored(Place):
+class Scored(CellRank):
     """One line of the score table, best first. ``ratio`` is this cell's score over the best one's,
     its interval simultaneous with those of all pairs. ``speeds`` are its ratios to the best cell
     by score in each workload, above 1 where it is faster. ``wins`` is the share of all possible

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diskproof.race_rules import RaceRules
 from diskproof.records import Cell, StudyRecord
-from diskproof.stats.race_course import Course, Race
-from diskproof.stats.racing import Verdict
+from diskproof.stats.race_course import Race, RaceCourse
+from diskproof.stats.racing import RaceVerdict
+from diskproof.study.protocol import RaceRules, find_rules
 
 Scores = Mapping[tuple[int, str], float]
 """(block, cell id) -> logarithm of a finished run's primary figure, larger is better; nan when the
@@ -35,10 +35,10 @@ class RaceState:
     workload: str
     cells: tuple[Cell, ...]
     rules: RaceRules
-    course: Course
+    course: RaceCourse
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> RaceVerdict | None:
         """What the complete blocks tell; None before the first."""
         return self.course.verdicts[-1] if self.course.verdicts else None
 
@@ -82,7 +82,7 @@ class WorkloadRace:
         self.entrants = frozenset(cell.id for cell in cells)
         self.block = 0
 
-    def advance(self, scores: Scores) -> list[Verdict]:
+    def advance(self, scores: Scores) -> list[RaceVerdict]:
         """Judge every block that is complete by now, and say what that told."""
         verdicts = []
         while self.entrants and all((self.block, cell) in scores for cell in self.entrants):
@@ -114,9 +114,14 @@ class WorkloadRace:
         return RaceState(self.workload, self.cells, self.rules, self._race.course())
 
 
+def race_rules(study: StudyRecord) -> RaceRules | None:
+    """When cells stop before the last block, as the study's text says; None where they do not."""
+    return find_rules(study.text) if study.origin == "run" else None
+
+
 def start_races(study: StudyRecord, cells: Sequence[Cell]) -> tuple[WorkloadRace, ...]:
     """The races of a study before any run; none when it is no race."""
-    rules = study.race
+    rules = race_rules(study)
     if rules is None:
         return ()
     names = dict.fromkeys(cell.workload.name for cell in cells)

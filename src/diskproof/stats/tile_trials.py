@@ -6,17 +6,17 @@ did not fail: each workload's own time, and where it tells one its 99th percenti
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from diskproof.metrics import JUDGED
 from diskproof.records import Cell
+from diskproof.records.metrics import JUDGED
+from diskproof.records.tiles import TileRun
 from diskproof.stats.boundary_belief import Trial
-from diskproof.tile_records import TileRun
+from diskproof.study.tiles import restore_tile
 
 LEAST_SECONDS = 1e-6
 """A shorter time is taken as this: nothing can be told in multiples of nought."""
@@ -43,11 +43,10 @@ class Judged:
 @lru_cache(maxsize=64)
 def service_levels(cell: Cell) -> Mapping[str, float]:
     """How many times its one-tile figure each workload of a tile cell may take."""
-    level = float(cell.workload.option("service_level", "2"))
-    works = json.loads(cell.workload.option("tile", '{"works": []}'))["works"]
+    level = float(cell.workload.option("service_level"))
     return {
-        str(work["name"]): level if work["service_level"] is None else float(work["service_level"])
-        for work in works
+        work.name: work.level_under(level)
+        for work in restore_tile(cell.workload.option("tile")).works
     }
 
 

@@ -10,15 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, case, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from diskproof.crash_rules import FAULTS
 from diskproof.errors import UsageError
-from diskproof.records import Cell, Check, CrashRun, TraceEvent, Verdict
-from diskproof.store.encoding import (
-    cell_columns,
-    parse_cell,
-    parse_phases,
-    render_json,
-)
+from diskproof.records import Cell, Check
+from diskproof.records.verdicts import FAULTS, CrashRun, TraceEvent, Verdict
+from diskproof.store.encoding import cell_columns, parse_cell, parse_phases, render_json
 from diskproof.store.read_runs import parse_artefact, parse_failure
 from diskproof.store.rows import VerdictRow
 from diskproof.store.tables import CELL, CRASH_FILE, CRASH_RUN, HOST, STUDY, VERDICT

@@ -6,13 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from diskproof.stats.intervals import (
-    Interval,
-    RatioInterval,
-    Sample,
-    mean_interval,
-    ratio_interval,
-)
+from diskproof.stats.intervals import Interval, RatioInterval, Sample, mean_interval, ratio_interval
 from diskproof.store.rows import ResultRow
 
 KIND = "first_write"

@@ -9,7 +9,9 @@ from types import TracebackType
 from sqlalchemy import Connection, Engine
 
 from diskproof.errors import UsageError
-from diskproof.records import Check, CrashRun, Histogram, HostRecord, RunRecord, Series, StudyRecord
+from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
+from diskproof.records.tiles import TileRun
+from diskproof.records.verdicts import CrashRun
 from diskproof.stats.histograms import merge_histograms
 from diskproof.store import crash, read, read_runs, tiles, write
 from diskproof.store.connect import StoreUrl, explained, make_engine
@@ -23,7 +25,6 @@ from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow, Verdict
 from diskproof.store.schema import require_schema
 from diskproof.store.tables import RUN
 from diskproof.store.tile_limits import require_storable_tile_run
-from diskproof.tile_records import TileRun
 
 
 def open_store(url_or_path: str, *, create: bool = False) -> Store:

@@ -15,7 +15,7 @@ from typing import IO, Any
 from diskproof.errors import HostError, UsageError
 from diskproof.records import StudyRecord
 from diskproof.store.database import Store
-from diskproof.store.export_rows import Column, Kind, Row, table_columns, table_rows
+from diskproof.store.export_rows import ExportColumn, Kind, Row, table_columns, table_rows
 from diskproof.store.workbook import write_workbook
 
 _Batches = Iterable[Sequence[Row]]
@@ -44,7 +44,7 @@ def export_table(store: Store, studies: Sequence[str], kind: Kind, path: Path) -
         write(stream, columns, table_rows(store, chosen, kind))
 
 
-def _find_writer(path: Path) -> Callable[[IO[bytes], Sequence[Column], _Batches], None]:
+def _find_writer(path: Path) -> Callable[[IO[bytes], Sequence[ExportColumn], _Batches], None]:
     if str(path) == "-":
         return _write_csv
     writer = _WRITERS.get(path.suffix.lower())
@@ -104,7 +104,7 @@ def _target(path: Path) -> Iterator[IO[bytes]]:
 # -- formats --------------------------------------------------------------------------------
 
 
-def _write_csv(stream: IO[bytes], columns: Sequence[Column], batches: _Batches) -> None:
+def _write_csv(stream: IO[bytes], columns: Sequence[ExportColumn], batches: _Batches) -> None:
     """Lists are JSON, flags true and false, what is missing is empty."""
     stream.write(_csv_lines([[column.head for column in columns]]))
     for rows in batches:
@@ -121,7 +121,7 @@ def _csv_field(value: object) -> object:
     return json.dumps(value) if isinstance(value, (list, bool)) else value
 
 
-def _write_json(stream: IO[bytes], columns: Sequence[Column], batches: _Batches) -> None:
+def _write_json(stream: IO[bytes], columns: Sequence[ExportColumn], batches: _Batches) -> None:
     """A list of objects, one a line; the cell's levels and a run's metrics are objects in them."""
     before = b"[\n"
     for rows in batches:
@@ -131,7 +131,7 @@ def _write_json(stream: IO[bytes], columns: Sequence[Column], batches: _Batches)
     stream.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
 
-def _write_parquet(stream: IO[bytes], columns: Sequence[Column], batches: _Batches) -> None:
+def _write_parquet(stream: IO[bytes], columns: Sequence[ExportColumn], batches: _Batches) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diskproof.records import Failure, StudyRecord
+from diskproof.records.tiles import TileRun, WorkRun
 from diskproof.store.database import Store
 from diskproof.store.rows import RunRow, VerdictRow
 from diskproof.store.show import show_rows
-from diskproof.tile_records import TileRun, WorkRun
 
 Kind = Literal["results", "runs", "series", "verdicts", "tiles"]
 Type = Literal["text", "number", "integer", "flag", "numbers"]
@@ -18,7 +18,7 @@ Row = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Column:
+class ExportColumn:
     """One column: ``group`` names the object it is part of (``cell``, ``metrics``), or is empty."""
 
     name: str
@@ -38,7 +38,7 @@ class Column:
         return inner.get(self.name) if isinstance(inner, dict) else None
 
 
-def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> list[Column]:
+def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> list[ExportColumn]:
     """The columns of a table, over all studies in it."""
     loads = [run for s in studies for run in store.tile_runs(s.id)] if kind == "tiles" else []
     if kind == "verdicts":
@@ -48,12 +48,12 @@ def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> l
     else:
         cells = [cell for study in studies for cell in study.cells]
     factors = sorted({name for cell in cells for name, _ in cell.levels})
-    levels = [Column(name, "text", "cell") for name in factors]
+    levels = [ExportColumn(name, "text", "cell") for name in factors]
     if kind == "runs":
         names = {
             name: None for s in studies for row in store.results(s.id) for name in [row.metric]
         }
-        metrics: list[Column] = [Column(name, "number", "metrics") for name in names]
+        metrics: list[ExportColumn] = [ExportColumn(name, "number", "metrics") for name in names]
         return [*_columns(_RUN_START), *levels, *_columns(_RUN_END), *metrics]
     if kind == "verdicts":
         return [*_columns(_VERDICT_START), *levels, *_columns(_VERDICT_END)]
@@ -61,7 +61,7 @@ def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> l
         told = dict.fromkeys(
             metric.name for run in loads for work in run.works for metric in work.metrics
         )
-        metrics = [Column(name, "number", "metrics") for name in told]
+        metrics = [ExportColumn(name, "number", "metrics") for name in told]
         return [*_columns(_TILE_START), *levels, *_columns(_TILE_END), *metrics]
     if kind == "series":
         return [*_columns(_SERIES_START), *levels, *_columns(_SERIES_END)]
@@ -169,8 +169,8 @@ _SERIES_END: dict[str, Type] = {
 }
 
 
-def _columns(types: dict[str, Type]) -> list[Column]:
-    return [Column(name, kind) for name, kind in types.items()]
+def _columns(types: dict[str, Type]) -> list[ExportColumn]:
+    return [ExportColumn(name, kind) for name, kind in types.items()]
 
 
 def _run_rows(store: Store, study: StudyRecord) -> list[Row]:

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from diskproof.records import (
-    Cell,
-    CrashRun,
-    Durability,
-    Fault,
-    Histogram,
-    HostRecord,
-    RunRecord,
-    StudyRecord,
-    Verdict,
-)
+from diskproof.records import Cell, Histogram, HostRecord, RunRecord, StudyRecord
+from diskproof.records.verdicts import CrashRun, Durability, Fault, Verdict
 from diskproof.store.bounds import (
     MAX_EVENTS,
     MAX_LEVEL,

@@ -8,16 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, func, select
 
-from diskproof.records import (
-    Artefact,
-    Cell,
-    Check,
-    Failure,
-    Histogram,
-    Metric,
-    RunRecord,
-    Series,
-)
+from diskproof.records import Artefact, Cell, Check, Failure, Histogram, Metric, RunRecord, Series
 from diskproof.store.encoding import (
     parse_cell,
     parse_phases,

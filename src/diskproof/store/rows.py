@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diskproof.records import Cell, Failure, Status, Verdict
+from diskproof.records import Cell, Failure, Status
+from diskproof.records.verdicts import Verdict
 
 
 @dataclass(frozen=True)

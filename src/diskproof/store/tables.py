@@ -23,7 +23,7 @@ SCHEMA_VERSION = 3
 
 OLDEST_VERSION = 1
 """What has been added since: 2 has the tables ``crash_run``, ``crash_file`` and ``verdict``, 3 has
-those of ``tile_tables.py``."""
+those of ``tiles_schema.py``."""
 
 METADATA = MetaData()
 # SQLite numbers rows by itself only in a column of exactly this type.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from diskproof.records.tiles import GuestUse, Phase, StepRun, TileRun, WorkRun
 from diskproof.store.bounds import (
     MAX_NUMBER,
     MAX_PER_RUN,
@@ -17,7 +18,6 @@ from diskproof.store.bounds import (
     require_series,
 )
 from diskproof.store.limits import require_storable_cell
-from diskproof.tile_records import GuestUse, Phase, StepRun, TileRun, WorkRun
 
 MAX_TILES = 1000
 MAX_STEPS = 100_000

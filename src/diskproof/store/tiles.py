@@ -14,10 +14,11 @@ from sqlalchemy.exc import IntegrityError
 
 from diskproof.errors import UsageError
 from diskproof.records import Check, Metric, Series
+from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
 from diskproof.store.encoding import cell_columns, parse_cell, parse_phases, render_json
 from diskproof.store.read_runs import parse_artefact, parse_failure, parse_metric, parse_series
 from diskproof.store.tables import CELL, HOST, STUDY
-from diskproof.store.tile_tables import (
+from diskproof.store.tiles_schema import (
     TILE_FILE,
     TILE_METRIC,
     TILE_RUN,
@@ -34,7 +35,6 @@ from diskproof.store.write import (
     metric_columns,
     series_columns,
 )
-from diskproof.tile_records import GuestUse, StepRun, TileRun, WorkRun
 
 _PLACE = ("study_id", "cell_id", "host_id", "tiles", "repeat")
 

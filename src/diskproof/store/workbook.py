@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 from diskproof.errors import UsageError
 from diskproof.records import StudyRecord
 from diskproof.store.database import Store
-from diskproof.store.export_rows import Column, Kind, table_columns, table_rows
+from diskproof.store.export_rows import ExportColumn, Kind, table_columns, table_rows
 from diskproof.store.grids import KIND, Grid, read_grids, size_of
 from diskproof.store.rows import ResultRow
 
@@ -71,7 +71,7 @@ def _add_sheet(book: Workbook, name: str, heads: Sequence[str]) -> Worksheet:
 
 
 def _write_row(
-    sheet: Worksheet, text: Any, row: int, columns: Sequence[Column], values: Sequence[object]
+    sheet: Worksheet, text: Any, row: int, columns: Sequence[ExportColumn], values: Sequence[object]
 ) -> None:
     for place, (column, value) in enumerate(zip(columns, values, strict=True)):
         if value is None:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from diskproof import qmp
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import QMP_SECONDS, Booted
 from diskproof.guest.build import GuestFiles
 from diskproof.guest.events import Hello
+from diskproof.qemu import qmp
 from diskproof.qemu.machine import GuestMachine
 
 SAVE_SECONDS = 120.0

@@ -15,8 +15,8 @@ from graphlib import TopologicalSorter
 
 from diskproof.errors import RunFailure
 from diskproof.guest.jobs import Job
-from diskproof.tile_records import Phase, StepRun
-from diskproof.tiles.course import Course, Station
+from diskproof.records.tiles import Phase, StepRun
+from diskproof.tiles.step_run import RunningStep, Station
 from diskproof.tiles.steps import TileStep
 
 HEARTBEAT_SECONDS = 10.0
@@ -28,7 +28,7 @@ Node = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Progress:
+class PhaseProgress:
     """Which steps of a phase run, as (tile, guest, step); ``done`` of ``total`` have ended."""
 
     phase: Phase
@@ -37,7 +37,7 @@ class Progress:
     total: int
 
 
-OnStep = Callable[[Progress], None]
+OnStep = Callable[[PhaseProgress], None]
 
 
 class Heartbeat:
@@ -82,7 +82,7 @@ class Engine:
             raise ValueError("two steps have the same name")
         self._left, self._on_step, self._silence = left, on_step, silence
         self._tiles = sorted({station.tile for station in stations})
-        self.courses: dict[Node, Course] = {}
+        self.courses: dict[Node, RunningStep] = {}
         """What has been started, by tile and name of the step."""
 
     def run(self, phase: Phase) -> None:
@@ -90,7 +90,7 @@ class Engine:
         steps = {step.name: step for step in self._steps if step.phase == phase}
         order = sort_steps(self._tiles, steps)
         beats = [Heartbeat(station, self._silence) for station in self._stations.values()]
-        running: dict[Node, Course] = {}
+        running: dict[Node, RunningStep] = {}
         done, total = 0, len(steps) * len(self._tiles)
         with start_selector(self._stations.values()) as selector:
             while order.is_active():
@@ -108,16 +108,16 @@ class Engine:
         self,
         order: TopologicalSorter[Node],
         steps: Mapping[str, TileStep],
-        running: dict[Node, Course],
+        running: dict[Node, RunningStep],
     ) -> bool:
         ready = order.get_ready()
         for tile, name in ready:
             step = steps[name]
-            course = Course(self._stations[tile, step.guest], step)
+            course = RunningStep(self._stations[tile, step.guest], step)
             self.courses[tile, name] = running[tile, name] = course
         return bool(ready)
 
-    def _find_ended(self, phase: Phase, running: Mapping[Node, Course]) -> list[Node]:
+    def _find_ended(self, phase: Phase, running: Mapping[Node, RunningStep]) -> list[Node]:
         ended = []
         for node, course in running.items():
             with self._blamed(course.station, phase, running):
@@ -130,7 +130,7 @@ class Engine:
         selector: selectors.BaseSelector,
         beats: Sequence[Heartbeat],
         phase: Phase,
-        running: Mapping[Node, Course],
+        running: Mapping[Node, RunningStep],
     ) -> None:
         """Take in what comes, until something is due."""
         for beat in beats:
@@ -148,7 +148,7 @@ class Engine:
 
     @contextmanager
     def _blamed(
-        self, station: Station, phase: Phase, running: Mapping[Node, Course]
+        self, station: Station, phase: Phase, running: Mapping[Node, RunningStep]
     ) -> Iterator[None]:
         """A failure inside is this guest's, and says so."""
         try:
@@ -165,7 +165,7 @@ class Engine:
             ) from failure
 
     @contextmanager
-    def _named(self, phase: Phase, running: Mapping[Node, Course]) -> Iterator[None]:
+    def _named(self, phase: Phase, running: Mapping[Node, RunningStep]) -> Iterator[None]:
         """A failure inside names the steps that were under way."""
         try:
             yield
@@ -176,9 +176,11 @@ class Engine:
                 failure.kind, what, f"still under way: {names}", failure.hint
             ) from None
 
-    def _tell(self, phase: Phase, running: Mapping[Node, Course], done: int, total: int) -> None:
+    def _tell(
+        self, phase: Phase, running: Mapping[Node, RunningStep], done: int, total: int
+    ) -> None:
         names = ((tile, course.station.name, name) for (tile, name), course in running.items())
-        self._on_step(Progress(phase, tuple(names), done, total))
+        self._on_step(PhaseProgress(phase, tuple(names), done, total))
 
     def step_runs(self, zero: float) -> tuple[StepRun, ...]:
         """What was started, with times from ``zero`` (of time.monotonic()); what has not ended

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from diskproof import qmp
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.boot import QMP_SECONDS, Booted, Guest, Launched, explain, launch
 from diskproof.guest.build import GuestFiles
 from diskproof.guest.channel import Channel
 from diskproof.guest.jobs import Job
+from diskproof.qemu import qmp
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.network import DRIVER
 from diskproof.tiles.boot_states import BootState, BootStates, restorable, shape_of

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from diskproof.errors import RunFailure
 from diskproof.plan.tile_costs import OVERHEAD_BYTES, count_fitting, tile_memory
-from diskproof.tile_records import GuestUse
-from diskproof.tile_rules import Tile
+from diskproof.records.tiles import GuestUse
+from diskproof.study.tiles import Tile
 from diskproof.units import render_bytes
 
 PROC = Path("/proc")

@@ -3,7 +3,6 @@ said last."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -16,22 +15,22 @@ from pathlib import Path
 from diskproof.backings import Place
 from diskproof.backings.run_dir import start_run_dir
 from diskproof.drive import DiskImage
-from diskproof.errors import HostError, RunFailure
-from diskproof.executor import FULL_BYTES, Deadline
+from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.frontends.effective import read_command_line, read_disk
 from diskproof.frontends.guest import check_device, check_machine, check_view
 from diskproof.guest import boot
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import require_guest
-from diskproof.images import create_image, full_size, inspect_image
+from diskproof.lab.setup import FULL_BYTES, Deadline
 from diskproof.plan.tile_costs import TRANSLATED_BYTES
 from diskproof.qemu.disk import guest_disk_args
+from diskproof.qemu.images import create_image, full_size, inspect_image
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Artefact, Cell, Check
-from diskproof.tile_rules import Tile, TileGuest
-from diskproof.tiles.course import Station
+from diskproof.study.tiles import Tile, TileGuest
 from diskproof.tiles.group import GuestKey, Member
 from diskproof.tiles.network import Network
+from diskproof.tiles.step_run import Station
 from diskproof.tiles.steps import step_environment
 from diskproof.units import render_bytes
 
@@ -40,7 +39,6 @@ KEPT = 64 << 10
 RESERVED = ("falloc", "full")
 _EVENT_SECONDS = 0.01
 _TROUBLE = ("BLOCK_IO_ERROR", "STOP")
-_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 _OUT_OF_MEMORY = re.compile(rb"Out of memory: Killed process \d+ \([^)\n]*\)")
 
 
@@ -170,7 +168,7 @@ def _trouble(event: Mapping[str, object]) -> RunFailure:
         return RunFailure("qemu", "the guest was stopped", "QEMU tells so (QMP event STOP)")
     reason = str(told.get("reason"))  # of an error that is reported it does not set "nospace"
     kind, what = "qemu", "its disk cannot be read or written"
-    if reason in _FULL:
+    if tells_no_space(reason):
         kind, what = "space", "the file system of its disk is full"
     why = f"{told.get('operation')}: {reason} (QMP event BLOCK_IO_ERROR)"
     return RunFailure(kind, what, why)

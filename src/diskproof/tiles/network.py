@@ -17,10 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from diskproof.cage import QEMU_CAGE, Cage
 from diskproof.errors import HostError, RunFailure
-from diskproof.native import require_native
-from diskproof.proc import Process, run, start_process
+from diskproof.process.cage import QEMU_CAGE, Cage
+from diskproof.process.native import require_native
+from diskproof.process.start import Process, run, start_process
 from diskproof.qemu.network import NetworkCard
 
 Kind = Literal["bridge", "switch"]
@@ -57,7 +57,7 @@ class Network:
 
 
 def ip_address(tile: int, place: int) -> str:
-    """The address of a guest, in a network of ``/16``."""
+    """The address of the guest at a place (from 1) of a tile (from 1), in 10.77.0.0/16."""
     return f"10.77.{tile}.{place}"
 
 

@@ -8,23 +8,18 @@ same call resumes.
 from __future__ import annotations
 
 import math
-import os
-import platform
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from diskproof.errors import DiskproofError
+from diskproof.lab.course import start_telling
 from diskproof.plan.tile_costs import run_seconds
 from diskproof.records import Cell, StudyRecord, content_id
+from diskproof.records.tiles import TileRun
 from diskproof.stats.capacity import Capacity, Trial, find_capacity, next_trial, trial_limit
 from diskproof.stats.tile_trials import find_trials
-from diskproof.store.rows import Progress
-from diskproof.tile_records import TileRun
-from diskproof.tile_rules import TileRules
+from diskproof.study.tiles import TileRules
 
 if TYPE_CHECKING:
     from diskproof.store import Store
@@ -112,33 +107,29 @@ def run_tile_study(
     for run in store.tile_runs(study.id):
         if run.host_id == host_id:
             search.add(run, run.ended - run.started)
-    teller = _Teller(store, study.id)
     began, executed = now(), 0
     reason: Reason = "done"
-    try:
-        while trial := search.find_next():
-            expected = search.expect(*trial)
-            if budget_seconds is not None and now() - began + expected > budget_seconds:
-                reason = "budget"
-                break
-            cell, tiles = trial
-            repeat = search.next_repeat(cell, tiles)
-            started = RunStarted(cell, tiles, repeat, search.standing())
-            teller.tell(started)
-            on_event(started)
-            run_began = now()
-            run = executor.execute(cell, tiles, repeat)
-            store.add_tile_run(run)
-            executed += 1
-            seconds = now() - run_began
-            search.add(run, seconds)
-            on_event(RunFinished(run, seconds, search.standing(), search.capacity(cell)))
-    except KeyboardInterrupt:
-        reason = "interrupted"
-    finally:
-        # A store that has just failed has said so; who reads it sees that our process is gone.
-        with suppress(DiskproofError):
-            store.clear_progress(study.id)
+    with start_telling(store, study.id) as tell:
+        try:
+            while trial := search.find_next():
+                expected = search.expect(*trial)
+                if budget_seconds is not None and now() - began + expected > budget_seconds:
+                    reason = "budget"
+                    break
+                cell, tiles = trial
+                repeat = search.next_repeat(cell, tiles)
+                started = RunStarted(cell, tiles, repeat, search.standing())
+                tell(_describe(started), **asdict(started.standing))
+                on_event(started)
+                run_began = now()
+                run = executor.execute(cell, tiles, repeat)
+                store.add_tile_run(run)
+                executed += 1
+                seconds = now() - run_began
+                search.add(run, seconds)
+                on_event(RunFinished(run, seconds, search.standing(), search.capacity(cell)))
+        except KeyboardInterrupt:
+            reason = "interrupted"
     return Outcome(reason, executed, now() - began, search.standing())
 
 
@@ -263,30 +254,8 @@ class Search:
         return [(1, max(0, rules.runs - baseline)), (middle, max(0, limit - others))]
 
 
-class _Teller:
-    """Says to other terminals what runs now; so it is also found out that the store cannot be
-    written before a run is spent on it."""
-
-    def __init__(self, store: Store, study_id: str) -> None:
-        self.store, self.study_id, self.started = store, study_id, time.time()
-
-    def tell(self, event: RunStarted) -> None:
-        standing = event.standing
-        tiles = f"{event.tiles} tile{'s' * (event.tiles > 1)}"
-        levels = [event.cell.level(name) for name in ("cache", "format", "share")]
-        what = " ".join(filter(None, [tiles, event.cell.workload.name, *levels]))
-        self.store.set_progress(
-            Progress(
-                study_id=self.study_id,
-                pid=os.getpid(),
-                boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-                host=platform.node(),
-                started=self.started,
-                total=standing.total,
-                done=standing.done,
-                failed=standing.failed,
-                current=f"{what} (run {event.repeat})",
-                eta_seconds=standing.eta_seconds,
-                updated=time.time(),
-            )
-        )
+def _describe(event: RunStarted) -> str:
+    tiles = f"{event.tiles} tile{'s' * (event.tiles > 1)}"
+    levels = [event.cell.level(name) for name in ("cache", "format", "share")]
+    what = " ".join(filter(None, [tiles, event.cell.workload.name, *levels]))
+    return f"{what} (run {event.repeat})"

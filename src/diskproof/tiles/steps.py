@@ -10,8 +10,9 @@ from typing import Protocol, cast
 
 from diskproof.errors import UsageError
 from diskproof.records import Metric
-from diskproof.tile_records import Phase
-from diskproof.tile_rules import LOADS, ROLES, Tile, TileGuest, TileWork
+from diskproof.records.tiles import Phase
+from diskproof.study.tiles import LOADS, ROLES, Tile, TileGuest, TileWork
+from diskproof.tiles.network import ip_address
 
 
 @dataclass(frozen=True)
@@ -110,16 +111,6 @@ def tile_steps(context: TileContext) -> tuple[TileStep, ...]:
     return tuple(steps)
 
 
-def guest_address(tile: int, place: int) -> str:
-    """The address of the guest at a place (from 1) of a tile (from 1), in 10.77.0.0/16."""
-    return f"10.77.{tile}.{place}"
-
-
-def guest_mac(tile: int, place: int) -> str:
-    """Its MAC, in the range that QEMU uses for its guests."""
-    return f"52:54:00:4d:{tile:02x}:{place:02x}"
-
-
 def host_variable(guest: str) -> str:
     """The variable in which steps find the address of a guest of their tile."""
     return f"HOST_{guest.upper().replace('-', '_')}"
@@ -130,11 +121,11 @@ def step_environment(
 ) -> dict[str, str]:
     """What a step finds in its environment: who it is, and where the others of its tile are."""
     places = {each.name: place for place, each in enumerate(tile.guests, 1)}
-    hosts = {host_variable(name): guest_address(number, place) for name, place in places.items()}
+    hosts = {host_variable(name): ip_address(number, place) for name, place in places.items()}
     return {
         "TILE": str(number),
         "TILES": str(tiles),
-        "SELF": guest_address(number, places[guest]),
+        "SELF": ip_address(number, places[guest]),
         "DISK": disk,
         "SCALE": f"{scale}",
         **hosts,

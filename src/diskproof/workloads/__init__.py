@@ -8,8 +8,8 @@ from typing import Protocol, cast
 
 from diskproof.drive import Drive
 from diskproof.errors import UsageError
-from diskproof.programs import PROGRAM_BY_KIND
 from diskproof.records import Artefact, Check, Histogram, Metric, Series, WorkloadSpec
+from diskproof.study.programs import PROGRAM_BY_KIND
 
 _MODULES = {"fio": "fio", "fio-job": "fio_job", **{kind: kind for kind in PROGRAM_BY_KIND}}
 

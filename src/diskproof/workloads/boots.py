@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from diskproof.boot_rules import BLOCKS, block_bytes, parse_scale, payload_members
 from diskproof.drive import Drive
 from diskproof.errors import RunFailure
 from diskproof.guest.boot_report import BootReport, parse_report
 from diskproof.records import Artefact, Check, Metric, Series, WorkloadSpec
+from diskproof.study.boots import BLOCKS, block_bytes, parse_scale, payload_members
 from diskproof.workloads import WorkloadResult
 
 BOOT_SECONDS = 1800.0

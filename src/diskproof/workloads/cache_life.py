@@ -11,6 +11,7 @@ from diskproof.drive import Drive, Machine
 from diskproof.errors import RunFailure
 from diskproof.host.cache import count_resident
 from diskproof.records import Check, Metric, WorkloadSpec
+from diskproof.units import MIB
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.fio_run import FIXED_OPTIONS, FioRun, render_options, run_fio
 
@@ -18,7 +19,6 @@ RESET_SECONDS = 30.0
 SLOWEST = 4 << 20  # bytes/s, under emulation on a busy host
 START_SECONDS = 60.0
 END_SECONDS = 30.0
-_MIB = 1 << 20
 
 
 class CacheLife:
@@ -33,7 +33,7 @@ class CacheLife:
         if machine is None:
             raise RunFailure("workload", "this workload needs a guest", "", 'frontend = "guest"')
         image = machine.image.path
-        passes = [run_fio(drive, _job(drive), _seconds(drive), []) for _ in range(2)]
+        passes = [run_fio(drive, _job(drive), _seconds(drive), {}) for _ in range(2)]
         read = count_pages(image)
         reset(machine, float(spec.option("settle")))
         after_reset = count_pages(image)
@@ -100,7 +100,7 @@ def _job(drive: Drive) -> str:
 
 
 def _bandwidth(run: FioRun) -> float:
-    return sum(job.read.bandwidth for job in run.result.jobs) / _MIB
+    return sum(job.read.bandwidth for job in run.result.jobs) / MIB
 
 
 def _share(name: str, count: int, whole: int, *, primary: bool = False) -> Metric:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 from diskproof.drive import Drive, Execution
-from diskproof.errors import RunFailure
+from diskproof.errors import RunFailure, tells_no_space
 from diskproof.records import Artefact, Metric, WorkloadSpec
-from diskproof.units import parse_bytes
+from diskproof.units import MIB, parse_bytes
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.iozone import SLOWEST, START_SECONDS, check_memory
 
-_MIB = 1 << 20
 _TOLD = re.compile(rb"^(\d{1,18}) bytes .*copied, ([0-9.e+-]{1,30}) s", re.MULTILINE)
 
 
@@ -25,7 +24,7 @@ class DdWorkload:
         done = drive.execute(argv, timeout=START_SECONDS + size / SLOWEST)
         seconds = parse_seconds_told(done, size)
         metrics = (
-            Metric("bandwidth", "MiB/s", size / seconds / _MIB, True, primary=True),
+            Metric("bandwidth", "MiB/s", size / seconds / MIB, True, primary=True),
             Metric("seconds", "s", seconds, higher_is_better=False),
         )
         artefact = Artefact("dd.txt", "text/plain", done.stderr)
@@ -51,9 +50,9 @@ def parse_seconds_told(done: Execution, size: int) -> float:
     """dd's own time in seconds. Raises RunFailure when it failed or did less than asked for."""
     evidence = (("dd.txt", done.stderr[-4096:]),)
     if done.returncode != 0:
-        full = b"No space left" in done.stderr
-        tail = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise RunFailure("space" if full else "workload", "dd failed", tail, evidence=evidence)
+        text = done.stderr.decode("utf-8", "replace").strip()
+        kind = "space" if tells_no_space(text) else "workload"
+        raise RunFailure(kind, "dd failed", text[-300:], evidence=evidence)
     told = _TOLD.search(done.stderr)
     if told is None or float(told[2]) <= 0:
         raise RunFailure("workload", "dd did not tell how long it took", evidence=evidence)

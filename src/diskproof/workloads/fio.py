@@ -17,6 +17,7 @@ from diskproof.workloads.fio_run import (
     check_messages,
     check_runtime,
     log_options,
+    log_window,
     render_milliseconds,
     render_options,
     run_fio,
@@ -32,7 +33,8 @@ class FioWorkload:
     def run(self, spec: WorkloadSpec, drive: Drive) -> WorkloadResult:
         """Raises RunFailure; see ``run_fio``."""
         runtime, ramp = float(spec.option("runtime")), float(spec.option("ramp"))
-        run = run_fio(drive, render_job(spec, drive), runtime + ramp + START_SECONDS, [LOG])
+        job_file, logs = render_job(spec, drive), {LOG: log_window(runtime)}
+        run = run_fio(drive, job_file, runtime + ramp + START_SECONDS, logs)
         if len(run.result.jobs) != 1:
             count = len(run.result.jobs)
             raise broken_answer(run, f"fio's answer has {count} jobs, one was started")

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from diskproof.drive import Drive
 from diskproof.errors import RunFailure
-from diskproof.fio_job_file import JobSection, parse_job_file
 from diskproof.fio_output import FioJob, combine_clones, job_histograms, job_metrics
 from diskproof.records import Check, Metric, Series, WorkloadSpec
+from diskproof.study.job_file import JobSection, parse_job_file
 from diskproof.units import parse_bytes
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.fio_run import (
@@ -19,6 +19,7 @@ from diskproof.workloads.fio_run import (
     check_depth,
     check_messages,
     log_options,
+    log_window,
     render_milliseconds,
     render_options,
     run_fio,
@@ -39,7 +40,8 @@ class FioJobWorkload:
         """
         sections = read_sections(spec, drive)
         logs = {f"job{number}": section.name for number, section in enumerate(sections)}
-        run = run_fio(drive, render_jobs(spec, sections, drive), _DAY, tuple(logs))
+        window = log_window(float(spec.option("runtime")))
+        run = run_fio(drive, render_jobs(spec, sections, drive), _DAY, dict.fromkeys(logs, window))
         jobs = combine_clones(run.result.jobs)
         if [job.name for job in jobs] != [section.name for section in sections]:
             raise broken_answer(run, "its jobs are not those of the job file")

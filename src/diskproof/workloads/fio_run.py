@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diskproof.drive import Drive, Execution
-from diskproof.errors import HostError, RunFailure
+from diskproof.errors import NO_SPACE, HostError, RunFailure
 from diskproof.fio_output import FioJob, FioResult, parse_fio_output
 from diskproof.records import Artefact, Check, Series
 from diskproof.workloads.fio_series import parse_iops_log
@@ -19,7 +17,6 @@ ANSWER = "fio.json"
 MESSAGES = "fio.stderr"
 DEPTH_SHARE = 0.9
 RUNTIME_SHARE = 0.9
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NOT_FOUND = 127
 RANDOM_SEED = 20090722
 # The process that is killed is the whole of fio; files are used as they are; offsets are the same
@@ -44,8 +41,8 @@ class FioRun:
     messages: str
 
 
-def run_fio(drive: Drive, job: str, timeout: float, logs: Sequence[str]) -> FioRun:
-    """Run a job file on a drive; ``logs`` are those of its ``log_options``.
+def run_fio(drive: Drive, job: str, timeout: float, logs: Mapping[str, int]) -> FioRun:
+    """Run a job file on a drive; ``logs`` are those of its ``log_options``, with their windows.
 
     Raises RunFailure with all that fio said as evidence: ``killed`` when a signal ended it,
     ``space`` when the disk was full, ``workload`` for every other end that is not a good one;
@@ -67,7 +64,7 @@ def run_fio(drive: Drive, job: str, timeout: float, logs: Sequence[str]) -> FioR
     messages = b"\n".join(part for part in (before.strip(), done.stderr.strip()) if part)
     return FioRun(
         result,
-        _read_logs(done, job, logs),
+        {log: parse_iops_log(done.files.get(f"{log}_iops.log", b""), logs[log]) for log in logs},
         tuple(_artefacts({**files, ANSWER: answer, MESSAGES: messages})),
         messages.decode("utf-8", "replace"),
     )
@@ -88,7 +85,7 @@ def _read_answer(done: Execution, evidence: tuple[tuple[str, bytes], ...]) -> Fi
         why = "\n".join(filter(None, [_last_lines(done.stderr), str(error)]))
         raise RunFailure("workload", what, why, evidence=evidence) from None
     if wrong := [job for job in result.jobs if job.error]:
-        kind = "space" if any(job.error in _NO_SPACE for job in wrong) else "workload"
+        kind = "space" if any(job.error in NO_SPACE for job in wrong) else "workload"
         what = "; ".join(f"job {job.name[:60]}: {job.error_text}" for job in wrong[:3])
         raise RunFailure(kind, f"fio failed, {what}", _last_lines(done.stderr), evidence=evidence)
     if done.returncode:
@@ -113,12 +110,6 @@ def _split_answer(output: bytes) -> tuple[bytes, bytes]:
     return output[:start], output[start:]
 
 
-def _read_logs(done: Execution, job: str, logs: Sequence[str]) -> dict[str, tuple[Series, ...]]:
-    found = re.search(r"^log_avg_msec=(\d+)$", job, re.MULTILINE)
-    window = int(found[1]) if found else 1
-    return {log: parse_iops_log(done.files.get(f"{log}_iops.log", b""), window) for log in logs}
-
-
 def _artefacts(files: Mapping[str, bytes]) -> list[Artefact]:
     return [
         Artefact(name, "application/json" if name == ANSWER else "text/plain", content)
@@ -136,10 +127,15 @@ def render_milliseconds(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms"
 
 
+def log_window(runtime: float) -> int:
+    """Milliseconds of one point of a log: a hundred points a run and at most ten a second."""
+    return min(1000, max(100, round(runtime * 10)))
+
+
 def log_options(runtime: float, log: str) -> dict[str, str]:
-    """fio's own record of its speed, a hundred points a run and at most ten a second."""
-    every = min(1000, max(100, round(runtime * 10)))
-    return {"write_iops_log": log, "log_avg_msec": str(every), "per_job_logs": "0"}
+    """fio's own record of its speed."""
+    window = str(log_window(runtime))
+    return {"write_iops_log": log, "log_avg_msec": window, "per_job_logs": "0"}
 
 
 def broken_answer(run: FioRun, why: str) -> RunFailure:

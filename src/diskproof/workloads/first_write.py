@@ -13,7 +13,7 @@ from diskproof.drive import Drive
 from diskproof.errors import RunFailure
 from diskproof.fio_output import FioJob
 from diskproof.records import Metric, WorkloadSpec
-from diskproof.units import parse_bytes
+from diskproof.units import MIB, parse_bytes
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.fio_run import (
     FIXED_OPTIONS,
@@ -26,7 +26,6 @@ from diskproof.workloads.fio_run import (
 PASSES = ("first_write", "rewrite")
 SLOWEST = 2 << 20  # bytes/s, under emulation on a busy host
 START_SECONDS = 120.0
-_MIB = 1 << 20
 
 
 class FirstWrite:
@@ -36,7 +35,7 @@ class FirstWrite:
         """Raises RunFailure; see ``run_fio``."""
         parts = int(spec.option("parts"))
         seconds = START_SECONDS + 2 * drive.size / SLOWEST
-        run = run_fio(drive, render_jobs(spec, drive), seconds, [])
+        run = run_fio(drive, render_jobs(spec, drive), seconds, {})
         if len(run.result.jobs) != parts * len(PASSES):
             raise broken_answer(run, f"{len(run.result.jobs)} jobs answered")
         speeds = [measure(job) for job in run.result.jobs]
@@ -67,7 +66,7 @@ def render_jobs(spec: WorkloadSpec, drive: Drive) -> str:
 
 def measure(job: FioJob) -> float:
     """MiB/s of one part."""
-    return job.write.bandwidth / _MIB
+    return job.write.bandwidth / MIB
 
 
 def curve_metrics(speeds: Sequence[float], parts: int) -> list[Metric]:

@@ -22,7 +22,7 @@ from diskproof.drive import Drive
 from diskproof.errors import RunFailure
 from diskproof.fio_output import FioJob
 from diskproof.records import Check, Metric, WorkloadSpec
-from diskproof.units import render_bytes
+from diskproof.units import MIB, render_bytes
 from diskproof.workloads import WorkloadResult
 from diskproof.workloads.fio_run import (
     FIXED_OPTIONS,
@@ -46,7 +46,6 @@ STEPS = (
     ("mixed", "8", "randrw"),
 )
 _FLUSH_BLOCK = 4096
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class IozoneWorkload:
         """Raises RunFailure; see ``run_fio``."""
         threads = int(spec.option("threads"))
         steps = plan_steps(spec, drive.size)
-        run = run_fio(drive, render_jobs(spec, steps, drive), _seconds(steps, threads), [])
+        run = run_fio(drive, render_jobs(spec, steps, drive), _seconds(steps, threads), {})
         jobs = run.result.jobs
         started = sum(2 if step.writes else 1 for step in steps) * threads
         if len(jobs) != started:
@@ -159,7 +158,7 @@ def measure_step(jobs: Iterator[FioJob], step: Step, threads: int) -> float:
     slowest = max(map(sum, zip_longest(seconds, waits, fillvalue=0.0)))
     if slowest <= 0:
         raise RunFailure("workload", f"{step.label}: no time was measured")
-    return count / slowest / _MIB
+    return count / slowest / MIB
 
 
 def check_memory(drive: Drive, size: int) -> Check:

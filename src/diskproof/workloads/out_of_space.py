@@ -107,7 +107,7 @@ class _Writer:
 
     def _write(self) -> None:
         try:
-            run_fio(self.drive, _job(self.drive, "write", do_verify="0"), _seconds(self.drive), [])
+            run_fio(self.drive, _job(self.drive, "write", do_verify="0"), _seconds(self.drive), {})
         except (DiskproofError, OSError) as failure:
             self.failure = failure
         finally:
@@ -173,7 +173,7 @@ def resume(machine: Machine, writer: _Writer) -> tuple[Metric, ...]:
 def verify(drive: Drive) -> Metric:
     """Read every block back and compare. Raises RunFailure ``workload`` that names the first
     block that is wrong."""
-    run = run_fio(drive, _job(drive, "read"), _seconds(drive), [])
+    run = run_fio(drive, _job(drive, "read"), _seconds(drive), {})
     count = sum(job.read.bytes for job in run.result.jobs)
     if count < drive.size:
         raise RunFailure("workload", f"only {count} of {drive.size} bytes could be verified")

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.boot_rules import parse_scale
 from diskproof.drive import Drive, Execution
-from diskproof.errors import RunFailure
+from diskproof.errors import RunFailure, tells_no_space
 from diskproof.guest.build import PROGRAM_FOLDER
-from diskproof.native import require_native
+from diskproof.process.native import require_native
 from diskproof.records import Check, Metric, WorkloadSpec
-from diskproof.units import parse_bytes, render_bytes
+from diskproof.study.boots import parse_scale
+from diskproof.units import MIB, parse_bytes, render_bytes
 from diskproof.workloads import WorkloadResult
 
 PROGRAM = "diskproof-tree"
@@ -39,7 +39,6 @@ _HINTS = {
     "disk": 'a backing on a disk, or source = "memory"',
     "memory": 'a smaller scale, more memory, or source = "disk"',
 }
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Site:
         done = self.drive.execute(argv, timeout=self.shape.patience)
         if done.returncode != 0:
             why = done.stderr.decode("utf-8", "replace").strip()[-500:]
-            full = "No space left" in why
+            full = tells_no_space(why)
             what = f"{Path(argv[0]).name} failed with status {done.returncode}"
             hint = "a larger size, or a smaller scale" if full else ""
             raise RunFailure("space" if full else "workload", what, why, hint)
@@ -206,7 +205,7 @@ def make_metrics(shape: TreeShape, copied: float, synced: float) -> tuple[Metric
     seconds = copied + synced
     return (
         Metric("seconds", "s", seconds, higher_is_better=False, primary=True),
-        Metric("bandwidth", "MiB/s", shape.bytes / seconds / _MIB, higher_is_better=True),
+        Metric("bandwidth", "MiB/s", shape.bytes / seconds / MIB, higher_is_better=True),
         Metric("file_rate", "1/s", shape.files / seconds, higher_is_better=True),
         Metric("sync_seconds", "s", synced, higher_is_better=False),
     )

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io::{self, Read};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
@@ -83,12 +83,38 @@ fn die_with(parent: u32) -> io::Result<()> {
     }
 }
 
+/// The signals that a program brings upon itself; by others (SIGKILL, SIGTERM) somebody ended it.
+const CRASHES: [(i32, &str); 6] = [
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGTRAP, "SIGTRAP"),
+];
+
 /// How a program ended, and what it said.
 pub struct Ended {
     /// None: it took too long and was killed.
     pub status: Option<ExitStatus>,
     pub stdout: String,
     pub stderr: String,
+}
+
+impl Ended {
+    /// The signal of a program that crashed: it was shown a state that it cannot bear.
+    fn crash(&self) -> Option<&'static str> {
+        let signal = self.status?.signal()?;
+        CRASHES.iter().find(|(number, _)| *number == signal).map(|(_, name)| *name)
+    }
+
+    /// All that it said, after the signal that it crashed with; and whether it crashed.
+    pub fn said(&self) -> (String, bool) {
+        let crash = self.crash().map(|name| format!("the check crashed with {name}"));
+        let parts = [crash.as_deref().unwrap_or(""), self.stdout.trim(), self.stderr.trim()];
+        let parts = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+        (parts.join("\n"), crash.is_some())
+    }
 }
 
 /// Runs a program to its end, in a folder that we serve if one is given; kills it, and what it started, when that takes

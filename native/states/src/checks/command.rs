@@ -58,8 +58,10 @@ impl<'s> CommandCheck<'s> {
             let why = format!("it took longer than {} s", self.limit.as_secs_f64());
             return Err(Failure::new(named(), why));
         };
-        self.said = [ended.stdout.trim_end(), ended.stderr.trim_end()].join("\n").trim().to_owned();
+        let (said, crashed) = ended.said();
+        self.said = said;
         match status.code() {
+            None if crashed => Ok(Finding::corrupts(0, None)),
             Some(0) => Ok(Finding::KEEPS),
             Some(1) => {
                 let lost = count(&ended.stdout).max(1);

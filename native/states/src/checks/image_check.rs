@@ -38,7 +38,8 @@ impl<'s> ImageCheck<'s> {
 
     fn judge(&mut self, ended: Ended) -> Result<Finding> {
         let Some(status) = ended.status else { return Err(Failure::new(WHAT, "it took too long")) };
-        self.said = [ended.stdout.trim_end(), ended.stderr.trim_end()].join("\n").trim().to_owned();
+        let (said, crashed) = ended.said();
+        self.said = said;
         let report: Option<Report> = serde_json::from_str(&ended.stdout).ok();
         match (status.code(), report) {
             (Some(0 | 3), Some(report)) if report.corruptions + report.check_errors == 0 => {
@@ -46,6 +47,7 @@ impl<'s> ImageCheck<'s> {
             }
             // What cannot be opened, and what is found to be corrupt.
             (Some(0..=3), _) => Ok(Finding::corrupts(0, None)),
+            (None, _) if crashed => Ok(Finding::corrupts(0, None)),
             _ => Err(Failure::new(WHAT, format!("{status}: {}", self.said))),
         }
     }

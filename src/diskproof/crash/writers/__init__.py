@@ -11,7 +11,7 @@ from diskproof.errors import UsageError
 
 if TYPE_CHECKING:  # a check is started for each state: what it does not need costs it
     from diskproof.drive import Drive, RunContext
-    from diskproof.recording import Recording
+    from diskproof.recording.folder import Recording
     from diskproof.records import Cell
 
 
@@ -46,7 +46,7 @@ class Writer(Protocol):
 
 def load_writer(name: str) -> Writer:
     """The writer of that name (its module is imported only now). Raises UsageError."""
-    from diskproof.crash_rules import WRITERS
+    from diskproof.study.crash import WRITERS
 
     if name not in WRITERS:
         raise UsageError(f"unknown writer {name!r}", f"known: {', '.join(WRITERS)}")

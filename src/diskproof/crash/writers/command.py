@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from diskproof.crash.writers import rows
-from diskproof.crash.writers.rows import FAILED, Found
+from diskproof.crash.writers import promised_rows as rows
+from diskproof.crash.writers.promised_rows import FAILED, Found
 from diskproof.errors import DiskproofError
-from diskproof.scratch import start_scratch_dir
+from diskproof.process.scratch import start_scratch_dir
 
 _START = """
 import runpy, sys

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diskproof.crash.writers import WriterContext
-from diskproof.crash.writers.programs import require_written
+from diskproof.crash.writers.program_end import require_written
 from diskproof.drive import DiskImage, Drive
 from diskproof.errors import RunFailure
-from diskproof.executor import BoundedDrive
 from diskproof.frontends.guest import GuestDrive
 from diskproof.guest.boot import Guest
 from diskproof.guest.build import PROGRAM_FOLDER
 from diskproof.guest.jobs import ArrivedAck
+from diskproof.lab.setup import BoundedDrive
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec

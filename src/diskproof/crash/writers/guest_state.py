@@ -15,17 +15,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.crash.writers import postgres, postgres_guest, rows, sqlite
+from diskproof.crash.writers import postgres, postgres_guest, sqlite
+from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import USAGE, fail, read_acks, tell
 from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount, state_machine
-from diskproof.crash.writers.rows import CORRUPTS, KEEPS, LOSES, Found
+from diskproof.crash.writers.promised_rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
-from diskproof.crash_rules import GUEST_EXTRAS
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
-from diskproof.proc import CONFINED_UID, run
-from diskproof.scratch import start_scratch_dir
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import CONFINED_UID, run
+from diskproof.study.crash import GUEST_EXTRAS
 
 FSCK: Mapping[str, tuple[str, ...]] = {
     "ext4": ("e2fsck", "-f", "-n"),

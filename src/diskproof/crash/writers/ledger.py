@@ -6,10 +6,10 @@ from pathlib import Path
 
 from diskproof.crash.writers import WriterContext
 from diskproof.crash.writers.guest_disk import LEDGER, find_guest_drive, write_in_guest
-from diskproof.crash.writers.programs import require_written
-from diskproof.native import require_native
+from diskproof.crash.writers.program_end import require_written
+from diskproof.process.native import require_native
 from diskproof.qemu.disk import image_format
-from diskproof.recording import ACK_FILE
+from diskproof.recording.folder import ACK_FILE
 from diskproof.records import Cell, WorkloadSpec
 
 _SLOT = 4096

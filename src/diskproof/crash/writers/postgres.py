@@ -15,15 +15,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.crash.writers import WriterContext, command, rows
+from diskproof.crash.writers import WriterContext, command
+from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import Limit, main
-from diskproof.crash.writers.programs import require_written
-from diskproof.crash.writers.rows import Found
+from diskproof.crash.writers.program_end import require_written
+from diskproof.crash.writers.promised_rows import Found
 from diskproof.errors import HostError, RunFailure
-from diskproof.proc import CONFINED_UID, Process, run, start_process
-from diskproof.recording import ACK_FILE
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import CONFINED_UID, Process, run, start_process
+from diskproof.recording.folder import ACK_FILE
 from diskproof.records import Cell
-from diskproof.scratch import start_scratch_dir
 
 NAME = "postgres"
 FOLDER = "postgres"

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from diskproof.crash.writers import WriterContext, postgres, rows
+from diskproof.crash.writers import WriterContext, postgres
+from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.guest_disk import (
     MOUNT_POINT,
     make_file_system,
@@ -21,14 +22,14 @@ from diskproof.crash.writers.guest_disk import (
     state_machine,
     write_in_guest,
 )
-from diskproof.crash.writers.rows import CORRUPTS, Found
+from diskproof.crash.writers.promised_rows import CORRUPTS, Found
 from diskproof.errors import RunFailure
 from diskproof.guest.boot import Guest, start_guest
 from diskproof.guest.build import require_guest
-from diskproof.proc import CONFINED_UID
+from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import CONFINED_UID
 from diskproof.qemu.disk import image_format
 from diskproof.records import Cell
-from diskproof.scratch import start_scratch_dir
 
 CLUSTER = f"{MOUNT_POINT}/{postgres.FOLDER}"
 EXTRA = postgres.NAME

@@ -13,9 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diskproof.crash.writers import WriterContext, command, rows
+from diskproof.crash.writers import WriterContext, command
+from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import Limit, main
-from diskproof.crash.writers.rows import Found
+from diskproof.crash.writers.promised_rows import Found
 
 if TYPE_CHECKING:
     from diskproof.records import Cell
@@ -84,9 +85,9 @@ class SqliteWriter:
 
     def write(self, context: WriterContext) -> None:
         """Raises RunFailure ``workload``, ``space``, or ``guest``."""
-        from diskproof.crash.writers.programs import require_written
-        from diskproof.proc import run
-        from diskproof.recording import ACK_FILE
+        from diskproof.crash.writers.program_end import require_written
+        from diskproof.process.start import run
+        from diskproof.recording.folder import ACK_FILE
 
         spec, folder = context.cell.workload, context.recording.folder
         if context.cell.level("frontend") == "guest":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from diskproof.crash.writers import WriterContext, rows, sqlite
+from diskproof.crash.writers import WriterContext, sqlite
+from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.guest_disk import (
     MOUNT_POINT,
     make_file_system,

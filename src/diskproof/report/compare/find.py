@@ -11,7 +11,7 @@ from diskproof.records import Cell
 from diskproof.report.compare.sides import Variant
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.intervals import Sample
-from diskproof.stats.verdict import Verdict, judge, overall_samples
+from diskproof.stats.speed_verdict import SpeedVerdict, judge, overall_samples
 from diskproof.store import ResultRow
 
 ALL_CELLS = "all cells together"
@@ -32,7 +32,7 @@ class Compared:
     cell_b: Cell | None
     a: Sample
     b: Sample
-    verdict: Verdict
+    verdict: SpeedVerdict
 
     @property
     def means(self) -> tuple[float, float]:
@@ -150,7 +150,9 @@ def _judge(
 
 
 def _line(
-    row: tuple[ResultRow, ResultRow, Sample, Sample, bool], shown: Sequence[str], verdict: Verdict
+    row: tuple[ResultRow, ResultRow, Sample, Sample, bool],
+    shown: Sequence[str],
+    verdict: SpeedVerdict,
 ) -> Compared:
     one, other, a, b, together = row
     return Compared(

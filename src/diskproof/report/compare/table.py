@@ -5,7 +5,7 @@ from __future__ import annotations
 from diskproof.report import layout
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.labels import finite, percent, render_figure
-from diskproof.stats.verdict import MOST_RUNS
+from diskproof.stats.speed_verdict import MOST_RUNS
 
 _STYLES = {"faster": "green", "slower": "red", "same": "", "undecided": "yellow"}
 MAX_NAMED = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diskproof.records import TraceEvent
+from diskproof.records.verdicts import TraceEvent, Verdict
 from diskproof.report import vega
 from diskproof.report.durability import render_age, verdict_text
 from diskproof.report.labels import render_figure
@@ -132,12 +132,14 @@ def timeline_chart(events: Sequence[TraceEvent]) -> vega.Spec:
     )
 
 
-def timeline_caption(label: str, fault: str, lost: int, age_seconds: float, missing: int) -> str:
+def timeline_caption(label: str, verdict: Verdict) -> str:
     """What the picture of a loss shows, in a sentence."""
-    writes = "one write" if missing == 1 else f"{missing} writes"
+    count, lost = len(verdict.missing), verdict.lost
+    writes = "one write" if count == 1 else f"{count} writes"
     promised = "one acknowledged write" if lost == 1 else f"{lost} acknowledged writes"
+    oldest = f"the oldest acknowledged {render_age(verdict.age_seconds)} before the crash"
+    worst = f"In the worst state {promised} are lost, {oldest}."
     return (
-        f"The smallest loss that was found for {label} under {fault}: without {writes} that no "
-        f"flush had made durable. In the worst state {promised} are lost, the oldest "
-        f"acknowledged {render_age(age_seconds)} before the crash."
+        f"The smallest loss that was found for {label} under {verdict.fault}: without {writes} "
+        f"that no flush had made durable. {worst if lost else 'The worst state cannot be used.'}"
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from diskproof.crash_rules import FAULT_WORDS
 from diskproof.records import StudyRecord
 from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.chart import durability_chart, timeline_caption, timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import (
-    badness,
     crash_cells_json,
     crash_labels,
     durability_sentence,
@@ -21,6 +19,7 @@ from diskproof.report.durability import (
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store import Store
 from diskproof.store.rows import VerdictRow
+from diskproof.study.crash import FAULT_WORDS
 
 Verdicts = tuple[VerdictRow, ...]
 
@@ -95,16 +94,13 @@ def _by_cell(
 def _timelines(rows: Sequence[tuple[str, VerdictRow]], draw: Draw) -> Iterator[Figure]:
     """The worst losses, each of another fault; what a lying device loses tells nothing new."""
     drawn: list[str] = []
-    for label, row in sorted(rows, key=lambda each: badness(each[1]), reverse=True):
+    for label, row in sorted(rows, key=lambda each: each[1].verdict.badness, reverse=True):
         verdict = row.verdict
-        if len(drawn) == MAX_TIMELINES or verdict.fault in (*drawn, "lying-device"):
+        if len(drawn) == MAX_TIMELINES or verdict.fault in drawn:
             continue
-        if verdict.verdict in ("loses", "corrupts") and verdict.timeline:
+        if verdict.is_broken and verdict.counts and verdict.timeline:
             drawn.append(verdict.fault)
-            caption = timeline_caption(
-                label, verdict.fault, verdict.lost, verdict.age_seconds, len(verdict.missing)
-            )
-            yield draw(timeline_chart(verdict.timeline), caption, 2)
+            yield draw(timeline_chart(verdict.timeline), timeline_caption(label, verdict), 2)
 
 
 CHAPTER = Chapter(

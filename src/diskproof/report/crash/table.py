@@ -36,7 +36,7 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
         key = (label, row.cell.workload.name)
         named = ["", ""] if key == before else list(key)
         text = " - ".join(filter(None, (verdict_text(row.verdict), row.verdict.reason)))
-        bad = row.verdict.verdict in ("loses", "corrupts")
+        bad = row.verdict.is_broken
         fault, states = row.verdict.fault, states_text(row.verdict)
         table.add_row(*named, fault, text, states, style="bold" if bad else None)
         before = key

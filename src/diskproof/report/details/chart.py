@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from diskproof.records import Histogram, Series
 from diskproof.report import vega
 from diskproof.report.labels import render_short_latency
-from diskproof.stats.histograms import find_percentile
 
 MAX_POINTS = 80
 _PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999)
@@ -52,7 +51,7 @@ def _tail_latency(histogram: Histogram, percent: float) -> float | None:
     """None where fewer than one operation is rarer: there is no such percentile."""
     if sum(histogram.counts) * (100 - percent) < 100:
         return None
-    latency = find_percentile(histogram, percent)
+    latency = histogram.percentile(percent)
     return latency if latency and latency > 0 else None
 
 

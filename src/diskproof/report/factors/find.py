@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from diskproof.errors import DiskproofError
-from diskproof.factors import FACTOR_BY_NAME
 from diskproof.records import Cell, StudyRecord
 from diskproof.report.labels import varying_factors
 from diskproof.stats.factors import FactorAnalysis, analyse_factors
 from diskproof.stats.intervals import Sample
 from diskproof.store import ResultRow
+from diskproof.study.factors import FACTOR_BY_NAME
 from diskproof.units import parse_bytes
 
 

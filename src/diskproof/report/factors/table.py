@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diskproof.metrics import HIGHER
+from diskproof.records.metrics import HIGHER
 from diskproof.report import layout
 from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, show_studies, studies_json
 from diskproof.report.factors import words

@@ -13,7 +13,7 @@ MAX_WATCHED_LINES = 8
 
 
 @dataclass(frozen=True)
-class WatchedLine:
+class MetricLine:
     """A metric over time (Unix, seconds); nan is a gap."""
 
     label: str
@@ -21,7 +21,7 @@ class WatchedLine:
     values: Sequence[float]
 
 
-def watched_chart(lines: Sequence[WatchedLine], unit: str, *, stacked: bool = False) -> vega.Spec:
+def watched_chart(lines: Sequence[MetricLine], unit: str, *, stacked: bool = False) -> vega.Spec:
     """At most ``MAX_WATCHED_LINES`` lines; stacked ones are shares of a whole of 100."""
     names = [vega.shorten(line.label, 40) for line in lines]
     rows = [
@@ -57,7 +57,7 @@ def watched_chart(lines: Sequence[WatchedLine], unit: str, *, stacked: bool = Fa
     )
 
 
-def thinned(line: WatchedLine) -> tuple[list[int], list[float | None]]:
+def thinned(line: MetricLine) -> tuple[list[int], list[float | None]]:
     """Means of neighbouring samples, so that few enough are left: (milliseconds, values)."""
     size = max(1, math.ceil(len(line.times) / MAX_WATCHED_POINTS))
     starts = range(0, len(line.times), size)

@@ -38,7 +38,7 @@ class MonitorColumn:
 
 
 @dataclass(frozen=True)
-class MonitorFile:
+class MonitorRecording:
     """``values[i]`` has a number for each column at ``times[i]`` (Unix, seconds); nan: not told.
 
     ``rows`` has, for each thing of which there is a varying number (``key``: ``vm``), its samples:
@@ -60,7 +60,7 @@ class _Heads:
     row_columns: tuple[MonitorColumn, ...] = ()
 
 
-def read_monitor_file(path: Path) -> MonitorFile:
+def read_recording(path: Path) -> MonitorRecording:
     """Raises UsageError for a file that cannot be read or is no recording."""
     try:
         with path.open("rb") as stream:
@@ -69,11 +69,11 @@ def read_monitor_file(path: Path) -> MonitorFile:
         raise UsageError(f"cannot read {path}", error.strerror or str(error)) from None
     if len(content) > MAX_BYTES:
         raise UsageError(f"{path} is too large", f"at most {MAX_BYTES >> 20} MiB are read")
-    return parse_monitor_file(content, str(path))
+    return parse_recording(content, str(path))
 
 
-def parse_monitor_file(content: bytes, place: str) -> MonitorFile:
-    """As ``read_monitor_file``; ``place`` names the file in errors."""
+def parse_recording(content: bytes, place: str) -> MonitorRecording:
+    """As ``read_recording``; ``place`` names the file in errors."""
     whole = content[: content.rfind(b"\n") + 1].decode("utf-8", "replace")
     if not whole:
         _refuse(place, 1, "it is empty")
@@ -208,7 +208,7 @@ class _CsvLines:
             _refuse(self.place, self.reader.line_num, "a value is no number")
 
 
-def _gather(reader: _JsonLines | _CsvLines) -> MonitorFile:
+def _gather(reader: _JsonLines | _CsvLines) -> MonitorRecording:
     got = _Gathered(reader.heads())
     _check_names(got.heads, reader.place)
     for at, values, rows in reader.samples(got.heads):
@@ -221,7 +221,7 @@ def _gather(reader: _JsonLines | _CsvLines) -> MonitorFile:
         got.numbers += len(values) + sum(len(row) for _, row in rows)
         if got.numbers > MAX_NUMBERS or len(got.rows) > MAX_ROW_NAMES:
             raise UsageError(f"{reader.place} is too large", "record with a longer delay")
-    return MonitorFile(
+    return MonitorRecording(
         got.heads.columns,
         tuple(got.times),
         tuple(got.values),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from diskproof.report.chapter import Drawing, Figure
 from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, watched_chart
-from diskproof.report.monitor.file import MonitorColumn, MonitorFile
-from diskproof.report.monitor.pictures import MonitorPicture, choose_pictures
+from diskproof.report.monitor.file import MonitorColumn, MonitorRecording
+from diskproof.report.monitor.pictures import MonitorChart, choose_pictures
 from diskproof.report.page import render_document
 from diskproof.units import render_seconds
 
@@ -29,7 +29,7 @@ class Summary:
     most: float | None
 
 
-def render_monitor_page(recording: MonitorFile, title: str) -> str:
+def render_monitor_page(recording: MonitorRecording, title: str) -> str:
     """The page as text. Long recordings are drawn as means; the table has their extremes."""
     drawing = Drawing()
     context = {
@@ -43,7 +43,7 @@ def render_monitor_page(recording: MonitorFile, title: str) -> str:
     return render_document("monitor/page.html.j2", drawing, context)
 
 
-def _sections(pictures: Sequence[MonitorPicture], drawing: Drawing) -> dict[str, list[Figure]]:
+def _sections(pictures: Sequence[MonitorChart], drawing: Drawing) -> dict[str, list[Figure]]:
     sections: dict[str, list[Figure]] = {}
     for place, picture in enumerate(pictures):
         spec = watched_chart(picture.lines, picture.unit, stacked=picture.stacked)
@@ -51,7 +51,7 @@ def _sections(pictures: Sequence[MonitorPicture], drawing: Drawing) -> dict[str,
     return sections
 
 
-def _facts(recording: MonitorFile) -> list[tuple[str, str]]:
+def _facts(recording: MonitorRecording) -> list[tuple[str, str]]:
     if not recording.times:
         return [("samples", "none")]
     first, last = recording.times[0], recording.times[-1]
@@ -68,7 +68,7 @@ def _facts(recording: MonitorFile) -> list[tuple[str, str]]:
     return facts
 
 
-def _things(recording: MonitorFile) -> str:
+def _things(recording: MonitorRecording) -> str:
     return {"vm": "virtual machines"}.get(recording.key, recording.key)
 
 
@@ -80,7 +80,7 @@ def _local(seconds: float) -> str:
         return f"{seconds:g} s"
 
 
-def line_summaries(recording: MonitorFile) -> list[Summary]:
+def line_summaries(recording: MonitorRecording) -> list[Summary]:
     """Mean and extremes of the host's columns, over the samples that tell."""
     return [
         _summary(column, [values[place] for values in recording.values])
@@ -88,7 +88,7 @@ def line_summaries(recording: MonitorFile) -> list[Summary]:
     ]
 
 
-def row_summaries(recording: MonitorFile) -> dict[str, list[Summary]]:
+def row_summaries(recording: MonitorRecording) -> dict[str, list[Summary]]:
     """The same for each virtual machine."""
     return {
         name: [

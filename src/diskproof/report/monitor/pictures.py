@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from diskproof.report.monitor.chart import MAX_WATCHED_LINES, WatchedLine
-from diskproof.report.monitor.file import MonitorColumn, MonitorFile
+from diskproof.report.monitor.chart import MAX_WATCHED_LINES, MetricLine
+from diskproof.report.monitor.file import MonitorColumn, MonitorRecording
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ _FLUSHES = ("guest_flush", "host_fdatasync")
 
 
 @dataclass(frozen=True)
-class MonitorPicture:
+class MonitorChart:
     """One chart: its section, caption and lines."""
 
     section: str
     title: str
     unit: str
-    lines: tuple[WatchedLine, ...]
+    lines: tuple[MetricLine, ...]
     stacked: bool = False
 
 
-def choose_pictures(recording: MonitorFile) -> tuple[MonitorPicture, ...]:
+def choose_pictures(recording: MonitorRecording) -> tuple[MonitorChart, ...]:
     """All columns, each in one picture; those that say nothing at all are left out."""
     taken: set[str] = set()
     pictures = [each for family in FAMILIES for each in _family(recording, family, taken)]
@@ -75,7 +75,9 @@ def choose_pictures(recording: MonitorFile) -> tuple[MonitorPicture, ...]:
     return tuple(pictures)
 
 
-def _family(recording: MonitorFile, family: Family, taken: set[str]) -> Iterator[MonitorPicture]:
+def _family(
+    recording: MonitorRecording, family: Family, taken: set[str]
+) -> Iterator[MonitorChart]:
     devices: dict[str, list[int]] = {}
     for place, column in enumerate(recording.columns):
         if column.name not in taken and (found := re.fullmatch(family.names, column.name)):
@@ -86,7 +88,7 @@ def _family(recording: MonitorFile, family: Family, taken: set[str]) -> Iterator
         yield from _picture(recording, family.section, title, places, family.stacked)
 
 
-def _others(recording: MonitorFile, taken: set[str]) -> Iterator[MonitorPicture]:
+def _others(recording: MonitorRecording, taken: set[str]) -> Iterator[MonitorChart]:
     """What no family knows, own modules among it: by the first part of the name, and unit."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, column in enumerate(recording.columns):
@@ -97,41 +99,45 @@ def _others(recording: MonitorFile, taken: set[str]) -> Iterator[MonitorPicture]
 
 
 def _picture(
-    recording: MonitorFile, section: str, title: str, places: Sequence[int], stacked: bool = False
-) -> Iterator[MonitorPicture]:
+    recording: MonitorRecording,
+    section: str,
+    title: str,
+    places: Sequence[int],
+    stacked: bool = False,
+) -> Iterator[MonitorChart]:
     lines = [
-        WatchedLine(_last_part(recording.columns[place]), recording.times, values)
+        MetricLine(_last_part(recording.columns[place]), recording.times, values)
         for place in places
         if any(map(math.isfinite, values := [row[place] for row in recording.values]))
     ]
     for start in range(0, len(lines), MAX_WATCHED_LINES):
         chosen = tuple(lines[start : start + MAX_WATCHED_LINES])
-        yield MonitorPicture(section, title, recording.columns[places[0]].unit, chosen, stacked)
+        yield MonitorChart(section, title, recording.columns[places[0]].unit, chosen, stacked)
 
 
 def _last_part(column: MonitorColumn) -> str:
     return column.name.rpartition(".")[2].replace("_", " ")
 
 
-def _machines(recording: MonitorFile) -> Iterator[MonitorPicture]:
+def _machines(recording: MonitorRecording) -> Iterator[MonitorChart]:
     """A line a machine, then the flushes of those that flush beside what the host made of them."""
     places = {_last_name(column): place for place, column in enumerate(recording.row_columns)}
     for section, title, columns in _ROW_PICTURES:
         for column in columns:
             if column in places and (lines := _busiest(recording, places[column])):
                 unit = recording.row_columns[places[column]].unit
-                yield MonitorPicture(section, title, unit, tuple(lines))
+                yield MonitorChart(section, title, unit, tuple(lines))
     if set(_FLUSHES) <= set(places):
         yield from _flushes(recording, places)
 
 
-def _flushes(recording: MonitorFile, places: dict[str, int]) -> Iterator[MonitorPicture]:
-    found: list[tuple[float, MonitorPicture]] = []
+def _flushes(recording: MonitorRecording, places: dict[str, int]) -> Iterator[MonitorChart]:
+    found: list[tuple[float, MonitorChart]] = []
     for name, samples in recording.rows.items():
         lines = [line for each in _FLUSHES if (line := _row_line(each, samples, places[each]))]
         if (total := sum(map(_sum, lines))) > 0:
             title = f"{name}: flushes of the guest beside syncs of the host"
-            found.append((total, MonitorPicture("Virtual machines", title, "1/s", tuple(lines))))
+            found.append((total, MonitorChart("Virtual machines", title, "1/s", tuple(lines))))
     found.sort(key=lambda pair: pair[0], reverse=True)
     yield from (picture for _, picture in found[:MAX_WATCHED_LINES])
 
@@ -142,18 +148,18 @@ def _last_name(column: MonitorColumn) -> str:
 
 def _row_line(
     label: str, samples: Sequence[tuple[float, tuple[float, ...]]], place: int
-) -> WatchedLine | None:
+) -> MetricLine | None:
     values = [row[place] for _, row in samples]
     if not any(map(math.isfinite, values)):
         return None
-    return WatchedLine(label.replace("_", " "), [at for at, _ in samples], values)
+    return MetricLine(label.replace("_", " "), [at for at, _ in samples], values)
 
 
-def _busiest(recording: MonitorFile, place: int) -> list[WatchedLine]:
+def _busiest(recording: MonitorRecording, place: int) -> list[MetricLine]:
     lines = [_row_line(name, samples, place) for name, samples in recording.rows.items()]
     known = [line for line in lines if line is not None]
     return sorted(known, key=_sum, reverse=True)[:MAX_WATCHED_LINES]
 
 
-def _sum(line: WatchedLine) -> float:
+def _sum(line: MetricLine) -> float:
     return sum(value for value in line.values if math.isfinite(value))

@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from diskproof.report.monitor.file import MonitorColumn, MonitorFile
+from diskproof.report.monitor.file import MonitorColumn, MonitorRecording
 
 ROW_GROUP = 10_000
 
 
-def render_parquet(recording: MonitorFile) -> bytes:
+def render_parquet(recording: MonitorRecording) -> bytes:
     """A row a sample; with virtual machines a row for each of them, the host's columns again.
 
     Columns are named as in CSV, with their units; what was not told is null.
@@ -40,7 +40,7 @@ def _head(column: MonitorColumn) -> str:
     return f"{column.name} [{column.unit}]"
 
 
-def _groups(recording: MonitorFile) -> Iterator[list[tuple[Any, ...]]]:
+def _groups(recording: MonitorRecording) -> Iterator[list[tuple[Any, ...]]]:
     group: list[tuple[Any, ...]] = []
     for row in _rows(recording):
         group.append(row)
@@ -51,7 +51,7 @@ def _groups(recording: MonitorFile) -> Iterator[list[tuple[Any, ...]]]:
         yield group
 
 
-def _rows(recording: MonitorFile) -> Iterator[tuple[Any, ...]]:
+def _rows(recording: MonitorRecording) -> Iterator[tuple[Any, ...]]:
     machines: dict[float, list[tuple[str, tuple[float, ...]]]] = {}
     for name, samples in recording.rows.items():
         for at, values in samples:

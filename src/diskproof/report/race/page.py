@@ -9,14 +9,14 @@ from diskproof.report.chapter import Chapter, Draw, Source
 from diskproof.report.race import words as race_words
 from diskproof.report.race.chart import MAX_LANES, race_chart
 from diskproof.report.view import StudyView
-from diskproof.stats.study_race import RaceState, replay_races
+from diskproof.stats.study_race import RaceState, race_rules, replay_races
 from diskproof.store.race_scores import race_scores
 
 
 def _find(source: Source) -> Mapping[str, RaceState]:
     """Replayed from the study's runs; on however many hosts they were made, a race is one."""
     study, told = source.study, {load.name for load in source.workloads}
-    if study.race is None:
+    if race_rules(study) is None:
         return {}
     races = replay_races(study, race_scores(source.store, study.id))
     return {race.workload: race for race in races if race.workload in told}

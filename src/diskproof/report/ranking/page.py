@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diskproof.metrics import HIGHER, figure_unit
+from diskproof.records.metrics import HIGHER, figure_unit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.page import durability_figures
 from diskproof.report.durability import durability_json, short_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diskproof.metrics import MetricRow
+from diskproof.records.metrics import MetricRow
 from diskproof.report import layout
 from diskproof.report.durability import short_text
 from diskproof.report.labels import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diskproof.metrics import figure_unit
+from diskproof.records.metrics import figure_unit
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
 from diskproof.stats.ranking import Ranked

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from diskproof.errors import UsageError
-from diskproof.presets import PRESET_BY_NAME
 from diskproof.records import StudyRecord, WorkloadSpec
 from diskproof.report.view import by_workload
 from diskproof.stats.intervals import Sample
@@ -17,6 +16,7 @@ from diskproof.stats.pareto import FrontPoint, find_front
 from diskproof.stats.score import Levels, ScoredLoad, Scores, score
 from diskproof.stats.weighted_speed import Pair, Speeds, WeightedSpeeds, weigh_speeds
 from diskproof.store import ResultRow, Store
+from diskproof.study.presets import PRESET_BY_NAME
 
 DIRECTIONS = ("read", "write")
 RANDOM_4K = {"read": ("rand-read-4k-d1", "rand-read-4k-d32"), "write": ()}

@@ -3,7 +3,6 @@ what the host did. All from a store."""
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, Metric, Series, StudyRecord
+from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.runs.find import Tails, text_tails
 from diskproof.report.tiles.host_figures import host_figures
@@ -20,7 +20,7 @@ from diskproof.stats.ranking import Measured, rank
 from diskproof.stats.tile_score import TileScore, TileScoreIntervals, score_intervals, tile_score
 from diskproof.stats.tile_trials import Baseline, find_baseline, find_trials, judge_run
 from diskproof.store import Store
-from diskproof.tile_records import TileRun
+from diskproof.study.tiles import restore_tile
 
 THROUGHPUT = "throughput"
 MAX_FAILED = 20
@@ -147,22 +147,14 @@ def analyse_tiles(
         by_cell.setdefault(run.cell.id, []).append(run)
     factors = varying_factors(run.cell for run in runs)
     try:
-        guests, works = _tile_parts(runs[0].cell)
+        tile = restore_tile(runs[0].cell.workload.option("tile"))
+        guests = tuple(guest.name for guest in tile.guests)
+        works = tuple(work.name for work in tile.works)
         cells = [_cell(own, factors, series) for own in by_cell.values()]
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         why = f"runs of tiles of study {study.name!r}: {error!r:.80}"
         raise UsageError("the store holds damaged data", why) from error
-    name = runs[0].cell.workload.name
-    return TileView(study, host, name, guests, works, _with_places(cells))
-
-
-def _tile_parts(cell: Cell) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a tile's guests and workloads."""
-    tile = json.loads(cell.workload.option("tile"))
-    return (
-        tuple(str(each["name"]) for each in tile["guests"]),
-        tuple(str(each["name"]) for each in tile["works"]),
-    )
+    return TileView(study, host, tile.name, guests, works, _with_places(cells))
 
 
 def _cell(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diskproof.records.tiles import StepRun, TileRun
 from diskproof.report import vega
-from diskproof.tile_records import StepRun, TileRun
 
 MAX_GUEST_LANES = 48
 MAX_TIMELINES = 16

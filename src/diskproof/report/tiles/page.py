@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from diskproof.metrics import find_metric
 from diskproof.records import StudyRecord
+from diskproof.records.metrics import find_metric
+from diskproof.records.tiles import TileRun
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.labels import count
 from diskproof.report.tiles import chart, lanes
@@ -20,7 +21,6 @@ from diskproof.report.tiles.words import host_rows, judged_keys, time_rows
 from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
 from diskproof.store import Store
-from diskproof.tile_records import TileRun
 
 Lines = list[tuple[str, list[chart.TilePoint]]]
 

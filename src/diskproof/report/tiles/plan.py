@@ -9,7 +9,7 @@ from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.plan_tables import show_plan
 from diskproof.report.runs.table import dropped_json
-from diskproof.tile_rules import TileRules
+from diskproof.study.tiles import TileRules
 from diskproof.units import render_bytes, render_seconds
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from diskproof.records.tiles import TileRun
 from diskproof.report import layout
 from diskproof.report.labels import count
 from diskproof.report.tiles import words
 from diskproof.report.tiles.find import CellTiles, GuestShare, TilesAt, TileView
 from diskproof.report.tiles.host_figures import NAMED
 from diskproof.stats.intervals import Interval
-from diskproof.tile_records import TileRun
 
 NUMBERS_A_TABLE = 3
 """Columns of numbers of tiles that 80 columns hold; more go into a further table."""

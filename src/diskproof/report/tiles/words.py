@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from diskproof.metrics import JUDGED, metric_label
 from diskproof.records import Failure
+from diskproof.records.metrics import JUDGED, metric_label
 from diskproof.report.labels import count, render_figure, render_half_width, render_short_latency
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, WorkFigure
 from diskproof.report.tiles.host_figures import NAMED

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from diskproof.errors import RunFailure
 from diskproof.records import Metric
-from diskproof.tile_rules import TileWork
+from diskproof.study.tiles import TileWork
 from diskproof.tiles.steps import TileContext, TileStep
 
 MAX_FIGURES = 100

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from diskproof.errors import RunFailure
 from diskproof.guest.build import PROGRAM_FOLDER
 from diskproof.records import Metric
-from diskproof.tile_rules import TileWork
+from diskproof.study.tiles import TileWork
 from diskproof.tiles.roles import MOUNT_POINT, script_args
 from diskproof.tiles.roles.file_server import SERVERS
 from diskproof.tiles.steps import TileContext, TileStep, host_variable

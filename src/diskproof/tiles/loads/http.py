@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from diskproof.errors import RunFailure
 from diskproof.records import Metric
-from diskproof.tile_records import Phase
-from diskproof.tile_rules import TileWork
+from diskproof.records.tiles import Phase
+from diskproof.study.tiles import TileWork
 from diskproof.tiles.loads.figures import find_step, require_match
 from diskproof.tiles.roles import script_args
 from diskproof.tiles.servers import web

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from diskproof.records import Metric
-from diskproof.tile_records import Phase
-from diskproof.tile_rules import TileWork
+from diskproof.records.tiles import Phase
+from diskproof.study.tiles import TileWork
 from diskproof.tiles.loads.figures import LATENCIES, find_step, parse_figures
 from diskproof.tiles.roles import script_args
 from diskproof.tiles.servers import postfix

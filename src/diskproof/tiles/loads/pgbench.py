@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diskproof.records import Metric
-from diskproof.tile_records import Phase
-from diskproof.tile_rules import TileWork
+from diskproof.records.tiles import Phase
+from diskproof.study.tiles import TileWork
 from diskproof.tiles.loads.figures import LATENCIES, find_step, parse_figures, require_match
 from diskproof.tiles.roles import script_args
 from diskproof.tiles.servers import postgres

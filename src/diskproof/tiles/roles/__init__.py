@@ -5,7 +5,7 @@ Every role begins with the disk under test: an ext4 at /mnt, where all that its 
 
 from __future__ import annotations
 
-from diskproof.tile_rules import TileGuest
+from diskproof.study.tiles import TileGuest
 from diskproof.tiles.steps import TileStep
 
 MOUNT_POINT = "/mnt"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diskproof.tile_rules import TileGuest
+from diskproof.study.tiles import TileGuest
 from diskproof.tiles.roles import disk_step, script_args
 from diskproof.tiles.servers import postgres
 from diskproof.tiles.steps import TileContext, TileStep

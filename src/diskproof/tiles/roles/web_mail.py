@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diskproof.tile_rules import TileGuest
+from diskproof.study.tiles import TileGuest
 from diskproof.tiles.roles import disk_step, script_args
 from diskproof.tiles.servers import mariadb, postfix, web
 from diskproof.tiles.steps import TileContext, TileStep

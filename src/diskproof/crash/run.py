@@ -1,0 +1,178 @@
+"""Make one crash run for real: record, explore each fault, judge, keep what is needed to repeat."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from diskproof.crash import program
+from diskproof.crash.course import Searching
+from diskproof.crash.end_state import check_end_state
+from diskproof.crash.explore import Explorer, StateSearch, explore
+from diskproof.crash.record import Recorded, start_recorded
+from diskproof.crash.timeline import make_timeline
+from diskproof.crash.verdict import Explored, judge, undecided
+from diskproof.crash.writers import load_writer
+from diskproof.errors import DiskproofError
+from diskproof.host.audit import start_audit
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import Deadline, LabSetup
+from diskproof.process.start import run
+from diskproof.recording.log import read_frames
+from diskproof.records import Artefact, Cell
+from diskproof.records.verdicts import CrashRun, Fault, Verdict
+
+LOG_ARTEFACT, BASE_ARTEFACT = "crash.log", "base.tar"
+MAX_KEPT = 48 << 20
+"""Bytes of a log or base that are kept in the store; what is larger cannot be shown again."""
+
+OnSearch = Callable[[Searching], None]
+
+
+class CrashLab:
+    """The real executor of crash cells."""
+
+    def __init__(self, setup: LabSetup, explorer: Explorer = explore) -> None:
+        self.setup, self.explorer = setup, explorer
+
+    def execute(self, cell: Cell, faults: Sequence[Fault], on_search: OnSearch) -> CrashRun:
+        """One crash run; what goes wrong is its result. Raises only for Ctrl-C and defects."""
+        notes, started = RunNotes(), time.time()
+        run_id = uuid.uuid4().hex
+        seed = int(cell.workload.option("seed"))
+        failure, counts = None, {}
+        verdicts: tuple[Verdict, ...] = ()
+        deadline = Deadline(self.setup.run_timeout)
+        with start_audit() as audit:
+            try:
+                with self._start(cell, deadline, notes) as recorded:
+                    counts = dict(recorded.summary.counts)
+                    check = find_check(cell)
+                    search = partial(search_fault, recorded, cell, check, self.explorer)
+                    verdicts = judge_all(recorded, cell, search, faults, run_id, notes, on_search)
+                    notes.keep(keep_evidence(recorded))
+            except (DiskproofError, OSError) as error:
+                failure = notes.keep_failure(error)
+                reason = ": ".join(filter(None, (failure.kind, failure.what, failure.why)))
+                verdicts = tuple(undecided(fault, reason, seed) for fault in faults)
+        notes.keep([audit.as_artefact()])
+        return CrashRun(
+            run_id,
+            self.setup.study_id,
+            cell,
+            self.setup.host_id,
+            started,
+            time.time(),
+            verdicts,
+            failure,
+            tuple(notes.checks),
+            counts,
+            tuple(notes.artefacts.values()),
+            tuple(notes.phases),
+        )
+
+    def _start(
+        self, cell: Cell, deadline: Deadline, notes: RunNotes
+    ) -> AbstractContextManager[Recorded]:
+        setup, backing = self.setup, self.setup.backings[cell.level("backing")]
+        if cell.workload.name == program.NAME:
+            return program.start_recorded_program(cell, backing, setup.consent, deadline, notes)
+        return start_recorded(cell, backing, setup.consent, setup.accel, deadline, notes)
+
+
+def find_check(cell: Cell) -> Mapping[str, object]:
+    """The check of a crash cell's states, as the explorer's request takes it."""
+    if cell.workload.name == program.NAME:
+        return program.program_check(cell)
+    return load_writer(cell.workload.name).check(cell)
+
+
+def judge_all(
+    recorded: Recorded,
+    cell: Cell,
+    search: Callable[[Fault, Callable[[Explored], None]], Explored],
+    faults: Sequence[Fault],
+    run_id: str,
+    notes: RunNotes,
+    on_search: OnSearch,
+) -> tuple[Verdict, ...]:
+    """A verdict for each fault on one recording."""
+    verdicts = []
+    for fault in faults:
+
+        def tell(found: Explored, fault: Fault = fault) -> None:
+            worst = found.worst
+            text = f"{worst.verdict} {worst.lost or ''}".rstrip() if worst else ""
+            on_search(Searching(cell, fault, found.states_checked, found.seconds, text))
+
+        with notes.phase(f"explore_{fault}"):
+            found = search(fault, tell)
+        verdicts.append(_finish(judge(found), recorded, run_id))
+    return tuple(verdicts)
+
+
+def search_fault(
+    recorded: Recorded,
+    cell: Cell,
+    check: Mapping[str, object],
+    explorer: Explorer,
+    fault: Fault,
+    tell: Callable[[Explored], None],
+) -> Explored:
+    """Everything that is known of what one fault leaves of a recording."""
+    spec = cell.workload
+    seed, seconds = int(spec.option("seed")), float(spec.option("explore_seconds"))
+    promises = recorded.promises
+    if fault == "guest-kill":
+        found = Explored(fault, promises, 0, 1, False, 1, seed, 0.0)
+        files = recorded.files
+        within = max(seconds, 120.0)
+        return check_end_state(found, files, recorded.room, recorded.killed, check, within)
+    search = StateSearch(
+        log=recorded.killed,
+        base=recorded.base,
+        fault=fault,
+        check=check,
+        promises=promises,
+        sector=int(spec.option("sector")),
+        seed=seed,
+        states=int(spec.option("states")),
+        seconds=seconds,
+    )
+    return explorer(search, recorded.room, tell)
+
+
+def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:
+    """The verdict with the course of its loss and the way to see it again."""
+    if not verdict.is_broken:
+        return verdict
+    cut = verdict.cut or 0
+    lost = verdict.details.get("smallest_lost")
+    sequences = lost if isinstance(lost, list) else ()
+    timeline = make_timeline(read_frames(recorded.killed), cut, verdict.missing, sequences)
+    shown = f"diskproof crash reproduce {run_id} --fault {verdict.fault}"
+    return replace(verdict, timeline=timeline, reproduce=shown)
+
+
+def keep_evidence(recorded: Recorded) -> tuple[Artefact, ...]:
+    """Log and base, as far as a store should hold them."""
+    kept = []
+    if recorded.log.stat().st_size <= MAX_KEPT:
+        media = "application/octet-stream"
+        kept.append(Artefact(LOG_ARTEFACT, media, recorded.log.read_bytes()))
+    archive = pack_folder(recorded.base)
+    if archive is not None:
+        kept.append(Artefact(BASE_ARTEFACT, "application/x-tar", archive))
+    return tuple(kept)
+
+
+def pack_folder(folder: Path) -> bytes | None:
+    """A folder as tar with its holes left out; None when it is too large to keep."""
+    argv = ["tar", "--create", "--sparse", "--directory", str(folder), "--file=-", "."]
+    archive = run(argv, timeout=120).stdout
+    return archive if len(archive) <= MAX_KEPT else None

@@ -1,0 +1,69 @@
+"""What becomes known of a run while it goes on, and of its failure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from diskproof.errors import NO_SPACE, DiskproofError, RunFailure
+from diskproof.records import Artefact, Check, Failure, Metric, Series
+from diskproof.workloads import WorkloadResult
+
+
+@dataclass
+class RunNotes:
+    """What becomes known of a run while it goes on; kept as far as it came."""
+
+    phases: list[tuple[str, float]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+    artefacts: dict[str, Artefact] = field(default_factory=dict)
+    result: WorkloadResult | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a step, also one that fails."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases.append((name, time.monotonic() - began))
+
+    def require(self, checks: Sequence[Check], kind: str = "mismatch") -> None:
+        """Keep checks. Raises RunFailure ``kind`` that names those that are not right."""
+        self.checks += checks
+        if wrong := [check for check in checks if not check.ok]:
+            raise RunFailure(
+                kind,
+                f"{', '.join(check.name for check in wrong)}: not what was asked for",
+                "\n".join(
+                    f"{check.name}: asked {check.requested}, in force {check.effective} "
+                    f"({check.source})"
+                    for check in wrong
+                ),
+            )
+
+    def keep(self, artefacts: Sequence[Artefact]) -> None:
+        """Keep files; the first of a name counts."""
+        for artefact in artefacts:
+            self.artefacts.setdefault(artefact.name, artefact)
+
+    def keep_failure(self, error: DiskproofError | OSError) -> Failure:
+        """The failure to store, its evidence among the artefacts."""
+        if isinstance(error, RunFailure):
+            self.keep([_as_artefact(name, content) for name, content in error.evidence])
+            return Failure(error.kind, error.what, error.why, error.hint)
+        cause = error.__cause__ if isinstance(error, DiskproofError) else error
+        full = isinstance(cause, OSError) and cause.errno in NO_SPACE
+        kind = "space" if full else "tool"
+        if isinstance(error, DiskproofError):
+            return Failure(kind, error.what, error.why, error.hint)
+        return Failure(kind, error.strerror or str(error), str(error.filename or ""))
+
+
+def _as_artefact(name: str, content: bytes) -> Artefact:
+    media = "application/json" if name.endswith(".json") else "text/plain"
+    return Artefact(name, media, content)

@@ -1,0 +1,75 @@
+"""What a run of any experiment is given: the study's setup, and the time it has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diskproof.backings import Consent
+from diskproof.drive import Drive, Execution, FioTarget
+from diskproof.errors import RunFailure
+from diskproof.records import BackingSpec, Check
+from diskproof.study.guest import OwnGuest
+
+START_SECONDS = 120.0
+FULL_BYTES = 4 << 20  # no cluster or extent of an image fits in less
+
+
+@dataclass(frozen=True)
+class LabSetup:
+    """What all runs of a study share. ``consent`` is for what its backings destroy; ``accel`` is
+    the host's probed accelerator."""
+
+    study_id: str
+    host_id: str
+    backings: Mapping[str, BackingSpec]
+    consent: Consent
+    accel: str
+    run_timeout: float
+    own_guest: OwnGuest | None = None
+
+
+class Deadline:
+    """The moment at which a run must have ended."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds left. Raises RunFailure ``timeout`` when there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise RunFailure(
+                "timeout",
+                f"the run did not end within {self._seconds:.0f} s",
+                hint="set a longer run_timeout in the study's [protocol]",
+            )
+        return left
+
+
+class BoundedDrive:
+    """A drive whose commands end with the run's deadline."""
+
+    def __init__(self, drive: Drive, deadline: Deadline) -> None:
+        self.size, self.pids, self.machine = drive.size, drive.pids, drive.machine
+        self.source = drive.source
+        self.drive, self.deadline = drive, deadline
+
+    def fio_target(self) -> FioTarget:
+        return self.drive.fio_target()
+
+    def read_back(self) -> tuple[Check, ...]:
+        return self.drive.read_back()
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        files: Mapping[str, bytes] | None = None,
+        collect: Sequence[str] = (),
+    ) -> Execution:
+        within = min(timeout, self.deadline.left())
+        return self.drive.execute(argv, timeout=within, files=files, collect=collect)

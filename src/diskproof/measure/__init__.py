@@ -1,0 +1,1 @@
+"""The experiment that measures: one run of a cell."""

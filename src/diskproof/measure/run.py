@@ -1,0 +1,275 @@
+"""Run one cell for real: image, cache, frontend, proof of the configuration, load, teardown."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from diskproof.backings import Place, start_place
+from diskproof.backings.run_dir import find_device, start_run_dir
+from diskproof.backings.server import start_watch
+from diskproof.drive import DiskImage, RunContext
+from diskproof.errors import DiskproofError, RunFailure, tells_no_space
+from diskproof.frontends import Frontend, find_frontend
+from diskproof.guest.system import build_system, require_system
+from diskproof.host.audit import start_audit
+from diskproof.host.cache import drop_cache
+from diskproof.host.sampler import start_sampler
+from diskproof.lab.notes import RunNotes
+from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, Deadline, LabSetup
+from diskproof.process.start import run
+from diskproof.qemu.images import (
+    clone_image,
+    create_image,
+    ensure_fill_source,
+    fill_image,
+    inspect_image,
+    inspect_network,
+    network_image,
+)
+from diskproof.records import (
+    BackingSpec,
+    Cell,
+    Failure,
+    Metric,
+    PlannedRun,
+    RunRecord,
+    WorkloadSpec,
+)
+from diskproof.study.guest import FRONTEND as OWN_GUEST
+from diskproof.study.programs import has_own_system
+from diskproof.workloads import WorkloadResult, load_workload
+
+
+class LabExecutor:
+    """Executes planned runs. Use it in a ``with`` block: it keeps the data that disks are filled
+    with until the end."""
+
+    def __init__(self, setup: LabSetup) -> None:
+        self.setup = setup
+        self._places: dict[str, Place] = {}
+        self._fill_folders: dict[str, Path] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> LabExecutor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def execute(self, planned: PlannedRun) -> RunRecord:
+        """One run; what goes wrong in it is its result. Raises only for Ctrl-C and defects."""
+        notes, started = RunNotes(), time.time()
+        with start_audit() as audit:
+            failure = self._try_cell(planned.cell, notes)
+        notes.keep([audit.as_artefact()])
+        result = notes.result or WorkloadResult(())
+        return RunRecord(
+            id=uuid.uuid4().hex,
+            study_id=self.setup.study_id,
+            cell=planned.cell,
+            block=planned.block,
+            position=planned.position,
+            started=started,
+            ended=time.time(),
+            status="failed" if failure else "ok",
+            host_id=self.setup.host_id,
+            failure=failure,
+            checks=tuple(notes.checks),
+            metrics=() if failure else (*result.metrics, *notes.metrics),
+            series=(*result.series, *notes.series),
+            histograms=() if failure else result.histograms,
+            artefacts=tuple(notes.artefacts.values()),
+            phases=tuple(notes.phases),
+        )
+
+    def _try_cell(self, cell: Cell, notes: RunNotes) -> Failure | None:
+        try:
+            if has_own_system(cell.workload.kind):
+                with notes.phase("base image"):  # once; not in the time of a run
+                    build_system(cell.workload)
+            self._run_cell(cell, Deadline(self.setup.run_timeout), notes)
+        except (DiskproofError, OSError) as error:
+            return notes.keep_failure(error)
+        return None
+
+    def _run_cell(self, cell: Cell, deadline: Deadline, notes: RunNotes) -> None:
+        """A fresh image in a folder of its own, its pages dropped, in service, under load."""
+        backing = self.setup.backings[cell.level("backing")]
+        with ExitStack() as stack:
+            with notes.phase("folder"):
+                place = self._ensure_place(backing)
+                run_dir = stack.enter_context(start_run_dir(place))
+            image = self._put_disk(stack, run_dir, place, cell, deadline, notes)
+            source = self._put_source(stack, cell, deadline, notes)
+            if cell.workload.option("fill") == "on":
+                self._fill(image, backing, deadline, notes)
+            with notes.phase("drop"):
+                drops = [drop_cache(path) for path in (*image.local, *place.below)]
+                notes.require([drop.as_check() for drop in drops])
+            accel = cell.level("accel", "auto")
+            context = RunContext(
+                cell=cell,
+                image=image,
+                run_dir=run_dir,
+                accel=self.setup.accel if accel == "auto" else accel,
+                deadline_seconds=min(self._start_seconds(cell), deadline.left()),
+                own_guest=self.setup.own_guest,
+                source=source,
+            )
+            self._put_in_service(context, deadline, notes)
+            with notes.phase("remove"):
+                stack.close()
+
+    def _start_seconds(self, cell: Cell) -> float:
+        own = self.setup.own_guest
+        is_own = own is not None and cell.level("frontend") == OWN_GUEST
+        return own.boot_timeout if own and is_own else START_SECONDS
+
+    def _put_in_service(self, context: RunContext, deadline: Deadline, notes: RunNotes) -> None:
+        """Start, load and stop; logs and command lines are kept however that ends."""
+        frontend = find_frontend(context.cell)
+        try:
+            self._put_under_load(frontend, context, deadline, notes)
+        except RunFailure as failure:
+            raise _with_full_disk(failure, context.run_dir) from None
+        finally:
+            notes.keep(frontend.artefacts(context))
+
+    def _put_disk(
+        self,
+        stack: ExitStack,
+        folder: Path,
+        place: Place,
+        cell: Cell,
+        deadline: Deadline,
+        notes: RunNotes,
+    ) -> DiskImage:
+        """A fresh image, or a disk that a server hands out until the end of the run."""
+        size = int(cell.workload.option("size"))
+        device = find_device(folder)
+        with notes.phase("create"):
+            if place.service:
+                disk = stack.enter_context(place.service.start(folder, size))
+                image = network_image(disk, size)
+                notes.require(inspect_network(image))
+                return image
+            if has_own_system(cell.workload.kind):
+                base = require_system(cell.workload).image
+                image = clone_image(folder, cell, base, device=device, timeout=deadline.left())
+            else:
+                image = create_image(folder, cell, size, device=device, timeout=deadline.left())
+            notes.require(inspect_image(image, cell))
+        return image
+
+    def _put_source(
+        self, stack: ExitStack, cell: Cell, deadline: Deadline, notes: RunNotes
+    ) -> DiskImage | None:
+        """A raw disk of the same size to copy from, where the workload names a backing for it."""
+        name = cell.workload.option("source_on")
+        if not name:
+            return None
+        with notes.phase("source"):
+            place = self._ensure_place(self.setup.backings[name])
+            folder = stack.enter_context(start_run_dir(place))
+            size, plain = int(cell.workload.option("size")), Cell((), cell.workload)
+            device = find_device(folder)
+            return create_image(folder, plain, size, device=device, timeout=deadline.left())
+
+    def _fill(
+        self, image: DiskImage, backing: BackingSpec, deadline: Deadline, notes: RunNotes
+    ) -> None:
+        with notes.phase("make_data"):
+            source = self._ensure_source(backing, image.size)
+        with notes.phase("fill"):
+            fill_image(image, source, timeout=deadline.left())
+
+    def _ensure_place(self, backing: BackingSpec) -> Place:
+        """The backing, made at its first run and there until the end of the study."""
+        if backing.name not in self._places:
+            place = self._stack.enter_context(start_place(backing, self.setup.consent))
+            self._places[backing.name] = place
+        return self._places[backing.name]
+
+    def _ensure_source(self, backing: BackingSpec, size: int) -> Path:
+        """Data to fill disks of ``size`` with, on the same backing; one size at a time."""
+        if backing.name not in self._fill_folders:
+            # A place whose disks are devices has a folder beside them.
+            place = replace(self._ensure_place(backing), device=None)
+            made = self._stack.enter_context(start_run_dir(place))
+            self._fill_folders[backing.name] = made
+        folder = self._fill_folders[backing.name]
+        for other in folder.glob("fill-*.raw"):
+            if other.stat().st_size != size:
+                other.unlink()
+        return ensure_fill_source(folder, size)
+
+    def _put_under_load(
+        self, frontend: Frontend, context: RunContext, deadline: Deadline, notes: RunNotes
+    ) -> None:
+        spec = context.cell.workload
+        workload = load_workload(spec.kind)
+        with ExitStack() as stack:
+            with notes.phase("start"):
+                drive = stack.enter_context(frontend.start(context))
+            stack.enter_context(start_watch(context.image.server_pids, drive.pids))
+            with notes.phase("read_back"):
+                notes.require(drive.read_back())
+            with notes.phase("workload"):
+                with start_sampler(
+                    drive.pids, run_dir=context.run_dir, interval=choose_interval(spec)
+                ) as recording:
+                    began = time.time()
+                    notes.result = result = workload.run(spec, BoundedDrive(drive, deadline))
+                    measured = result.measured_seconds
+                    recording.zero = time.time() - measured if measured else began
+                    notes.keep(result.artefacts)
+                notes.series += recording.series
+                notes.require(result.checks, "workload")
+            if may_write(spec) and context.image.local:
+                with notes.phase("drain"):
+                    notes.metrics.append(measure_drain(context.image.local[0], deadline))
+            with notes.phase("stop"):
+                stack.close()
+
+
+def _with_full_disk(failure: RunFailure, folder: Path) -> RunFailure:
+    """The failure, as one of space when that is what the load met: a guest sees just an error."""
+    stat = os.statvfs(folder)
+    if failure.kind != "workload" or stat.f_bavail * stat.f_frsize > FULL_BYTES:
+        return failure
+    why = f"the file system of the disk under test is full\n{failure.why}"
+    return RunFailure("space", failure.what, why, failure.hint, failure.evidence)
+
+
+def choose_interval(spec: WorkloadSpec) -> float:
+    """Seconds between host samples: twice a second, and more often in a short run."""
+    return min(0.5, max(0.1, float(spec.option("runtime", "10")) / 10))
+
+
+def may_write(spec: WorkloadSpec) -> bool:
+    """Whether a workload may leave written data in caches; a user's own job always may."""
+    return spec.option("rw", "write") not in ("read", "randread")
+
+
+def measure_drain(image: Path, deadline: Deadline) -> Metric:
+    """Seconds until everything that the load wrote is on the host's disk: fsync of the image.
+
+    In a process of its own, so that a disk that hangs meets the deadline. Raises RunFailure.
+    """
+    argv = ["sync", "--", str(image)]
+    done = run(argv, timeout=deadline.left(), env={**os.environ, "LC_ALL": "C"}, check=False)
+    if done.returncode != 0:
+        kind = "space" if tells_no_space(done.error_text) else "tool"
+        raise RunFailure(kind, "what the load wrote cannot be written back", done.error_text)
+    return Metric("drain_seconds", "s", done.seconds, higher_is_better=False)

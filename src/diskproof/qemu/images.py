@@ -1,0 +1,328 @@
+"""Disk images with qemu-img: made, filled, read back.
+
+Every image lies in a folder that only this run uses. Images are opened with their format named,
+never probed: a guest may have written any header into a raw one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from diskproof.drive import DiskImage, NetworkDisk
+from diskproof.errors import HostError, RunFailure, tells_no_space
+from diskproof.process.start import (
+    CONFINED_UID,
+    Completed,
+    join_network_args,
+    lifeline_args,
+    require_tool,
+    run,
+)
+from diskproof.qemu.disk import (
+    clone_image_args,
+    create_image_args,
+    image_format,
+    image_options,
+    image_opts,
+)
+from diskproof.records import Cell, Check
+from diskproof.units import render_bytes
+
+FILL_SEED = 20090722
+SERVER_SECONDS = 30.0
+_CHUNK = 1 << 20
+_SLOWEST = 8 << 20  # bytes/s that even a slow disk writes
+
+
+def create_image(
+    folder: Path,
+    cell: Cell,
+    size: int,
+    *,
+    device: Path | None = None,
+    timeout: float = math.inf,
+) -> DiskImage:
+    """Make the cell's image of ``size`` bytes in ``folder`` (or on ``device``, a node there),
+    written back to the disk.
+
+    Raises RunFailure ``space`` when the whole image would not fit, ``tool`` when qemu-img fails.
+    """
+    form = image_format(cell)
+    if device:
+        return _create_on_device(device, cell, size, timeout)
+    image = DiskImage((folder / f"disk.{form}").absolute(), form, size)
+    require_space(folder, full_size(size))
+    _qemu_img(create_image_args(cell, str(image.path), size), size, timeout)
+    if os.geteuid() == 0:
+        os.chown(image.path, CONFINED_UID, CONFINED_UID)
+    image.path.chmod(0o600)
+    _write_back(image.path)
+    return image
+
+
+def clone_image(
+    folder: Path, cell: Cell, base: Path, *, device: Path | None = None, timeout: float = math.inf
+) -> DiskImage:
+    """``create_image``, then a copy of the raw file ``base`` into it."""
+    size = base.stat().st_size
+    image = create_image(folder, cell, size, device=device, timeout=timeout)
+    _qemu_img(clone_image_args(image, str(base)), size, timeout)
+    _write_back(image.path)
+    return image
+
+
+def _create_on_device(device: Path, cell: Cell, size: int, timeout: float) -> DiskImage:
+    """A raw disk is the device, emptied where it can be; other formats lie on it."""
+    image = DiskImage(device.absolute(), image_format(cell), size, device=True)
+    needed = size if image.format == "raw" else full_size(size)
+    with device.open("rb") as stream:
+        room = stream.seek(0, os.SEEK_END)
+    if room < needed:
+        raise RunFailure(
+            "space",
+            f"the disk under test does not fit on its device of {render_bytes(room)}",
+            f"it may take {render_bytes(needed)}",
+            "set a smaller size, or a larger device",
+        )
+    # Not every device can discard; without, the disk holds what the last run left.
+    run([require_tool("blkdiscard", "util-linux"), "--force", str(device)], timeout=60, check=False)
+    if image.format != "raw":
+        _qemu_img(create_image_args(cell, str(image.path), size), size, timeout)
+    _write_back(image.path)
+    return image
+
+
+def full_size(size: int) -> int:
+    """What an image of ``size`` bytes may take at most, mapping tables included.
+
+    The smallest qcow2 clusters (512 bytes) need 10 bytes of tables each, 2 %.
+    """
+    return size + size // 32 + (16 << 20)
+
+
+def require_space(folder: Path, needed: int) -> None:
+    """Raises RunFailure ``space`` when an ordinary user has less than ``needed`` bytes there."""
+    stat = os.statvfs(folder)
+    free = stat.f_bavail * stat.f_frsize
+    if free < needed:
+        raise RunFailure(
+            "space",
+            f"no space for the disk under test in {folder}",
+            f"it may take {render_bytes(needed)}, {render_bytes(free)} are free",
+            "set a smaller size, or a backing with more room",
+        )
+
+
+def ensure_fill_source(folder: Path, size: int) -> Path:
+    """A raw file of ``size`` pseudo-random bytes in ``folder``; made at the first call.
+
+    It appears whole or not at all. Raises RunFailure ``space``.
+    """
+    final = folder / f"fill-{size}.raw"
+    if final.exists() and final.stat().st_size == size:
+        return final
+    require_space(folder, size)
+    source = random.Random(FILL_SEED)
+    handle, name = tempfile.mkstemp(prefix="fill-", suffix=".part", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            for start in range(0, size, _CHUNK):
+                stream.write(source.randbytes(min(_CHUNK, size - start)))
+        _write_back(Path(name))
+        Path(name).rename(final)
+    except OSError as error:
+        raise RunFailure(
+            "space", f"cannot write the data to fill disks with: {error.strerror}", name
+        ) from error
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return final
+
+
+def fill_image(image: DiskImage, source: Path, timeout: float = math.inf) -> None:
+    """Write the whole disk once with ``source`` and wait until that is on the disk below.
+
+    In order, every block, zeroes too (none are skipped). Raises RunFailure ``space`` or ``tool``.
+    """
+    if source.stat().st_size != image.size:
+        raise ValueError(f"{source} does not have the size of the disk, {image.size}")
+    target = ["-O", image.format, "--", str(source), str(image.path)]
+    if image.network:
+        opts = image_opts(image.network, image.size)
+        target = ["--target-image-opts", "--", str(source), opts]
+    arguments = ["convert", "-q", "-n", "-S", "0", "-t", "writeback", "-f", "raw", *target]
+    _qemu_img(arguments, image.size, timeout, image.network)
+    for path in image.local:
+        _write_back(path)
+
+
+def inspect_image(image: DiskImage, cell: Cell) -> tuple[Check, ...]:
+    """What the image file is against what was asked for; before it is filled.
+
+    Needs no lock and writes nothing, so the image may be in use.
+    """
+    arguments = ["info", "--output=json", "-U", "-f", image.format, "--", str(image.path)]
+    facts = parse_info(_qemu_img(arguments, 0))
+    asked = image_options(cell)
+    checks = []
+    if image.format != "raw" or not image.device:
+        checks.append(_equal("image size", str(image.size), str(facts.get("virtual-size"))))
+    if "cluster_size" in asked:
+        found = str(facts.get("cluster-size"))
+        checks.append(_equal("image cluster_size", asked["cluster_size"], found))
+    if "lazy_refcounts" in asked:
+        details = facts.get("format-specific", {}).get("data", {})
+        found = "on" if details.get("lazy-refcounts") else "off"
+        checks.append(_equal("image lazy_refcounts", asked["lazy_refcounts"], found))
+    if "preallocation" in asked and not image.device:
+        checks.append(_check_preallocation(image, asked["preallocation"]))
+    return tuple(checks)
+
+
+def network_image(disk: NetworkDisk, size: int) -> DiskImage:
+    """The first ``size`` bytes of a network disk as the disk under test."""
+    return DiskImage(disk.folder / "disk.raw", "raw", size, network=disk)
+
+
+def inspect_network(image: DiskImage) -> tuple[Check, ...]:
+    """What the server hands out, asked as QEMU asks. Raises RunFailure ``tool``."""
+    assert image.network
+    size = read_network_size(image.network)
+    source = f"qemu-img info over {image.driver}"
+    wanted = f"{image.size} or more"
+    return (
+        *image.network.checks,
+        Check("network size", wanted, str(size), source, size >= image.size),
+    )
+
+
+def read_network_size(disk: NetworkDisk) -> int:
+    """Bytes that a server hands out. Raises RunFailure ``tool`` when it does not say so."""
+    done = _ask_server(image_opts(disk), disk.namespace, disk.folder)
+    if done.returncode != 0:
+        raise RunFailure("tool", f"no disk is handed out over {disk.driver}", done.error_text)
+    size = parse_info(done.stdout).get("virtual-size")
+    if not isinstance(size, int):
+        raise RunFailure("tool", "qemu-img info does not tell a size", repr(done.stdout[:200]))
+    return size
+
+
+def require_block_driver(driver: str, package: str) -> None:
+    """Raises HostError when this QEMU does not have a network block driver; it is asked for a
+    server where there is none."""
+    nowhere = {"iscsi": "transport=tcp,portal=127.0.0.1:1,target=iqn.2024-01.diskproof:none,lun=1"}
+    done = _ask_server(f"driver={driver},{nowhere[driver]}", None, None)
+    if "Failed to connect" not in done.error_text:
+        why = "\n".join(done.error_text.splitlines()[-3:])
+        hint = f"apt-get install {package}"
+        raise HostError(f"this QEMU has no block driver for {driver}", why, hint)
+
+
+def _ask_server(opts: str, namespace: Path | None, folder: Path | None) -> Completed:
+    """qemu-img info by somebody without rights: what answers is not to be trusted."""
+    tool = require_tool("qemu-img", "qemu-utils")
+    argv = [*lifeline_args(confined=True, network=namespace), tool, "info", "--output=json"]
+    environment = {**os.environ, "LC_ALL": "C"}
+    argv += ["--image-opts", opts]
+    return run(argv, timeout=SERVER_SECONDS, cwd=folder, env=environment, check=False)
+
+
+def parse_info(text: bytes) -> dict[str, Any]:
+    """``qemu-img info --output=json``. Raises RunFailure ``tool`` when it is something else."""
+    try:
+        facts = json.loads(text)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict):
+        raise RunFailure("tool", "qemu-img info did not answer in JSON", repr(text[:200]))
+    return facts
+
+
+def find_preallocation(image: DiskImage) -> str:
+    """The preallocation that an image's file shows, before anything was written into it.
+
+    ``full`` has data everywhere, ``falloc`` blocks without data, ``metadata`` only the length.
+    """
+    stat = image.path.stat()
+    if count_data(image.path) >= image.size:
+        return "full"
+    if stat.st_blocks * 512 >= image.size:
+        return "falloc"
+    if image.format != "raw" and stat.st_size >= image.size:
+        return "metadata"
+    return "off"
+
+
+def count_data(path: Path) -> int:
+    """Bytes of a file that are data and not a hole, as its file system tells (SEEK_DATA)."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        end = os.fstat(handle).st_size
+        total = hole = 0
+        while hole < end:
+            try:
+                data = os.lseek(handle, hole, os.SEEK_DATA)
+            except OSError:  # ENXIO: no data behind here
+                break
+            hole = os.lseek(handle, data, os.SEEK_HOLE)
+            total += hole - data
+        return total
+    finally:
+        os.close(handle)
+
+
+def _check_preallocation(image: DiskImage, asked: str) -> Check:
+    found = find_preallocation(image)
+    # A file system that does not tell holes calls everything data; fewer blocks than bytes are
+    # then a sparse file, or a compressed one.
+    untold = found == "full" and image.path.stat().st_blocks * 512 < image.size
+    ok = found == asked or (asked, found) == ("falloc", "full") or untold
+    source = "length, blocks and SEEK_DATA of the image file"
+    return Check("image preallocation", asked, found, source, ok)
+
+
+def _equal(name: str, requested: str, effective: str) -> Check:
+    return Check(name, requested, effective, "qemu-img info", requested == effective)
+
+
+def _qemu_img(
+    arguments: Sequence[str],
+    size: int,
+    timeout: float = math.inf,
+    network: NetworkDisk | None = None,
+) -> bytes:
+    """Run qemu-img; by ``timeout``, or in the time that ``size`` bytes of writing may take. Where
+    a server is reached, if ``network`` says so."""
+    join = join_network_args(network.namespace) if network else []
+    folder = network.folder if network else None
+    tool = require_tool("qemu-img", "qemu-utils")
+    environment = {**os.environ, "LC_ALL": "C"}
+    within = min(timeout, 60 + size / _SLOWEST)
+    argv = [*join, tool, *arguments]
+    done = run(argv, timeout=within, cwd=folder, env=environment, check=False)
+    if done.returncode != 0:
+        no_space = tells_no_space(done.error_text)
+        raise RunFailure(
+            "space" if no_space else "tool",
+            f"qemu-img {arguments[0]} failed" + (": no space left" if no_space else ""),
+            "\n".join(done.error_text.splitlines()[-5:]),
+        )
+    return done.stdout
+
+
+def _write_back(path: Path) -> None:
+    """Have everything of a file on the disk below, so that no run pays for it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        raise RunFailure("space", f"cannot write back {path}: {error.strerror}") from error
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""A folder under record, and the log of what was written there."""

@@ -1,0 +1,101 @@
+"""Verdicts of crash runs: what a fault leaves of what a writer was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from diskproof.records import Artefact, Cell, Check, Failure
+
+Fault = Literal["power", "qemu-kill", "guest-kill", "lying-device"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+Durability = Literal["keeps", "undecided", "loses", "corrupts"]
+"""From good to bad: of what is undecided nobody knows that it keeps."""
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+
+
+@dataclass(frozen=True)
+class TraceEvent:
+    """One thing that happened to the disk, for the picture of a loss.
+
+    ``seconds`` counts from the first event shown. ``kind`` is ``write``, ``flush``,
+    ``acknowledge`` or ``cut``; ``state`` says what became of a write or an acknowledgement:
+    ``kept``, ``missing``, ``torn``, ``lost`` or empty.
+    """
+
+    seconds: float
+    kind: str
+    state: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one fault leaves of what a writer was promised, over all states that were checked.
+
+    ``lost`` counts acknowledged writes missing in the worst state, ``age_seconds`` is how long
+    before the cut the oldest of them had been acknowledged. ``states_total`` is None where it is
+    not known how many different states there are, and ``estimated`` says that it was not counted.
+    ``cut`` and ``missing`` are log sequence numbers: the smallest loss that was found is the
+    state at ``cut`` without those writes. ``reason`` says why it is undecided or what is corrupt.
+    """
+
+    fault: Fault
+    verdict: Durability
+    lost: int = 0
+    age_seconds: float = 0.0
+    states_checked: int = 0
+    states_total: int | None = None
+    estimated: bool = False
+    cuts: int = 0
+    seed: int = 0
+    cut: int | None = None
+    missing: tuple[int, ...] = ()
+    reason: str = ""
+    reproduce: str = ""
+    seconds: float = 0.0
+    timeline: tuple[TraceEvent, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def badness(self) -> tuple[int, int, float]:
+        """Larger is worse: the word, then how much is lost, then how old it is."""
+        return DURABILITIES.index(self.verdict), self.lost, self.age_seconds
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a promise was broken."""
+        return self.verdict in ("loses", "corrupts")
+
+    @property
+    def counts(self) -> bool:
+        """Whether a setting answers for it: none can make up for a disk that lies."""
+        return self.fault != "lying-device"
+
+
+@dataclass(frozen=True)
+class CrashRun:
+    """One recorded writer in one stack and its verdicts; stored in one transaction.
+
+    ``cell.workload`` is the writer with everything that shaped recording and exploring.
+    ``counts`` are of the recording: writes, flushes, acknowledgements, bytes. A ``failure`` is
+    why there is nothing to judge; every verdict is then ``undecided``.
+    """
+
+    id: str
+    study_id: str
+    cell: Cell
+    host_id: str
+    started: float
+    ended: float
+    verdicts: tuple[Verdict, ...]
+    failure: Failure | None = None
+    checks: tuple[Check, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    artefacts: tuple[Artefact, ...] = ()
+    phases: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def writer(self) -> str:
+        return self.cell.workload.name

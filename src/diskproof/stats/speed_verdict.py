@@ -1,0 +1,208 @@
+"""Is B faster than A, slower, the same for practical purposes, or is it too early to say?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from diskproof.stats.holm import holm_adjusted
+from diskproof.stats.intervals import (
+    CONFIDENCE,
+    RESOLUTION,
+    RatioInterval,
+    Sample,
+    paired_blocks,
+    ratio_interval,
+)
+
+DELTA = 0.02
+POWER = 0.9
+MOST_RUNS = 1000
+"""More further runs than this are not counted out."""
+
+Outcome = Literal["faster", "slower", "same", "undecided"]
+
+
+@dataclass(frozen=True)
+class SpeedVerdict:
+    """B against A. ``ratio`` is B over A in the metric, ``p_corrected`` its p-value corrected for
+    all comparisons made together (None for too few runs).
+
+    ``same`` means that B is proved to be within delta of A. ``further_runs`` (a side, of an
+    undecided one) would settle it with a probability of 90 % if the ratio and the scatter seen so
+    far are the true ones; None when a single run tells no scatter, or above MOST_RUNS.
+    """
+
+    outcome: Outcome
+    ratio: RatioInterval
+    p_corrected: float | None
+    further_runs: int | None
+
+
+def judge(
+    pairs: Sequence[tuple[Sample, Sample]], higher_is_better: Sequence[bool], delta: float = DELTA
+) -> tuple[SpeedVerdict, ...]:
+    """A verdict on each (A, B), with 5 % for any false ``faster`` or ``slower`` among all of them.
+
+    ``higher_is_better`` runs parallel to the pairs. ``same`` takes precedence: a difference that
+    is proved but surely within delta is of no practical interest. Raises ValueError for an empty
+    sample or a delta outside 0..1.
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"delta is a share between 0 and 1, not {delta}")
+    ratios = [ratio_interval(b, a) for a, b in pairs]
+    tested = [place for place, ratio in enumerate(ratios) if ratio.p_value is not None]
+    adjusted = holm_adjusted([ratios[place].p_value or 0.0 for place in tested])
+    corrected = dict(zip(tested, adjusted, strict=True))
+    found = []
+    for place, ((a, b), ratio) in enumerate(zip(pairs, ratios, strict=True)):
+        outcome = _outcome(a, b, ratio, corrected.get(place), higher_is_better[place], delta)
+        further = None
+        if outcome == "undecided" and place in corrected:
+            further = find_further_runs(a, b, delta, len(tested))
+        found.append(SpeedVerdict(outcome, ratio, corrected.get(place), further))
+    return tuple(found)
+
+
+def _outcome(
+    a: Sample,
+    b: Sample,
+    ratio: RatioInterval,
+    corrected: float | None,
+    higher_is_better: bool,
+    delta: float,
+) -> Outcome:
+    if corrected is None:
+        return "undecided"
+    if _within(a, b, delta):
+        return "same"
+    if corrected > 1 - CONFIDENCE:
+        return "undecided"
+    return "faster" if (ratio.ratio > 1) == higher_is_better else "slower"
+
+
+def _within(a: Sample, b: Sample, delta: float) -> bool:
+    """Two one-sided tests at 5 % (Schuirmann 1987): the 90 % interval lies within delta."""
+    inner = ratio_interval(b, a, confidence=2 * CONFIDENCE - 1)
+    if inner.low is None or inner.high is None:
+        return False
+    return inner.low >= 1 / (1 + delta) and inner.high <= 1 + delta
+
+
+def find_further_runs(a: Sample, b: Sample, delta: float, comparisons: int = 1) -> int | None:
+    """Runs that each side needs beyond those it has for a verdict with a probability of 90 %.
+
+    At the observed ratio and scatter; the difference is held against 5 % / ``comparisons``.
+    """
+    noise = _noise(a, b)
+    if noise is None:
+        return None
+    low, high = 0, 1
+    while not _decides(noise, high, delta, comparisons):
+        low, high = high, 2 * high
+        if high > 2 * MOST_RUNS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        decided = _decides(noise, middle, delta, comparisons)
+        low, high = (low, middle) if decided else (middle, high)
+    return high if high <= MOST_RUNS else None
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Observed log ratio, variances of a run (one, of the differences, when paired) and counts."""
+
+    difference: float
+    variances: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    def after(self, more: int) -> tuple[float, float]:
+        """Standard error and degrees of freedom with so many more runs a side."""
+        parts = [v / (n + more) for v, n in zip(self.variances, self.counts, strict=True)]
+        freedoms = [n + more - 1 for n in self.counts]
+        total = sum(parts)
+        freedom = total**2 / sum(p * p / f for p, f in zip(parts, freedoms, strict=True))
+        return math.sqrt(total), min(freedom, len(parts) * min(freedoms))
+
+
+def _noise(a: Sample, b: Sample) -> _Noise | None:
+    common = paired_blocks(a, b)
+    if common:
+        old, new = (dict(zip(s.blocks, s.values, strict=True)) for s in (a, b))
+        logs = [[math.log(new[block] / old[block]) for block in common]]
+    else:
+        logs = [[math.log(value) for value in sample.values] for sample in (b, a)]
+    if min(map(len, logs)) < 2:
+        return None
+    means = [math.fsum(each) / len(each) for each in logs]
+    variances = [
+        max(math.fsum((x - mean) ** 2 for x in each) / (len(each) - 1), RESOLUTION**2)
+        for each, mean in zip(logs, means, strict=True)
+    ]
+    return _Noise(
+        means[0] - (means[1] if len(means) > 1 else 0.0),
+        tuple(variances),
+        tuple(len(each) for each in logs),
+    )
+
+
+def _decides(noise: _Noise, more: int, delta: float, comparisons: int) -> bool:
+    error, freedom = noise.after(more)
+    differs = power_of_difference(noise.difference / error, freedom, comparisons)
+    return max(differs, _power_of_sameness(noise.difference, error, freedom, delta)) >= POWER
+
+
+def power_of_difference(noncentrality: float, freedom: float, comparisons: int = 1) -> float:
+    """Probability that a two-sided t-test at 5 % / ``comparisons`` proves a difference of
+    ``noncentrality`` standard errors (noncentral t distribution)."""
+    from scipy.special import nctdtr, stdtrit
+
+    critical = float(stdtrit(freedom, 1 - (1 - CONFIDENCE) / 2 / comparisons))
+    away = abs(noncentrality)
+    if away > 30:  # beyond the range where the noncentral distribution is computed well
+        return 1.0 if away > 2 * critical else 0.0
+    return float(1 - nctdtr(freedom, away, critical) + nctdtr(freedom, away, -critical))
+
+
+def _power_of_sameness(difference: float, error: float, freedom: float, delta: float) -> float:
+    """Probability that both one-sided tests succeed, with the scatter taken as known."""
+    from scipy.special import ndtr, stdtrit
+
+    room = math.log1p(delta) - float(stdtrit(freedom, CONFIDENCE)) * error
+    if room <= 0:
+        return 0.0
+    return float(ndtr((room - difference) / error) - ndtr((-room - difference) / error))
+
+
+def overall_samples(
+    pairs: Sequence[tuple[Sample, Sample]],
+) -> tuple[Sample, Sample] | None:
+    """Each side as one sample: by block, the geometric mean of its cells, all of equal weight.
+
+    A block is the repeat: its cells share the host's luck and are not independent. Only blocks
+    with every cell count; None when a side has none, or a value that is not positive.
+    """
+    sides = [_by_block([pair[side] for pair in pairs]) for side in (0, 1)]
+    return None if sides[0] is None or sides[1] is None else (sides[0], sides[1])
+
+
+def _by_block(samples: Sequence[Sample]) -> Sample | None:
+    if any(min(sample.values) <= 0 for sample in samples):
+        return None
+    numbered = all(len(s.blocks) == len(s.values) == len(set(s.blocks)) for s in samples)
+    # Without blocks the runs of different cells have nothing in common: any order will do.
+    tables = [
+        dict(zip(s.blocks if numbered else range(len(s.values)), s.values, strict=True))
+        for s in samples
+    ]
+    common = sorted(set.intersection(*map(set, tables)))
+    if not common:
+        return None
+    values = [
+        math.exp(math.fsum(math.log(table[block]) for table in tables) / len(tables))
+        for block in common
+    ]
+    return Sample(tuple(values), tuple(common) if numbered else ())

@@ -1,0 +1,1 @@
+"""What a study file may say: one file a table, and how it is read."""

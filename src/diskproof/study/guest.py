@@ -1,0 +1,132 @@
+"""The ``[guest]`` table of a study: a machine of the user's own, whose image is only ever read.
+
+What the image holds is part of the study's id by facts that cost nothing to read: its length, the
+time of its last change and a hash of its beginning. A copy under another name is the same guest;
+an image that was booted and written to is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat as stat_module
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diskproof.study.toml_lines import Mistakes
+
+if TYPE_CHECKING:
+    from diskproof.study.file import GuestTable
+
+FRONTEND = "own-guest"
+HEAD_BYTES = 64 << 10
+# What lies at the start of a file of some format; a raw disk with one of them is a mistake.
+MAGICS = {
+    b"QFI\xfb": "qcow2",
+    b"QED\0": "qed",
+    b"KDMV": "vmdk",
+    b"vhdxfile": "vhdx",
+    b"conectix": "vpc",
+    b"LUKS\xba\xbe": "luks",
+}
+
+
+@dataclass(frozen=True)
+class OwnGuest:
+    """A machine of the user's. Paths are absolute; ``kernel`` and ``initrd`` are empty for one
+    that boots by its own boot loader. ``bus`` is that of its system disk. Waits in seconds.
+    ``digest`` stands for what the files hold."""
+
+    image: str
+    format: str
+    os: str
+    machine: str
+    firmware: str
+    bus: str
+    settle: float
+    boot_timeout: float
+    kernel: str
+    initrd: str
+    append: str
+    digest: str
+
+    @property
+    def shape(self) -> list[object]:
+        """What of it is part of a study's id."""
+        waits = [self.settle, self.boot_timeout]
+        named = [self.os, self.machine, self.firmware, self.bus, self.append]
+        return [self.digest, self.format, *named, *waits]
+
+
+def read_guest(table: GuestTable, folder: Path, mistakes: Mistakes) -> OwnGuest:
+    """The table's machine, files relative to ``folder``; mistakes are noted."""
+    digest = hashlib.sha256()
+    files = {}
+    for key in ("image", "kernel", "initrd"):
+        name = getattr(table, key)
+        files[key] = str((folder / name).resolve()) if name else ""
+        if name:
+            digest.update(_read_facts(key, Path(files[key]), table.format, mistakes))
+    if table.initrd and not table.kernel:
+        mistakes.add(("guest", "initrd"), "initrd: this goes with a kernel")
+    if table.append and not table.kernel:
+        mistakes.add(("guest", "append"), "append: this goes with a kernel")
+    if table.machine == "q35" and table.bus == "ide":
+        mistakes.add(("guest", "bus"), "bus: a q35 machine has no ide; its disks are on ahci")
+    return OwnGuest(
+        **files,
+        format=table.format,
+        os=table.os,
+        machine=table.machine,
+        firmware=table.firmware,
+        bus=table.bus,
+        settle=table.settle,
+        boot_timeout=table.boot_timeout,
+        append=table.append,
+        digest=digest.hexdigest(),
+    )
+
+
+def _read_facts(key: str, path: Path, form: str, mistakes: Mistakes) -> bytes:
+    """Length, time of change and first bytes of a file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO must not block
+        with os.fdopen(handle, "rb") as stream:
+            stat = os.fstat(stream.fileno())
+            if not stat_module.S_ISREG(stat.st_mode):
+                raise OSError(0, "it is not a file")
+            head = stream.read(HEAD_BYTES)
+    except OSError as error:
+        mistakes.add(("guest", key), f"{key}: cannot read {path}: {error.strerror}")
+        return b""
+    found = next((name for magic, name in MAGICS.items() if head.startswith(magic)), "")
+    if key == "image" and form == "raw" and found:
+        message = f'image: {path.name} begins as {found}, which format = "raw" would give the guest'
+        hint = "; decrypt it first" if found == "luks" else f'; say format = "{found}"'
+        mistakes.add(("guest", key), message + hint)
+    return f"{stat.st_size} {stat.st_mtime_ns} {hashlib.sha256(head).hexdigest()}\n".encode()
+
+
+def check_use(
+    guest: OwnGuest | None,
+    factors: Mapping[str, tuple[str, ...]],
+    workloads: Sequence[tuple[str, str]],
+    mistakes: Mistakes,
+) -> None:
+    """Whether table, factors and workloads (names and kinds) go together; mistakes are noted."""
+    used = FRONTEND in factors.get("frontend", ())
+    if guest is None and used:
+        message = f'frontend: {FRONTEND} needs a table [guest] with image = "FILE"'
+        mistakes.add(("factors", "frontend"), message, FRONTEND)
+    if guest is None:
+        return
+    if not used:
+        mistakes.add(("guest",), f'guest: nobody uses it without frontend = "{FRONTEND}"')
+    if guest.machine == "q35" and "ide" in factors.get("bus", ()):
+        mistakes.add(("factors", "bus"), "bus: a q35 machine has no ide", "ide")
+    for name, kind in workloads:
+        if guest.os == "windows" and kind != "command":
+            message = f"{name}: in a Windows guest a workload is a command"
+            mistakes.add(("workloads", name), message, name)

@@ -1,0 +1,72 @@
+"""The command line as a user starts it, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from diskproof.process.start import Completed, Process, run, start_process
+
+STUDY = """
+name = "small"
+workloads = ["sync-write-4k"]
+[backings.here]
+path = "images"
+[factors]
+frontend = ["host", "daemon"]
+format = ["raw", "qcow2"]
+[protocol]
+blocks = 2
+size = "16MiB"
+runtime = "1s"
+ramp = "0s"
+"""
+
+
+def write_study(folder: Path, text: str = STUDY) -> Path:
+    """A study file whose images lie in ``folder``/images."""
+    path = folder / "study.toml"
+    path.write_text(text.replace('"images"', f'"{folder}/images"'))
+    return path
+
+
+def diskproof(*arguments: str | Path, cwd: Path, timeout: float = 120.0) -> Completed:
+    """Run a command to its end."""
+    argv = [sys.executable, "-m", "diskproof", *map(str, arguments)]
+    return run(argv, timeout=timeout, cwd=cwd, check=False)
+
+
+@contextmanager
+def start_diskproof(*arguments: str | Path, cwd: Path) -> Iterator[Process]:
+    """A command under way; what it prints goes to ``cwd``/log."""
+    argv = [sys.executable, "-m", "diskproof", *map(str, arguments)]
+    with start_process(argv, name="diskproof", log=cwd / "log", cwd=cwd) as running:
+        yield running
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Images below ``folder`` and processes that work in it, ours apart."""
+    images = [str(path) for path in folder.glob("**/diskproof-run-*")]
+    processes = []
+    for process in psutil.process_iter():
+        try:
+            if Path(process.cwd()).is_relative_to(folder) and process.pid != os.getpid():
+                processes.append(f"{process.pid} {process.name()}")
+        except (psutil.Error, OSError):
+            continue
+    return images + processes
+
+
+def let_everybody_in(*paths: Path) -> None:
+    """Other users may go to these; parallel test runs have deeper folders than one."""
+    top = Path(tempfile.gettempdir())
+    for path in paths:
+        for folder in (path, *path.parents):
+            if folder != top and folder.is_relative_to(top):
+                folder.chmod(folder.stat().st_mode | 0o755)

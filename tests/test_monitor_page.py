@@ -16,14 +16,14 @@ from pyarrow import parquet
 
 from diskproof.errors import UsageError
 from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, MetricLine, thinned, watched_chart
-from diskproof.report.monitor.file import (
+from diskproof.report.monitor.page import line_summaries, render_monitor_page, row_summaries
+from diskproof.report.monitor.pictures import choose_pictures
+from diskproof.report.monitor.samples import (
     MAX_COLUMNS,
     MonitorColumn,
     MonitorRecording,
     parse_recording,
 )
-from diskproof.report.monitor.page import line_summaries, render_monitor_page, row_summaries
-from diskproof.report.monitor.pictures import choose_pictures
 from diskproof.report.monitor.table import render_parquet
 
 HOSTILE = "<script>alert(1)</script>"

@@ -91,7 +91,7 @@ def _require_folder(target: Path) -> None:
 def _write(wish: PageWish, source: Path, title: str) -> None:
     from diskproof.cli.result_verbs import write_whole
     from diskproof.cli.terminal import note
-    from diskproof.report.monitor.file import read_recording
+    from diskproof.report.monitor.samples import read_recording
     from diskproof.units import render_bytes
 
     recording = read_recording(source)

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from diskproof.records import Cell, Dropped, StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
-from diskproof.report.runs.table import dropped_json, render_dropped
 from diskproof.stats.study_race import race_rules
 from diskproof.units import render_bytes, render_seconds
 
@@ -73,3 +72,18 @@ def _render_cells(cells: Sequence[Cell]) -> layout.Shown:
     if len(loads) > MAX_CELLS:
         table.caption = f"{len(loads) - MAX_CELLS} more disks are not shown; --json lists all"
     return table
+
+
+def render_dropped(dropped: Sequence[Dropped]) -> layout.Shown:
+    """Combinations that were never run, and why."""
+    table = layout.start_table("combinations left out", ">cells", "*reason")
+    for each in dropped:
+        table.add_row(str(each.count), each.reason)
+    return table
+
+
+def dropped_json(dropped: Sequence[Dropped]) -> list[dict[str, object]]:
+    return [
+        {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
+        for each in dropped
+    ]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from diskproof.report.chapter import Drawing, Figure
 from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, watched_chart
-from diskproof.report.monitor.file import MonitorColumn, MonitorRecording
 from diskproof.report.monitor.pictures import MonitorChart, choose_pictures
+from diskproof.report.monitor.samples import MonitorColumn, MonitorRecording
 from diskproof.report.page import render_document
 from diskproof.units import render_seconds
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from diskproof.report.monitor.chart import MAX_WATCHED_LINES, MetricLine
-from diskproof.report.monitor.file import MonitorColumn, MonitorRecording
+from diskproof.report.monitor.samples import MonitorColumn, MonitorRecording
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,7 @@ def choose_pictures(recording: MonitorRecording) -> tuple[MonitorChart, ...]:
     return tuple(pictures)
 
 
-def _family(
-    recording: MonitorRecording, family: Family, taken: set[str]
-) -> Iterator[MonitorChart]:
+def _family(recording: MonitorRecording, family: Family, taken: set[str]) -> Iterator[MonitorChart]:
     devices: dict[str, list[int]] = {}
     for place, column in enumerate(recording.columns):
         if column.name not in taken and (found := re.fullmatch(family.names, column.name)):

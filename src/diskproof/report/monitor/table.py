@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from diskproof.report.monitor.file import MonitorColumn, MonitorRecording
+from diskproof.report.monitor.samples import MonitorColumn, MonitorRecording
 
 ROW_GROUP = 10_000
 

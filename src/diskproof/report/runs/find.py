@@ -3,19 +3,15 @@ settings that were in force."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diskproof.records import Artefact, Cell, Check, Failure
+from diskproof.records import Cell, Check, Failure
 from diskproof.report.chapter import Source
+from diskproof.report.tails import Tails, text_tails
 
 MAX_TAILS = 50
 """Failed runs whose consoles are shown; the rest is listed with its reason."""
-MAX_TAILS_A_RUN = 60
-_LINES = 40
-_CHARS = 4000
-
-Tails = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -54,18 +50,3 @@ def find_runs(source: Source) -> StudyRuns:
     ]
     checks = store.checks(study.id, host.id) if source.details else {}
     return StudyRuns(tuple(failures), checks)
-
-
-def text_tails(artefacts: Iterable[Artefact]) -> Tails:
-    """(name, last lines) of the files that are text and not empty."""
-    found = (
-        (artefact.name, tail)
-        for artefact in artefacts
-        if artefact.media_type.startswith("text/") and (tail := _tail(artefact))
-    )
-    return tuple(tail for _, tail in zip(range(MAX_TAILS_A_RUN), found, strict=False))
-
-
-def _tail(artefact: Artefact) -> str:
-    text = artefact.content[-4 * _CHARS :].decode("utf-8", "replace").strip()
-    return "\n".join(text.splitlines()[-_LINES:])[-_CHARS:]

@@ -8,8 +8,9 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Lead
 from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.plan_tables import render_dropped
 from diskproof.report.runs.find import StudyRuns, find_runs
-from diskproof.report.runs.table import render_dropped, render_failures
+from diskproof.report.runs.table import render_failures
 from diskproof.report.view import StudyView
 from diskproof.store import Store
 

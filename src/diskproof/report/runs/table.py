@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from diskproof.records import Dropped, StudyRecord
+from diskproof.records import StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.runs.find import FailedRun
@@ -34,18 +34,3 @@ def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> layout
 def _reason(failed: FailedRun) -> str:
     failure = failed.failure
     return f"{failure.kind}: " + ": ".join(filter(None, (failure.what, failure.why)))
-
-
-def render_dropped(dropped: Sequence[Dropped]) -> layout.Shown:
-    """Combinations that were never run, and why."""
-    table = layout.start_table("combinations left out", ">cells", "*reason")
-    for each in dropped:
-        table.add_row(str(each.count), each.reason)
-    return table
-
-
-def dropped_json(dropped: Sequence[Dropped]) -> list[dict[str, object]]:
-    return [
-        {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
-        for each in dropped
-    ]

@@ -12,7 +12,7 @@ from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, Metric, Series, StudyRecord
 from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.runs.find import Tails, text_tails
+from diskproof.report.tails import Tails, text_tails
 from diskproof.report.tiles.host_figures import host_figures
 from diskproof.stats.capacity import Capacity, find_capacity
 from diskproof.stats.intervals import Interval, Sample, mean_interval

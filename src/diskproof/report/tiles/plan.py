@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from diskproof.records import Cell, Dropped
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
-from diskproof.report.plan_tables import show_plan
-from diskproof.report.runs.table import dropped_json
+from diskproof.report.plan_tables import dropped_json, show_plan
 from diskproof.study.tiles import TileRules
 from diskproof.units import render_bytes, render_seconds
 

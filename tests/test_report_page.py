@@ -17,7 +17,8 @@ from diskproof.records import Series
 from diskproof.report.details.chart import MAX_POINTS, series_chart
 from diskproof.report.details.page import chosen_series
 from diskproof.report.page import content_policy, render_page, script_json
-from diskproof.report.ranking.chart import heat_factors, ratio_chart
+from diskproof.report.ranking.chart import heat_factors
+from diskproof.report.ratios import ratio_chart
 from diskproof.report.scores.chart import pareto_chart
 from diskproof.report.vega import draw
 from diskproof.stats.pareto import FrontPoint

@@ -10,6 +10,7 @@ from diskproof.report.crash.page import durability_figures
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.table import render_ranking
+from diskproof.report.ratios import ratio_chart, ratio_text
 from diskproof.report.view import StudyView, WorkloadView, present_latencies
 
 
@@ -33,7 +34,7 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
         "latencies": present_latencies(load),
         "judged": any(line.durability for line in load.lines),
         "unit": figure_unit(load.metric, load.unit),
-        "ratio_text": words.ratio_text,
+        "ratio_text": ratio_text,
         "short_text": short_text,
     }
 
@@ -48,7 +49,7 @@ def _bars_figure(load: WorkloadView, draw: Draw) -> Figure:
 
 def _ratio_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
     title = f"{load.metric} over the best cell's ({HIGHER[load.higher_is_better]})"
-    ratios = chart.ratio_chart([(line.label, line.ranked) for line in load.lines], title)
+    ratios = ratio_chart([(line.label, line.ranked) for line in load.lines], title)
     if ratios is not None:
         yield draw(ratios.spec, ratios.caption, 1)
 

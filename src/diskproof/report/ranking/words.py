@@ -5,8 +5,6 @@ from __future__ import annotations
 from diskproof.records.metrics import figure_unit
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
-from diskproof.stats.ranking import Ranked
-from diskproof.stats.score import Scored
 
 
 def winner_sentence(load: WorkloadView) -> str:
@@ -43,14 +41,3 @@ READING = (
     "so that among equal cells a false difference appears in at most 5 % of studies; the "
     "intervals of the ratio to the best hold for all cells at once."
 )
-
-
-def ratio_text(ranked: Ranked | Scored) -> str:
-    """The ratio to the best with its simultaneous 95 % interval: ``0.87 (0.81-0.93)``."""
-    ratio = ranked.ratio
-    if not ratio.ratio > 0:
-        return "-"
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.ratio:.3g}"
-    high = f"{ratio.high:.3g}" if ratio.high < 1e4 else "?"
-    return f"{ratio.ratio:.3g} ({ratio.low:.3g}-{high})"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diskproof.report.chapter import Chapter, Draw, Source
-from diskproof.report.ranking.chart import ratio_chart
-from diskproof.report.ranking.words import ratio_text
+from diskproof.report.ratios import ratio_chart, ratio_text
 from diskproof.report.scores import table as score_tables
 from diskproof.report.scores.chart import pareto_chart
 from diskproof.report.scores.find import StudyScores, score_rows

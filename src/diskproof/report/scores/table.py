@@ -13,7 +13,7 @@ from diskproof.report.labels import (
     render_figure,
     varying_factors,
 )
-from diskproof.report.ranking.words import ratio_text
+from diskproof.report.ratios import ratio_text
 from diskproof.report.scores.chart import front_cells
 from diskproof.report.scores.find import StudyScores
 from diskproof.stats.pareto import FrontPoint

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.lab.course import run_study
 from diskproof.records import StudyRecord
 from diskproof.report.page import render_page
 from diskproof.report.race.chart import MAX_LANES, race_chart
@@ -24,8 +23,7 @@ from diskproof.report.read import read_views
 from diskproof.report.vega import draw
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
-from test_lab import ignore
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab_race import SCHEDULE, STUDY
 
 
@@ -36,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with open_store(str(path), create=True) as opened:
         opened.add_host(SIMULATED_HOST)
         executor = SimulatedExecutor(STUDY.id, Simulation(seed=3, cv=0.08))
-        run_study(STUDY, SCHEDULE, executor, opened, on_event=ignore)
+        run_study(STUDY, SCHEDULE, executor, opened)
         yield opened
 
 

@@ -170,6 +170,11 @@ class Store:
         with self._writing() as connection:
             write.remove_progress(connection, study_id)
 
+    def remove_unused_study(self, study_id: str) -> None:
+        """Take away a study that nothing refers to: a question of which no answer is kept."""
+        with self._writing() as connection:
+            write.remove_unused_study(connection, study_id)
+
     # -- reading ----------------------------------------------------------------------------
 
     def studies(self) -> list[StudyRecord]:

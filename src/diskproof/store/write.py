@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
@@ -226,6 +227,12 @@ def write_progress(connection: Connection, progress: Progress) -> None:
     columns["current"] = clean_text(progress.current)
     remove_progress(connection, progress.study_id)
     connection.execute(insert(PROGRESS).values(**columns))
+
+
+def remove_unused_study(connection: Connection, study_id: str) -> None:
+    """Nothing, where a cell, a run or what somebody measures refers to the study."""
+    with suppress(IntegrityError), connection.begin_nested():
+        connection.execute(delete(STUDY).where(STUDY.c.id == study_id))
 
 
 def remove_progress(connection: Connection, study_id: str) -> None:

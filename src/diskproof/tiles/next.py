@@ -1,4 +1,4 @@
-"""Find how many tiles a host carries: which cell runs next with how many, until all is known.
+"""Which run of tiles comes next, with how many, until it is known how many a host carries.
 
 Each round gives every cell that is still open one run, in an order of its own, so that a drift of
 the host hits all cells alike. What comes next depends on the stored runs and the seed alone: the
@@ -8,129 +8,112 @@ same call resumes.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from diskproof.lab.course import start_telling
+from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.plan.tile_costs import run_seconds
 from diskproof.records import Cell, StudyRecord, content_id
 from diskproof.records.tiles import TileRun
 from diskproof.stats.capacity import Capacity, Trial, find_capacity, next_trial, trial_limit
 from diskproof.stats.tile_trials import find_trials
 from diskproof.study.tiles import TileRules
+from diskproof.tiles.engine import OnStep, PhaseProgress
 
 if TYPE_CHECKING:
     from diskproof.store import Store
 
-Reason = Literal["done", "budget", "interrupted"]
+MAX_STEPS = 6
+"""Steps that are named at a time."""
 
 
-class TileExecutor(Protocol):
-    """Makes one run. A failed one is a record; raises only for Ctrl-C and defects."""
-
-    def execute(self, cell: Cell, tiles: int, repeat: int) -> TileRun: ...
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How far a study is: ``done`` runs of ``total``, which a search may stay below; so may
-    ``eta_seconds``. ``failed`` are among ``done``."""
-
-    done: int
-    failed: int
-    total: int
-    eta_seconds: float
-
-
-@dataclass(frozen=True)
-class RunStarted:
-    """A run of ``tiles`` tiles begins."""
+class TileJob(NamedTuple):
+    """The ``repeat``-th run of a cell with so many tiles."""
 
     cell: Cell
     tiles: int
     repeat: int
-    standing: Standing
 
 
 @dataclass(frozen=True)
-class RunFinished:
-    """The run is stored. ``capacity`` is what is known of its cell by now; None where given
-    numbers are run."""
+class Carried:
+    """What is known of a cell after a run of it."""
 
-    run: TileRun
-    seconds: float
-    standing: Standing
-    capacity: Capacity | None
+    cell: Cell
+    capacity: Capacity
 
 
-Event = RunStarted | RunFinished
+TileEvent = Event[TileJob, TileRun, Carried]
+MakeTileRun = Callable[[Cell, int, int, OnStep], TileRun]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a call ended: ``executed`` runs were made in it."""
+class TileCampaign(Campaign[TileJob, TileRun, Carried]):
+    """The runs that the answer needs and the store does not hold of this host: what another
+    carries says nothing about it."""
 
-    reason: Reason
-    executed: int
-    seconds: float
-    standing: Standing
+    def __init__(
+        self,
+        study: StudyRecord,
+        cells: Sequence[Cell],
+        rules: TileRules,
+        make: MakeTileRun,
+        store: Store,
+        *,
+        host_id: str,
+        cpus: int,
+    ) -> None:
+        self.study, self.make, self.store = study, make, store
+        self.host_id = host_id
+        self.search = Search(cells, rules, study.seed, cpus)
+        self.carried: dict[str, Carried] = {}
+
+    def begin(self, retry: bool) -> None:
+        if retry:
+            self.store.remove_failed_tiles(self.study.id)
+        for run in self.store.tile_runs(self.study.id):
+            if run.host_id == self.host_id:
+                self.search.add(run, run.ended - run.started)
+
+    def next(self) -> TileJob | None:
+        return self.search.find_next()
+
+    def expect(self, job: TileJob) -> float:
+        return self.search.expect(job.cell, job.tiles)
+
+    def execute(self, job: TileJob, tell: Tell) -> TileRun:
+        tell(Activity("starting"))
+        phase = ""
+
+        def on_step(progress: PhaseProgress) -> None:
+            nonlocal phase
+            begins = f"{progress.phase}: {progress.total} steps" * (progress.phase != phase)
+            phase = progress.phase
+            tell(Activity(_describe_steps(progress), begins))
+
+        return self.make(*job, on_step)
+
+    def keep(self, run: TileRun) -> None:
+        self.store.add_tile_run(run)
+
+    def learn(self, run: TileRun, seconds: float) -> Sequence[Carried]:
+        self.search.add(run, seconds)
+        capacity = self.search.capacity(run.cell)
+        if capacity is None:
+            return ()
+        self.carried[run.cell.id] = carried = Carried(run.cell, capacity)
+        return (carried,)
+
+    def standing(self) -> Standing:
+        return self.search.standing()
 
 
-def run_tile_study(
-    study: StudyRecord,
-    cells: Sequence[Cell],
-    rules: TileRules,
-    executor: TileExecutor,
-    store: Store,
-    *,
-    host_id: str,
-    cpus: int,
-    on_event: Callable[[Event], None],
-    budget_seconds: float | None = None,
-    retry: bool = False,
-    now: Callable[[], float] = time.monotonic,
-) -> Outcome:
-    """Make the runs that the answer needs and the store does not hold of this host (what
-    another carries says nothing about it).
-
-    Failed runs are results, and not made again unless ``retry``. No run is started that is
-    expected to overshoot ``budget_seconds``. Ctrl-C discards the run in flight and returns
-    ``interrupted``. Raises HostError when the store cannot be written.
-    """
-    if store.find_study(study.id) is None:
-        store.add_study(study)
-    if retry:
-        store.remove_failed_tiles(study.id)
-    search = Search(cells, rules, study.seed, cpus)
-    for run in store.tile_runs(study.id):
-        if run.host_id == host_id:
-            search.add(run, run.ended - run.started)
-    began, executed = now(), 0
-    reason: Reason = "done"
-    with start_telling(store, study.id) as tell:
-        try:
-            while trial := search.find_next():
-                expected = search.expect(*trial)
-                if budget_seconds is not None and now() - began + expected > budget_seconds:
-                    reason = "budget"
-                    break
-                cell, tiles = trial
-                repeat = search.next_repeat(cell, tiles)
-                started = RunStarted(cell, tiles, repeat, search.standing())
-                tell(_describe(started), **asdict(started.standing))
-                on_event(started)
-                run_began = now()
-                run = executor.execute(cell, tiles, repeat)
-                store.add_tile_run(run)
-                executed += 1
-                seconds = now() - run_began
-                search.add(run, seconds)
-                on_event(RunFinished(run, seconds, search.standing(), search.capacity(cell)))
-        except KeyboardInterrupt:
-            reason = "interrupted"
-    return Outcome(reason, executed, now() - began, search.standing())
+def _describe_steps(progress: PhaseProgress) -> str:
+    """What runs in which guest: ``load 3/12: tile 1 web web.run, ...``."""
+    running = [" ".join((f"tile {tile}", guest, step)) for tile, guest, step in progress.running]
+    more = f" and {len(running) - MAX_STEPS} more" if len(running) > MAX_STEPS else ""
+    named = ", ".join(running[:MAX_STEPS])
+    return f"{progress.phase} {progress.done}/{progress.total}: {named}{more}"
 
 
 class Search:
@@ -160,7 +143,7 @@ class Search:
 
     # -- what comes next --------------------------------------------------------------------
 
-    def find_next(self) -> tuple[Cell, int] | None:
+    def find_next(self) -> TileJob | None:
         """The next run: of the cells that are open the one with the fewest runs."""
         if self.rules.counts:
             return self._find_next_count()
@@ -173,7 +156,7 @@ class Search:
         if not ranks:
             return None
         cell_id = min(ranks)[2]
-        return self.cells[cell_id], wanted[cell_id] or 1
+        return self._job(cell_id, wanted[cell_id] or 1)
 
     def _next_tiles(self, cell_id: str) -> int | None:
         if cell_id not in self._wanted:  # until the cell has another run
@@ -181,7 +164,7 @@ class Search:
             self._wanted[cell_id] = next_trial(trials, rules.most, rules.runs)
         return self._wanted[cell_id]
 
-    def _find_next_count(self) -> tuple[Cell, int] | None:
+    def _find_next_count(self) -> TileJob | None:
         """Given numbers: each round has every cell with every number once."""
         left = [
             (done, self._rank(done, f"{cell_id} {tiles}"), cell_id, tiles)
@@ -192,7 +175,7 @@ class Search:
         if not left:
             return None
         *_, cell_id, tiles = min(left)
-        return self.cells[cell_id], tiles
+        return self._job(cell_id, tiles)
 
     def _rank(self, round_number: int, what: str) -> str:
         """The place in a round: random, and the same whenever it is asked for."""
@@ -201,11 +184,12 @@ class Search:
     def _count(self, cell_id: str, tiles: int) -> int:
         return sum(run.tiles == tiles for run in self._runs[cell_id])
 
-    def next_repeat(self, cell: Cell, tiles: int) -> int:
-        """The lowest number of a run that is not there: a run that is made again takes the place
-        of the one before."""
-        there = {run.repeat for run in self._runs[cell.id] if run.tiles == tiles}
-        return min(set(range(1, len(there) + 2)) - there)
+    def _job(self, cell_id: str, tiles: int) -> TileJob:
+        """With the lowest number of a run that is not there: a run that is made again takes the
+        place of the one before."""
+        there = {run.repeat for run in self._runs[cell_id] if run.tiles == tiles}
+        repeat = min(set(range(1, len(there) + 2)) - there)
+        return TileJob(self.cells[cell_id], tiles, repeat)
 
     def _trials(self, cell_id: str) -> list[Trial]:
         return find_trials(self._runs[cell_id])
@@ -237,6 +221,7 @@ class Search:
             failed=sum(run.failure is not None for run in runs),
             total=len(runs) + sum(count for *_, count in left),
             eta_seconds=math.fsum(n * self.expect(cell, tiles) for cell, tiles, n in left),
+            at_most=True,
         )
 
     def _left(self, cell: Cell) -> list[tuple[int, int]]:
@@ -252,10 +237,3 @@ class Search:
         limit = min(trial_limit(rules.most), (rules.most - 1) * rules.runs)
         middle = max(tiles, math.ceil((1 + rules.most) / 2))
         return [(1, max(0, rules.runs - baseline)), (middle, max(0, limit - others))]
-
-
-def _describe(event: RunStarted) -> str:
-    tiles = f"{event.tiles} tile{'s' * (event.tiles > 1)}"
-    levels = [event.cell.level(name) for name in ("cache", "format", "share")]
-    what = " ".join(filter(None, [tiles, event.cell.workload.name, *levels]))
-    return f"{what} (run {event.repeat})"

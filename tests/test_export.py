@@ -195,6 +195,11 @@ def test_places_that_cannot_be_written(store: Store, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(UsageError, match="is a folder"):
         export_table(store, [], "results", tmp_path / "folder.csv")
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="no file that could be replaced"):
+        export_table(store, [], "results", pipe)
+    assert pipe.is_fifo()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use diskproof_supervise::{Command, Signals};
 use rustix::event::{poll, PollFd, PollFlags};
+use rustix::io::Errno;
 use rustix::net::{
     recv, send, socketpair, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType,
 };
@@ -81,8 +82,13 @@ fn hear(server: &OwnedFd, signals: &Signals) -> io::Result<Option<Heard>> {
         }
         if !watched[0].revents().is_empty() {
             let mut bytes = [0; LONGEST];
-            let (_, length) =
-                rustix::io::retry_on_intr(|| recv(server, &mut bytes, RecvFlags::empty()))?;
+            let mut read =
+                || rustix::io::retry_on_intr(|| recv(server, &mut bytes, RecvFlags::empty()));
+            // A signal that it had not read when it ended is an error before its last message.
+            let (_, length) = match read() {
+                Err(Errno::CONNRESET) => read()?,
+                other => other?,
+            };
             return Ok(Heard::from_bytes(&bytes[..length]));
         }
     }

@@ -30,9 +30,10 @@ from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.open_files import find_rings
 from diskproof.process.start import lifeline_args, require_tool, run, start_process
-from diskproof.qemu.disk import CACHE_MODES, image_opts
+from diskproof.qemu.disk import image_opts
 from diskproof.qemu.images import read_network_size
 from diskproof.records import BackingSpec, Check
+from diskproof.study.factors import CACHE_MODES
 
 DRIVER = "nbd"
 EXPORT = "disk"

@@ -23,7 +23,7 @@ from diskproof.lab.setup import LabSetup
 from diskproof.plan import Plan
 from diskproof.records import BackingSpec, HostFacts, HostRecord, StudyRecord
 from diskproof.store import Store, open_store
-from diskproof.study.backing_tables import chain
+from diskproof.study.backings import chain
 from diskproof.study.load import Study
 
 

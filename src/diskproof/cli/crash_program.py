@@ -22,7 +22,7 @@ from diskproof.recording.folder import require_fuse
 from diskproof.records import Cell, StudyRecord, content_id
 from diskproof.records.verdicts import FAULTS
 from diskproof.store import Store
-from diskproof.study.backing_tables import FOLDER
+from diskproof.study.backings import FOLDER
 from diskproof.study.crash import SECTORS, CrashRules
 
 PROGRAM_SECONDS = 60.0

@@ -111,6 +111,7 @@ def status(
 
 def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
     """The studies' status now, and with ``follow`` again until nothing runs any more."""
+    from diskproof.cli.terminal import has_reader
     from diskproof.lab.course import is_running
     from diskproof.report.progress import study_status
 
@@ -127,7 +128,7 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
             )
             for study in store.studies()
         ]
-        if not follow or alive is None:
+        if not follow or alive is None or not has_reader():
             return
         time.sleep(FOLLOW_SECONDS)
 

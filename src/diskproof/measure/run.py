@@ -39,7 +39,7 @@ from diskproof.records import (
     WorkloadSpec,
 )
 from diskproof.study.guest import FRONTEND as OWN_GUEST
-from diskproof.study.programs import has_own_system
+from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.workloads import WorkloadResult, load_workload
 
 
@@ -159,7 +159,7 @@ class MeasureLab:
         self, stack: ExitStack, cell: Cell, deadline: Deadline, notes: RunNotes
     ) -> DiskImage | None:
         """A raw disk of the same size to copy from, where the workload names a backing for it."""
-        name = cell.workload.option("source_on")
+        name = cell.workload.option(SECOND_DISK_ON)
         if not name:
             return None
         with notes.phase("source"):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from diskproof.errors import HostError
-from diskproof.plan.rules import DIRECT
 from diskproof.records import Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
-from diskproof.study.programs import has_own_system
+from diskproof.study.factors import DIRECT
+from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.units import MIB, parse_bytes, render_bytes
 
 SIZE_FLOOR = 1 << 30
@@ -74,7 +74,7 @@ def require_space(needed: int, cells: Iterable[Cell], facts: HostFacts) -> None:
     """Raises HostError when the images of a cell do not fit on a backing that is used."""
     disks: dict[str, int] = {}
     for cell in cells:
-        places = [cell.level("backing"), *filter(None, [cell.workload.option("source_on")])]
+        places = [cell.level("backing"), *filter(None, [cell.workload.option(SECOND_DISK_ON)])]
         for name in places:
             disks[name] = max(disks.get(name, 0), places.count(name))
     for name, count in disks.items():
@@ -116,3 +116,10 @@ def tell_of_backings(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
         yield from filter(None, [backing.unprobed])
         if backing.flushes:
             yield f"the server of backing {name}: {backing.flushes}"
+
+
+def warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """That guests are slow here, and why."""
+    if any(cell.level("accel") == "tcg" for cell in cells):
+        why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
+        yield f"guests run under TCG emulation, not KVM: {why}"

@@ -16,6 +16,7 @@ from diskproof.drive import DiskImage, NetworkDisk
 from diskproof.errors import UsageError
 from diskproof.qemu.machine import DISK_SERIAL
 from diskproof.records import Cell
+from diskproof.study.factors import CACHE_MODES, CacheMode
 from diskproof.units import parse_bytes
 
 _Row = TypeVar("_Row")
@@ -26,28 +27,6 @@ DEVICE_ID = "diskproof-device"
 EXPORT_ID = "diskproof-export"
 EXPORT_NAME = "disk"
 IOTHREAD_ID = "diskproof-iothread"
-
-
-@dataclass(frozen=True)
-class CacheMode:
-    """What a cache mode means. Source: qemu-block-drivers(7) and qemu(1), ``-drive cache=``.
-
-    ``direct``: the host's page cache is bypassed. ``no_flush``: flushes are not carried out.
-    ``write_through``: each write is flushed before it is acknowledged.
-    """
-
-    direct: bool = False
-    no_flush: bool = False
-    write_through: bool = False
-
-
-CACHE_MODES: Mapping[str, CacheMode] = {
-    "none": CacheMode(direct=True),
-    "writeback": CacheMode(),
-    "writethrough": CacheMode(write_through=True),
-    "directsync": CacheMode(direct=True, write_through=True),
-    "unsafe": CacheMode(no_flush=True),
-}
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,12 @@ from typing import TypeVar
 
 from diskproof.records import Cell
 from diskproof.stats.intervals import Interval
-from diskproof.study.factors import FACTORS
+from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
 from diskproof.units import render_latency
 
 T = TypeVar("T")
 
 _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
-_SPEAKS_FOR_ITSELF = frozenset({"frontend", "format", "cache", "aio", "bus", "accel", "backing"})
-_SHORT = {
-    "preallocation": "prealloc",
-    "cluster_size": "cluster",
-    "lazy_refcounts": "lazy",
-    "l2-cache-size": "l2",
-    "detect-zeroes": "zeroes",
-    "memory": "mem",
-}
-_SILENT = {"discard": ("ignore",)}
 
 
 def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -46,12 +36,16 @@ def cell_label(cell: Cell, factors: Sequence[str]) -> str:
     What is off is not named.
     """
     levels = cell.levels_dict()
-    parts = [
-        levels[name] if name in _SPEAKS_FOR_ITSELF else f"{_SHORT.get(name, name)}={levels[name]}"
-        for name in factors
-        if name in levels and levels[name] not in _SILENT.get(name, ("off",))
-    ]
-    return " ".join(parts) or "plain"
+    parts = [_told(name, levels[name]) for name in factors if name in levels]
+    return " ".join(filter(None, parts)) or "plain"
+
+
+def _told(name: str, level: str) -> str:
+    factor = FACTOR_BY_NAME.get(name)
+    if level == (factor.silent if factor else "off"):
+        return ""
+    label = factor.label if factor else name
+    return f"{label}={level}" if label else level
 
 
 def render_figure(value: float) -> str:

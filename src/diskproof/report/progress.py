@@ -49,7 +49,7 @@ def study_status(
     """
     done = counts.ok + counts.failed
     if running is None:
-        if study.origin != "run":  # how many runs were planned elsewhere is not known
+        if study.origin not in ("run", "program"):  # what was planned elsewhere is not known
             return StudyStatus(study.name, study.id, "imported", done, counts.failed, done)
         over = race_over or done >= counts.planned
         total = done if race_over else counts.planned

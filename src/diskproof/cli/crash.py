@@ -20,9 +20,9 @@ from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome, Standing, start_telling
 from diskproof.plan import make_crash_plan
 from diskproof.records.verdicts import CrashRun
+from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import crash_cells_json, verdict_text
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.tables import render_verdicts
 from diskproof.store import Store, VerdictRow
 from diskproof.study.crash import GUEST_EXTRAS
 from diskproof.study.load import Study

@@ -126,7 +126,7 @@ def flushes(
     from diskproof.cli.crash import audit_guests
     from diskproof.cli.terminal import console, print_json
     from diskproof.recording.folder import require_fuse
-    from diskproof.report.flush_tables import render_flushes
+    from diskproof.report.crash.table import render_flushes
     from diskproof.store import open_store
     from diskproof.study.load import load_study
 

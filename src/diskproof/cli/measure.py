@@ -16,10 +16,11 @@ from diskproof.plan import estimate, make_plan
 from diskproof.plan.estimate import Estimate
 from diskproof.plan.schedule import make_schedule
 from diskproof.records import HostFacts, PlannedRun, RunRecord, StudyRecord
-from diskproof.report.labels import cell_label, render_figure, unit_name, varying_factors
-from diskproof.report.race_words import drop_sentence, verdict_sentence
+from diskproof.records.metrics import figure_unit
+from diskproof.report.labels import cell_label, render_figure, varying_factors
+from diskproof.report.race.words import drop_sentence, verdict_sentence
 from diskproof.report.read import read_views
-from diskproof.report.tables import render_study
+from diskproof.report.study_tables import render_study
 from diskproof.stats.study_race import RaceState
 from diskproof.store import Store
 from diskproof.store.show import show_rows
@@ -61,7 +62,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
         if run.failure is not None:
             return failure_lines(where, run.failure, more=0)
         figures = [
-            f"{render_figure(metric.value)} {unit_name(metric.name, metric.unit)}"
+            f"{render_figure(metric.value)} {figure_unit(metric.name, metric.unit)}"
             for metric in run.metrics
             if metric.primary
         ]
@@ -79,7 +80,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
         return [*races, *((self._best(best), "green") for best in self.campaign.best.values())]
 
     def _best(self, best: Best) -> str:
-        figure = f"{render_figure(best.mean)} {unit_name(best.metric, best.unit)}"
+        figure = f"{render_figure(best.mean)} {figure_unit(best.metric, best.unit)}"
         label = cell_label(best.cell, self.factors)
         runs = "run" if best.runs == 1 else "runs"
         return f"best so far, {best.cell.workload.name}: {label}  {figure} ({best.runs} {runs})"

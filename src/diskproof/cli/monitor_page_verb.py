@@ -90,16 +90,16 @@ def _require_folder(target: Path) -> None:
 
 
 def _write(wish: PageWish, source: Path, title: str) -> None:
-    from diskproof.report.recording import read_recording
+    from diskproof.report.monitor.samples import read_recording
 
     recording = read_recording(source)
     if wish.html is not None:
-        from diskproof.report.monitor_page import render_monitor_page
+        from diskproof.report.monitor.page import render_monitor_page
 
         page = render_monitor_page(recording, f"What the monitor saw: {title}").encode()
         _keep(wish.html, page)
     if wish.parquet is not None:
-        from diskproof.report.monitor_table import render_parquet
+        from diskproof.report.monitor.table import render_parquet
 
         _keep(wish.parquet, render_parquet(recording))
 

@@ -155,9 +155,9 @@ def rank(
 ) -> int:
     """Rank the cells of each workload and by their score over all; ties are told as ties."""
     from diskproof.cli.terminal import console, print_json
-    from diskproof.report.ranking_tables import ranking_json, render_rankings
     from diskproof.report.read import read_views
-    from diskproof.report.scores import parse_weights, read_scores
+    from diskproof.report.scores.find import parse_weights, read_scores
+    from diskproof.report.study_tables import ranking_json, render_rankings
     from diskproof.store import open_store
 
     given = parse_weights(weights) if weights is not None else {}

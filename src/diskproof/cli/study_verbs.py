@@ -40,7 +40,7 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     from diskproof.cli.tiles import view_tile_plan
     from diskproof.plan.estimate import Estimate
     from diskproof.report.plan_tables import plan_json, render_plan
-    from diskproof.report.tile_plan import render_tile_plan, tile_plan_json
+    from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
 
     study = load_study(study_file)

@@ -20,10 +20,9 @@ from diskproof.plan.tiles import tile_rules
 from diskproof.records import HostFacts, HostRecord
 from diskproof.records.tiles import TileRun
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.tile_analysis import analyse_tiles
-from diskproof.report.tile_json import tiles_json
-from diskproof.report.tile_plan import TilePlanView
-from diskproof.report.tile_tables import render_tiles
+from diskproof.report.tiles.find import analyse_tiles
+from diskproof.report.tiles.plan import TilePlanView
+from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.store import Store
 from diskproof.study.load import Study
 from diskproof.tiles.boot_states import find_state_folder, start_boot_states

@@ -93,7 +93,7 @@ def start_nothing(pids: Sequence[int], **_: object) -> Iterator[Sampling]:
     yield Sampling(time.time())
 
 
-def run_ours(lab: executor.LabExecutor, planned: PlannedRun) -> tuple[RunRecord, float, float]:
+def run_ours(lab: executor.MeasureLab, planned: PlannedRun) -> tuple[RunRecord, float, float]:
     """The record, its wall time, and fio's part of that."""
     TimedDrive.spent = 0.0
     began = time.perf_counter()
@@ -148,7 +148,7 @@ def measure(folder: Path, rounds: int) -> tuple[Turns, list[float], list[float]]
         turns.add("without the sampler", wall - fio - dict(record.phases)["remove"])
         bare.append(iops(record))
 
-    with executor.LabExecutor(
+    with executor.start_lab(
         executor.LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120.0)
     ) as lab:
         for number in range(rounds):

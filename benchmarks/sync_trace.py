@@ -102,8 +102,8 @@ def users(folder: Path) -> tuple[User, User]:
     tool = folder / PROGRAMS[0]
     drop = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     return (
-        User("root", (), tool, ("preload", "ptrace", "notify")),
-        User(f"uid {NOBODY}", drop, tool, ("ptrace", "notify")),
+        User("root", (), tool, ("preload", "ptrace")),
+        User(f"uid {NOBODY}", drop, tool, ("ptrace",)),
     )
 
 

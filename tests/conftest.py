@@ -20,6 +20,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
 )
 
+# Parallel test runs set it, and our tables would be as narrow.
+os.environ.pop("COLUMNS", None)
+
 # Started in the background of a script, we inherit that Ctrl-C is ignored; our children must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

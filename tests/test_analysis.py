@@ -12,11 +12,13 @@ import pytest
 
 from diskproof.cli import run_command_line
 from diskproof.records import Cell, WorkloadSpec
-from diskproof.report.analysis import order_levels, read_analyses
-from diskproof.report.factor_words import alias_words, effect_words, fold
+from diskproof.report.analysis import read_analyses
+from diskproof.report.factors.find import order_levels
+from diskproof.report.factors.words import alias_words, effect_words, fold
+from diskproof.report.labels import change
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
-from diskproof.report.stability_words import change, steady_words, variance_lines
+from diskproof.report.stability.words import steady_words, variance_lines
 from diskproof.stats.design import Alias
 from diskproof.stats.level_effects import LevelEffect
 from diskproof.stats.steady_state import judge_steady_state
@@ -149,7 +151,8 @@ def test_one_cell_has_no_factors(tmp_path: Path, capsys: pytest.CaptureFixture[s
     fill(tmp_path / "o.sqlite", simulated_cells({"cache": ("none",)}), blocks=1)
     with open_store(str(tmp_path / "o.sqlite")) as store:
         (study,) = read_analyses(store)
-        assert study.loads[0].factors is None and study.loads[0].drift is None
+        assert study.loads[0].factors.analysis is None
+        assert study.loads[0].stability.drift is None
         assert "Which setting matters" not in render_page(read_views(store, details=True))
     for verb in ("factors", "stability"):
         assert run_command_line([verb, "--store", str(tmp_path / "o.sqlite")]) == 0

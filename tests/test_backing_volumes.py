@@ -158,5 +158,5 @@ def test_an_array_of_named_devices_needs_consent_as_a_device_does() -> None:
     ],
 )
 def test_tables_that_cannot_be(kind: str, key: str, value: str) -> None:
-    with pytest.raises(UsageError, match=f":6: {key}: "):
+    with pytest.raises(UsageError, match=f":6: backings.b.{key}: "):
         read_spec(f'kind = "{kind}"\n{key} = {value}')

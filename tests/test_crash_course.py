@@ -3,19 +3,24 @@ verdicts up; the real one is tested in integration/."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from diskproof.cli.crash_live import start_watching
-from diskproof.crash.course import CellFinished, CellStarted, Event, Searching, run_crash_study
-from diskproof.lab.course import is_running
+from diskproof.crash.next import CrashCampaign, CrashEvent
+from diskproof.lab.course import (
+    Activity,
+    JobFinished,
+    JobStarted,
+    Standing,
+    Tell,
+    run_course,
+    start_telling,
+)
 from diskproof.records import Cell, HostRecord, StudyRecord
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
-from diskproof.report.progress import study_status
 from diskproof.store import Store, open_store
 from diskproof.study.crash import CrashRules, crash_workload
 from support.crashing import make_crash_run, make_verdict
@@ -27,6 +32,7 @@ CELLS = tuple(
     for frontend in ("daemon", "host")
     for cache in ("none", "unsafe")
 )
+NUMBERS = itertools.count()
 
 
 class MadeUp:
@@ -36,18 +42,15 @@ class MadeUp:
         self.made: list[tuple[str, tuple[Fault, ...]]] = []
         self.stop_at, self.verdict = stop_at, verdict
 
-    def execute(
-        self, cell: Cell, faults: Sequence[Fault], on_search: Callable[[Searching], None]
-    ) -> CrashRun:
+    def execute(self, cell: Cell, faults: Sequence[Fault], tell: Tell) -> CrashRun:
         if len(self.made) == self.stop_at:
             raise KeyboardInterrupt
         self.made.append((cell.id, tuple(faults)))
-        on_search(Searching(cell, faults[0], 5, 0.1))
+        tell(Activity(f"{faults[0]}: 5 states"))
         verdicts = [make_verdict(fault) for fault in faults]
         if self.verdict == "undecided":
             verdicts = [Verdict(fault, "undecided", reason="?") for fault in faults]
-        number = id(self) % 100_000 * 100 + len(self.made)
-        return make_crash_run(number, *verdicts, **cell.levels_dict())
+        return make_crash_run(next(NUMBERS), *verdicts, **cell.levels_dict())
 
 
 @pytest.fixture
@@ -57,51 +60,30 @@ def store(tmp_path: Path) -> Store:
     return opened
 
 
+def make_campaign(
+    store: Store, executor: MadeUp, faults: tuple[Fault, ...] = FAULTS
+) -> CrashCampaign:
+    cells = [Cell(cell.levels, make_crash_run().cell.workload) for cell in CELLS]
+    return CrashCampaign(STUDY, cells, faults, executor.execute, store)
+
+
 def go(
     store: Store,
     executor: MadeUp,
     faults: tuple[Fault, ...] = FAULTS,
-    budget: float | None = None,
     retry: bool = False,
-) -> tuple[str, int, list[Event]]:
-    events: list[Event] = []
+) -> tuple[str, int, list[CrashEvent]]:
+    events: list[CrashEvent] = []
     ticks = iter(range(10_000))
-    outcome = run_crash_study(
-        STUDY,
-        [Cell(cell.levels, make_crash_run().cell.workload) for cell in CELLS],
-        faults,
-        executor,
-        store,
+    outcome = run_course(
+        make_campaign(store, executor, faults),
+        describe=str,
         on_event=events.append,
-        budget_seconds=budget,
         retry=retry,
         now=lambda: float(next(ticks)),
     )
-    return outcome.reason, outcome.left, events
-
-
-def test_other_terminals_see_what_runs(store: Store) -> None:
-    seen = []
-
-    class Seen(MadeUp):
-        def execute(
-            self, cell: Cell, faults: Sequence[Fault], on_search: Callable[[Searching], None]
-        ) -> CrashRun:
-            seen.append(store.progress())
-            return super().execute(cell, faults, on_search)
-
-    go(store, Seen())
-    assert [(each.done, each.total, each.pid) for each in seen if each] == [
-        (done, 14, os.getpid()) for done in (0, 4, 8, 11)
-    ]
-    first = seen[0]
-    assert first and is_running(first) and first.current.startswith("none daemon ")
-    (study,) = store.studies()
-    status = study_status(study, store.counts(study.id), first, first.updated)
-    assert (status.state, status.done, status.total) == ("running", 0, 14)
-    assert store.progress() is None
-    go(store, Seen(stop_at=0), retry=True)
-    assert store.progress() is None
+    left = outcome.standing.total - outcome.standing.done
+    return outcome.reason, left, events
 
 
 def test_every_verdict_is_made_once(store: Store) -> None:
@@ -110,22 +92,12 @@ def test_every_verdict_is_made_once(store: Store) -> None:
     assert (reason, left, len(first.made)) == ("done", 0, 4)
     # On the bare host there is no guest to kill: 4 + 4 + 3 + 3.
     assert len(store.verdicts("s1")) == 14
-    finished = [event for event in events if isinstance(event, CellFinished)]
-    assert [event.done for event in finished] == [4, 8, 11, 14]
+    finished = [event.standing for event in events if isinstance(event, JobFinished)]
+    assert [standing.done for standing in finished] == [4, 8, 11, 14]
     assert finished[-1].eta_seconds == 0
-    assert isinstance(events[0], CellStarted) and events[0].total == 14
+    assert isinstance(events[0], JobStarted) and events[0].standing.total == 14
     assert go(store, second)[:2] == ("done", 0)
     assert second.made == []
-
-
-def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    _, _, events = go(store, MadeUp())
-    with start_watching(CELLS, quiet=False) as watcher:
-        for event in events:
-            watcher(event)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 4 and all("at most " in line for line in lines[:-1])
-    assert re.match(r"\[14/14, took \S+ m?s\] host ", lines[-1])
 
 
 def test_only_what_is_missing_is_made(store: Store) -> None:
@@ -133,22 +105,6 @@ def test_only_what_is_missing_is_made(store: Store) -> None:
     more = MadeUp()
     go(store, more, ("power", "qemu-kill"))
     assert {faults for _, faults in more.made} == {("qemu-kill",)}
-
-
-def test_an_interrupted_study_goes_on_where_it_was(store: Store) -> None:
-    first, second = MadeUp(stop_at=2), MadeUp()
-    assert go(store, first)[:2] == ("interrupted", 6)
-    assert go(store, second)[:2] == ("done", 0)
-    assert [cell for cell, _ in (*first.made, *second.made)] == [
-        Cell(cell.levels, make_crash_run().cell.workload).id for cell in CELLS
-    ]
-
-
-def test_no_cell_is_started_that_may_overshoot_the_budget(store: Store) -> None:
-    idle = MadeUp()
-    assert go(store, idle, budget=5.0)[:2] == ("budget", 14)
-    assert idle.made == []
-    assert store.find_study("s1") is not None
 
 
 def test_undecided_verdicts_are_made_again_only_when_asked(store: Store) -> None:
@@ -159,3 +115,19 @@ def test_undecided_verdicts_are_made_again_only_when_asked(store: Store) -> None
     assert go(store, again, retry=True)[:2] == ("done", 0)
     assert len(again.made) == 4
     assert {row.verdict.verdict for row in store.verdicts("s1")} == {"keeps"}
+
+
+def test_a_question_of_which_no_answer_is_kept_leaves_no_study(store: Store) -> None:
+    """`crash flushes` has a study only while it asks, unless that holds something."""
+    store.add_study(STUDY)
+    with start_telling(store, "s1") as tell:
+        tell("flushes", Standing(0, 0, 1, float("nan")))
+        store.remove_unused_study("s1")
+        progress = store.progress()
+        assert progress is not None and progress.eta_seconds is None
+    store.remove_unused_study("s1")
+    assert store.studies() == []
+    go(store, MadeUp(stop_at=1))
+    store.remove_unused_study("s1")
+    assert [study.id for study in store.studies()] == ["s1"]
+    assert len(store.verdicts("s1")) == 4

@@ -14,14 +14,13 @@ import pyarrow.parquet
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.lab.course import run_study
 from diskproof.process import start as proc
 from diskproof.store import Store, open_store
 from diskproof.store.export import export_table
 from diskproof.store.export_rows import Kind
 from diskproof.store.formats.kvm_perf import import_kvm_perf
 from diskproof.store.show import show_rows
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab import SCHEDULE, STUDY
 
 SAMPLE = (Path(__file__).parent / "golden" / "kvm-perf-sample.txt").read_bytes()
@@ -35,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with open_store(str(folder / "s.sqlite"), create=True) as opened:
         opened.add_host(SIMULATED_HOST)
         executor = SimulatedExecutor(STUDY.id, Simulation(failure_rate=0.1))
-        run_study(STUDY, SCHEDULE, executor, opened, on_event=lambda event: None)
+        run_study(STUDY, SCHEDULE, executor, opened)
         found = import_kvm_perf(SAMPLE, "kvm-perf")
         opened.add_imported(found.study, found.host, found.runs)
         yield opened
@@ -196,6 +195,11 @@ def test_places_that_cannot_be_written(store: Store, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(UsageError, match="is a folder"):
         export_table(store, [], "results", tmp_path / "folder.csv")
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="no file that could be replaced"):
+        export_table(store, [], "results", pipe)
+    assert pipe.is_fifo()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.cli.live import start_watching
 from diskproof.errors import HostError
-from diskproof.lab.course import Event, RunFinished, RunStarted, Stopped, run_study
+from diskproof.lab.course import JobFinished, JobStarted, Stopped
+from diskproof.measure.next import MeasureEvent
 from diskproof.plan import estimate_seconds, make_plan
 from diskproof.plan.schedule import make_schedule
 from diskproof.process import start as proc
@@ -21,7 +20,7 @@ from diskproof.records import PlannedRun, RunRecord, StudyRecord
 from diskproof.store import Store, open_store
 from diskproof.study.load import parse_study
 from support.planning import FACTS
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study, true_iops
 
 TEXT = """
 name = "loop"
@@ -44,6 +43,7 @@ def make_record(text: str = TEXT) -> tuple[StudyRecord, tuple[PlannedRun, ...]]:
 
 
 STUDY, SCHEDULE = make_record()
+SIMULATION = Simulation()
 
 
 @pytest.fixture
@@ -67,93 +67,48 @@ class Stopping:
         return self.executor.execute(planned)
 
 
-def ignore(event: Event) -> None:
-    pass
-
-
 def test_a_study_runs_to_its_end(store: Store) -> None:
-    events: list[Event] = []
+    events: list[MeasureEvent] = []
     executor = SimulatedExecutor(STUDY.id)
     outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=events.append, now=executor.now)
     total = len(SCHEDULE)
     assert (outcome.reason, outcome.executed, outcome.standing.done) == ("done", total, total)
     assert outcome.standing.eta_seconds == pytest.approx(0, abs=1e-6)
     kinds = [type(event) for event in events]
-    assert kinds == [RunStarted, RunFinished] * total + [Stopped]
-    started = [event.planned for event in events if isinstance(event, RunStarted)]
+    assert kinds == [JobStarted, JobFinished] * total + [Stopped]
+    started = [event.job for event in events if isinstance(event, JobStarted)]
     assert started == list(SCHEDULE)
     assert store.finished_runs(STUDY.id) == {(run.block, run.cell.id) for run in SCHEDULE}
     assert store.progress() is None
 
 
-def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    with start_watching(STUDY, quiet=False) as watcher:
-        run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=watcher)
-    total, lines = len(SCHEDULE), capsys.readouterr().err.splitlines()
-    assert len(lines) == total and all(" left] " in line for line in lines[:-1])
-    assert re.match(rf"\[{total}/{total}, took \S+ m?s\] block 3  ", lines[-1])
-
-
-def test_other_terminals_see_what_runs(store: Store) -> None:
-    seen = []
-
-    def look(event: Event) -> None:
-        if isinstance(event, RunStarted):
-            seen.append(store.progress())
-
-    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=look)
-    assert [progress.done for progress in seen if progress] == list(range(len(SCHEDULE)))
-    first = seen[0]
-    assert first is not None and first.pid == os.getpid() and first.total == len(SCHEDULE)
-    levels = SCHEDULE[0].cell.levels_dict()
-    assert levels["frontend"] in first.current and "block 1 of 3" in first.current
-
-
-@pytest.mark.parametrize("after", [0, 1, 20])
-def test_ctrl_c_discards_the_run_in_flight_and_the_same_call_resumes(
-    store: Store, after: int
-) -> None:
-    executor = SimulatedExecutor(STUDY.id)
-    events: list[Event] = []
-    stopping = Stopping(executor, after)
-    outcome = run_study(STUDY, SCHEDULE, stopping, store, on_event=events.append)
-    assert (outcome.reason, outcome.executed) == ("interrupted", after)
-    assert isinstance(events[-1], Stopped)
-    assert len(store.finished_runs(STUDY.id)) == after
-    assert store.progress() is None
-    again = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore)
-    assert (again.reason, again.executed) == ("done", len(SCHEDULE) - after)
-    runs = store.runs(STUDY.id)
-    assert len(runs) == len({(run.block, run.cell.id) for run in runs}) == len(SCHEDULE)
-
-
 def test_a_finished_study_is_done_at_once_and_more_blocks_prolong_it(store: Store) -> None:
     executor = SimulatedExecutor(STUDY.id)
-    run_study(STUDY, SCHEDULE, executor, store, on_event=ignore)
-    again = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore)
+    run_study(STUDY, SCHEDULE, executor, store)
+    again = run_study(STUDY, SCHEDULE, executor, store)
     assert (again.executed, again.standing.done) == (0, len(SCHEDULE))
     longer, schedule = make_record(TEXT.replace("blocks = 3", "blocks = 5"))
     assert longer.id == STUDY.id
-    more = run_study(longer, schedule, executor, store, on_event=ignore)
+    more = run_study(longer, schedule, executor, store)
     assert more.executed == len(schedule) - len(SCHEDULE)
 
 
 def test_failed_runs_are_results_until_a_retry_is_asked_for(store: Store) -> None:
     failing = SimulatedExecutor(STUDY.id, Simulation(failure_rate=0.3))
-    first = run_study(STUDY, SCHEDULE, failing, store, on_event=ignore)
+    first = run_study(STUDY, SCHEDULE, failing, store)
     failed = first.standing.failed
     assert 0 < failed < len(SCHEDULE) and first.reason == "done"
     well = SimulatedExecutor(STUDY.id, started=2e9)
-    again = run_study(STUDY, SCHEDULE, well, store, on_event=ignore)
+    again = run_study(STUDY, SCHEDULE, well, store)
     assert (again.executed, again.standing.failed) == (0, failed)
-    retried = run_study(STUDY, SCHEDULE, well, store, on_event=ignore, retry=True)
+    retried = run_study(STUDY, SCHEDULE, well, store, retry=True)
     assert (retried.executed, retried.standing.failed) == (failed, 0)
     assert sum(not run.counted for run in store.runs(STUDY.id)) == failed
 
 
 def test_the_budget_is_not_overshot_by_a_run_that_was_known_to_be_too_long(store: Store) -> None:
     executor = SimulatedExecutor(STUDY.id)
-    events: list[Event] = []
+    events: list[MeasureEvent] = []
     budget = 300.0
     outcome = run_study(
         STUDY,
@@ -170,7 +125,7 @@ def test_the_budget_is_not_overshot_by_a_run_that_was_known_to_be_too_long(store
     assert outcome.seconds < budget + 2
     assert outcome.seconds + stopped.next_seconds > budget
     assert run_study(
-        STUDY, SCHEDULE, executor, store, on_event=ignore, budget_seconds=0, now=executor.now
+        STUDY, SCHEDULE, executor, store, budget_seconds=0, now=executor.now
     ).executed == 0  # fmt: skip
 
 
@@ -188,8 +143,8 @@ def test_the_eta_is_true_after_a_tenth_of_the_runs(store: Store, factor: float) 
     executor = Slow(study.id)
     etas: list[tuple[float, float]] = []
 
-    def note(event: Event) -> None:
-        if isinstance(event, RunFinished):
+    def note(event: MeasureEvent) -> None:
+        if isinstance(event, JobFinished):
             etas.append((executor.now(), event.standing.eta_seconds))
 
     run_study(study, schedule, executor, store, on_event=note, now=executor.now)
@@ -201,20 +156,18 @@ def test_the_eta_is_true_after_a_tenth_of_the_runs(store: Store, factor: float) 
 def test_a_resumed_study_knows_costs_and_winners_from_the_store(store: Store) -> None:
     executor = SimulatedExecutor(STUDY.id)
     half = Stopping(executor, len(SCHEDULE) // 2)
-    before = run_study(STUDY, SCHEDULE, half, store, on_event=ignore, now=executor.now).standing
-    events: list[Event] = []
-    run_study(STUDY, SCHEDULE, executor, store, on_event=events.append, now=executor.now)
+    before = run_study(STUDY, SCHEDULE, half, store, now=executor.now)
+    events: list[MeasureEvent] = []
+    still = run_study(STUDY, SCHEDULE, executor, store, on_event=events.append, budget_seconds=0.0)
     first = events[0]
-    assert isinstance(first, RunStarted)
-    assert first.standing.eta_seconds == pytest.approx(before.eta_seconds, rel=0.01)
-    assert {b.cell.id: b.runs for b in first.standing.best} == {
-        b.cell.id: b.runs for b in before.best
-    }
+    assert isinstance(first, Stopped) and first.reason == "budget"
+    assert first.standing.eta_seconds == pytest.approx(before.standing.eta_seconds, rel=0.01)
+    assert {b.cell.id: b.runs for b in still.best} == {b.cell.id: b.runs for b in before.best}
 
 
 def test_best_so_far_is_the_best_in_the_end(store: Store) -> None:
     executor = SimulatedExecutor(STUDY.id, Simulation(cv=0.02))
-    best = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore).standing.best
+    best = run_study(STUDY, SCHEDULE, executor, store).best
     for each in best:
         cells = [c for c in STUDY.cells if c.workload == each.cell.workload]
         assert each.cell == max(cells, key=true_iops)
@@ -223,16 +176,16 @@ def test_best_so_far_is_the_best_in_the_end(store: Store) -> None:
 
 
 def test_best_follows_a_leader_that_falls_back_and_metrics_where_less_is_better() -> None:
-    from diskproof.lab.course import _BestCells
+    from diskproof.measure.next import BestCells
     from diskproof.records import Metric
 
     first, second = STUDY.cells[0], next(
         c for c in STUDY.cells[1:] if c.workload == STUDY.cells[0].workload
     )  # fmt: skip
-    best = _BestCells()
+    best = BestCells()
     for cell, value in ((first, 1.0), (second, 2.0), (first, 9.0)):
         best.add(cell, Metric("seconds", "s", value, False, True))
-    assert [(b.cell, b.mean) for b in best.of_each_workload()] == [(second, 2.0)]
+    assert [(b.cell, b.mean) for b in best.leaders.values()] == [(second, 2.0)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
@@ -245,9 +198,9 @@ def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) 
             store.add_host(SIMULATED_HOST)
             finished: list[str] = []
 
-            def note(event: Event) -> None:
-                if isinstance(event, RunFinished):
-                    finished.append(event.record.id)
+            def note(event: MeasureEvent) -> None:
+                if isinstance(event, JobFinished):
+                    finished.append(event.run.id)
 
             study, schedule = make_record(TEXT.replace("blocks = 3", "blocks = 60"))
             with pytest.raises(HostError, match="no space left for the store"):
@@ -256,9 +209,7 @@ def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) 
         proc.run(["mount", "-o", "remount,size=64m", str(point)], timeout=10)
         with open_store(str(point / "store.sqlite")) as store:
             assert [run.id for run in store.runs(study.id)] == finished
-            outcome = run_study(
-                study, schedule, SimulatedExecutor(study.id), store, on_event=ignore
-            )
+            outcome = run_study(study, schedule, SimulatedExecutor(study.id), store)
             assert outcome.reason == "done"
     finally:
         proc.run(["umount", str(point)], timeout=10)
@@ -266,7 +217,7 @@ def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) 
 
 LOOP = """
 import signal, sys
-from test_lab import STUDY, SCHEDULE, SimulatedExecutor, open_store, run_study
+from {module} import STUDY, SCHEDULE, SIMULATION, SimulatedExecutor, open_store, run_study
 left = int(sys.argv[2])
 def tell(event):
     global left
@@ -275,15 +226,16 @@ def tell(event):
     if not left:
         signal.pause()
 with open_store(sys.argv[1]) as store:
-    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=tell)
+    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id, SIMULATION), store, on_event=tell)
 """
 
 
-def kill_loop_at(path: Path, log: Path, events: int) -> list[str]:
-    """Run the loop in a process of its own and kill -9 it at an event; returns the events."""
+def kill_loop_at(module: str, path: Path, log: Path, events: int) -> list[str]:
+    """Run a test module's study in a process of its own and kill -9 it at an event; returns the
+    events."""
     read, write = os.pipe()
     with os.fdopen(read) as told, os.fdopen(write, "wb") as tell:
-        argv = [sys.executable, "-c", LOOP, str(path), str(events)]
+        argv = [sys.executable, "-c", LOOP.format(module=module), str(path), str(events)]
         with proc.start_process(
             argv, name="loop", log=log, stdout=tell, cwd=Path(__file__).parent
         ) as loop:
@@ -298,12 +250,12 @@ def kill_loop_at(path: Path, log: Path, events: int) -> list[str]:
 def test_a_killed_loop_loses_at_most_the_run_in_flight(
     store: Store, tmp_path: Path, events: int
 ) -> None:
-    lines = kill_loop_at(tmp_path / "store.sqlite", tmp_path / "log", events)
+    lines = kill_loop_at("test_lab", tmp_path / "store.sqlite", tmp_path / "log", events)
     stored = len(store.finished_runs(STUDY.id))
-    told = lines.count("RunFinished")
+    told = lines.count("JobFinished")
     assert stored == told
     progress = store.progress()
     assert progress is not None and progress.pid != os.getpid()
-    outcome = run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=ignore)
+    outcome = run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store)
     assert outcome.executed == len(SCHEDULE) - stored
     assert len(store.runs(STUDY.id)) == len(SCHEDULE)

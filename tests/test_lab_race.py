@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from diskproof.lab.course import BlockJudged, Event, Outcome, RunFinished, RunStarted, run_study
-from diskproof.process import start as proc
+from diskproof.lab.course import JobFinished, JobStarted, Noted
+from diskproof.measure.next import MeasureEvent
 from diskproof.records import PlannedRun, RunRecord
 from diskproof.stats.study_race import race_rules, replay_races
 from diskproof.store import Store, open_store
 from diskproof.store.race_scores import race_scores
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, true_iops
-from test_lab import Stopping, ignore, make_record
+from support.simulate import (
+    SIMULATED_HOST,
+    Measured,
+    SimulatedExecutor,
+    Simulation,
+    run_study,
+    true_iops,
+)
+from test_lab import Stopping, kill_loop_at, make_record
 
 TEXT = """
 name = "race"
@@ -44,8 +48,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def run_race(store: Store, simulation: Simulation = SIMULATION) -> tuple[Outcome, list[Event]]:
-    events: list[Event] = []
+def run_race(
+    store: Store, simulation: Simulation = SIMULATION
+) -> tuple[Measured, list[MeasureEvent]]:
+    events: list[MeasureEvent] = []
     executor = SimulatedExecutor(STUDY.id, simulation)
     return run_study(STUDY, SCHEDULE, executor, store, on_event=events.append), events
 
@@ -55,7 +61,7 @@ def stored(store: Store) -> Runs:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, list[Event], Runs]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Measured, list[MeasureEvent], Runs]:
     """The race in one go."""
     path = tmp_path_factory.mktemp("whole") / "store.sqlite"
     with open_store(str(path), create=True) as store:
@@ -63,7 +69,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, list[Event
         return *run_race(store), stored(store)
 
 
-Whole = tuple[Outcome, list[Event], Runs]
+Whole = tuple[Measured, list[MeasureEvent], Runs]
 
 
 def test_each_workload_races_to_its_best_cell_in_a_part_of_the_runs(whole: Whole) -> None:
@@ -76,17 +82,17 @@ def test_each_workload_races_to_its_best_cell_in_a_part_of_the_runs(whole: Whole
         assert true_iops(leader) >= 0.98 * max(map(true_iops, race.cells))
         assert race.verdict is not None and race.verdict.settled and race.course.over
         assert race.verdict.probability > 0.95
-    assert all(count.over and count.settled for count in outcome.standing.races)
+    assert all(race.course.over and race.course.settled for race in outcome.races)
 
 
 def test_who_was_dropped_does_not_run_again_and_the_event_says_why(whole: Whole) -> None:
     _, events, runs = whole
     out: dict[str, int] = {}
     for event in events:
-        if isinstance(event, BlockJudged):
-            assert event.race.verdict is not None
-            for drop in event.race.verdict.dropped:
-                cell, rival = event.race.cells[drop.cell], event.race.cells[drop.rival]
+        if isinstance(event, Noted):
+            assert event.news.verdict is not None
+            for drop in event.news.verdict.dropped:
+                cell, rival = event.news.cells[drop.cell], event.news.cells[drop.rival]
                 assert drop.reason == "slower" and 0 < drop.ratio < drop.at_most < 1
                 assert true_iops(cell) < true_iops(rival)
                 out[cell.id] = drop.block
@@ -99,61 +105,38 @@ def test_blocks_stay_complete_and_their_order_is_that_of_the_schedule(whole: Who
     place = {(run.block, run.cell.id): number for number, run in enumerate(SCHEDULE)}
     assert [place[run] for run in runs] == sorted(place[run] for run in runs)
     for event in events:
-        if isinstance(event, BlockJudged):
-            last = len(event.race.course.verdicts) - 1
+        if isinstance(event, Noted):
+            last = len(event.news.course.verdicts) - 1
             ran = {cell for block, cell in runs if block == last}
-            entered = {event.race.cells[place].id for place in event.race.course.entries[last]}
+            entered = {event.news.cells[place].id for place in event.news.course.entries[last]}
             assert entered <= ran
 
 
 def test_what_remains_is_told_as_if_nobody_else_left(whole: Whole) -> None:
     _, events, _ = whole
-    totals = [event.standing.total for event in events if isinstance(event, RunStarted)]
+    totals = [event.standing.total for event in events if isinstance(event, JobStarted)]
     assert totals[0] == len(SCHEDULE)
     assert totals == sorted(totals, reverse=True)
     for event in events:
-        if isinstance(event, BlockJudged):
-            (count,) = [c for c in event.standing.races if c.workload == event.race.workload]
-            assert (count.racing, count.cells) == (event.race.racing, 12)
+        if isinstance(event, Noted):
+            assert 1 <= event.news.racing <= len(event.news.cells) == 12
 
 
 @pytest.mark.parametrize("after", [1, 23, 24, 47, 48, 49, 53, 60, 66])
 def test_a_stopped_race_takes_the_same_course(store: Store, whole: Whole, after: int) -> None:
     stopping = Stopping(SimulatedExecutor(STUDY.id, SIMULATION), after)
-    outcome = run_study(STUDY, SCHEDULE, stopping, store, on_event=ignore)
+    outcome = run_study(STUDY, SCHEDULE, stopping, store)
     assert outcome.reason == "interrupted"
     again, _ = run_race(store)
     assert (stored(store), again.races) == (whole[2], whole[0].races)
-
-
-LOOP = """
-import signal, sys
-from test_lab_race import STUDY, SCHEDULE, SIMULATION, SimulatedExecutor, open_store, run_study
-left = int(sys.argv[2])
-def tell(event):
-    global left
-    left -= 1
-    print(type(event).__name__, flush=True)
-    if not left:
-        signal.pause()
-with open_store(sys.argv[1]) as store:
-    run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id, SIMULATION), store, on_event=tell)
-"""
 
 
 def test_a_race_killed_again_and_again_takes_the_same_course(
     store: Store, tmp_path: Path, whole: Whole
 ) -> None:
     for number, events in enumerate((3, 60, 35, 20)):
-        read, write = os.pipe()
-        argv = [sys.executable, "-c", LOOP, str(tmp_path / "store.sqlite"), str(events)]
-        with os.fdopen(read) as told, os.fdopen(write, "wb") as tell, proc.start_process(
-            argv, name="loop", log=tmp_path / f"log{number}", stdout=tell, cwd=Path(__file__).parent
-        ) as loop:  # fmt: skip
-            tell.close()
-            assert len([next(told) for _ in range(events)]) == events
-            os.kill(loop.pid, signal.SIGKILL)
-            loop.wait(30)
+        path, log = tmp_path / "store.sqlite", tmp_path / f"log{number}"
+        assert len(kill_loop_at("test_lab_race", path, log, events)) == events
     assert 48 < len(stored(store)) < len(whole[2])
     outcome, _ = run_race(store)
     assert (stored(store), outcome.races) == (whole[2], whole[0].races)
@@ -177,7 +160,7 @@ def test_runs_of_a_study_in_blocks_count_when_it_becomes_a_race(store: Store, wh
     study, schedule = make_record(plain)
     assert study.id == STUDY.id and race_rules(study) is None
     executor = SimulatedExecutor(STUDY.id, SIMULATION)
-    assert run_study(study, schedule, executor, store, on_event=ignore).races == ()
+    assert run_study(study, schedule, executor, store).races == ()
     outcome, _ = run_race(store)
     assert outcome.races == whole[0].races
     assert set(stored(store)) >= set(whole[2])
@@ -190,7 +173,7 @@ def test_a_longer_race_begins_with_the_course_of_the_shorter_one(store: Store) -
     assert first.standing.total == first.standing.done
     longer, schedule = make_record(TEXT.replace("max_blocks = 12", "max_blocks = 14"))
     executor = SimulatedExecutor(STUDY.id, noisy)
-    then = run_study(longer, schedule, executor, store, on_event=ignore)
+    then = run_study(longer, schedule, executor, store)
     for before, after in zip(first.races, then.races, strict=True):
         assert after.course.verdicts[: len(before.course.verdicts)] == before.course.verdicts
         more = len(after.course.verdicts) > len(before.course.verdicts)
@@ -202,21 +185,19 @@ def test_a_budget_gives_the_best_answer_so_far_and_how_sure_it_is(store: Store) 
     one_block = 24 * 13.0
     outcome = run_study(
         STUDY, SCHEDULE, executor, store,
-        on_event=ignore, budget_seconds=2.3 * one_block, now=executor.now,
+        budget_seconds=2.3 * one_block, now=executor.now,
     )  # fmt: skip
     assert outcome.reason == "budget"
     for race in outcome.races:
         assert race.verdict is not None and len(race.leaders) == 1
         assert 0 < race.verdict.probability < 1 and 0 < race.verdict.lead_at_least < 0.98
-    nothing = run_study(
-        STUDY, SCHEDULE, executor, store, on_event=ignore, budget_seconds=0, now=executor.now
-    )
+    nothing = run_study(STUDY, SCHEDULE, executor, store, budget_seconds=0, now=executor.now)
     assert (nothing.executed, nothing.races) == (0, outcome.races)
 
 
 def test_failed_runs_do_not_hold_a_race_up(store: Store) -> None:
     outcome, events = run_race(store, Simulation(seed=2, cv=0.03, failure_rate=0.15))
-    failed = sum(e.record.status == "failed" for e in events if isinstance(e, RunFinished))
+    failed = sum(e.run.status == "failed" for e in events if isinstance(e, JobFinished))
     assert outcome.reason == "done" and failed == outcome.standing.failed > 5
     for race in outcome.races:
         assert true_iops(race.leaders[0]) >= 0.9 * max(map(true_iops, race.cells))
@@ -233,7 +214,7 @@ class Broken(SimulatedExecutor):
 
 
 def test_cells_that_never_give_a_value_leave(store: Store) -> None:
-    outcome = run_study(STUDY, SCHEDULE, Broken(STUDY.id), store, on_event=ignore)
+    outcome = run_study(STUDY, SCHEDULE, Broken(STUDY.id), store)
     for race in outcome.races:
         failed = [drop for drop in race.course.drops if drop.reason == "failed"]
         assert {race.cells[drop.cell].level("cache") for drop in failed} == {"unsafe"}
@@ -243,7 +224,7 @@ def test_cells_that_never_give_a_value_leave(store: Store) -> None:
 
 def test_a_retry_of_failed_runs_may_change_the_course(store: Store, whole: Whole) -> None:
     """Failed runs made again make their blocks what they would have been."""
-    run_study(STUDY, SCHEDULE, Broken(STUDY.id), store, on_event=ignore)
+    run_study(STUDY, SCHEDULE, Broken(STUDY.id), store)
     executor = SimulatedExecutor(STUDY.id, SIMULATION, started=2e9)
-    outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=ignore, retry=True)
+    outcome = run_study(STUDY, SCHEDULE, executor, store, retry=True)
     assert outcome.races == whole[0].races

@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from diskproof.errors import UsageError
-from diskproof.report.charts.monitor import MAX_WATCHED_POINTS, MetricLine, thinned, watched_chart
-from diskproof.report.monitor_charts import choose_pictures
-from diskproof.report.monitor_page import line_summaries, render_monitor_page, row_summaries
-from diskproof.report.monitor_table import render_parquet
-from diskproof.report.recording import MAX_COLUMNS, Column, MonitorRecording, parse_recording
+from diskproof.report.monitor.chart import MAX_WATCHED_POINTS, MetricLine, thinned, watched_chart
+from diskproof.report.monitor.page import line_summaries, render_monitor_page, row_summaries
+from diskproof.report.monitor.pictures import choose_pictures
+from diskproof.report.monitor.samples import (
+    MAX_COLUMNS,
+    MonitorColumn,
+    MonitorRecording,
+    parse_recording,
+)
+from diskproof.report.monitor.table import render_parquet
 
 HOSTILE = "<script>alert(1)</script>"
 COLUMNS = {
@@ -84,7 +89,7 @@ def same(a: MonitorRecording, b: MonitorRecording) -> bool:
 
 def test_json_and_csv_are_one_recording() -> None:
     recording = parse_recording(make_json(), "r.jsonl")
-    assert recording.columns[2] == Column("disk.sda.read", "MiB/s")
+    assert recording.columns[2] == MonitorColumn("disk.sda.read", "MiB/s")
     assert len(recording.times) == 5 and recording.values[2][0] == 2.0
     assert math.isnan(recording.values[0][-1])
     assert recording.key == "vm" and list(recording.rows) == ["web", HOSTILE]

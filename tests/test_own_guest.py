@@ -184,7 +184,7 @@ def test_any_output_is_a_figure_or_a_reason(output: bytes) -> None:
     ("keys", "said"),
     [
         ('command = "ls"', "command"),
-        ("command = []", "is not a list: a program"),
+        ("command = []", "at least 1, at most 1000"),
         ('command = ["x"]\npattern = "(a"', "is not a regular expression"),
         ('command = ["x"]\npattern = "a"', "has 0 groups; one is to hold"),
         ('command = ["x"]\nbetter = "more"', "one of higher, lower"),

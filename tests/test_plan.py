@@ -71,9 +71,15 @@ def test_qcow2_options_collapse_for_raw() -> None:
 @pytest.mark.parametrize(
     ("factors", "reason"),
     [
-        ('aio = ["threads", "native"]', "aio=native needs direct I/O"),
-        ('format = "qed"\npreallocation = ["off", "full"]', "qed has no preallocation"),
-        ('format = "raw"\npreallocation = ["off", "metadata"]', "raw has no metadata"),
+        ('aio = ["threads", "native"]', "aio=native needs cache=none or directsync, not writeback"),
+        (
+            'format = "qed"\npreallocation = ["off", "full"]',
+            "needs format=raw or qcow2, not qed",
+        ),
+        (
+            'format = "raw"\npreallocation = ["off", "metadata"]',
+            "needs format=qcow2, not raw",
+        ),
         ('detect_zeroes = ["off", "unmap"]', "detect-zeroes=unmap needs discard=unmap"),
         ('frontend = "guest"\nbus = "ide"\niothread = ["on", "off"]', "bus=ide takes no iothread"),
         ('frontend = "guest"\naccel = ["auto", "kvm"]', "the probe's guest did not answer"),
@@ -116,7 +122,7 @@ def test_only_and_exclude() -> None:
 def test_nothing_left_names_what_removed_it() -> None:
     with pytest.raises(StudyError) as caught:
         plan('format = "qed"\npreallocation = "full"')
-    assert "qed has no preallocation" in caught.value.why
+    assert "needs format=raw or qcow2, not qed" in caught.value.why
 
 
 def test_auto_size_is_twice_the_memory_that_could_cache_it() -> None:

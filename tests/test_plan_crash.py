@@ -100,12 +100,12 @@ def test_rules_are_in_the_cell_and_not_in_the_studys_id() -> None:
     [
         ('writers = "ledgr"', "did you mean 'ledger'"),
         ('faults = ["powr"]', "did you mean 'power'"),
-        ("records = 0", "greater than or equal to 1"),
+        ("records = 0", "not a whole number from 1 to 100000"),
         ('size = "2GiB"', "at most 1 GiB"),
         ('size = "auto"', "at most 1 GiB"),
         ("sector = 1000", "512 or 4096"),
         ('second = "3s"', "did you mean 'seconds'"),
-        ("writers = []", "at least 1 item"),
+        ("writers = []", "at least 1,"),
     ],
 )
 def test_mistakes_name_the_line(table: str, message: str) -> None:

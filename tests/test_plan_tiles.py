@@ -121,7 +121,7 @@ def test_a_filter_on_memory_does_not_empty_the_plan() -> None:
 def test_nothing_left_says_why() -> None:
     with pytest.raises(StudyError, match="leaves no tile to run") as caught:
         cells_of('[factors]\naio = "native"\ncache = "writeback"\n')
-    assert "needs direct I/O" in caught.value.why
+    assert "needs cache=none or directsync" in caught.value.why
 
 
 @pytest.mark.parametrize(("change", "told"), [("device", "block device"), ("network", "over nbd")])

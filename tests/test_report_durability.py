@@ -14,7 +14,7 @@ from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
-from diskproof.report.charts import timeline_caption
+from diskproof.report.crash.chart import timeline_caption
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
@@ -26,9 +26,8 @@ from diskproof.report.durability import (
     verdict_text,
 )
 from diskproof.report.page import render_page
-from diskproof.report.ranking_tables import ranking_json
 from diskproof.report.read import read_views
-from diskproof.report.tables import render_study
+from diskproof.report.study_tables import ranking_json, render_study
 from diskproof.store import Store, VerdictRow, open_store
 from support.crashing import LOSS, make_crash_run, make_verdict
 

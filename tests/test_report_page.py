@@ -14,8 +14,13 @@ from html.parser import HTMLParser
 import pytest
 
 from diskproof.records import Series
-from diskproof.report import charts
-from diskproof.report.page import chosen_series, content_policy, render_page, script_json
+from diskproof.report.details.chart import MAX_POINTS, series_chart
+from diskproof.report.details.page import chosen_series
+from diskproof.report.page import content_policy, render_page, script_json
+from diskproof.report.ranking.chart import heat_factors
+from diskproof.report.ratios import ratio_chart
+from diskproof.report.scores.chart import pareto_chart
+from diskproof.report.vega import draw
 from diskproof.stats.pareto import FrontPoint
 from support.report_views import FACTORS, HOSTILE, make_view
 
@@ -132,15 +137,15 @@ def test_script_json_cannot_leave_its_element() -> None:
 
 def test_heat_map_takes_the_factors_that_matter() -> None:
     load = make_view(FACTORS, details=False).workloads[0]
-    factors = charts.heat_factors(load)
+    factors = heat_factors(load)
     assert factors is not None and "cache" in factors
     one = make_view({"cache": ("none", "unsafe")}, details=False).workloads[0]
-    assert charts.heat_factors(one) is None
+    assert heat_factors(one) is None
 
 
 def test_ratios_stand_with_their_ties() -> None:
     load = make_view(FACTORS, details=False).workloads[0]
-    chart = charts.ratio_chart([(line.label, line.ranked) for line in load.lines], "x")
+    chart = ratio_chart([(line.label, line.ranked) for line in load.lines], "x")
     assert chart is not None and chart.hidden == len(load.lines) - 24
     rows = chart.spec["data"]["values"]
     assert [row["ratio"] for row in rows[1:]] == pytest.approx(
@@ -148,14 +153,14 @@ def test_ratios_stand_with_their_ties() -> None:
     )
     assert all(row["low"] < row["ratio"] < row["high"] and row["tie"] for row in rows[1:])
     single = make_view({"cache": ("none",)}, details=False).workloads[0]
-    assert charts.ratio_chart([("a", line.ranked) for line in single.lines], "x") is None
+    assert ratio_chart([("a", line.ranked) for line in single.lines], "x") is None
 
 
 def test_a_wild_interval_is_cut_at_the_edge_of_the_chart() -> None:
     load = make_view({"cache": ("none", "unsafe")}, runs=3, details=False).workloads[0]
     wild = replace(load.lines[1].ranked.ratio, low=1e-9, high=math.inf)
     places = [("best", load.lines[0].ranked), ("wild", replace(load.lines[1].ranked, ratio=wild))]
-    chart = charts.ratio_chart(places, "x")
+    chart = ratio_chart(places, "x")
     assert chart is not None and chart.cut
     json.dumps(chart.spec, allow_nan=False)
     assert chart.spec["data"]["values"][1]["low"] == pytest.approx(wild.ratio / 4, rel=1e-3)
@@ -167,18 +172,18 @@ def test_the_front_is_numbered_and_near_points_share_a_number() -> None:
         FrontPoint((("cell", str(number)),), each, number < 4, number == 4)
         for number, each in enumerate(scores)
     ]
-    spec = charts.pareto_chart(points, {point.levels: point.levels[0][1] for point in points})
+    spec = pareto_chart(points, {point.levels: point.levels[0][1] for point in points})
     numbers = [row["number"] for row in spec["layer"][2]["data"]["values"]]
     assert numbers == ["1", "2, 3", "4"]
     assert [row["told"] for row in spec["data"]["values"]] == ["on the front"] * 4 + ["off"]
-    assert charts.draw(spec).count("<path") > 5
+    assert draw(spec).count("<path") > 5
 
 
 def test_thinning_keeps_the_mean() -> None:
     series = Series("host", "x", "u", tuple(map(float, range(1000))), (1.0, 3.0) * 500)
-    spec = charts.series_chart("x", "u", [("cell", series)])
+    spec = series_chart("x", "u", [("cell", series)])
     [row] = spec["data"]["values"]
-    assert len(row["s"]) == len(row["value"]) <= charts.MAX_POINTS
+    assert len(row["s"]) == len(row["value"]) <= MAX_POINTS
     assert all(value == pytest.approx(2.0, abs=0.1) for value in row["value"])
 
 

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from diskproof.cli.result_verbs import show
 from diskproof.errors import UsageError
-from diskproof.report.page import Drawing
-from diskproof.report.part_tables import short_figure
-from diskproof.report.protocol_page import chosen_percents, protocol_parts, ratio_words
-from diskproof.report.protocol_views import ProtocolView
+from diskproof.report.chapter import Drawing
+from diskproof.report.protocols.find import ProtocolView
+from diskproof.report.protocols.page import chosen_percents, protocol_parts, ratio_words
+from diskproof.report.protocols.table import short_figure
 from diskproof.report.read import read_views
 from diskproof.report.results import render_results
 from diskproof.store import open_store
@@ -27,7 +27,7 @@ def protocols(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ProtocolVie
     path = fill_protocols(tmp_path_factory.mktemp("protocols") / "p.sqlite", ("one", "two"))
     with open_store(str(path)) as store:
         [view] = read_views(store, details=True)
-    return dict(view.protocols)
+    return dict(view.parts["protocols"])
 
 
 def test_curves_are_means_over_runs_by_part(protocols: dict[str, ProtocolView]) -> None:
@@ -68,7 +68,6 @@ def test_other_workloads_have_none_of_it(protocols: dict[str, ProtocolView]) -> 
     assert protocols["life"].curves == protocols["life"].warm_ups == ()
     assert protocols["thin"].cache_lives == ()
     assert protocol_parts(ProtocolView(), Drawing().figure) == []
-    assert protocol_parts(None, Drawing().figure) == []
 
 
 def test_a_table_has_the_first_part_the_last_and_some_between(

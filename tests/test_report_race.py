@@ -9,22 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.lab.course import run_study
 from diskproof.records import StudyRecord
-from diskproof.report.charts import MAX_LANES, draw, race_chart
 from diskproof.report.page import render_page
-from diskproof.report.race_words import (
+from diskproof.report.race.chart import MAX_LANES, race_chart
+from diskproof.report.race.page import race_lines
+from diskproof.report.race.words import (
     drop_sentence,
     race_json,
     timeline_sentence,
     verdict_sentence,
 )
 from diskproof.report.read import read_views
-from diskproof.report.tables import race_lines
+from diskproof.report.vega import draw
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
-from test_lab import ignore
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab_race import SCHEDULE, STUDY
 
 
@@ -35,14 +34,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with open_store(str(path), create=True) as opened:
         opened.add_host(SIMULATED_HOST)
         executor = SimulatedExecutor(STUDY.id, Simulation(seed=3, cv=0.08))
-        run_study(STUDY, SCHEDULE, executor, opened, on_event=ignore)
+        run_study(STUDY, SCHEDULE, executor, opened)
         yield opened
 
 
 @pytest.fixture(scope="module")
 def races(store: Store) -> dict[str, RaceState]:
     (view,) = read_views(store)
-    return dict(view.races)
+    return dict(view.parts["race"])
 
 
 def test_a_decided_race_names_the_best_and_an_open_one_what_it_lacks(
@@ -102,7 +101,7 @@ def test_a_race_before_its_first_block_has_words_and_no_picture(store: Store) ->
     (race, _) = start_races(STUDY, STUDY.cells)
     assert verdict_sentence(race.state(), STUDY) == "no complete block yet"
     (view,) = read_views(store, details=True)
-    begun = replace(view, races={load.name: race.state() for load in view.workloads})
+    begun = replace(view, parts={"race": {load.name: race.state() for load in view.workloads}})
     page = render_page([begun])
     assert "<h3>Race</h3>" in page and "no complete block yet" in page
 
@@ -111,9 +110,10 @@ def test_terminal_and_page_tell_the_race(store: Store) -> None:
     (view,) = read_views(store, details=True)
     page = render_page([view])
     for load in view.workloads:
-        (line,) = race_lines(view, load)
+        race = view.parts["race"][load.name]
+        (line,) = race_lines(race, view)
         assert line.plain.startswith("race: best")
-        assert verdict_sentence(view.races[load.name], STUDY) in page
+        assert verdict_sentence(race, STUDY) in page
     assert "Who left when, and why" in page
 
 

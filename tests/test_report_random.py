@@ -20,7 +20,7 @@ from diskproof.records import (
 )
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
-from diskproof.report.tables import render_study
+from diskproof.report.study_tables import render_study
 from diskproof.store import Store, open_store
 
 STUDIES = 12

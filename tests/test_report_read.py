@@ -52,24 +52,26 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def test_views_hold_what_the_store_holds(filled: Store) -> None:
     [view] = read_views(filled)
     counts = filled.counts("study-1")
-    assert (view.runs, len(view.failures)) == (counts.ok, counts.failed)
+    runs = view.parts["runs"]
+    assert (view.runs, len(runs.failures)) == (counts.ok, counts.failed)
     assert counts.failed > 0
     assert [load.name for load in view.workloads] == ["rand-read", "sync-write"]
-    assert not view.details and not view.checks
+    assert "details" not in view.parts and not runs.checks
     best = max(cells(), key=lambda cell: (cell.workload.name == "rand-read", true_iops(cell)))
-    ranks = {line.ranked.cell.id: line.ranked.rank for line in view.workloads[0].lines}
-    assert ranks[best.id] == 1
+    lines = view.workloads[0].lines
+    winners = {line.ranked.cell.id for line in lines if line.ranked.rank == 1}
+    assert best.id in winners
     assert set(view.workloads[1].lines[0].latencies) >= {"latency_p50", "flush_p99"}
 
 
 def test_details_for_the_page(filled: Store) -> None:
     [view] = read_views(filled, ["simulated"], details=True)
-    detail = view.details["sync-write"]
+    detail = view.parts["details"]["sync-write"]
     assert set(detail.curves) == {"write", "flush"} and len(detail.curves["write"]) == 4
     assert len(detail.traces["iops"]) == 4
-    tails = dict(view.failures[0].tails)
+    tails = dict(view.parts["runs"].failures[0].tails)
     assert tails["console"].endswith("panic \ufffd") and tails["console"].count("\n") < 40
-    assert len(view.checks) == len(cells())
+    assert len(view.parts["runs"].checks) == len(cells())
     page = render_page([view])
     assert "every figure is made up" in page and "flush: latency by percentile" in page
 

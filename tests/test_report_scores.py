@@ -11,8 +11,8 @@ from rich.console import Console
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, StudyRecord, WorkloadSpec
-from diskproof.report.ranking_tables import ranking_json, render_rankings
-from diskproof.report.scores import direction, parse_weights, score_rows, spread_weights
+from diskproof.report.scores.find import direction, parse_weights, score_rows, spread_weights
+from diskproof.report.study_tables import ranking_json, render_rankings
 from diskproof.report.view import StudyView, rank_workloads
 from diskproof.store.rows import ResultRow
 

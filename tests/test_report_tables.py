@@ -6,9 +6,10 @@ import io
 
 from rich.console import Console, RenderableType
 
-from diskproof.report.failure_tables import render_failures
-from diskproof.report.tables import render_ranking, render_study
-from diskproof.report.words import winner_sentence
+from diskproof.report.ranking.table import render_ranking
+from diskproof.report.ranking.words import winner_sentence
+from diskproof.report.runs.table import render_failures
+from diskproof.report.study_tables import render_study
 from support.report_views import FACTORS, HOSTILE, make_view
 
 WIDE = {
@@ -55,7 +56,7 @@ def test_plain_when_not_a_terminal() -> None:
 
 def test_hostile_text_stays_text() -> None:
     view = make_view(details=False, name=HOSTILE)
-    text = plain(render_failures(view.study, view.failures), width=400)
+    text = plain(render_failures(view.study, view.parts["runs"].failures), width=400)
     assert "\x1b" not in text and "\x07" not in text
     assert "[bold]x[/bold]" in text
     assert "[bold]x[/bold]" in "".join(plain(render_study(view), width=400).splitlines())
@@ -63,7 +64,7 @@ def test_hostile_text_stays_text() -> None:
 
 def test_equal_failures_are_counted() -> None:
     view = make_view(details=False)
-    text = plain(render_failures(view.study, view.failures * 3), width=300)
+    text = plain(render_failures(view.study, view.parts["runs"].failures * 3), width=300)
     assert text.count("kernel panic") == 1
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["3", "3"]
 

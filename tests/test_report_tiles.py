@@ -17,13 +17,12 @@ from rich.console import Console
 from diskproof.errors import UsageError
 from diskproof.records import Cell, Failure, Metric, Series, StudyRecord
 from diskproof.records.tiles import TileRun, WorkRun
-from diskproof.report.page import render_page, script_json
+from diskproof.report.page import render_page
 from diskproof.report.read import read_views
-from diskproof.report.tile_analysis import TileView, analyse_tiles
-from diskproof.report.tile_host import host_figures
-from diskproof.report.tile_json import tiles_json
-from diskproof.report.tile_tables import render_tiles
-from diskproof.report.tile_words import capacity_sentence, capacity_text
+from diskproof.report.tiles.find import TileView, analyse_tiles
+from diskproof.report.tiles.host_figures import host_figures
+from diskproof.report.tiles.table import render_tiles, tiles_json
+from diskproof.report.tiles.words import capacity_sentence, capacity_text
 from diskproof.store import Store, open_store
 from support.report_views import HOSTILE
 from support.tile_stores import HOST, STUDY_ID, Made, fill_tiles, make_tile_run, tile_cell
@@ -60,6 +59,10 @@ def study_of(cells: Sequence[tuple[Cell, Sequence[float]]]) -> TileView:
             for repeat in (1, 2, 3)
         ]
     )
+
+
+def tile_views(store: Store) -> list[TileView]:
+    return [view.parts["tiles"].view for view in read_views(store, details=True)]
 
 
 def text_of(view: TileView, width: int = 80) -> str:
@@ -214,10 +217,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def tile_views(store: Store) -> list[TileView]:
-    return [view.tiles for view in read_views(store, details=True) if view.tiles]
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit_the_terminal_and_cut_nothing(place: Path, width: int) -> None:
     with open_store(str(place)) as store:
@@ -251,7 +250,7 @@ def test_json_has_every_figure(place: Path) -> None:
 @pytest.fixture
 def few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures take seconds; e2e looks at all of them."""
-    monkeypatch.setattr("diskproof.report.page.MAX_PICTURES", 2)
+    monkeypatch.setattr("diskproof.report.chapter.MAX_PICTURES", 2)
 
 
 @pytest.mark.usefixtures("few_pictures")
@@ -270,7 +269,8 @@ def test_the_page_tells_of_tiles(place: Path) -> None:
     ):
         assert text in page, text
     assert "No run gave a result yet" not in page and "No run failed" not in page
-    assert script_json(tiles_json([view.tiles]))[1:-1] in page if view.tiles else False
+    raw = json.loads(page.split('id="raw">', 1)[1].split("</script>", 1)[0])
+    assert raw == tiles_json([view.parts["tiles"].view])
 
 
 @pytest.mark.usefixtures("few_pictures")

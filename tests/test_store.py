@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.lab.course import run_study
 from diskproof.records import (
     Artefact,
     Cell,
@@ -29,7 +28,7 @@ from diskproof.records import (
 )
 from diskproof.store import DuplicateRun, Progress, Store, open_store
 from support.databases import make_cluster, start_server
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab import SCHEDULE, STUDY
 
 KINDS = ("sqlite", "postgresql")
@@ -234,15 +233,15 @@ def test_a_study_is_resumed_where_it_was_and_failed_runs_are_made_again(url: str
     with open_store(url, create=True) as store:
         store.add_host(SIMULATED_HOST)
         executor = SimulatedExecutor(STUDY.id, Simulation(failure_rate=0.2))
-        run_study(STUDY, SCHEDULE[:20], executor, store, on_event=lambda event: None)
+        run_study(STUDY, SCHEDULE[:20], executor, store)
     with open_store(url) as store:
         assert len(store.finished_runs(STUDY.id)) == 20
-        outcome = run_study(STUDY, SCHEDULE, executor, store, on_event=lambda event: None)
+        outcome = run_study(STUDY, SCHEDULE, executor, store)
         assert outcome.executed == len(SCHEDULE) - 20
         failed = len(store.failures(STUDY.id))
         assert failed == outcome.standing.failed > 0
         again = SimulatedExecutor(STUDY.id, started=2e9)
-        retried = run_study(STUDY, SCHEDULE, again, store, on_event=lambda event: None, retry=True)
+        retried = run_study(STUDY, SCHEDULE, again, store, retry=True)
         assert (retried.executed, store.failures(STUDY.id)) == (failed, [])
         assert len(store.runs(STUDY.id)) == len(SCHEDULE) + failed
 

@@ -1,11 +1,10 @@
-"""Crash runs in a store: as they went in, once, in one transaction; older stores are brought up."""
+"""Crash runs in a store: as they went in, once, in one transaction."""
 
 # ruff: noqa: F811 (fixtures by their names)
 from __future__ import annotations
 
 import csv
 import json
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diskproof.errors import UsageError
-from diskproof.records import Failure, HostRecord, StudyRecord
+from diskproof.records import Failure
 from diskproof.records.verdicts import Verdict
-from diskproof.store import DuplicateRun, Store, open_store
+from diskproof.store import DuplicateRun, Store
 from diskproof.store.export import export_table
 from support.crashing import LOSS, make_crash_run, make_verdict
 from test_store import EMPTY, database, store, url  # noqa: F401  (fixtures of both databases)
-
-STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())
 
 
 def test_a_crash_run_comes_out_as_it_went_in(store: Store) -> None:
@@ -104,32 +101,6 @@ def test_any_reason_is_kept(store: Store, text: str) -> None:
     store.add_crash_run(make_crash_run(number, undecided, cache=f"level {number}"))
     stored = [row.verdict.reason for row in store.verdicts() if row.run_id == f"crash-{number}"]
     assert stored == [text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()]
-
-
-def test_a_store_of_version_1_is_read_and_brought_up_when_it_is_written(tmp_path: Path) -> None:
-    place = tmp_path / "old.sqlite"
-    with open_store(str(place), create=True) as made:
-        made.add_study(STUDY)
-        made.add_host(HostRecord("h1", "lab", {}))
-    old = sqlite3.connect(place)
-    for statement in (
-        "DROP TABLE verdict",
-        "DROP TABLE crash_file",
-        "DROP TABLE crash_run",
-        "UPDATE diskproof_schema SET version = 1",
-    ):
-        old.execute(statement)
-    old.commit()
-    old.close()
-    with open_store(str(place)) as read:
-        assert read.verdicts() == []
-        assert [study.id for study in read.studies()] == ["s1"]
-        with pytest.raises(UsageError, match="no crash run"):
-            read.crash_run("x")
-    with open_store(str(place), create=True) as written:
-        written.add_crash_run(make_crash_run())
-    with open_store(str(place)) as again:
-        assert len(again.verdicts()) == 2
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diskproof.cli.tile_live import start_watching
+from diskproof.lab.course import JobFinished, JobStarted, Noted, Outcome, run_course
 from diskproof.plan.tiles import tile_workload
 from diskproof.records import Cell, Failure, HostRecord, Metric, StudyRecord
 from diskproof.records.tiles import TileRun, WorkRun
@@ -26,7 +25,8 @@ from diskproof.stats.tile_trials import find_baseline, find_trials, judge_run, s
 from diskproof.store import Store, open_store
 from diskproof.study.tile_file import parse_tile
 from diskproof.study.tiles import TileRules
-from diskproof.tiles.search import Event, Outcome, RunFinished, RunStarted, Search, run_tile_study
+from diskproof.tiles.engine import OnStep, PhaseProgress
+from diskproof.tiles.next import Search, TileCampaign, TileEvent
 
 TILE = parse_tile(
     """
@@ -68,7 +68,10 @@ class MadeUpHost:
         self.made: list[tuple[str, int, int]] = []
         self.clock = 0.0
 
-    def execute(self, cell: Cell, tiles: int, repeat: int) -> TileRun:
+    def execute(
+        self, cell: Cell, tiles: int, repeat: int, on_step: OnStep = lambda progress: None
+    ) -> TileRun:
+        on_step(PhaseProgress("load", ((1, "b", "slow.run"),), 0, 2))
         if len(self.made) == self.stop_at:
             raise KeyboardInterrupt
         cache = cell.level("cache")
@@ -111,37 +114,29 @@ def store(tmp_path: Path) -> Store:
     return opened
 
 
+def make_campaign(
+    store: Store, host: MadeUpHost, rules: TileRules = RULES, cells: tuple[Cell, ...] = CELLS
+) -> TileCampaign:
+    return TileCampaign(STUDY, cells, rules, host.execute, store, host_id=HOST.id, cpus=2)
+
+
 def go(
     store: Store,
     host: MadeUpHost,
     rules: TileRules = RULES,
     cells: tuple[Cell, ...] = CELLS,
-    on_event: Callable[[Event], None] = lambda event: None,
+    on_event: Callable[[TileEvent], None] = lambda event: None,
     budget: float | None = None,
     retry: bool = False,
 ) -> Outcome:
-    return run_tile_study(
-        STUDY,
-        cells,
-        rules,
-        host,
-        store,
-        host_id=HOST.id,
-        cpus=2,
+    return run_course(
+        make_campaign(store, host, rules, cells),
+        describe=str,
         on_event=on_event,
         budget_seconds=budget,
         retry=retry,
         now=lambda: host.clock,
     )
-
-
-def test_its_last_line_says_what_it_took(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    rules = replace(RULES, counts=(1, 2))
-    with start_watching("mine", CELLS[:1], rules, quiet=False) as watcher:
-        go(store, MadeUpHost(), rules, CELLS[:1], watcher)
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[")]
-    assert len(lines) == 6 and all(", at most " in line for line in lines[:-1])
-    assert re.match(r"\[6/6, took \S+ m?s\] ", lines[-1])
 
 
 def answers(store: Store, most: int = 8) -> dict[str, tuple[int, int, int]]:
@@ -182,11 +177,10 @@ def test_a_tile_that_never_runs_ends_the_search_and_is_a_result(store: Store) ->
 def test_a_search_ends_within_its_bound(most: int, runs: int, cache: str) -> None:
     rules = replace(RULES, most=most, runs=runs)
     search, host = Search([cell_of(cache, rules)], rules, 1, 2), MadeUpHost(0.2)
-    while trial := search.find_next():
+    while job := search.find_next():
         at_most = search.standing().total
-        cell, tiles = trial
-        assert 1 <= tiles <= most
-        search.add(host.execute(cell, tiles, search.next_repeat(cell, tiles)), 1.0)
+        assert 1 <= job.tiles <= most
+        search.add(host.execute(*job), 1.0)
         assert search.standing().total <= at_most or len(host.made) == 1
     beside = len(host.made) - sum(tiles == 1 for _, tiles, _ in host.made)
     assert beside <= (math.ceil(math.log2(most)) + 3 if most > 1 else 0)
@@ -212,9 +206,10 @@ def first_cells(search: Search) -> list[str]:
     """The cells of the first six runs."""
     host, order = MadeUpHost(), []
     for _ in range(6):
-        cell, tiles = search.find_next() or (CELLS[0], 0)
-        order.append(cell.level("cache"))
-        search.add(host.execute(cell, tiles, search.next_repeat(cell, tiles)), 1.0)
+        job = search.find_next()
+        assert job is not None
+        order.append(job.cell.level("cache"))
+        search.add(host.execute(*job), 1.0)
     return order
 
 
@@ -288,27 +283,28 @@ def test_no_run_is_started_that_would_overshoot_the_budget(store: Store) -> None
 
 
 def test_what_is_told_adds_up(store: Store) -> None:
-    events: list[Event] = []
+    events: list[TileEvent] = []
     told: list[str] = []
 
-    def watch(event: Event) -> None:
+    def watch(event: TileEvent) -> None:
         events.append(event)
-        if isinstance(event, RunStarted):
+        if isinstance(event, JobStarted):
             progress = store.progress()
             assert progress is not None and progress.total == event.standing.total
             told.append(progress.current)
 
     outcome = go(store, MadeUpHost(), on_event=watch)
-    finished = [event for event in events if isinstance(event, RunFinished)]
+    finished = [event for event in events if isinstance(event, JobFinished)]
     assert [event.standing.done for event in finished] == list(range(1, outcome.executed + 1))
-    totals = [event.standing.total for event in events]
+    totals = [
+        event.standing.total for event in events if isinstance(event, JobStarted | JobFinished)
+    ]
     assert totals == sorted(totals, reverse=True) and totals[-1] == outcome.executed
     assert finished[-1].standing.eta_seconds == 0
-    last = {event.run.cell.level("cache"): event.capacity for event in finished}
-    assert {cache: known.tiles for cache, known in last.items() if known} == {
-        cache: CAPACITIES[cache] for cache in last
-    }
-    assert told[0].startswith("1 tile pair ") and told[0].endswith("(run 1)")
+    news = [event.news for event in events if isinstance(event, Noted)]
+    last = {known.cell.level("cache"): known.capacity.tiles for known in news}
+    assert len(news) == len(finished)
+    assert last == {cache: CAPACITIES[cache] for cache in last}
 
 
 # -- figures against their service levels ----------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -10,11 +11,19 @@ def main() -> int:
     if sys.argv[1:] in (["--version"], ["-V"]):
         from diskproof import __version__
 
-        print(f"diskproof {__version__}")
+        try:
+            os.write(1, f"diskproof {__version__}\n".encode())
+        except BrokenPipeError:
+            pass  # the reader wants no version
+        except OSError:
+            return 3
         return 0
-    from diskproof.cli import run_command_line
+    try:
+        from diskproof.cli import run_command_line
 
-    return run_command_line(sys.argv[1:])
+        return run_command_line(sys.argv[1:])
+    except KeyboardInterrupt:  # before the verbs are there to take it
+        return 130
 
 
 if __name__ == "__main__":

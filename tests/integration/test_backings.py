@@ -21,7 +21,7 @@ from diskproof.errors import HostError
 from diskproof.host.janitor import sweep
 from diskproof.process.start import find_tool, run
 from diskproof.records import BackingSpec
-from diskproof.study.backing_rules import KINDS
+from diskproof.study.backings import KINDS
 from support.running import assert_nothing_left, execute, make_spec
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")

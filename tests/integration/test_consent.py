@@ -21,7 +21,7 @@ from diskproof.backings.consent import Consent, give_consent
 from diskproof.errors import HostError
 from diskproof.process.start import Completed, run
 from diskproof.records import BackingSpec
-from diskproof.study.backing_rules import KINDS
+from diskproof.study.backings import KINDS
 from support.commands import diskproof as command
 from support.commands import left_behind
 

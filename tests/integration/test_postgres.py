@@ -10,11 +10,12 @@ import psycopg
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.lab.course import Event, RunFinished, run_study
+from diskproof.lab.course import JobFinished
+from diskproof.measure.next import MeasureEvent
 from diskproof.process import start as proc
 from diskproof.store import open_store
 from support.databases import Server, make_cluster, start_server
-from support.simulate import SIMULATED_HOST, SimulatedExecutor
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
 from test_lab import SCHEDULE, STUDY
 
 ALL = {(run.block, run.cell.id) for run in SCHEDULE}
@@ -32,10 +33,6 @@ def server(cluster: Path) -> Iterator[Server]:
         yield started
 
 
-def ignore(event: Event) -> None:
-    pass
-
-
 @pytest.mark.parametrize("after", [0, 1, 25])
 def test_a_server_that_is_killed_stops_the_study_and_loses_nothing(
     cluster: Path, server: Server, after: int
@@ -44,9 +41,9 @@ def test_a_server_that_is_killed_stops_the_study_and_loses_nothing(
     url = server.new_database()
     finished: list[str] = []
 
-    def note(event: Event) -> None:
-        if isinstance(event, RunFinished):
-            finished.append(event.record.id)
+    def note(event: MeasureEvent) -> None:
+        if isinstance(event, JobFinished):
+            finished.append(event.run.id)
         if len(finished) == after:
             server.kill()
 
@@ -58,7 +55,7 @@ def test_a_server_that_is_killed_stops_the_study_and_loses_nothing(
     with start_server(cluster), open_store(url) as store:
         assert [run.id for run in store.runs(STUDY.id)] == finished
         assert _orphans(url) == 0
-        outcome = run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=ignore)
+        outcome = run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store)
         assert outcome.executed == len(SCHEDULE) - after
         assert store.finished_runs(STUDY.id) == ALL
 
@@ -108,7 +105,7 @@ def test_a_connection_that_was_cut_between_two_runs_is_made_again(server: Server
     url = server.new_database()
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
 
-    def note(event: Event) -> None:
+    def note(event: MeasureEvent) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(cut + " AND datname = current_database()")
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError
-from diskproof.lab.course import Event, RunFinished, RunStarted, run_study
+from diskproof.lab.course import JobFinished, JobStarted
+from diskproof.measure.next import MeasureEvent
 from diskproof.process import start as proc
 from diskproof.records import RunRecord
 from diskproof.store import open_store
-from support.simulate import SIMULATED_HOST, SimulatedExecutor
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
 from test_lab import TEXT, make_record
 
 STUDY, SCHEDULE = make_record(TEXT.replace("blocks = 3", "blocks = 60"))
@@ -33,8 +34,8 @@ CHILD = """
 import os, signal, sys
 sys.path[:0] = sys.argv[3:]
 from sqlalchemy import Engine, event
-from diskproof.lab.course import RunFinished, run_study
-from support.simulate import SIMULATED_HOST, SimulatedExecutor
+from diskproof.lab.course import JobFinished
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
 from diskproof.store import open_store
 from test_store_kill import STUDY, SCHEDULE
 
@@ -50,8 +51,8 @@ event.listen(Engine, "before_cursor_execute", count)
 event.listen(Engine, "commit", count)
 
 def tell(happened):
-    if isinstance(happened, RunFinished):
-        print(happened.record.id, flush=True)
+    if isinstance(happened, JobFinished):
+        print(happened.run.id, flush=True)
 
 with open_store(sys.argv[1], create=True) as store:
     store.add_host(SIMULATED_HOST)
@@ -194,10 +195,10 @@ def test_on_a_full_disk_finished_runs_stay_readable_and_the_study_resumes(tmp_pa
         place, ballast = str(disk / "store.sqlite"), disk / "ballast"
         finished: list[str] = []
 
-        def fill_up(event: Event) -> None:
-            if isinstance(event, RunFinished):
-                finished.append(event.record.id)
-            if isinstance(event, RunStarted) and len(finished) == 3:
+        def fill_up(event: MeasureEvent) -> None:
+            if isinstance(event, JobFinished):
+                finished.append(event.run.id)
+            if isinstance(event, JobStarted) and len(finished) == 3:
                 # What else is on the disk takes the rest of it, in the middle of a run.
                 _fill(ballast)
 
@@ -216,7 +217,7 @@ def test_on_a_full_disk_finished_runs_stay_readable_and_the_study_resumes(tmp_pa
                 assert_whole(store.run(run_id))
         ballast.unlink()
         with open_store(place) as store:
-            outcome = run_study(STUDY, SCHEDULE[:50], executor, store, on_event=lambda event: None)
+            outcome = run_study(STUDY, SCHEDULE[:50], executor, store)
             assert (outcome.reason, outcome.executed) == ("done", 50 - len(finished))
             assert len(store.runs(STUDY.id)) == 50
 

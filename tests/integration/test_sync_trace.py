@@ -30,7 +30,7 @@ DELAYER = Path(__file__).parent / "sync_delay_program.c"
 DEADLINE = 30.0
 NOBODY = 65534
 LIBRARY = "libdiskproof_sync_trace.so"
-COMMANDS = pytest.mark.parametrize("by", ["tracepoints", "preload", "ptrace", "notify"])
+COMMANDS = pytest.mark.parametrize("by", ["tracepoints", "preload", "ptrace"])
 PROCESSES = pytest.mark.parametrize("by", ["tracepoints", "ptrace"])
 
 
@@ -119,8 +119,8 @@ def end_writer(child: subprocess.Popen[str]) -> int:
 def test_each_call_is_counted_by_process_and_file(tmp_path: Path, program: Path, by: str) -> None:
     report = trace_json(tmp_path, by, program, "each", tmp_path / "f")
     counts = calls_of(report)
-    seen = {"fsync": 3, "fdatasync": 2, "syncfs": 1, "sync_file_range": 1, "sync": 1}
-    assert counts == (seen if by == "notify" else seen | {"msync": 1})
+    seen = {"fsync": 3, "fdatasync": 2, "syncfs": 1, "sync_file_range": 1, "sync": 1, "msync": 1}
+    assert counts == seen
     # The file system and the whole machine took long enough for their names to be sure.
     files = {row["file"] for row in report["groups"]}
     assert files >= {str(tmp_path / "f"), "(all file systems)"}
@@ -175,11 +175,9 @@ def test_signals_arrive_and_interrupt_nothing(tmp_path: Path, program: Path, by:
     out = tmp_path / "trace.json"
     done = trace("--by", by, "--json", "-o", out, "--", program, "alarm", tmp_path / "f")
     failed, interrupted, ticks = done.text.split()
-    assert failed == "0"
-    # A limit of notify that its page names.
-    assert interrupted == "0" or by == "notify"
+    assert (failed, interrupted) == ("0", "0")
     assert int(ticks) >= 20
-    assert by == "notify" or calls_of(json.loads(out.read_text()))["fsync"] >= 1
+    assert calls_of(json.loads(out.read_text()))["fsync"] >= 1
 
 
 @COMMANDS
@@ -196,12 +194,11 @@ def test_a_thread_is_cancelled_in_a_sync(tmp_path: Path, program: Path, by: str)
     assert done.text == "cancelled\n"
 
 
-@pytest.mark.parametrize("by", ["tracepoints", "notify"])
-def test_what_a_command_leaves_behind_goes_on(tmp_path: Path, program: Path, by: str) -> None:
+def test_what_a_command_leaves_behind_goes_on(tmp_path: Path, program: Path) -> None:
     """The trace ends with the command; a sync of a later process still works."""
     os.mkfifo(tmp_path / "go")
     script = f"(read x < {tmp_path}/go; {program} once {tmp_path}/f; echo $? > {tmp_path}/go) &"
-    with subprocess.Popen([tracer(), "--by", by, "--", "sh", "-c", script]) as child:
+    with subprocess.Popen([tracer(), "--by", "tracepoints", "--", "sh", "-c", script]) as child:
         assert child.wait(DEADLINE) == 0
     (tmp_path / "go").write_text("x\n")
     assert (tmp_path / "go").read_text() == "0\n"
@@ -321,12 +318,11 @@ def test_without_privileges(open_folder: Path, program: Path, dynamic_program: P
         (("--", "/"), 126, "cannot be run"),
         (("-p", "4194305"), 2, "there is no such process"),
         (("-o", "/no/such/folder/x", "--", "true"), 2, "cannot be written"),
-        (("--by", "notify", "-p", "1"), 2, "not running processes"),
         (("--by", "preload", "-p", "1"), 2, "not running processes"),
         (("--by", "preload", "--", "no-such-command"), 127, "cannot be run"),
         (("--by", "ptrace", "--", "no-such-command"), 127, "cannot be run"),
         (("--by", "ptrace", "--", "/"), 126, "cannot be run"),
-        (("--by", "notify", "--writes", "--", "true"), 2, "notify does not see writes"),
+        (("--by", "notify", "--", "true"), 2, "invalid value"),
         (("-p", "x"), 2, "invalid value"),
         ((), 2, "required"),
     ],
@@ -335,11 +331,11 @@ def test_bad_input_is_told(arguments: tuple[str, ...], code: int, words: str) ->
     assert words in trace(*arguments, code=code).error_text
 
 
-def test_no_watcher_inside_a_watched_command() -> None:
-    """The kernel allows one listener; the inner tool says so and the outer one passes it on."""
-    inner = [tracer(), "--by", "notify", "--", "true"]
-    done = trace("--by", "notify", "--", *inner, code=3)
-    assert "another supervisor listens already" in done.error_text
+def test_where_ptrace_is_taken_it_is_told() -> None:
+    """The kernel allows one tracer; the inner tool says so and the outer one passes it on."""
+    for options in (("--by", "ptrace"), ("--by", "preload", "--writes")):
+        done = trace("--by", "ptrace", "--", tracer(), *options, "--", "true", code=3)
+        assert "ptrace is not possible here (Operation not permitted" in done.error_text
 
 
 JSON_FIELDS = (

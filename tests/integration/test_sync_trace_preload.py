@@ -105,15 +105,16 @@ def test_static_programs_are_traced_beside_dynamic_ones(tmp_path: Path, program:
     assert report["calls"] == 2 * 9
 
 
-def test_where_ptrace_is_taken_the_rest_is_seen_by_notify(tmp_path: Path, program: Path) -> None:
+def test_where_ptrace_is_taken_the_rest_is_not_seen(tmp_path: Path, program: Path) -> None:
     static = build(tmp_path / "fixed", HERE / "sync_trace_program.c", "-static")
     script = f"{program} once {tmp_path}/a; {static} once {tmp_path}/b"
     tool = str(require_native("diskproof-sync-trace"))
     outer = [tool, "--by", "ptrace", "-o", "/dev/null", "--"]
     run([*outer, *trace_argv(tmp_path), "sh", "-c", script], timeout=DEADLINE)
     report = read_report(tmp_path)
-    assert {row["process"]: row["calls"] for row in report["groups"]} == {"syncer": 1, "fixed": 1}
-    assert "RWF_DSYNC writes and msync of programs without the library" in report["not_seen"]
+    assert {row["process"]: row["calls"] for row in report["groups"]} == {"syncer": 1}
+    why = "programs without the library: ptrace is not possible here (Operation not permitted"
+    assert any(text.startswith(why) for text in report["not_seen"])
 
 
 def test_the_users_own_libraries_go_on_working(tmp_path: Path, program: Path) -> None:

@@ -94,7 +94,7 @@ def execute_real(
     cell = Cell(tuple(sorted(named.items())), workload)
     backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
     lab = CrashLab(LabSetup("s", "h", {"here": backing}, NO_CONSENT, "tcg", 240.0))
-    return lab.execute(cell, faults_of(cell.level("frontend"), faults), lambda searching: None)
+    return lab.execute(cell, faults_of(cell.level("frontend"), faults), lambda activity: None)
 
 
 def assert_nothing_of(folder: Path) -> None:

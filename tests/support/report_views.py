@@ -18,15 +18,10 @@ from diskproof.records import (
     StudyRecord,
     WorkloadSpec,
 )
-from diskproof.report.scores import score_rows
-from diskproof.report.view import (
-    FailedRun,
-    StudyView,
-    WorkloadDetail,
-    WorkloadView,
-    chosen_lines,
-    rank_workloads,
-)
+from diskproof.report.details.page import WorkloadDetail
+from diskproof.report.runs.find import FailedRun, StudyRuns
+from diskproof.report.scores.find import score_rows
+from diskproof.report.view import StudyView, WorkloadView, chosen_lines, rank_workloads
 from diskproof.store.rows import ResultRow
 
 HOSTILE = (
@@ -86,6 +81,7 @@ def make_detail(load: WorkloadView, rng: random.Random) -> WorkloadDetail:
         ("host", "disk.util", "%", 4),
     )
     return WorkloadDetail(
+        load,
         curves={
             "read": tuple(
                 (line.label, make_histogram(1 / line.ranked.interval.mean, rng)) for line in lines
@@ -139,6 +135,11 @@ def make_view(
         Failure("guest", f"kernel panic {HOSTILE}", f"console: {HOSTILE}\x1b[31m", "look there"),
         (("console", f"panic \x00\x07 {HOSTILE}"),),
     )
-    found = {load.name: make_detail(load, rng) for load in loads} if details else {}
     scores = score_rows([row for row in rows if row.primary], {}, blocked=origin == "run")
-    return StudyView(study, host, loads, (failed,), checks, found, scores=scores)
+    parts = {
+        "ranking": {load.name: load for load in loads},
+        "runs": StudyRuns((failed,), checks),
+        "details": {load.name: make_detail(load, rng) for load in loads} if details else {},
+        **({"scores": scores} if scores else {}),
+    }
+    return StudyView(study, host, loads, parts)

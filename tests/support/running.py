@@ -12,7 +12,7 @@ import psutil
 
 from diskproof.backings.consent import give_consent
 from diskproof.lab.setup import LabSetup
-from diskproof.measure.run import LabExecutor
+from diskproof.measure.run import MeasureLab, start_lab
 from diskproof.process.start import run
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord, WorkloadSpec
 from diskproof.study.load import parse_study
@@ -38,13 +38,13 @@ def start_executor(
     timeout: float = 120.0,
     backing: BackingSpec | None = None,
     others: Sequence[BackingSpec] = (),
-) -> Iterator[LabExecutor]:
+) -> Iterator[MeasureLab]:
     """An executor with ``images`` as its backing, or with another one that stands there."""
     folder = BackingSpec("here", "directory", (("path", str(images)),))
     backing = replace(backing, name="here", on=folder) if backing else folder
     backings = {each.name: each for each in (backing, *others)}
     consent = give_consent(backings.values())
-    with LabExecutor(LabSetup("study", "host", backings, consent, "tcg", timeout)) as executor:
+    with start_lab(LabSetup("study", "host", backings, consent, "tcg", timeout)) as executor:
         yield executor
 
 

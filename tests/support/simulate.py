@@ -10,10 +10,14 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
+from typing import Protocol
 
+from diskproof.lab.course import Outcome, run_course
+from diskproof.measure.next import Best, MeasureCampaign, MeasureEvent
 from diskproof.plan import estimate_seconds
 from diskproof.records import (
     Artefact,
@@ -25,9 +29,12 @@ from diskproof.records import (
     PlannedRun,
     RunRecord,
     Series,
+    StudyRecord,
     canonical_json,
     content_id,
 )
+from diskproof.stats.study_race import RaceState
+from diskproof.store import Store
 from diskproof.units import parse_bytes
 
 # Multipliers of speed, of the order that the articles we want to repeat report.
@@ -137,6 +144,47 @@ class SimulatedExecutor:
             artefacts=(_note(planned.cell),),
             phases=(("simulated", self._clock - started),),
         )
+
+
+class Executes(Protocol):
+    def execute(self, planned: PlannedRun) -> RunRecord: ...
+
+
+@dataclass(frozen=True)
+class Measured(Outcome):
+    """How a call ended, and what its campaign knew then."""
+
+    races: tuple[RaceState, ...]
+    best: tuple[Best, ...]
+
+
+def ignore(event: MeasureEvent) -> None:
+    pass
+
+
+def run_study(
+    study: StudyRecord,
+    schedule: Sequence[PlannedRun],
+    executor: Executes,
+    store: Store,
+    *,
+    on_event: Callable[[MeasureEvent], None] = ignore,
+    budget_seconds: float | None = None,
+    retry: bool = False,
+    now: Callable[[], float] = time.monotonic,
+) -> Measured:
+    """The real loop and campaign, with an executor that measures nothing."""
+    campaign = MeasureCampaign(study, schedule, executor.execute, store)
+    outcome = run_course(
+        campaign,
+        describe=str,
+        on_event=on_event,
+        budget_seconds=budget_seconds,
+        retry=retry,
+        now=now,
+    )
+    best = tuple(campaign.best.values())
+    return Measured(**vars(outcome), races=campaign.races, best=best)
 
 
 def _generator(seed: int, planned: PlannedRun) -> random.Random:

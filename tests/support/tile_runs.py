@@ -56,11 +56,11 @@ command = ["sh", "-c", "while dd if=/dev/zero of=/mnt/file bs=1M count=40 conv=f
 """
 
 
-def make_lab(images: Path, tile: str, on_step: OnStep, timeout: float = 240.0) -> TileLab:
+def make_lab(images: Path, tile: str, timeout: float = 240.0) -> TileLab:
     backing = BackingSpec("here", "directory", (("path", str(images)),))
     setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", timeout)
     rules = TileRules(parse_tile(tile, "test.toml"), Fraction(1))
-    return TileLab(setup, rules, on_step)
+    return TileLab(setup, rules)
 
 
 def make_cell(**levels: str) -> Cell:
@@ -75,6 +75,6 @@ def execute(
     images: Path, tile: str, tiles: int = 1, on_step: OnStep = ignore, **levels: str
 ) -> TileRun:
     """One run; afterwards no process and no folder of it is left."""
-    run = make_lab(images, tile, on_step).execute(make_cell(**levels), tiles, 1)
+    run = make_lab(images, tile).execute(make_cell(**levels), tiles, 1, on_step)
     assert_nothing_left(images)
     return run

@@ -20,7 +20,7 @@ from diskproof.errors import DiskproofError, HostError
 from diskproof.host.janitor import sweep
 from diskproof.process.start import Completed, run
 from diskproof.records import BackingSpec
-from diskproof.study.backing_rules import KINDS
+from diskproof.study.backings import KINDS
 
 MIB = 1 << 20
 HERE = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from diskproof.errors import RunFailure
 from diskproof.frontends.own_guest import FRONTEND, OwnGuestDrive
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.lab.setup import LabSetup
-from diskproof.measure.run import LabExecutor
+from diskproof.measure.run import start_lab
 from diskproof.qemu.images import create_image
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.study.guest import OwnGuest
@@ -78,7 +78,7 @@ def test_a_command_is_timed_and_the_image_stays_as_it_was(
     study, images = read_study(debian), tmp_path / "images"
     backing = BackingSpec("here", "directory", (("path", str(images)),))
     setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120, study.guest)
-    with LabExecutor(setup) as executor:
+    with start_lab(setup) as executor:
         record = executor.execute(plan_run(study.workloads[0], **LEVELS, cache="writeback"))
     assert record.failure is None, record.failure
     figures = {metric.name: metric for metric in record.metrics}

@@ -147,8 +147,9 @@ def start_qemu(*arguments, **options):
     return started
 
 boot.start_qemu = start_qemu
-lab = make_lab(Path(sys.argv[1]), LONE, lambda progress: print(progress.phase, flush=True))
-print(lab.execute(make_cell(ksm="on"), 1, 1).failure, flush=True)
+lab = make_lab(Path(sys.argv[1]), LONE)
+show = lambda progress: print(progress.phase, flush=True)
+print(lab.execute(make_cell(ksm="on"), 1, 1, show).failure, flush=True)
 """
 
 

@@ -14,7 +14,7 @@ from diskproof.backings.consent import NO_CONSENT, Consent, find_targets
 from diskproof.backings.place import Place, explained, find_filesystem, probe_direct, start_run_dir
 from diskproof.errors import UsageError
 from diskproof.records import BackingFacts, BackingSpec
-from diskproof.study.backing_rules import KINDS, NOT_OWN
+from diskproof.study.backings import KINDS, NOT_OWN
 
 __all__ = [
     "NO_CONSENT",

@@ -7,7 +7,7 @@ from diskproof.backings.device import require_unused
 from diskproof.backings.md import data_members
 from diskproof.backings.place import read_device_bytes
 from diskproof.records import BackingFacts, BackingSpec
-from diskproof.study.backing_rules import NOT_OWN
+from diskproof.study.backings import NOT_OWN
 
 _OF_FILES = ("filesystem", "tmpfs", "nbd", "iscsi")
 

@@ -42,7 +42,7 @@ def factors(
     """
     from diskproof.cli.terminal import console, note, print_json
     from diskproof.report.analysis import read_analyses
-    from diskproof.report.factor_tables import analyses_json, render_analyses
+    from diskproof.report.factors.table import analyses_json, render_analyses
     from diskproof.store import open_store
 
     bases = dict(_parse_level(text) for text in base or ())
@@ -69,7 +69,7 @@ def stability(
     """
     from diskproof.cli.terminal import console, note, print_json
     from diskproof.report.analysis import read_analyses
-    from diskproof.report.stability_tables import render_stability, stability_json
+    from diskproof.report.stability.table import render_stability, stability_json
     from diskproof.store import open_store
 
     with open_store(store) as opened:
@@ -118,9 +118,9 @@ def compare(
     diskproof compare 2026-11-20 2026-11-21 --store lab.sqlite
     """
     from diskproof.cli.terminal import console, print_json
-    from diskproof.report.compare_tables import comparison_json, render_comparison
-    from diskproof.report.comparison import compare_sides
-    from diskproof.report.sides import find_side
+    from diskproof.report.compare.find import compare_sides
+    from diskproof.report.compare.sides import find_side
+    from diskproof.report.compare.table import comparison_json, render_comparison
 
     share = _require_delta(delta)
     sides = [find_side(asked, store, study or ()) for asked in (a, b)]

@@ -21,6 +21,7 @@ from diskproof.cli import (
     tile_verbs,
     tool_verbs,
 )
+from diskproof.cli.terminal import guard_streams
 from diskproof.errors import DiskproofError, Exit, UsageError
 
 app = typer.Typer(
@@ -61,6 +62,7 @@ def _options(
 
 def run_verb(arguments: Sequence[str]) -> int:
     """Run one verb; errors become three lines on stderr and an exit code."""
+    guard_streams()
     # A closed terminal and a service manager's stop deserve the same clean end as Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
@@ -75,9 +77,6 @@ def run_verb(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("diskproof: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        sys.stderr.close()
-        return Exit.OK
     except typer.TyperException as error:  # a wrong option, argument or command
         return _refuse(error)
 

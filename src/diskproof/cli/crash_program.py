@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from diskproof.backings import NO_CONSENT
+from diskproof.cli.conduct import Order, conduct, prepare_host
+from diskproof.cli.crash import CrashWords, start_explorer
+from diskproof.crash.next import CrashCampaign
+from diskproof.crash.program import NO_FLUSH, RULES, make_program, program_cell, sent_no_flush
+from diskproof.crash.run import CrashLab
 from diskproof.errors import UsageError
-
-if TYPE_CHECKING:
-    from diskproof.lab.setup import LabSetup
-    from diskproof.records import Cell, StudyRecord
-    from diskproof.store import Store
-    from diskproof.study.crash import CrashRules
+from diskproof.lab.course import Outcome
+from diskproof.lab.setup import LabSetup
+from diskproof.recording.folder import require_fuse
+from diskproof.records import Cell, StudyRecord, content_id
+from diskproof.records.verdicts import FAULTS
+from diskproof.store import Store
+from diskproof.study.backings import FOLDER
+from diskproof.study.crash import SECTORS, CrashRules
 
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
@@ -20,11 +31,6 @@ PROGRAM_SECONDS = 60.0
 
 def program_rules(sector: int | None, seed: int | None) -> CrashRules:
     """How a program's states are built. Raises UsageError."""
-    from dataclasses import replace
-
-    from diskproof.crash.program import RULES
-    from diskproof.study.crash import SECTORS
-
     if sector is not None and sector not in SECTORS:
         known = " or ".join(str(each) for each in SECTORS)
         raise UsageError(f"--sector {sector} is no sector of a disk", f"it is {known} bytes")
@@ -33,63 +39,39 @@ def program_rules(sector: int | None, seed: int | None) -> CrashRules:
 
 
 def crash_program(
+    order: Order,
     folder: Path,
     commands: tuple[str, str],
     rules: CrashRules,
-    store: str,
-    budget: str | None,
-    quiet: bool,
-    as_json: bool,
     cluster: str | None,
-    again: str,
 ) -> int:
     """A program of the user's own, on a copy of its folder."""
-    from diskproof.cli.crash_live import start_watching
-    from diskproof.cli.crash_verbs import conclude, print_verdicts, start_explorer
-    from diskproof.cli.study_verbs import parse_budget, require_quiet_store
-    from diskproof.cli.terminal import note
-    from diskproof.crash.course import run_crash_study
-    from diskproof.crash.program import NO_FLUSH, make_program, program_cell, sent_no_flush
-    from diskproof.crash.run import CrashLab
-    from diskproof.recording.folder import require_fuse
-    from diskproof.records.verdicts import FAULTS
-    from diskproof.store import open_store
-
-    seconds = parse_budget(budget) or PROGRAM_SECONDS
-    writer, check = commands
+    seconds = order.budget or PROGRAM_SECONDS
     # Half of the time is for the writer, the rest for the three faults that the host knows.
-    program = make_program(writer, check, folder, seconds / 2, seconds / 6)
+    program = make_program(*commands, folder, seconds / 2, seconds / 6)
     require_fuse()
-    cell = program_cell(program, rules)
-    with start_explorer(cluster) as explorer, open_store(store, create=True) as opened:
-        require_quiet_store(opened)
-        record, setup = _program_study(cell, folder, opened)
-        lab = CrashLab(setup, explorer)
-        with start_watching([cell], quiet) as watcher:
-            outcome = run_crash_study(record, [cell], FAULTS, lab, opened, on_event=watcher)
-        rows = [row for row in opened.verdicts(record.id) if row.cell.id == cell.id]
-    print_verdicts(rows, as_json)
-    if any(sent_no_flush(row.counts) for row in rows):
-        note(NO_FLUSH)
-    return conclude(outcome, rows, again)
+    cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
+    # A program stops by itself: no budget forbids to start it.
+    return conduct(replace(order, budget=None), partial(_start_program, cell, name, cluster))
 
 
-def _program_study(cell: Cell, folder: Path, store: Store) -> tuple[StudyRecord, LabSetup]:
+@contextmanager
+def _start_program(
+    cell: Cell, name: str, cluster: str | None, store: Store
+) -> Iterator[ProgramWords]:
     """A study of its own for each call: a program may have changed since the last one."""
-    from diskproof.backings import NO_CONSENT
-    from diskproof.cli.sweeping import sweep_and_tell
-    from diskproof.host.facts import host_record
-    from diskproof.lab.setup import LabSetup
-    from diskproof.records import StudyRecord, content_id
-    from diskproof.study.backing_tables import FOLDER
+    with start_explorer(cluster) as explorer:
+        host = prepare_host([FOLDER], "", "no guest is started", store)
+        now, seed = time.time(), int(cell.workload.option("seed"))
+        study = StudyRecord(
+            content_id([cell.id, now]), name, "program", "", seed, 1, (), created=now
+        )
+        backings = {FOLDER.name: FOLDER}
+        setup = LabSetup(study.id, host.id, backings, NO_CONSENT, "", 24 * 3600.0)
+        make = CrashLab(setup, explorer).execute
+        yield ProgramWords(CrashCampaign(study, [cell], FAULTS, make, store))
 
-    sweep_and_tell([Path(FOLDER.option("path"))])
-    host = host_record("", "no guest is started")
-    store.add_host(host)
-    now = time.time()
-    study_id = content_id([cell.id, now])
-    name = f"crash-{folder.resolve().name}"[:64]
-    seed = int(cell.workload.option("seed"))
-    record = StudyRecord(study_id, name, "program", "", seed, 1, (), created=now)
-    backings = {FOLDER.name: FOLDER}
-    return record, LabSetup(study_id, host.id, backings, NO_CONSENT, "", 24 * 3600.0)
+
+class ProgramWords(CrashWords):
+    def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
+        return [NO_FLUSH] if any(sent_no_flush(row.counts) for row in self.verdicts()) else ()

@@ -65,6 +65,9 @@ def _keep(imported: Imported, place: str) -> int:
     from diskproof.cli.terminal import note
     from diskproof.store import open_store
 
+    if not imported.runs:
+        why = next(reversed(imported.notes), "")
+        raise UsageError("there is no result to import", why, "docs/import.md says what is read")
     with open_store(place, create=True) as store:
         store.add_imported(imported.study, imported.host, imported.runs)
     for text in imported.notes:

@@ -83,27 +83,32 @@ def _make_from_recording(wish: PageWish, source: Path) -> int:
 def _require_folder(target: Path) -> None:
     """Known before a night is watched, not after it."""
     folder = target.absolute().parent
-    if target.is_dir() or not os.access(folder, os.W_OK):
-        why = "it is a folder" if target.is_dir() else f"{folder} is no folder one may write to"
+    taken = target.exists() and not target.is_file()
+    if taken or not os.access(folder, os.W_OK):
+        why = "it is no file" if taken else f"{folder} is no folder one may write to"
         raise HostError(f"cannot write {target}", why, "name another file")
 
 
 def _write(wish: PageWish, source: Path, title: str) -> None:
-    from diskproof.cli.result_verbs import write_whole
-    from diskproof.cli.terminal import note
-    from diskproof.report.recording import read_recording
-    from diskproof.units import render_bytes
+    from diskproof.report.monitor.samples import read_recording
 
     recording = read_recording(source)
     if wish.html is not None:
-        from diskproof.report.monitor_page import render_monitor_page
+        from diskproof.report.monitor.page import render_monitor_page
 
         page = render_monitor_page(recording, f"What the monitor saw: {title}").encode()
-        write_whole(wish.html, page)
-        note(f"{wish.html}: {render_bytes(len(page))}")
+        _keep(wish.html, page)
     if wish.parquet is not None:
-        from diskproof.report.monitor_table import render_parquet
+        from diskproof.report.monitor.table import render_parquet
 
-        table = render_parquet(recording)
-        write_whole(wish.parquet, table)
-        note(f"{wish.parquet}: {render_bytes(len(table))}")
+        _keep(wish.parquet, render_parquet(recording))
+
+
+def _keep(target: Path, content: bytes) -> None:
+    from diskproof.cli.terminal import note
+    from diskproof.store.export import start_whole_file
+    from diskproof.units import render_bytes
+
+    with start_whole_file(target) as stream:
+        stream.write(content)
+    note(f"{target}: {render_bytes(len(content))}")

@@ -4,12 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-DEFAULT_STORE = "diskproof.sqlite"
+from diskproof.errors import UsageError
 
+DEFAULT_STORE = "diskproof.sqlite"
+DESTROY_DATA = "--destroy-data"
+
+
+def _parse_budget(budget: str) -> float:
+    from diskproof.units import parse_seconds
+
+    try:
+        return parse_seconds(budget)
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}") from None
+
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).")]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        parser=_parse_budget,
+        metavar="TIME",
+        help="Stop in time, e.g. 30m; resume later.",
+    ),
+]
+RetryOption = Annotated[
+    bool, typer.Option("--retry", help="Make again what failed or stayed undecided.")
+]
+DestroyOption = Annotated[
+    bool, typer.Option(DESTROY_DATA, help="Write on the devices that the study names.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 StoreOption = Annotated[
     str,
     typer.Option(

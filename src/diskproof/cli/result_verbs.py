@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diskproof.cli.options import DEFAULT_STORE, JsonOption, StoreOption, StudiesOption
-from diskproof.errors import Exit, HostError, UsageError
+from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from diskproof.report.view import StudyView
@@ -155,9 +155,9 @@ def rank(
 ) -> int:
     """Rank the cells of each workload and by their score over all; ties are told as ties."""
     from diskproof.cli.terminal import console, print_json
-    from diskproof.report.ranking_tables import ranking_json, render_rankings
     from diskproof.report.read import read_views
-    from diskproof.report.scores import parse_weights, read_scores
+    from diskproof.report.scores.find import parse_weights, read_scores
+    from diskproof.report.study_tables import ranking_json, render_rankings
     from diskproof.store import open_store
 
     given = parse_weights(weights) if weights is not None else {}
@@ -193,28 +193,17 @@ def report(
     """Write one self-contained page with tables and pictures; it needs no network."""
     from diskproof.cli.terminal import note
     from diskproof.report.page import render_page
+    from diskproof.store.export import start_whole_file
     from diskproof.units import render_bytes
 
     views = _views(store, study, details=True)
     if not views:
         raise UsageError(_nothing_yet(store), hint="`diskproof run` a study first")
     page = render_page(views).encode()
-    write_whole(output, page)
+    with start_whole_file(output) as stream:
+        stream.write(page)
     note(f"{output}: {render_bytes(len(page))}")
     return Exit.OK
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing: an older file stays as it was when the disk is full."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        try:
-            unfinished.write_bytes(content)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        raise HostError(f"cannot write {path}", error.strerror or "") from None
 
 
 def export(

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from diskproof.cli.options import DESTROY_DATA
 from diskproof.errors import UsageError
 
 if TYPE_CHECKING:
     from diskproof.backings import Consent
     from diskproof.study.load import Study
 
-DESTROY_DATA = "--destroy-data"
 ONCE = ("--retry",)
 """Flags that a command that goes on does not repeat: what they ask for has been done."""
-
-DestroyOption = Annotated[
-    bool, typer.Option(DESTROY_DATA, help="Write on the devices that the study names.")
-]
 
 
 def require_consent(context: typer.Context, study: Study, destroy_data: bool) -> Consent:

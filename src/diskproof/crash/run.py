@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,63 +9,53 @@ from functools import partial
 from pathlib import Path
 
 from diskproof.crash import program
-from diskproof.crash.course import Searching
 from diskproof.crash.end_state import check_end_state
 from diskproof.crash.explore import Explorer, StateSearch, explore
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
 from diskproof.crash.writers import load_writer
-from diskproof.errors import DiskproofError
-from diskproof.host.audit import start_audit
+from diskproof.lab.course import Activity, Tell
 from diskproof.lab.notes import RunNotes
 from diskproof.lab.setup import Deadline, LabSetup
 from diskproof.process.start import run
 from diskproof.recording.log import read_frames
 from diskproof.records import Artefact, Cell
 from diskproof.records.verdicts import CrashRun, Fault, Verdict
+from diskproof.units import render_seconds
 
 LOG_ARTEFACT, BASE_ARTEFACT = "crash.log", "base.tar"
 MAX_KEPT = 48 << 20
 """Bytes of a log or base that are kept in the store; what is larger cannot be shown again."""
 
-OnSearch = Callable[[Searching], None]
-
 
 class CrashLab:
-    """The real executor of crash cells."""
+    """The real maker of crash runs."""
 
     def __init__(self, setup: LabSetup, explorer: Explorer = explore) -> None:
         self.setup, self.explorer = setup, explorer
 
-    def execute(self, cell: Cell, faults: Sequence[Fault], on_search: OnSearch) -> CrashRun:
+    def execute(self, cell: Cell, faults: Sequence[Fault], tell: Tell) -> CrashRun:
         """One crash run; what goes wrong is its result. Raises only for Ctrl-C and defects."""
-        notes, started = RunNotes(), time.time()
-        run_id = uuid.uuid4().hex
-        seed = int(cell.workload.option("seed"))
-        failure, counts = None, {}
+        notes, counts = RunNotes(), {}
         verdicts: tuple[Verdict, ...] = ()
         deadline = Deadline(self.setup.run_timeout)
-        with start_audit() as audit:
-            try:
-                with self._start(cell, deadline, notes) as recorded:
-                    counts = dict(recorded.summary.counts)
-                    check = find_check(cell)
-                    search = partial(search_fault, recorded, cell, check, self.explorer)
-                    verdicts = judge_all(recorded, cell, search, faults, run_id, notes, on_search)
-                    notes.keep(keep_evidence(recorded))
-            except (DiskproofError, OSError) as error:
-                failure = notes.keep_failure(error)
-                reason = ": ".join(filter(None, (failure.kind, failure.what, failure.why)))
-                verdicts = tuple(undecided(fault, reason, seed) for fault in faults)
-        notes.keep([audit.as_artefact()])
+        with notes.whole_run(), self._start(cell, deadline, notes) as recorded:
+            counts = dict(recorded.summary.counts)
+            search = partial(search_fault, recorded, cell, find_check(cell), self.explorer)
+            verdicts = judge_all(recorded, search, faults, notes, tell)
+            notes.keep(keep_evidence(recorded))
+        if failure := notes.failure:
+            seed = int(cell.workload.option("seed"))
+            reason = ": ".join(filter(None, (failure.kind, failure.what, failure.why)))
+            verdicts = tuple(undecided(fault, reason, seed) for fault in faults)
         return CrashRun(
-            run_id,
+            notes.id,
             self.setup.study_id,
             cell,
             self.setup.host_id,
-            started,
-            time.time(),
+            notes.started,
+            notes.ended,
             verdicts,
             failure,
             tuple(notes.checks),
@@ -94,26 +82,26 @@ def find_check(cell: Cell) -> Mapping[str, object]:
 
 def judge_all(
     recorded: Recorded,
-    cell: Cell,
     search: Callable[[Fault, Callable[[Explored], None]], Explored],
     faults: Sequence[Fault],
-    run_id: str,
     notes: RunNotes,
-    on_search: OnSearch,
+    tell: Tell,
 ) -> tuple[Verdict, ...]:
     """A verdict for each fault on one recording."""
     verdicts = []
     for fault in faults:
-
-        def tell(found: Explored, fault: Fault = fault) -> None:
-            worst = found.worst
-            text = f"{worst.verdict} {worst.lost or ''}".rstrip() if worst else ""
-            on_search(Searching(cell, fault, found.states_checked, found.seconds, text))
-
         with notes.phase(f"explore_{fault}"):
-            found = search(fault, tell)
-        verdicts.append(_finish(judge(found), recorded, run_id))
+            found = search(fault, lambda so_far: tell(Activity(_describe_search(so_far))))
+        verdicts.append(_finish(judge(found), recorded, notes.id))
     return tuple(verdicts)
+
+
+def _describe_search(found: Explored) -> str:
+    """A search that goes on, with the worst so far."""
+    worst = found.worst
+    lost = f"{worst.verdict} {worst.lost or ''}".rstrip() if worst else "nothing lost so far"
+    states = f"{found.states_checked:,} states in {render_seconds(found.seconds)}"
+    return f"{found.fault}: {states}, {lost}"
 
 
 def search_fault(

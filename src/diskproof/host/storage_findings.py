@@ -10,7 +10,7 @@ from diskproof.errors import DiskproofError
 from diskproof.host.kernel_findings import find_module, is_root, namespace_args, try_command
 from diskproof.process.start import find_tool
 from diskproof.records import BackingSpec, Finding
-from diskproof.study.backing_rules import KINDS
+from diskproof.study.backings import KINDS
 
 # Everything happens on a tmpfs in a mount namespace: the image is never on a disk, and loop device
 # (released with its mount, loop(4)) and mounts end with the shell.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from diskproof.errors import NO_SPACE, DiskproofError, RunFailure
+from diskproof.host.audit import start_audit
 from diskproof.records import Artefact, Check, Failure, Metric, Series
 from diskproof.workloads import WorkloadResult
 
@@ -16,12 +18,27 @@ from diskproof.workloads import WorkloadResult
 class RunNotes:
     """What becomes known of a run while it goes on; kept as far as it came."""
 
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    started: float = field(default_factory=time.time)
+    ended: float = 0.0
+    failure: Failure | None = None
     phases: list[tuple[str, float]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     series: list[Series] = field(default_factory=list)
     artefacts: dict[str, Artefact] = field(default_factory=dict)
     result: WorkloadResult | None = None
+
+    @contextmanager
+    def whole_run(self) -> Iterator[None]:
+        """Around a run: what goes wrong in it is its result, and the host is audited."""
+        with start_audit() as audit:
+            try:
+                yield
+            except (DiskproofError, OSError) as error:
+                self.failure = self._keep_failure(error)
+        self.keep([audit.as_artefact()])
+        self.ended = time.time()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -51,7 +68,7 @@ class RunNotes:
         for artefact in artefacts:
             self.artefacts.setdefault(artefact.name, artefact)
 
-    def keep_failure(self, error: DiskproofError | OSError) -> Failure:
+    def _keep_failure(self, error: DiskproofError | OSError) -> Failure:
         """The failure to store, its evidence among the artefacts."""
         if isinstance(error, RunFailure):
             self.keep([_as_artefact(name, content) for name, content in error.evidence])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from diskproof.backings import Place, start_place
 from diskproof.backings.place import find_device, start_run_dir
 from diskproof.backings.server import start_watch
 from diskproof.drive import DiskImage, RunContext
-from diskproof.errors import DiskproofError, RunFailure, tells_no_space
+from diskproof.errors import RunFailure, tells_no_space
 from diskproof.frontends import Frontend, find_frontend
 from diskproof.guest.debian.system import build_system, require_system
-from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
 from diskproof.host.sampler import start_sampler
 from diskproof.lab.notes import RunNotes
@@ -35,7 +33,6 @@ from diskproof.qemu.images import (
 from diskproof.records import (
     BackingSpec,
     Cell,
-    Failure,
     Metric,
     PlannedRun,
     RunRecord,
@@ -46,42 +43,38 @@ from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.workloads import WorkloadResult, load_workload
 
 
-class LabExecutor:
-    """Executes planned runs. Use it in a ``with`` block: it keeps the data that disks are filled
-    with until the end."""
+@contextmanager
+def start_lab(setup: LabSetup) -> Iterator[MeasureLab]:
+    """A lab that keeps its places, and the data that disks are filled with, until the end."""
+    with ExitStack() as stack:
+        yield MeasureLab(setup, stack)
 
-    def __init__(self, setup: LabSetup) -> None:
-        self.setup = setup
+
+class MeasureLab:
+    """The real maker of runs."""
+
+    def __init__(self, setup: LabSetup, stack: ExitStack) -> None:
+        self.setup, self._stack = setup, stack
         self._places: dict[str, Place] = {}
         self._fill_folders: dict[str, Path] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> LabExecutor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def execute(self, planned: PlannedRun) -> RunRecord:
         """One run; what goes wrong in it is its result. Raises only for Ctrl-C and defects."""
-        notes, started = RunNotes(), time.time()
-        with start_audit() as audit:
-            failure = self._try_cell(planned.cell, notes)
-        notes.keep([audit.as_artefact()])
-        result = notes.result or WorkloadResult(())
+        notes, cell = RunNotes(), planned.cell
+        with notes.whole_run():
+            if has_own_system(cell.workload.kind):
+                with notes.phase("base image"):  # once; not in the time of a run
+                    build_system(cell.workload)
+            self._run_cell(cell, Deadline(self.setup.run_timeout), notes)
+        result, failure = notes.result or WorkloadResult(()), notes.failure
         return RunRecord(
-            id=uuid.uuid4().hex,
+            id=notes.id,
             study_id=self.setup.study_id,
-            cell=planned.cell,
+            cell=cell,
             block=planned.block,
             position=planned.position,
-            started=started,
-            ended=time.time(),
+            started=notes.started,
+            ended=notes.ended,
             status="failed" if failure else "ok",
             host_id=self.setup.host_id,
             failure=failure,
@@ -92,16 +85,6 @@ class LabExecutor:
             artefacts=tuple(notes.artefacts.values()),
             phases=tuple(notes.phases),
         )
-
-    def _try_cell(self, cell: Cell, notes: RunNotes) -> Failure | None:
-        try:
-            if has_own_system(cell.workload.kind):
-                with notes.phase("base image"):  # once; not in the time of a run
-                    build_system(cell.workload)
-            self._run_cell(cell, Deadline(self.setup.run_timeout), notes)
-        except (DiskproofError, OSError) as error:
-            return notes.keep_failure(error)
-        return None
 
     def _run_cell(self, cell: Cell, deadline: Deadline, notes: RunNotes) -> None:
         """A fresh image in a folder of its own, its pages dropped, in service, under load."""

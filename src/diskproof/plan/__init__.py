@@ -15,6 +15,7 @@ from diskproof.plan.sizes import (
     resolved_workloads,
     tell_of_backings,
     warn_of_caches,
+    warn_of_emulation,
 )
 from diskproof.plan.tiles import TilePlan, make_tile_plan
 from diskproof.records import Cell, Dropped, HostFacts
@@ -59,7 +60,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
     require_space(needed, cells, facts)
     warnings = (
         *_warn_of_filters(study, selection),
-        *_warn_of_emulation(cells, facts),
+        *warn_of_emulation(cells, facts),
         *warn_of_caches(cells, facts),
         *tell_of_backings(cells, facts),
     )
@@ -81,22 +82,10 @@ def _require_something(study: Study, selection: Selection) -> None:
                 f"it asks for {each}",
                 "a level that means nothing to a frontend or format is not part of its cells",
             )
-    if not selection.kept:
-        why = (f"{each.count} cells: {each.reason}" for each in selection.dropped[:6])
-        raise StudyError(
-            f"study {study.name!r} leaves nothing to measure",
-            "; ".join(why),
-            "change the factors or the filters",
-        )
+    selection.require_some(study.name, "nothing to measure", "change the factors or the filters")
 
 
 def _warn_of_filters(study: Study, selection: Selection) -> Iterable[str]:
     for number, each in enumerate(study.exclude, 1):
         if each not in selection.matched:
             yield f"[[exclude]] number {number} ({each}) matches no combination"
-
-
-def _warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
-    if any(cell.level("accel") == "tcg" for cell in cells):
-        why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
-        yield f"guests run under TCG emulation, not KVM: {why}"

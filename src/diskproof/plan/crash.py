@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
-from diskproof.errors import StudyError
 from diskproof.plan.select import Levels, select
 from diskproof.plan.sizes import FREE_MARGIN, require_space
 from diskproof.records import Cell, Dropped, HostFacts
@@ -32,22 +31,15 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
         only=keep_conditions(study.only, specs),
         exclude=keep_filters(study.exclude, specs),
     )
-    selection = select(narrowed, facts)
-    obstacles = [_obstacle(rules, facts, *each) for each in selection.kept]
-    kept = [each for each, why in zip(selection.kept, obstacles, strict=True) if not why]
-    if not kept:
-        why = dict.fromkeys([*(each.reason for each in selection.dropped), *obstacles])
-        raise StudyError(
-            f"study {study.name!r} leaves nothing to crash",
-            "; ".join(list(filter(None, why))[:6]),
-            "change the factors, the filters or the [crash] writers",
-        )
+    selection = select(narrowed, facts).without(partial(_obstacle, rules, facts))
+    hint = "change the factors, the filters or the [crash] writers"
+    selection.require_some(study.name, "nothing to crash", hint)
     cells = tuple(
-        Cell(levels, crash_workload(rules, name, dict(levels)["frontend"])) for levels, name in kept
+        Cell(levels, crash_workload(rules, name, dict(levels)["frontend"]))
+        for levels, name in selection.kept
     )
     require_space(COPIES * rules.size + FREE_MARGIN, cells, facts)
-    found = zip(obstacles, (levels for levels, _ in selection.kept), strict=True)
-    return cells, (*selection.dropped, *_dropped([each for each in found if each[0]]))
+    return cells, selection.dropped
 
 
 def keep_conditions(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filter, ...]:
@@ -83,9 +75,3 @@ def _obstacle(rules: CrashRules, facts: HostFacts, levels: Levels, writer: str) 
         return ""
     where = f"on {rules.filesystem} in a guest"
     return f"the writer {writer} {where} needs [crash] size = {render_bytes(least)} or more"
-
-
-def _dropped(found: Sequence[tuple[str, Levels]]) -> list[Dropped]:
-    counts = Counter(reason for reason, _ in found)
-    examples = dict(reversed(found))
-    return [Dropped(reason, count, examples[reason]) for reason, count in counts.most_common()]

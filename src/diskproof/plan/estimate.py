@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diskproof.records import Cell
+from diskproof.study.boots import count_boots
 from diskproof.study.programs import has_own_system
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def estimate_seconds(cell: Cell) -> float:
     fill = int(spec.option("size", "0")) / FILL_BYTES_PER_SECOND
     boot = TCG_BOOT_SECONDS if cell.level("accel") == "tcg" else 0.0
     if has_own_system(spec.kind):
-        boots = 1 + int(spec.option("reads")) + int(spec.option("writes"))
-        return boots * (START_SECONDS["guest"] + boot)
+        return (1 + count_boots(spec)) * (START_SECONDS["guest"] + boot)
     return (
         float(spec.option("runtime", "0"))
         + float(spec.option("ramp", "0"))

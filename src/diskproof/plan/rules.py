@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from diskproof.records import HostFacts, WorkloadSpec
-from diskproof.study.boots import memory_bytes, parse_scale
+from diskproof.study.boots import count_boots, memory_bytes, parse_scale
+from diskproof.study.factors import DIRECT, FACTORS, Factor, Need
 from diskproof.study.programs import PROGRAM_BY_KIND, SECOND_DISK_ON, has_own_system
 from diskproof.units import parse_bytes, render_bytes
-
-DIRECT = frozenset({"none", "directsync"})
 
 
 @dataclass(frozen=True)
@@ -20,21 +19,6 @@ class Rule:
 
     factors: tuple[str, ...]
     find: Callable[[Mapping[str, str], HostFacts], str | None]
-
-
-def _aio_needs_direct(levels: Mapping[str, str], facts: HostFacts) -> str | None:
-    if levels.get("aio") == "native" and levels["cache"] not in DIRECT:
-        return f"aio=native needs direct I/O, which cache={levels['cache']} does not use"
-    return None
-
-
-def _preallocation_of_format(levels: Mapping[str, str], facts: HostFacts) -> str | None:
-    mode = levels.get("preallocation", "off")
-    if levels.get("format") == "qed" and mode != "off":
-        return "qed has no preallocation"
-    if levels.get("format") == "raw" and mode == "metadata":
-        return "raw has no metadata to preallocate"
-    return None
 
 
 def _directory_takes_direct(levels: Mapping[str, str], facts: HostFacts) -> str | None:
@@ -76,12 +60,6 @@ def _client_over_network(levels: Mapping[str, str], facts: HostFacts) -> str | N
     return f"frontend={frontend} takes disks of this host only, not over {backing.network}"
 
 
-def _zeroes_need_discard(levels: Mapping[str, str], facts: HostFacts) -> str | None:
-    if levels.get("detect-zeroes") == "unmap" and levels["discard"] != "unmap":
-        return "detect-zeroes=unmap needs discard=unmap"
-    return None
-
-
 def _iothread_of_bus(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     bus = levels.get("bus")
     if levels.get("iothread") == "on" and bus and bus not in facts.iothread_buses:
@@ -108,7 +86,7 @@ def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
     if program is None:
         return ()
     needs = {"frontend": program.frontends, **program.levels}
-    rules = [_needs(workload.name, factor, levels) for factor, levels in needs.items()]
+    rules = [_works_with(workload.name, factor, levels) for factor, levels in needs.items()]
     files_only = "host" in program.frontends and "daemon" not in program.frontends
     if program.own_system or files_only:
         names = ("backing", "frontend")
@@ -124,7 +102,7 @@ def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _needs(workload: str, factor: str, wanted: tuple[str, ...]) -> Rule:
+def _works_with(workload: str, factor: str, wanted: tuple[str, ...]) -> Rule:
     def find(levels: Mapping[str, str], facts: HostFacts) -> str | None:
         level = levels.get(factor)
         if level is None or level in wanted:
@@ -144,7 +122,7 @@ def _memory(workload: WorkloadSpec, levels: Mapping[str, str]) -> str | None:
 
 
 def _boots(workload: WorkloadSpec) -> str | None:
-    if int(workload.option("reads")) or int(workload.option("writes")):
+    if count_boots(workload):
         return None
     return f"{workload.name} has neither read nor write boots: there is nothing to measure"
 
@@ -177,6 +155,17 @@ def _own(workload: str, levels: Mapping[str, str], facts: HostFacts) -> str | No
     return f"{workload} fills its backing up, and {name} is not one that the study makes"
 
 
+def _needs(factor: Factor, need: Need) -> Rule:
+    def find(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+        level, other = levels.get(factor.name), levels.get(need.factor)
+        if level not in need.levels or other is None or other in need.wanted:
+            return None
+        wanted = f"{need.factor}={' or '.join(need.wanted)}"
+        return f"{factor.name}={level} needs {wanted}, not {other}"
+
+    return Rule((factor.name, need.factor), find)
+
+
 def _offered(factor: str, usable: Callable[[HostFacts], frozenset[str]]) -> Rule:
     def find(levels: Mapping[str, str], facts: HostFacts) -> str | None:
         level = levels.get(factor)
@@ -198,11 +187,9 @@ RULES: tuple[Rule, ...] = (
     Rule(("backing", "frontend"), _client_over_network),
     Rule(("backing", "format"), _format_over_network),
     Rule(("backing", "preallocation"), _preallocation_over_network),
-    Rule(("format", "preallocation"), _preallocation_of_format),
+    *(_needs(factor, need) for factor in FACTORS for need in factor.needs),
     Rule(("backing", "preallocation"), _preallocation_of_device),
-    Rule(("aio", "cache"), _aio_needs_direct),
     Rule(("backing", "cache"), _directory_takes_direct),
-    Rule(("detect-zeroes", "discard"), _zeroes_need_discard),
     Rule(("iothread", "bus"), _iothread_of_bus),
     Rule(("frontend", "iothread"), _iothread_of_daemon),
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import TypeVar
 
 from diskproof.errors import StudyError
 from diskproof.plan.rules import RULES, Rule, program_rules
@@ -18,6 +20,7 @@ MAX_COMBINATIONS = 200_000
 
 Levels = tuple[tuple[str, str], ...]
 Values = tuple[str, ...]
+_Values = TypeVar("_Values")
 Axes = Mapping[str, tuple[str, ...]]
 
 
@@ -28,6 +31,23 @@ class Selection:
     kept: list[tuple[Levels, str]]
     dropped: tuple[Dropped, ...]
     matched: frozenset[Filter]
+
+    def without(self, find_obstacle: Callable[[Levels, str], str]) -> Selection:
+        """What is left when what has an obstacle is dropped as well."""
+        kept, drops = [], _Drops()
+        for levels, workload in self.kept:
+            if reason := find_obstacle(levels, workload):
+                drops.add(reason, levels, lambda levels: levels)
+            else:
+                kept.append((levels, workload))
+        return Selection(kept, (*self.dropped, *drops.as_records()), self.matched)
+
+    def require_some(self, study: str, to_do: str, hint: str) -> None:
+        """Raises StudyError when nothing is kept."""
+        if not self.kept:
+            why = dict.fromkeys(f"{each.count} cells: {each.reason}" for each in self.dropped)
+            what = f"study {study!r} leaves {to_do}"
+            raise StudyError(what, "; ".join(list(why)[:6]), hint)
 
 
 def select(study: Study, facts: HostFacts) -> Selection:
@@ -190,19 +210,17 @@ class _Drops:
     """Counts dropped cells by reason, with the first as an example."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self.examples: dict[str, Levels] = {}
 
-    def add(self, reason: str, values: Values, named: Callable[[Values], Levels]) -> None:
-        if reason in self.counts:
-            self.counts[reason] += 1
-        else:
-            self.counts[reason] = 1
+    def add(self, reason: str, values: _Values, named: Callable[[_Values], Levels]) -> None:
+        self.counts[reason] += 1
+        if self.counts[reason] == 1:
             self.examples[reason] = named(values)
 
     def as_records(self) -> tuple[Dropped, ...]:
         """The commonest first."""
         return tuple(
             Dropped(reason, count, self.examples[reason])
-            for reason, count in sorted(self.counts.items(), key=lambda item: -item[1])
+            for reason, count in self.counts.most_common()
         )

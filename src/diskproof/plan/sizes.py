@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from diskproof.errors import HostError
-from diskproof.plan.rules import DIRECT
 from diskproof.records import Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
+from diskproof.study.factors import DIRECT
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.units import MIB, parse_bytes, render_bytes
 
@@ -116,3 +116,10 @@ def tell_of_backings(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
         yield from filter(None, [backing.unprobed])
         if backing.flushes:
             yield f"the server of backing {name}: {backing.flushes}"
+
+
+def warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """That guests are slow here, and why."""
+    if any(cell.level("accel") == "tcg" for cell in cells):
+        why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
+        yield f"guests run under TCG emulation, not KVM: {why}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from diskproof.errors import HostError, StudyError
+from diskproof.errors import HostError
 from diskproof.plan.crash import keep_conditions, keep_filters
 from diskproof.plan.select import Levels, select
-from diskproof.plan.sizes import FREE_MARGIN
+from diskproof.plan.sizes import FREE_MARGIN, warn_of_emulation
 from diskproof.plan.tile_costs import (
     cell_seconds,
     count_fitting,
@@ -68,23 +67,16 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
     fitting = count_fitting(rules.tile, room, accel)
     require_memory(rules.tile, room, accel)
     bounded = _bound(rules, fitting)
-    selection = select(_narrow(study, rules.tile), facts)
-    obstacles = [_obstacle(levels, facts) for levels, _ in selection.kept]
-    kept = [levels for (levels, _), why in zip(selection.kept, obstacles, strict=True) if not why]
-    if not kept:
-        why = dict.fromkeys([*(each.reason for each in selection.dropped), *obstacles])
-        raise StudyError(
-            f"study {study.name!r} leaves no tile to run",
-            "; ".join(list(filter(None, why))[:6]),
-            "change the factors or the filters; a tile's guests are always frontend=guest",
-        )
-    cells = tuple(_cells(kept, rules))
+    narrowed = select(_narrow(study, rules.tile), facts)
+    selection = narrowed.without(lambda levels, _: _obstacle(levels, facts))
+    hint = "change the factors or the filters; a tile's guests are always frontend=guest"
+    selection.require_some(study.name, "no tile to run", hint)
+    cells = tuple(_cells((levels for levels, _ in selection.kept), rules))
     _require_space(rules.tile, cells, facts)
-    found = zip(obstacles, (levels for levels, _ in selection.kept), strict=True)
     return TilePlan(
         rules=bounded,
         cells=cells,
-        dropped=(*selection.dropped, *_dropped([each for each in found if each[0]])),
+        dropped=selection.dropped,
         warnings=tuple(_warnings(rules, bounded, cells, facts, room)),
         needed_bytes=most_tiles(bounded) * rules.tile.disk,
         seconds=sum(cell_seconds(cell, bounded, facts.cpus) for cell in cells),
@@ -136,8 +128,8 @@ def _warnings(
     rules: TileRules, bounded: TileRules, cells: Sequence[Cell], facts: HostFacts, room: int
 ) -> Iterator[str]:
     wanted, most = most_tiles(rules), most_tiles(bounded)
-    emulated = any(cell.level("accel") == "tcg" for cell in cells)
-    accel = "tcg" if emulated else facts.accel
+    emulation = list(warn_of_emulation(cells, facts))
+    accel = "tcg" if emulation else facts.accel
     if most < wanted:
         yield (
             f"{wanted} tiles are asked for, at most {most} fit: one takes "
@@ -145,9 +137,7 @@ def _warnings(
         )
     if rules.counts and 1 not in rules.counts:
         yield "1 tile is run as well: all is compared with it"
-    if emulated:
-        why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
-        yield f"guests run under TCG emulation, not KVM: {why}"
+    yield from emulation
     yield from filter(None, (backing.unprobed for backing in _used(cells, facts)))
     grown = most * rules.tile.disk
     for backing in _used(cells, facts):
@@ -210,9 +200,3 @@ def _cells(kept: Iterable[Levels], rules: TileRules) -> Iterator[Cell]:
             for share in rules.share if shares else ("",):
                 more = [("ksm", merged)] * bool(merged) + [("share", share)] * bool(share)
                 yield Cell(tuple(sorted((*plain, *more))), workload)
-
-
-def _dropped(found: Sequence[tuple[str, Levels]]) -> list[Dropped]:
-    counts = Counter(reason for reason, _ in found)
-    examples = dict(reversed(found))
-    return [Dropped(reason, count, examples[reason]) for reason, count in counts.most_common()]

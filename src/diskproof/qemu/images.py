@@ -172,15 +172,15 @@ def inspect_image(image: DiskImage, cell: Cell) -> tuple[Check, ...]:
     checks = []
     if image.format != "raw" or not image.device:
         checks.append(_equal("image size", str(image.size), str(facts.get("virtual-size"))))
-    if "cluster_size" in asked:
-        found = str(facts.get("cluster-size"))
-        checks.append(_equal("image cluster_size", asked["cluster_size"], found))
-    if "lazy_refcounts" in asked:
-        details = facts.get("format-specific", {}).get("data", {})
-        found = "on" if details.get("lazy-refcounts") else "off"
-        checks.append(_equal("image lazy_refcounts", asked["lazy_refcounts"], found))
-    if "preallocation" in asked and not image.device:
-        checks.append(_check_preallocation(image, asked["preallocation"]))
+    preallocation = asked.pop("preallocation", None)
+    told = {**facts.get("format-specific", {}).get("data", {}), **facts}
+    for name, wanted in asked.items():
+        found = told.get(name.replace("_", "-"))
+        if isinstance(found, bool):
+            found = "on" if found else "off"
+        checks.append(_equal(f"image {name}", wanted, str(found)))
+    if preallocation and not image.device:
+        checks.append(_check_preallocation(image, preallocation))
     return tuple(checks)
 
 

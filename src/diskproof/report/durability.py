@@ -15,11 +15,9 @@ from diskproof.records import Cell
 from diskproof.records.verdicts import FAULTS, Fault, Verdict
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.store.rows import VerdictRow
+from diskproof.study.factors import FACTORS
 
-DECIDING = (
-    *("frontend", "format", "preallocation", "cache", "aio", "discard", "detect-zeroes"),
-    *("lazy_refcounts", "bus"),
-)
+DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
 """The factors that a verdict and a speed must agree in."""
 
 

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from diskproof.records import Finding
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.text import Text
+from diskproof.report import layout
 
 _STYLES = {"yes": "green", "limited": "yellow", "no": "red"}
 _NAME_WIDTH = 20  # a longer name (a directory's) folds
 
 
-def render_findings(findings: Sequence[Finding]) -> Group:
+def render_findings(findings: Sequence[Finding]) -> layout.Shown:
     """Name, word and what was found, with the hint on a line of its own; ends with what is
     missing for any measurement."""
-    from rich.console import Group
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False, expand=True)
-    table.add_column(width=_NAME_WIDTH, overflow="fold")
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1, overflow="fold")
+    table = layout.start_table("", "-", "!", "*")
+    table.title, table.show_header, table.columns[0].width = None, False, _NAME_WIDTH
     for finding in findings:
         word = f"{finding.ok}!" if _blocks(finding) else finding.ok
-        row = (_text(finding.name), _text(word, _STYLES[finding.ok]), _text(finding.what))
-        table.add_row(*row)
+        table.add_row(finding.name, layout.line(word, _STYLES[finding.ok]), finding.what)
         if finding.hint:
-            table.add_row("", "", _text(f"-> {finding.hint}", "bold"))
-    return Group(table, _text(""), _text(summarise(findings)))
+            table.add_row("", "", layout.line(f"-> {finding.hint}", "bold"))
+    return layout.paragraphs([[table], [layout.line(summarise(findings))]])
 
 
 def summarise(findings: Sequence[Finding]) -> str:
@@ -47,10 +37,3 @@ def summarise(findings: Sequence[Finding]) -> str:
 
 def _blocks(finding: Finding) -> bool:
     return finding.needed and finding.ok == "no"
-
-
-def _text(content: str, style: str = "") -> Text:
-    """Words of tools and directories are never markup, and cannot steer the terminal."""
-    from rich.text import Text
-
-    return Text("".join(char if char.isprintable() else " " for char in content), style=style)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from diskproof.records import Cell
 from diskproof.stats.intervals import Interval
-from diskproof.study.factors import FACTORS
+from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
 from diskproof.units import render_latency
 
+T = TypeVar("T")
+
 _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
-_SPEAKS_FOR_ITSELF = frozenset({"frontend", "format", "cache", "aio", "bus", "accel", "backing"})
-_SHORT = {
-    "preallocation": "prealloc",
-    "cluster_size": "cluster",
-    "lazy_refcounts": "lazy",
-    "l2-cache-size": "l2",
-    "detect-zeroes": "zeroes",
-    "memory": "mem",
-}
-_SILENT = {"discard": ("ignore",)}
 
 
 def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -42,17 +36,16 @@ def cell_label(cell: Cell, factors: Sequence[str]) -> str:
     What is off is not named.
     """
     levels = cell.levels_dict()
-    parts = [
-        levels[name] if name in _SPEAKS_FOR_ITSELF else f"{_SHORT.get(name, name)}={levels[name]}"
-        for name in factors
-        if name in levels and levels[name] not in _SILENT.get(name, ("off",))
-    ]
-    return " ".join(parts) or "plain"
+    parts = [_told(name, levels[name]) for name in factors if name in levels]
+    return " ".join(filter(None, parts)) or "plain"
 
 
-def unit_name(metric: str, unit: str) -> str:
-    """A metric's unit as people say it."""
-    return "IOPS" if metric == "iops" else unit
+def _told(name: str, level: str) -> str:
+    factor = FACTOR_BY_NAME.get(name)
+    if level == (factor.silent if factor else "off"):
+        return ""
+    label = factor.label if factor else name
+    return f"{label}={level}" if label else level
 
 
 def render_figure(value: float) -> str:
@@ -105,3 +98,39 @@ def group_name(groups: Sequence[int]) -> str:
 
 def _letter(group: int) -> str:
     return chr(ord("A") + group % 26) + (str(group // 26 + 1) if group >= 26 else "")
+
+
+def evenly(items: Sequence[T], most: int) -> tuple[T, ...]:
+    """The first, the last and some between, evenly spaced; all where they are few."""
+    last = len(items) - 1
+    if last < most:
+        return tuple(items)
+    return tuple(items[round(place * last / (most - 1))] for place in range(most))
+
+
+def count(number: int, thing: str) -> str:
+    """``1 run``, ``1,200 runs``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
+
+
+def change(ratio: float) -> str:
+    """A ratio as a signed change: ``+4.2 %``."""
+    if not math.isfinite(ratio):
+        return "?"
+    return f"{'+' if ratio >= 1 else '-'}{percent(abs(ratio - 1))}"
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has neither NaN nor infinities."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def interval_json(low: float | None, high: float | None) -> list[float] | None:
+    """None unless both ends are finite."""
+    if low is None or high is None or high == float("inf"):
+        return None
+    return [low, high]

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from diskproof.records import Cell, StudyRecord
-from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.table_style import plain, start_table
-from diskproof.report.tables import render_dropped
+from diskproof.records import Cell, Dropped, StudyRecord
+from diskproof.report import layout
+from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.stats.study_race import race_rules
 from diskproof.units import render_bytes, render_seconds
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
 
 MAX_CELLS = 40
 """Rows of the table; JSON has them all."""
@@ -41,47 +35,55 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
             }
             for cell in study.cells
         ],
-        "dropped": [
-            {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
-            for each in study.dropped
-        ],
+        "dropped": dropped_json(study.dropped),
         "warnings": list(study.warnings),
     }
 
 
-def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> Group:
+def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> layout.Shown:
     """The plan for people."""
-    from rich.console import Group
-    from rich.text import Text
-
-    runs = _count(study.blocks * len(study.cells), "run")
+    runs = count(study.blocks * len(study.cells), "run")
     head = (
-        f"study {study.name}: {_count(len(study.cells), 'cell')} x "
-        f"{_count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
+        f"study {study.name}: {count(len(study.cells), 'cell')} x "
+        f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
-    parts: list[RenderableType] = [Text(head, style="bold")]
-    parts += [Text(f"warning: {text}", style="yellow") for text in study.warnings]
-    parts += [Text(), _render_cells(study.cells)]
-    parts += [Text(), render_dropped(study.dropped)] if study.dropped else []
-    return Group(*parts)
+    return show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def show_plan(
+    head: str, warnings: Sequence[str], cells: layout.Shown, dropped: Sequence[Dropped]
+) -> layout.Shown:
+    """A plan of any kind, with what was left out of it."""
+    told = [layout.line(f"warning: {text}", style="yellow") for text in warnings]
+    left_out = [render_dropped(dropped)] if dropped else []
+    return layout.paragraphs([[layout.line(head, style="bold"), *told], [cells], left_out])
 
 
-def _render_cells(cells: Sequence[Cell]) -> Table:
+def _render_cells(cells: Sequence[Cell]) -> layout.Shown:
     """Disks in rows with the workloads that each is measured under."""
     factors = varying_factors(cells)
     loads: dict[str, list[str]] = {}
     for cell in cells:
         loads.setdefault(cell_label(cell, factors), []).append(cell.workload.name)
-    table = start_table("cells")
-    table.add_column("disk", ratio=1, overflow="fold")
-    table.add_column("workloads", ratio=1, overflow="fold")
+    table = layout.start_table("cells", "*disk", "*workloads")
     for label, names in list(loads.items())[:MAX_CELLS]:
-        table.add_row(plain(label), plain(", ".join(names)))
+        table.add_row(label, ", ".join(names))
     if len(loads) > MAX_CELLS:
         table.caption = f"{len(loads) - MAX_CELLS} more disks are not shown; --json lists all"
     return table
+
+
+def render_dropped(dropped: Sequence[Dropped]) -> layout.Shown:
+    """Combinations that were never run, and why."""
+    table = layout.start_table("combinations left out", ">cells", "*reason")
+    for each in dropped:
+        table.add_row(str(each.count), each.reason)
+    return table
+
+
+def dropped_json(dropped: Sequence[Dropped]) -> list[dict[str, object]]:
+    return [
+        {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
+        for each in dropped
+    ]

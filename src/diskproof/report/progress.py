@@ -5,16 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from diskproof.report.table_style import plain, start_table
+from diskproof.records import StudyRecord
+from diskproof.report import layout
+from diskproof.store import Progress, RunCounts
 from diskproof.units import render_seconds
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from diskproof.records import StudyRecord
-    from diskproof.store import Progress, RunCounts
 
 State = Literal["done", "running", "incomplete", "imported"]
 
@@ -53,7 +49,7 @@ def study_status(
     """
     done = counts.ok + counts.failed
     if running is None:
-        if study.origin != "run":  # how many runs were planned elsewhere is not known
+        if study.origin not in ("run", "program"):  # what was planned elsewhere is not known
             return StudyStatus(study.name, study.id, "imported", done, counts.failed, done)
         over = race_over or done >= counts.planned
         total = done if race_over else counts.planned
@@ -80,17 +76,12 @@ def status_json(found: Sequence[StudyStatus]) -> list[dict[str, object]]:
     return [asdict(each) for each in found]
 
 
-def render_status(found: Sequence[StudyStatus]) -> Table:
+def render_status(found: Sequence[StudyStatus]) -> layout.Shown:
     """A line a study, and a second one for what runs now."""
-    table = start_table("studies")
-    table.add_column("study", overflow="fold")
-    table.add_column("state", no_wrap=True)
-    table.add_column("runs", justify="right", no_wrap=True)
-    table.add_column("failed", justify="right", no_wrap=True)
-    table.add_column("now", ratio=1, overflow="fold")
+    table = layout.start_table("studies", "-study", "!state", ">runs", ">failed", "*now")
     for each in found:
         runs = f"{each.done}/{each.total}"
-        table.add_row(plain(each.study), each.state, runs, str(each.failed), plain(_now(each)))
+        table.add_row(each.study, each.state, runs, str(each.failed), _now(each))
     return table
 
 

@@ -4,43 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from diskproof.records import StudyRecord
-from diskproof.report.labels import cell_label, render_figure, render_half_width, varying_factors
-from diskproof.report.part_tables import is_part, part_tables
-from diskproof.report.table_style import plain, start_table
+from diskproof.report import layout
+from diskproof.report.labels import (
+    cell_label,
+    render_figure,
+    render_half_width,
+    varying_factors,
+)
+from diskproof.report.protocols.table import is_part, part_tables
 from diskproof.stats.intervals import mean_interval
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
-
-    from diskproof.store import ResultRow
+from diskproof.store import ResultRow
 
 
-def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> Group:
+def render_results(studies: Sequence[StudyRecord], rows: Sequence[ResultRow]) -> layout.Shown:
     """One table a study, in the order of ``rows``; several hosts get a column. Figures that come by
     the hundred (iozone's sizes, parts of a disk) follow as small tables of their own."""
-    from rich.console import Group
-
     by_id = {study.id: study for study in studies}
-    tables: list[RenderableType] = []
-    for study_id, own in groupby(rows, key=lambda row: row.study_id):
-        for table in _study_tables(by_id[study_id], list(own)):
-            tables += ["", table] if tables else [table]
-    return Group(*tables)
+    groups = groupby(rows, key=lambda row: row.study_id)
+    return layout.paragraphs(
+        [table] for study_id, own in groups for table in _study_tables(by_id[study_id], list(own))
+    )
 
 
-def _study_tables(study: StudyRecord, rows: Sequence[ResultRow]) -> list[Table]:
+def _study_tables(study: StudyRecord, rows: Sequence[ResultRow]) -> list[layout.Shown]:
     hosts = {host: f"{n}" for n, host in enumerate(dict.fromkeys(r.host_id for r in rows), 1)}
     factors = varying_factors(study.cells)
     parts = [row for row in rows if is_part(row)]
     if len({row.metric for row in parts}) < 2:  # asked for by its name: a row like any other
         return [_render_study(study, rows, factors, hosts)]
     rest = [row for row in rows if not is_part(row)]
-    tables = [_render_study(study, rest, factors, hosts)] if rest else []
-    return tables + part_tables(parts, factors, hosts)
+    whole = [_render_study(study, rest, factors, hosts)] if rest else []
+    return whole + part_tables(parts, factors, hosts)
 
 
 def _render_study(
@@ -48,16 +44,12 @@ def _render_study(
     rows: Sequence[ResultRow],
     factors: Sequence[str],
     hosts: Mapping[str, str],
-) -> Table:
-    table = start_table(f"study {study.name}")
-    table.add_column("workload", overflow="fold")
-    table.add_column("cell", ratio=1, overflow="fold")
-    table.add_column("metric", overflow="fold")
-    for name in ("n", "mean", "\u00b195%"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("unit", no_wrap=True)
-    if len(hosts) > 1:
-        table.add_column("host", no_wrap=True)
+) -> layout.Shown:
+    table = layout.start_table(
+        f"study {study.name}",
+        *("-workload", "*cell", "-metric", ">n", ">mean", ">\u00b195%", "!unit"),
+        *(["!host"] if len(hosts) > 1 else []),
+    )
     for row in rows:
         table.add_row(*_cells(row, factors, hosts))
     return table
@@ -66,12 +58,12 @@ def _render_study(
 def _cells(row: ResultRow, factors: Sequence[str], hosts: Mapping[str, str]) -> list[str]:
     interval = mean_interval(row.values)
     texts = [
-        plain(row.cell.workload.name),
-        plain(cell_label(row.cell, factors)),
-        plain(row.metric),
+        row.cell.workload.name,
+        cell_label(row.cell, factors),
+        row.metric,
         str(interval.n),
         render_figure(interval.mean),
         render_half_width(interval),
-        plain(row.unit),
+        row.unit,
     ]
     return texts + ([hosts[row.host_id]] if len(hosts) > 1 else [])

@@ -1,29 +1,22 @@
-"""What a table or a page needs to know of one study on one host, taken from a store."""
+"""A view is what a table or a page needs to know of one study on one host."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from diskproof.records import Cell, Check, Failure, Histogram, HostRecord, Series, StudyRecord
+from diskproof.errors import UsageError
+from diskproof.records import HostRecord, StudyRecord
+from diskproof.records.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_said
 from diskproof.report.durability import CellDurability, deciding_levels
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, evenly, varying_factors
 from diskproof.stats.intervals import Sample
 from diskproof.stats.ranking import Measured, Ranked, rank
-from diskproof.stats.study_race import RaceState
-from diskproof.store.grids import Grid
+from diskproof.store import ResultRow, Store
 
-if TYPE_CHECKING:
-    from diskproof.records.tiles import TileRun
-    from diskproof.report.analysis import WorkloadAnalysis
-    from diskproof.report.protocol_views import ProtocolView
-    from diskproof.report.scores import StudyScores
-    from diskproof.report.tile_analysis import TileView
-    from diskproof.store import ResultRow, VerdictRow
-
-LATENCIES = ("latency_p50", "latency_p99", "latency_p99.9", "flush_p99")
+Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
 
 @dataclass(frozen=True)
@@ -50,106 +43,73 @@ class WorkloadView:
     factors: tuple[str, ...]
     lines: tuple[Line, ...]
 
-
-@dataclass(frozen=True)
-class WorkloadDetail:
-    """Distributions and time series of a few cells of one workload, by cell label.
-
-    ``curves`` are merged over the runs of a cell and named by their histogram; ``traces`` are of
-    the run whose value is nearest to the cell's median.
-    """
-
-    curves: Mapping[str, tuple[tuple[str, Histogram], ...]]
-    traces: Mapping[str, tuple[tuple[str, Series], ...]]
-
-
-@dataclass(frozen=True)
-class CellGrids:
-    """iozone's figures of one cell, one grid a test."""
-
-    label: str
-    grids: tuple[Grid, ...]
-
-
-@dataclass(frozen=True)
-class FailedRun:
-    """A run that gave no result. ``tails`` are (name, last lines) of what it left behind."""
-
-    run_id: str
-    cell: Cell
-    block: int
-    failure: Failure
-    tails: tuple[tuple[str, str], ...] = ()
+    @property
+    def measured(self) -> str:
+        """It says what the workload is ranked by: ``IOPS, higher is better``."""
+        return f"{metric_said(self.metric, self.unit)}, {HIGHER[self.higher_is_better]}"
 
 
 @dataclass(frozen=True)
 class StudyView:
-    """One study on one host. ``checks`` are the read-back settings by cell id, ``details``,
-    ``analyses``, ``grids``, ``protocols`` and ``races`` stand by workload; ``scores`` are over
-    all of them, None for one."""
+    """One study on one host. ``parts`` stand by the names of the chapters that found them; a
+    chapter on each workload has found a mapping by the workload's name."""
 
     study: StudyRecord
     host: HostRecord
     workloads: tuple[WorkloadView, ...]
-    failures: tuple[FailedRun, ...] = ()
-    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
-    details: Mapping[str, WorkloadDetail] = field(default_factory=dict)
-    analyses: Mapping[str, WorkloadAnalysis] = field(default_factory=dict)
-    grids: Mapping[str, tuple[CellGrids, ...]] = field(default_factory=dict)
-    protocols: Mapping[str, ProtocolView] = field(default_factory=dict)
-    races: Mapping[str, RaceState] = field(default_factory=dict)
-    scores: StudyScores | None = None
-    verdicts: tuple[VerdictRow, ...] = ()
-    tile_runs: tuple[TileRun, ...] = ()
-    tiles: TileView | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
         return sum(len(line.values) for load in self.workloads for line in load.lines)
 
 
-def with_durability(
-    load: WorkloadView, verdicts: Mapping[tuple[tuple[str, str], ...], CellDurability]
-) -> WorkloadView:
-    """The ranking with the verdicts about the same disks beside its lines."""
-    lines = (
-        replace(line, durability=verdicts.get(deciding_levels(line.ranked.cell)))
-        for line in load.lines
-    )
-    return replace(load, lines=tuple(lines))
+def choose_studies(store: Store, wanted: Sequence[str] = ()) -> list[StudyRecord]:
+    """Choose all studies, or those of these names or ids. Raises UsageError for one that is not
+    there."""
+    studies = store.studies()
+    for name in wanted:
+        if not any(name in (study.id, study.name) for study in studies):
+            held = ", ".join(dict.fromkeys(study.name for study in studies)) or "no study"
+            raise UsageError(f"no study {name!r} in {store.place}", f"it holds {held}")
+    return [study for study in studies if not wanted or {study.id, study.name} & set(wanted)]
 
 
-def chosen_lines(load: WorkloadView, count: int = 4) -> tuple[Line, ...]:
-    """The best line, the worst and some between, evenly spaced: what a chart can hold."""
-    last = len(load.lines) - 1
-    if last < count:
-        return load.lines
-    return tuple(load.lines[round(place * last / (count - 1))] for place in range(count))
+def present_latencies(load: WorkloadView) -> list[MetricRow]:
+    """The latencies that any line has beside its speed."""
+    return [r for r in BESIDE_SPEEDS if any(r.name in line.latencies for line in load.lines)]
 
 
-def median_run(line: Line) -> str:
-    """The id of the run whose value is nearest to the cell's median."""
-    median = statistics.median(line.values)
-    return min(zip(line.values, line.run_ids, strict=True), key=lambda run: abs(run[0] - median))[1]
+def chosen_lines(load: WorkloadView, most: int = 4) -> tuple[Line, ...]:
+    """The best line, the worst and some between: what a chart can hold."""
+    return evenly(load.lines, most)
 
 
-def rank_workloads(study: StudyRecord, rows: Sequence[ResultRow]) -> tuple[WorkloadView, ...]:
-    """One ranking per workload from a study's result rows of one host."""
+def by_workload(rows: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
+    """Sort rows by the name of their workload."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in rows:
+        found.setdefault(row.cell.workload.name, []).append(row)
+    return found
+
+
+def rank_workloads(
+    study: StudyRecord, rows: Sequence[ResultRow], verdicts: Verdicts | None = None
+) -> tuple[WorkloadView, ...]:
+    """One ranking per workload from a study's result rows of one host; ``verdicts`` by the levels
+    they are about stand beside the lines of the same disks."""
     names = dict.fromkeys(cell.workload.name for cell in study.cells)
-    names |= dict.fromkeys(row.cell.workload.name for row in rows)
-    views = []
-    for name in names:
-        own = [row for row in rows if row.cell.workload.name == name]
-        primary = [row for row in own if row.primary]
-        if primary:
-            views.append(_rank_workload(name, primary, own, paired=study.origin == "run"))
-    return tuple(views)
+    found = by_workload(rows)
+    return tuple(
+        _rank_workload(found[name], verdicts or {}, paired=study.origin == "run")
+        for name in dict.fromkeys([*names, *found])
+        if any(row.primary for row in found.get(name, ()))
+    )
 
 
-def _rank_workload(
-    name: str, primary: Sequence[ResultRow], own: Sequence[ResultRow], *, paired: bool
-) -> WorkloadView:
+def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: bool) -> WorkloadView:
     """Imported results are not paired: their numbers of runs are not randomised blocks."""
+    primary = [row for row in rows if row.primary]
     factors = varying_factors(row.cell for row in primary)
     first = primary[0]
     measured = {
@@ -157,9 +117,10 @@ def _rank_workload(
         for row in primary
     }
     by_cell = {row.cell.id: row for row in primary}
+    beside = {row.name for row in BESIDE_SPEEDS}
     latencies: dict[str, dict[str, float]] = {}
-    for row in own:
-        if row.metric in LATENCIES and row.values:
+    for row in rows:
+        if row.metric in beside and row.values:
             latencies.setdefault(row.cell.id, {})[row.metric] = statistics.median(row.values)
     lines = tuple(
         Line(
@@ -168,7 +129,9 @@ def _rank_workload(
             by_cell[ranked.cell.id].values,
             by_cell[ranked.cell.id].run_ids,
             latencies.get(ranked.cell.id, {}),
+            verdicts.get(deciding_levels(ranked.cell)),
         )
         for ranked in rank(list(measured.values()), first.higher_is_better)
     )
+    name = first.cell.workload.name
     return WorkloadView(name, first.metric, first.unit, first.higher_is_better, factors, lines)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from diskproof.records import Cell
+from diskproof.records.metrics import JUDGED
 from diskproof.records.tiles import TileRun
 from diskproof.stats.boundary_belief import Trial
 from diskproof.study.tiles import restore_tile
-
-JUDGED = ("seconds", "latency_p99")
-"""Metrics with a service level; less of them is better."""
 
 LEAST_SECONDS = 1e-6
 """A shorter time is taken as this: nothing can be told in multiples of nought."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 
@@ -13,18 +14,12 @@ from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, S
 from diskproof.records.tiles import TileRun
 from diskproof.records.verdicts import CrashRun
 from diskproof.stats.histograms import merge_histograms
-from diskproof.store import crash, read, read_runs, tiles, write
+from diskproof.store import read, write
 from diskproof.store.connect import StoreUrl, explained, make_engine
-from diskproof.store.limits import (
-    require_storable_crash_run,
-    require_storable_host,
-    require_storable_run,
-    require_storable_study,
-)
+from diskproof.store.parts import CRASH, MEASURED, TILES, AnyRun, Run, RunKind
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow, VerdictRow
 from diskproof.store.schema import require_schema
 from diskproof.store.tables import RUN
-from diskproof.store.tile_limits import require_storable_tile_run
 
 
 def open_store(url_or_path: str, *, create: bool = False) -> Store:
@@ -53,8 +48,7 @@ class Store:
     def __init__(self, place: StoreUrl, engine: Engine, version: int) -> None:
         self._place = place
         self._engine = engine
-        self._has_verdicts = version >= 2
-        self._has_tiles = version >= 3
+        self._version = version
 
     def __enter__(self) -> Store:
         return self
@@ -76,6 +70,10 @@ class Store:
         """Where the store is, for people; without a password."""
         return str(self._place)
 
+    def _has(self, kind: RunKind[Any]) -> bool:
+        """Whether the store is not older than this kind of run."""
+        return self._version >= kind.since
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with explained(self._place), self._engine.connect() as connection:
@@ -95,71 +93,60 @@ class Store:
 
     def add_study(self, study: StudyRecord) -> None:
         """Store a study; the same id again prolongs it (blocks) and may add cells."""
-        require_storable_study(study)
+        write.require_storable_study(study)
         with self._writing() as connection:
             write.write_study(connection, study)
 
     def add_host(self, host: HostRecord) -> None:
         """Store a host; the same id again replaces its facts."""
-        require_storable_host(host)
+        write.require_storable_host(host)
         with self._writing() as connection:
             write.write_host(connection, host)
 
-    def add_run(self, run: RunRecord) -> None:
-        """Store a run; when this returns, it survives a power cut. The same id again does nothing.
+    def add_run(self, run: Run) -> None:
+        """Store a run of any kind with all it brought; when this returns, it survives a power cut.
+        The same id again does nothing.
 
-        Raises DuplicateRun when another run counts for the same study, cell and block.
+        Raises DuplicateRun when another run counts in its place.
         """
-        self._add_runs([run])
+        storable = write.make_storable(run)
+        with self._writing() as connection:
+            write.write_run(connection, storable)
+
+    def add_crash_run(self, run: CrashRun) -> None:
+        self.add_run(run)
+
+    def add_tile_run(self, run: TileRun) -> None:
+        self.add_run(run)
 
     def add_imported(self, study: StudyRecord, host: HostRecord, runs: Iterable[RunRecord]) -> None:
         """Store an imported study with all its runs in one transaction, or nothing of it."""
-        require_storable_study(study)
-        require_storable_host(host)
-        self._add_runs(list(runs), study, host)
-
-    def _add_runs(
-        self,
-        runs: list[RunRecord],
-        study: StudyRecord | None = None,
-        host: HostRecord | None = None,
-    ) -> None:
-        for run in runs:
-            require_storable_run(run)
+        write.require_storable_study(study)
+        write.require_storable_host(host)
+        storable = [write.make_storable(run) for run in runs]
         with self._writing() as connection:
-            if study is not None:
-                write.write_study(connection, study)
-            if host is not None:
-                write.write_host(connection, host)
-            for run in runs:
-                write.write_run(connection, run)
+            write.write_study(connection, study)
+            write.write_host(connection, host)
+            for each in storable:
+                write.write_run(connection, each)
 
     def remove_failed(self, study_id: str) -> int:
         """Let failed runs be made again. They stay stored but count no longer; returns how many."""
-        with self._writing() as connection:
-            return write.supersede_failed(connection, study_id)
-
-    def add_crash_run(self, run: CrashRun) -> None:
-        """Store a crash run with its verdicts and files, as ``add_run`` stores a run."""
-        require_storable_crash_run(run)
-        with self._writing() as connection:
-            crash.write_crash_run(connection, run)
+        return self.supersede(MEASURED, study_id)
 
     def remove_undecided(self, study_id: str) -> int:
-        """Let undecided verdicts be made again; returns how many there were."""
-        with self._writing() as connection:
-            return crash.supersede_undecided(connection, study_id)
-
-    def add_tile_run(self, run: TileRun) -> None:
-        """Store a run of tiles with all it brought, as ``add_run`` stores a run."""
-        require_storable_tile_run(run)
-        with self._writing() as connection:
-            tiles.write_tile_run(connection, run)
+        """Let undecided verdicts be made again, as ``remove_failed`` does; returns how many."""
+        return self.supersede(CRASH, study_id)
 
     def remove_failed_tiles(self, study_id: str) -> int:
         """Let failed runs of tiles be made again, as ``remove_failed`` does; returns how many."""
+        return self.supersede(TILES, study_id)
+
+    def supersede(self, kind: RunKind[Any], study_id: str) -> int:
+        """Let runs of a kind that were in vain be made again. They stay stored but count no longer;
+        returns how many."""
         with self._writing() as connection:
-            return tiles.supersede_failed(connection, study_id)
+            return write.supersede(connection, kind, study_id)
 
     def set_progress(self, progress: Progress) -> None:
         """Say how far a study is. Call it between runs: it writes to the store's disk."""
@@ -169,6 +156,11 @@ class Store:
     def clear_progress(self, study_id: str) -> None:
         with self._writing() as connection:
             write.remove_progress(connection, study_id)
+
+    def remove_unused_study(self, study_id: str) -> None:
+        """Take away a study that nothing refers to: a question of which no answer is kept."""
+        with self._writing() as connection:
+            write.remove_unused_study(connection, study_id)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -185,7 +177,7 @@ class Store:
     def counts(self, study_id: str) -> RunCounts:
         """How many runs are planned, and how many went well and failed."""
         with self._reading() as connection:
-            return read_runs.read_counts(connection, study_id)
+            return read.read_counts(connection, study_id)
 
     def hosts(self) -> list[HostRecord]:
         with self._reading() as connection:
@@ -194,7 +186,7 @@ class Store:
     def finished_runs(self, study_id: str) -> set[tuple[int, str]]:
         """(block, cell id) of every run that need not be made again: counted, good or failed."""
         with self._reading() as connection:
-            return read_runs.read_finished(connection, study_id)
+            return read.read_finished(connection, study_id)
 
     def results(self, study: str | None = None, metric: str | None = None) -> list[ResultRow]:
         """Values of counted good runs by study, host, cell and metric.
@@ -207,83 +199,83 @@ class Store:
     def runs(self, study_id: str) -> list[RunRow]:
         """Every run of a study in the order they ended, replaced attempts included."""
         with self._reading() as connection:
-            return list(read_runs.read_runs(connection, study_id))
+            return read.read_rows(connection, study_id)
 
     def failures(self, study_id: str) -> list[RunRow]:
         """The counted runs of a study that failed."""
         with self._reading() as connection:
             failed = (RUN.c.counted, RUN.c.status == "failed")
-            return list(read_runs.read_runs(connection, study_id, *failed))
+            return read.read_rows(connection, study_id, *failed)
 
     def run(self, run_id: str) -> RunRecord:
-        """A run with everything it brought. Raises UsageError when there is none of this id."""
-        with self._reading() as connection:
-            found = read_runs.find_run(connection, run_id)
+        return self.run_of(MEASURED, run_id)
+
+    def crash_run(self, run_id: str) -> CrashRun:
+        return self.run_of(CRASH, run_id)
+
+    def tile_run(self, run_id: str) -> TileRun:
+        return self.run_of(TILES, run_id)
+
+    def run_of(self, kind: RunKind[AnyRun], run_id: str) -> AnyRun:
+        """A run of a kind with everything it brought, also one that counts no longer. Raises
+        UsageError when there is none of this id."""
+        found = None
+        if self._has(kind):
+            with self._reading() as connection:
+                found = read.find_run(connection, kind, run_id)
         if found is None:
-            raise UsageError(f"the store {self.place} has no run {run_id!r}")
+            raise UsageError(f"the store {self.place} has no {kind.name} {run_id!r}")
         return found
 
     def series_of(self, run_id: str) -> tuple[Series, ...]:
         """The time series of one run."""
+        return self._series_of(MEASURED, run_id)
+
+    def tile_series_of(self, run_id: str) -> tuple[Series, ...]:
+        """The time series of one run of tiles."""
+        return self._series_of(TILES, run_id)
+
+    def _series_of(self, kind: RunKind[Any], run_id: str) -> tuple[Series, ...]:
+        if not self._has(kind):
+            return ()
         with self._reading() as connection:
-            return read_runs.read_series(connection, run_id)
+            return read.read_series(connection, kind, run_id)
 
     def histograms(
         self, study_id: str, cell_id: str, host_id: str | None = None
     ) -> tuple[Histogram, ...]:
         """The latency distributions of a cell, each merged over its counted good runs."""
         with self._reading() as connection:
-            found = read_runs.read_histograms(connection, study_id, cell_id, host_id)
+            found = read.read_histograms(connection, study_id, cell_id, host_id)
         return tuple(merge_histograms(of_one_name) for of_one_name in found.values())
 
     def checks(self, study_id: str, host_id: str | None = None) -> Mapping[str, tuple[Check, ...]]:
         """By cell id, the effective configuration of its newest counted run that has one."""
         with self._reading() as connection:
-            return read_runs.read_checks(connection, study_id, host_id)
+            return read.read_checks(connection, study_id, host_id)
 
     def verdicts(self, study_id: str | None = None) -> list[VerdictRow]:
         """The verdicts that count, of one study or of all, in the order they were made."""
-        if not self._has_verdicts:
-            return []
-        with self._reading() as connection:
-            return crash.read_verdicts(connection, study_id)
-
-    def crash_run(self, run_id: str) -> CrashRun:
-        """A crash run with all it left. Raises UsageError when there is none of this id."""
-        found = None
-        if self._has_verdicts:
-            with self._reading() as connection:
-                found = crash.find_crash_run(connection, run_id)
-        if found is None:
-            raise UsageError(f"the store {self.place} has no crash run {run_id!r}")
-        return found
+        return [
+            VerdictRow(run.study_id, run.host_id, run.id, run.cell, verdict, run.counts, run.ended)
+            for run in self.counted_runs(CRASH, study_id)
+            for verdict in run.verdicts
+        ]
 
     def tile_runs(self, study_id: str | None = None) -> tuple[TileRun, ...]:
         """The runs of tiles that count, failed ones too, of one study or of all, as they ended.
 
         Their series and artefacts are left out: ``tile_series_of`` and ``tile_run`` have them.
         """
-        if not self._has_tiles:
+        return self.counted_runs(TILES, study_id)
+
+    def counted_runs(self, kind: RunKind[AnyRun], study_id: str | None) -> tuple[AnyRun, ...]:
+        """The runs of a kind that count, of one study or of all, as they ended, without series and
+        artefacts."""
+        if not self._has(kind):
             return ()
         with self._reading() as connection:
-            return tiles.read_tile_runs(connection, study_id)
-
-    def tile_series_of(self, run_id: str) -> tuple[Series, ...]:
-        """The time series of one run of tiles."""
-        if not self._has_tiles:
-            return ()
-        with self._reading() as connection:
-            return tiles.read_tile_series(connection, run_id)
-
-    def tile_run(self, run_id: str) -> TileRun:
-        """A run of tiles with all it brought. Raises UsageError when there is none of this id."""
-        found = None
-        if self._has_tiles:
-            with self._reading() as connection:
-                found = tiles.find_tile_run(connection, run_id)
-        if found is None:
-            raise UsageError(f"the store {self.place} has no run of tiles {run_id!r}")
-        return found
+            return tuple(read.read_counted(connection, kind, study_id))
 
     def progress(self) -> Progress | None:
         """The progress that was written last."""

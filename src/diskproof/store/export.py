@@ -34,13 +34,13 @@ def export_table(store: Store, studies: Sequence[str], kind: Kind, path: Path) -
     written.
     """
     if path.suffix.lower() == _WORKBOOK:
-        with _explained(path), _target(path) as stream:
+        with start_whole_file(path) as stream:
             write_workbook(stream, store, _require_studies(store, studies))
         return
     write = _find_writer(path)
     chosen = _require_studies(store, studies)
     columns = table_columns(store, chosen, kind)
-    with _explained(path), _target(path) as stream:
+    with start_whole_file(path) as stream:
         write(stream, columns, table_rows(store, chosen, kind))
 
 
@@ -69,26 +69,20 @@ def _require_studies(store: Store, names: Sequence[str]) -> list[StudyRecord]:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # who reads our output has seen enough
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise HostError(f"{path} cannot be written", why, "make room, or name another") from error
+def start_whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A stream that becomes the file at the end of the block, unless that raises; ``-`` is stdout.
 
-
-@contextmanager
-def _target(path: Path) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file at the end of the block, unless that raises."""
+    Raises UsageError for what is no file: a device or a pipe would be replaced by one. Raises
+    HostError when the file cannot be written.
+    """
     if str(path) == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no file that could be replaced"
+        raise UsageError(f"{path} is {what}", hint="name a file")
     final = path.resolve()  # what a link points to is replaced, not the link
-    if final.is_dir():
-        raise UsageError(f"{path} is a folder", hint="name a file in it")
     part = final.with_name(f".{final.name}.{os.getpid()}.part")
     try:
         with part.open("xb") as stream:
@@ -96,6 +90,9 @@ def _target(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(final)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise HostError(f"{path} cannot be written", why, "make room, or name another") from error
     finally:
         with suppress(OSError):
             part.unlink()

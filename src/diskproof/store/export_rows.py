@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from diskproof.records import Failure, StudyRecord
+from diskproof.records import Cell, Failure, StudyRecord
 from diskproof.records.tiles import TileRun, WorkRun
 from diskproof.store.database import Store
 from diskproof.store.rows import RunRow, VerdictRow
@@ -38,34 +38,82 @@ class ExportColumn:
         return inner.get(self.name) if isinstance(inner, dict) else None
 
 
+def _columns(type_: Type, *names: str, group: str = "") -> tuple[ExportColumn, ...]:
+    return tuple(ExportColumn(name, type_, group) for name in names)
+
+
+_OF_RUN = _columns("text", "study", "study_name", "host", "run")
+_VERDICT = (
+    *_columns("text", "verdict"),
+    *_columns("integer", "lost"),
+    *_columns("number", "age_seconds"),
+    *_columns("integer", "states_checked", "states_total"),
+    *_columns("flag", "estimated"),
+    *_columns("integer", "cuts", "cut"),
+    *_columns("numbers", "missing"),
+    *_columns("integer", "seed"),
+    *_columns("text", "reason", "reproduce"),
+)
+
+# What stands before the levels of the cell, and what after them.
+_TABLES: dict[Kind, tuple[tuple[ExportColumn, ...], tuple[ExportColumn, ...]]] = {
+    "results": (
+        _columns("text", "study", "study_name", "host", "workload"),
+        (
+            *_columns("text", "metric", "unit"),
+            *_columns("flag", "higher_is_better", "primary"),
+            *_columns("integer", "n"),
+            *_columns("number", "mean", "ci95"),
+            *_columns("numbers", "runs"),
+        ),
+    ),
+    "runs": (
+        (*_OF_RUN, *_columns("text", "workload")),
+        (
+            *_columns("integer", "block", "position"),
+            *_columns("number", "started", "ended"),
+            *_columns("text", "status"),
+            *_columns("flag", "counted"),
+            *_columns("text", "failure", "failure_kind"),
+        ),
+    ),
+    "series": (
+        (*_OF_RUN, *_columns("text", "workload")),
+        (
+            *_columns("integer", "block"),
+            *_columns("text", "source", "name", "unit"),
+            *_columns("number", "time", "value"),
+        ),
+    ),
+    "verdicts": ((*_OF_RUN, *_columns("text", "writer", "fault")), _VERDICT),
+    "tiles": (
+        (*_OF_RUN, *_columns("text", "tile", "workload", "guest")),
+        (
+            *_columns("integer", "tiles", "repeat", "tile_number"),
+            *_columns("number", "started", "ended", "wall_seconds"),
+            *_columns("text", "failure", "failure_kind"),
+        ),
+    ),
+}
+
+
 def table_columns(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> list[ExportColumn]:
     """The columns of a table, over all studies in it."""
-    loads = [run for s in studies for run in store.tile_runs(s.id)] if kind == "tiles" else []
+    metrics: Iterable[str] = ()
     if kind == "verdicts":
         cells = [row.cell for study in studies for row in store.verdicts(study.id)]
     elif kind == "tiles":
+        loads = [run for study in studies for run in store.tile_runs(study.id)]
         cells = [run.cell for run in loads]
+        metrics = (each.name for run in loads for work in run.works for each in work.metrics)
     else:
         cells = [cell for study in studies for cell in study.cells]
-    factors = sorted({name for cell in cells for name, _ in cell.levels})
-    levels = [ExportColumn(name, "text", "cell") for name in factors]
     if kind == "runs":
-        names = {
-            name: None for s in studies for row in store.results(s.id) for name in [row.metric]
-        }
-        metrics: list[ExportColumn] = [ExportColumn(name, "number", "metrics") for name in names]
-        return [*_columns(_RUN_START), *levels, *_columns(_RUN_END), *metrics]
-    if kind == "verdicts":
-        return [*_columns(_VERDICT_START), *levels, *_columns(_VERDICT_END)]
-    if kind == "tiles":
-        told = dict.fromkeys(
-            metric.name for run in loads for work in run.works for metric in work.metrics
-        )
-        metrics = [ExportColumn(name, "number", "metrics") for name in told]
-        return [*_columns(_TILE_START), *levels, *_columns(_TILE_END), *metrics]
-    if kind == "series":
-        return [*_columns(_SERIES_START), *levels, *_columns(_SERIES_END)]
-    return [*_columns(_RESULT_START), *levels, *_columns(_RESULT_END)]
+        metrics = (row.metric for study in studies for row in store.results(study.id))
+    factors = sorted({name for cell in cells for name, _ in cell.levels})
+    levels = _columns("text", *factors, group="cell")
+    start, end = _TABLES[kind]
+    return [*start, *levels, *end, *_columns("number", *dict.fromkeys(metrics), group="metrics")]
 
 
 def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iterator[Sequence[Row]]:
@@ -84,95 +132,6 @@ def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iter
                 yield _series_rows(store, study, run)
 
 
-_RESULT_START: dict[str, Type] = {
-    "study": "text",
-    "study_name": "text",
-    "host": "text",
-    "workload": "text",
-}
-_RESULT_END: dict[str, Type] = {
-    "metric": "text",
-    "unit": "text",
-    "higher_is_better": "flag",
-    "primary": "flag",
-    "n": "integer",
-    "mean": "number",
-    "ci95": "number",
-    "runs": "numbers",
-}
-_RUN_START: dict[str, Type] = {
-    "study": "text",
-    "study_name": "text",
-    "host": "text",
-    "run": "text",
-    "workload": "text",
-}
-_RUN_END: dict[str, Type] = {
-    "block": "integer",
-    "position": "integer",
-    "started": "number",
-    "ended": "number",
-    "status": "text",
-    "counted": "flag",
-    "failure": "text",
-    "failure_kind": "text",
-}
-_SERIES_START = _RUN_START
-_VERDICT_START: dict[str, Type] = {
-    "study": "text",
-    "study_name": "text",
-    "host": "text",
-    "run": "text",
-    "writer": "text",
-    "fault": "text",
-}
-_VERDICT_END: dict[str, Type] = {
-    "verdict": "text",
-    "lost": "integer",
-    "age_seconds": "number",
-    "states_checked": "integer",
-    "states_total": "integer",
-    "estimated": "flag",
-    "cuts": "integer",
-    "cut": "integer",
-    "missing": "numbers",
-    "seed": "integer",
-    "reason": "text",
-    "reproduce": "text",
-}
-_TILE_START: dict[str, Type] = {
-    "study": "text",
-    "study_name": "text",
-    "host": "text",
-    "run": "text",
-    "tile": "text",
-    "workload": "text",
-    "guest": "text",
-}
-_TILE_END: dict[str, Type] = {
-    "tiles": "integer",
-    "repeat": "integer",
-    "tile_number": "integer",
-    "started": "number",
-    "ended": "number",
-    "wall_seconds": "number",
-    "failure": "text",
-    "failure_kind": "text",
-}
-_SERIES_END: dict[str, Type] = {
-    "block": "integer",
-    "source": "text",
-    "name": "text",
-    "unit": "text",
-    "time": "number",
-    "value": "number",
-}
-
-
-def _columns(types: dict[str, Type]) -> list[ExportColumn]:
-    return [ExportColumn(name, kind) for name, kind in types.items()]
-
-
 def _run_rows(store: Store, study: StudyRecord) -> list[Row]:
     metrics: dict[str, dict[str, float]] = {}
     for result in store.results(study.id):
@@ -180,7 +139,8 @@ def _run_rows(store: Store, study: StudyRecord) -> list[Row]:
             metrics.setdefault(run_id, {})[result.metric] = value
     return [
         {
-            **_described(study, run),
+            **_described(study, run.host_id, run.id, run.cell),
+            "block": run.block,
             "position": run.position,
             "started": run.started,
             "ended": run.ended,
@@ -200,29 +160,16 @@ def _failed(failure: Failure | None) -> Row:
     return {"failure": text, "failure_kind": failure.kind}
 
 
-def _described(study: StudyRecord, run: RunRow) -> Row:
-    return {
-        "study": study.id,
-        "study_name": study.name,
-        "host": run.host_id,
-        "run": run.id,
-        "workload": run.cell.workload.name,
-        "cell": run.cell.levels_dict(),
-        "block": run.block,
-    }
+def _described(study: StudyRecord, host: str, run: str, cell: Cell, load: str = "workload") -> Row:
+    """What every row says first; ``load`` is what the cell's workload is called there."""
+    about: Row = {"study": study.id, "study_name": study.name, "host": host, "run": run}
+    return about | {load: cell.workload.name, "cell": cell.levels_dict()}
 
 
 def _verdict_row(study: StudyRecord, row: VerdictRow) -> Row:
-    start: Row = {
-        "study": study.id,
-        "study_name": study.name,
-        "host": row.host_id,
-        "run": row.run_id,
-        "writer": row.cell.workload.name,
-        "cell": row.cell.levels_dict(),
-    }
-    values = {name: getattr(row.verdict, name) for name in ("fault", *_VERDICT_END)}
-    return {**start, **values, "missing": list(row.verdict.missing)}
+    about = _described(study, row.host_id, row.run_id, row.cell, "writer")
+    values = {column.name: getattr(row.verdict, column.name) for column in _VERDICT}
+    return {**about, "fault": row.verdict.fault, **values, "missing": list(row.verdict.missing)}
 
 
 def _tile_rows(study: StudyRecord, run: TileRun) -> Iterator[Row]:
@@ -230,14 +177,9 @@ def _tile_rows(study: StudyRecord, run: TileRun) -> Iterator[Row]:
     works: tuple[WorkRun | None, ...] = run.works or (None,)
     for work in works:
         yield {
-            "study": study.id,
-            "study_name": study.name,
-            "host": run.host_id,
-            "run": run.id,
-            "tile": run.cell.workload.name,
+            **_described(study, run.host_id, run.id, run.cell, "tile"),
             "workload": work.work if work else None,
             "guest": work.guest if work else None,
-            "cell": run.cell.levels_dict(),
             "tiles": run.tiles,
             "repeat": run.repeat,
             "tile_number": work.tile if work else None,
@@ -250,9 +192,10 @@ def _tile_rows(study: StudyRecord, run: TileRun) -> Iterator[Row]:
 
 
 def _series_rows(store: Store, study: StudyRecord, run: RunRow) -> list[Row]:
+    about = {**_described(study, run.host_id, run.id, run.cell), "block": run.block}
     return [
         {
-            **_described(study, run),
+            **about,
             "source": series.source,
             "name": series.name,
             "unit": series.unit,

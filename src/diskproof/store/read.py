@@ -1,18 +1,31 @@
-"""Studies, hosts and results out of their tables, inside the caller's transaction."""
+"""Records out of their tables, inside the caller's transaction."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, or_, select
 
-from diskproof.records import Cell, HostRecord, StudyRecord
-from diskproof.store.encoding import parse_cell, parse_dropped, parse_facts, parse_texts
-from diskproof.store.rows import Progress, ResultRow
+from diskproof.records import (
+    Cell,
+    Check,
+    Failure,
+    Histogram,
+    HostRecord,
+    Series,
+    StudyRecord,
+    WorkloadSpec,
+)
+from diskproof.store.parts import CHECKED_SETTINGS, HISTOGRAMS, AnyRun, Part, RunKind, Values
+from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.tables import CELL, HOST, METRIC, PROGRESS, RUN, STUDY, STUDY_CELL
 
-GOOD = (RUN.c.counted, RUN.c.status == "ok")
+_GOOD = (RUN.c.counted, RUN.c.status == "ok")
+_CELL = (CELL.c.id, CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
 
 
 # -- studies and hosts ----------------------------------------------------------------------
@@ -40,37 +53,194 @@ def _is_study(name_or_id: str) -> ColumnElement[bool]:
 
 
 def _study(connection: Connection, row: Row[Any]) -> StudyRecord:
-    return StudyRecord(
-        row.id,
-        row.name,
-        row.origin,
-        row.text,
-        row.seed,
-        row.blocks,
-        tuple(read_cells(connection, row.id).values()),
-        parse_dropped(row.dropped),
-        parse_texts(row.warnings),
-        row.created,
-    )
+    return StudyRecord(**row._mapping, cells=tuple(read_cells(connection, row.id).values()))
 
 
 def read_cells(connection: Connection, study_id: str) -> dict[str, Cell]:
     """Cells of a study by id, in the study's order."""
-    query = (
-        select(CELL.c.id, CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
-        .join(STUDY_CELL)
-        .where(STUDY_CELL.c.study_id == study_id)
-        .order_by(STUDY_CELL.c.place)
-    )
-    return {key: parse_cell(*columns) for key, *columns in connection.execute(query)}
+    query = select(*_CELL).join(STUDY_CELL).where(STUDY_CELL.c.study_id == study_id)
+    return _cells(connection, query.order_by(STUDY_CELL.c.place))
+
+
+def _cells(connection: Connection, query: Select[Any]) -> dict[str, Cell]:
+    return {
+        key: Cell(levels, WorkloadSpec(*workload))
+        for key, levels, *workload in connection.execute(query)
+    }
 
 
 def read_hosts(connection: Connection) -> list[HostRecord]:
-    rows = connection.execute(select(HOST).order_by(HOST.c.id))
-    return [HostRecord(row.id, row.name, parse_facts(row.facts)) for row in rows]
+    return [HostRecord(*row) for row in connection.execute(select(HOST).order_by(HOST.c.id))]
 
 
-# -- results --------------------------------------------------------------------------------
+def find_progress(connection: Connection) -> Progress | None:
+    """The progress that was written last, of whichever study."""
+    row = connection.execute(select(PROGRESS).order_by(PROGRESS.c.updated.desc()).limit(1))
+    found = row.one_or_none()
+    return None if found is None else Progress(**found._mapping)
+
+
+# -- runs of every kind ---------------------------------------------------------------------
+
+
+def find_run(connection: Connection, kind: RunKind[AnyRun], run_id: str) -> AnyRun | None:
+    """A run with everything it brought, also one that counts no longer."""
+    runs = _read_runs(connection, kind, kind.parts, kind.table.c.id == run_id)
+    return next(iter(runs), None)
+
+
+def read_counted(
+    connection: Connection, kind: RunKind[AnyRun], study_id: str | None
+) -> Iterator[AnyRun]:
+    """The runs that count, of one study or of all, in the order they were stored, with the parts
+    of them that are light and count."""
+    conditions = [kind.table.c.study_id == study_id] if study_id is not None else []
+    parts = [part for part in kind.parts if part.light]
+    return _read_runs(connection, kind, parts, *conditions, *_counted(kind.table), counted=True)
+
+
+def _counted(table: Table) -> Iterator[ColumnElement[bool]]:
+    return (column for column in table.c if column.key == "counted")
+
+
+def read_series(connection: Connection, kind: RunKind[Any], run_id: str) -> tuple[Series, ...]:
+    """The time series of one run."""
+    part = next(part for part in kind.parts if part.field == "series")
+    found = _read_part(connection, kind.table, part, kind.table.c.id == run_id)
+    return tuple(each for of_run in found.values() for each in of_run)
+
+
+def _read_runs(
+    connection: Connection,
+    kind: RunKind[AnyRun],
+    parts: Iterable[Part],
+    *conditions: ColumnElement[bool],
+    counted: bool = False,
+) -> Iterator[AnyRun]:
+    """Runs by conditions on their headers, in the order they were stored."""
+    found = {}
+    for part in parts:
+        of_part = _counted(part.table) if counted else ()
+        found[part.field] = _read_part(connection, kind.table, part, *conditions, *of_part)
+    for number, header in _read_headers(connection, kind.table, kind.record, *conditions):
+        of_run = {field: tuple(records[number,]) for field, records in found.items()}
+        yield kind.record(**header, **of_run)
+
+
+def _read_headers(
+    connection: Connection, headers: Table, record: type, *conditions: ColumnElement[bool]
+) -> Iterator[tuple[int, Values]]:
+    """What the headers of runs say of the fields of a record, by the runs' numbers."""
+    of_cells, of_headers, names = _header_queries(headers, record)
+    cells = _cells(connection, of_cells.where(*conditions))
+    for number, cell_id, *values in connection.execute(of_headers.where(*conditions)):
+        header = dict(zip(names, values, strict=False))
+        failure = values[len(names) :]
+        header["failure"] = None if failure[0] is None else Failure(*failure)
+        yield number, header | {"cell": cells[cell_id]}
+
+
+@cache
+def _header_queries(
+    headers: Table, record: type
+) -> tuple[Select[Any], Select[Any], tuple[str, ...]]:
+    """What is asked of headers, without its conditions (to put a query together takes as long as
+    SQLite takes to answer it): cells, headers with those fields of a record, then its failure."""
+    names = tuple(field.name for field in fields(record) if field.name in headers.c)
+    failure = (f"failure_{field.name}" for field in fields(Failure))
+    columns = (headers.c[name] for name in (*names, *failure))
+    query = select(headers.c.number, headers.c.cell_id, *columns).order_by(headers.c.number)
+    cells = select(*_CELL).distinct().join(headers, headers.c.cell_id == CELL.c.id)
+    return cells, query, names
+
+
+def _read_part(
+    connection: Connection, headers: Table, part: Part, *conditions: ColumnElement[bool]
+) -> Mapping[tuple[int, ...], list[Any]]:
+    """The records of a part by their keys, in order."""
+    found: dict[tuple[int, ...], list[Any]] = defaultdict(list)
+    within = _read_part(connection, headers, part.inner, *conditions) if part.inner else {}
+    width = len(part.keys)
+    for row in connection.execute(_part_query(headers, part).where(*conditions)):
+        key, values = row[:width], row[width:]
+        if part.inner:
+            values = (*values[:-1], tuple(within[(*key, values[-1])]))
+        found[key].append(part.record(*values))
+    return found
+
+
+@cache
+def _part_query(headers: Table, part: Part) -> Select[Any]:
+    table = part.table
+    columns = (*(table.c[name] for name in part.keys), *part.columns)
+    query = select(*columns, *([table.c.place] if part.inner else []))
+    return query.join(headers, headers.c.number == table.c.run_number).order_by(part.place)
+
+
+# -- measured runs --------------------------------------------------------------------------
+
+
+def read_finished(connection: Connection, study_id: str) -> set[tuple[int, str]]:
+    query = select(RUN.c.block, RUN.c.cell_id).where(RUN.c.counted, RUN.c.study_id == study_id)
+    return {(block, cell_id) for block, cell_id in connection.execute(query)}
+
+
+def read_counts(connection: Connection, study_id: str) -> RunCounts:
+    query = (
+        select(RUN.c.status, func.count())
+        .where(RUN.c.counted, RUN.c.study_id == study_id)
+        .group_by(RUN.c.status)
+    )
+    counts: dict[str, int] = dict(tuple(row) for row in connection.execute(query))
+    cells = select(func.count()).where(STUDY_CELL.c.study_id == study_id).scalar_subquery()
+    planned = connection.scalar(select(STUDY.c.blocks * cells).where(STUDY.c.id == study_id))
+    return RunCounts(planned or 0, counts.get("ok", 0), counts.get("failed", 0))
+
+
+def read_rows(
+    connection: Connection, study_id: str, *conditions: ColumnElement[bool]
+) -> list[RunRow]:
+    """Runs in the order they were stored, replaced attempts included."""
+    of_study = (RUN.c.study_id == study_id, *conditions)
+    return [RunRow(**header) for _, header in _read_headers(connection, RUN, RunRow, *of_study)]
+
+
+def read_histograms(
+    connection: Connection, study_id: str, cell_id: str, host_id: str | None
+) -> Mapping[str, list[Histogram]]:
+    """The histograms of a cell's counted good runs, by name."""
+    query = (
+        select(*HISTOGRAMS.columns)
+        .join(RUN)
+        .where(*_GOOD, RUN.c.study_id == study_id, RUN.c.cell_id == cell_id)
+        .order_by(RUN.c.block, HISTOGRAMS.place)
+    )
+    if host_id is not None:
+        query = query.where(RUN.c.host_id == host_id)
+    found: dict[str, list[Histogram]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.name].append(Histogram(*row))
+    return found
+
+
+def read_checks(
+    connection: Connection, study_id: str, host_id: str | None
+) -> Mapping[str, tuple[Check, ...]]:
+    """By cell id, the read-back settings of its newest counted run that has any."""
+    query = (
+        select(RUN.c.cell_id, RUN.c.number, *CHECKED_SETTINGS.columns)
+        .join(CHECKED_SETTINGS.table)
+        .where(RUN.c.counted, RUN.c.study_id == study_id)
+        .order_by(RUN.c.number, CHECKED_SETTINGS.place)
+    )
+    if host_id is not None:
+        query = query.where(RUN.c.host_id == host_id)
+    newest: dict[str, tuple[int, list[Check]]] = {}
+    for cell_id, number, *check in connection.execute(query):
+        if newest.get(cell_id, (None,))[0] != number:
+            newest[cell_id] = (number, [])
+        newest[cell_id][1].append(Check(*check))
+    return {cell_id: tuple(checks) for cell_id, (_, checks) in newest.items()}
 
 
 def read_results(connection: Connection, study: str | None, metric: str | None) -> list[ResultRow]:
@@ -85,7 +255,9 @@ def read_results(connection: Connection, study: str | None, metric: str | None) 
     ]
 
 
-def _study_results(connection: Connection, study_id: str, metric: str | None) -> list[ResultRow]:
+def _study_results(
+    connection: Connection, study_id: str, metric: str | None
+) -> Iterator[ResultRow]:
     runs: dict[tuple[Any, ...], list[tuple[int, float, str]]] = defaultdict(list)
     metric_place: dict[str, int] = {}
     for row in connection.execute(_result_query(study_id, metric)):
@@ -98,40 +270,21 @@ def _study_results(connection: Connection, study_id: str, metric: str | None) ->
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (cell_place[key[0]], key[1], metric_place[key[2]], key)
 
-    rows = []
     for key in sorted(runs, key=order):
-        cell_id, host_id, name, unit, higher_is_better, primary = key
-        described = (name, unit, higher_is_better, primary)
+        cell_id, host_id, name, unit, better, primary = key
         blocks, values, run_ids = zip(*sorted(runs[key]), strict=True)
-        cell = cells[cell_id]
-        rows.append(
-            ResultRow(study_id, host_id, cell, *described, tuple(values), tuple(blocks), run_ids)
-        )
-    return rows
+        described = (cells[cell_id], name, unit, better, primary)
+        yield ResultRow(study_id, host_id, *described, values, blocks, run_ids)
 
 
 def _result_query(study_id: str, metric: str | None) -> Select[Any]:
     query = (
         select(
-            RUN.c.cell_id,
-            RUN.c.host_id,
-            METRIC.c.name,
-            METRIC.c.unit,
-            METRIC.c.higher_is_better,
-            METRIC.c.is_primary,
-            METRIC.c.place,
-            RUN.c.block,
-            METRIC.c.value,
-            RUN.c.id,
+            *(RUN.c.cell_id, RUN.c.host_id),
+            *(METRIC.c.name, METRIC.c.unit, METRIC.c.higher_is_better, METRIC.c.primary),
+            *(METRIC.c.place, RUN.c.block, METRIC.c.value, RUN.c.id),
         )
         .join(METRIC, METRIC.c.run_number == RUN.c.number)
-        .where(*GOOD, RUN.c.study_id == study_id)
+        .where(*_GOOD, RUN.c.study_id == study_id)
     )
     return query if metric is None else query.where(METRIC.c.name == metric)
-
-
-def find_progress(connection: Connection) -> Progress | None:
-    """The progress that was written last, of whichever study."""
-    row = connection.execute(select(PROGRESS).order_by(PROGRESS.c.updated.desc()).limit(1))
-    found = row.one_or_none()
-    return None if found is None else Progress(**found._mapping)

@@ -7,8 +7,7 @@ from sqlalchemy.schema import CreateSchema
 
 from diskproof.errors import HostError, UsageError
 from diskproof.store.connect import PG_SCHEMA, StoreUrl
-from diskproof.store.tables import OLDEST_VERSION, SCHEMA, SCHEMA_VERSION
-from diskproof.store.tiles_schema import METADATA
+from diskproof.store.tables import METADATA, OLDEST_VERSION, SCHEMA, SCHEMA_VERSION
 
 _CREATE_LOCK = 0x6469736B  # an advisory lock's number, any constant will do
 

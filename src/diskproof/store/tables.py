@@ -2,258 +2,322 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
-    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     Table,
     Text,
     text,
 )
 
+from diskproof.store import kinds
+
 SCHEMA_VERSION = 3
 """Raised with every change of the tables; a store of a newer version is refused."""
 
 OLDEST_VERSION = 1
-"""What has been added since: 2 has the tables ``crash_run``, ``crash_file`` and ``verdict``, 3 has
-those of ``tiles_schema.py``."""
+"""What has been added since: 2 has the tables of crash runs, 3 those of tile runs."""
 
 METADATA = MetaData()
 # SQLite numbers rows by itself only in a column of exactly this type.
-RUN_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+_RUN_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _run_reference() -> Column[int]:
-    return Column("run_number", RUN_NUMBER, ForeignKey("run.number"), primary_key=True)
+# -- columns that several tables have -------------------------------------------------------
 
 
-def place_column() -> Column[int]:
+def _key(name: str, other: str) -> Column[str]:
+    return Column(name, Text, ForeignKey(f"{other}.id"), primary_key=True)
+
+
+def owner_columns(*names: str) -> Iterator[Column[str]]:
+    """What a run belongs to: rows of the tables of these names."""
+    for name in names:
+        yield Column(f"{name}_id", Text, ForeignKey(f"{name}.id"), nullable=False)
+
+
+def number_columns() -> Iterator[Column[Any]]:
+    """What a run is called: its number in this store, and its id everywhere."""
+    yield Column("number", _RUN_NUMBER, primary_key=True)
+    yield from kinds.NAME("id", unique=True)
+
+
+def failure_columns() -> Iterator[Column[str]]:
+    return kinds.FREE_TEXT(
+        *(f"failure_{part}" for part in ("kind", "what", "why", "hint")), nullable=True
+    )
+
+
+def _run_of(header: str) -> Column[int]:
+    return Column("run_number", _RUN_NUMBER, ForeignKey(f"{header}.number"), primary_key=True)
+
+
+def _place() -> Column[int]:
     """Where the record stood in the run's tuple."""
     return Column("place", Integer, primary_key=True)
 
+
+def part_columns(header: str) -> tuple[Column[int], Column[int]]:
+    return _run_of(header), _place()
+
+
+def _figure() -> Iterator[Column[Any]]:
+    yield from kinds.LABEL("unit")
+    yield from kinds.REAL("value")
+    yield from kinds.FLAG("higher_is_better")
+    yield Column("is_primary", kinds.FLAG.type, key="primary", nullable=False)
+
+
+def series_table(name: str, header: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        *part_columns(header),
+        *kinds.NAME("source", "name"),
+        *kinds.LABEL("unit"),
+        *kinds.FLOATS("times"),
+        *kinds.FLOATS("readings", key="values"),
+    )
+
+
+def _file_table(name: str, header: str) -> Table:
+    def size(context: Any) -> int:
+        return len(context.get_current_parameters()["content"])
+
+    return Table(
+        name,
+        METADATA,
+        *part_columns(header),
+        *kinds.NAME("name", "media_type"),
+        Column("size", BigInteger, nullable=False, default=size),
+        *kinds.CONTENT("content"),
+    )
+
+
+def count_once(table: Table, *names: str) -> None:
+    """What makes it impossible to count a run twice; those that a retry replaced do not count."""
+    Index(
+        f"{table.name}_counted_once",
+        *(table.c[name] for name in names),
+        unique=True,
+        sqlite_where=text("counted"),
+        postgresql_where=text("counted"),
+    )
+
+
+# -- studies --------------------------------------------------------------------------------
 
 SCHEMA = Table("diskproof_schema", METADATA, Column("version", Integer, primary_key=True))
 
 STUDY = Table(
     "study",
     METADATA,
-    Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("origin", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("blocks", Integer, nullable=False),
-    Column("dropped", Text, nullable=False),
-    Column("warnings", Text, nullable=False),
-    Column("created", Double, nullable=False),
+    *kinds.NAME("id", primary_key=True),
+    *kinds.NAME("name", "origin"),
+    *kinds.FILE_TEXT("text"),
+    *kinds.COUNT("seed"),
+    *kinds.NUMBER("blocks"),
+    *kinds.DROPPED("dropped"),
+    *kinds.TEXTS("warnings"),
+    *kinds.REAL("created"),
 )
 
 CELL = Table(
     "cell",
     METADATA,
-    Column("id", Text, primary_key=True),
-    Column("levels", Text, nullable=False),
-    Column("workload", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("options", Text, nullable=False),
+    *kinds.NAME("id", primary_key=True),
+    *kinds.LEVELS("levels"),
+    *kinds.NAME("workload", "kind"),
+    *kinds.OPTIONS("options"),
 )
 
 STUDY_CELL = Table(
     "study_cell",
     METADATA,
-    Column("study_id", Text, ForeignKey("study.id"), primary_key=True),
-    Column("cell_id", Text, ForeignKey("cell.id"), primary_key=True),
-    Column("place", Integer, nullable=False),
+    *(_key("study_id", "study"), _key("cell_id", "cell")),
+    *kinds.NUMBER("place"),
     sqlite_with_rowid=False,
 )
 
 HOST = Table(
     "host",
     METADATA,
-    Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("facts", Text, nullable=False),
+    *kinds.NAME("id", primary_key=True),
+    *kinds.NAME("name"),
+    *kinds.OBJECT("facts"),
 )
+
+PROGRESS = Table(
+    "progress",
+    METADATA,
+    _key("study_id", "study"),
+    *kinds.COUNT("pid"),
+    *kinds.FREE_TEXT("boot_id", "host"),
+    *kinds.REAL("started"),
+    *kinds.NUMBER("total", "done", "failed"),
+    *kinds.FREE_TEXT("current"),
+    *kinds.REAL("eta_seconds", nullable=True),
+    *kinds.REAL("updated"),
+)
+
+# -- measured runs --------------------------------------------------------------------------
 
 RUN = Table(
     "run",
     METADATA,
-    Column("number", RUN_NUMBER, primary_key=True),
-    Column("id", Text, nullable=False, unique=True),
-    Column("study_id", Text, nullable=False),
-    Column("cell_id", Text, nullable=False),
-    Column("host_id", Text, ForeignKey("host.id"), nullable=False),
-    Column("block", Integer, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("started", Double, nullable=False),
-    Column("ended", Double, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("counted", Boolean, nullable=False),
-    Column("failure_kind", Text),
-    Column("failure_what", Text),
-    Column("failure_why", Text),
-    Column("failure_hint", Text),
-    Column("phases", Text, nullable=False),
+    *number_columns(),
+    *kinds.NAME("study_id", "cell_id"),
+    *owner_columns("host"),
+    *kinds.NUMBER("block", "position"),
+    *kinds.REAL("started", "ended"),
+    *kinds.STATUS("status"),
+    *kinds.FLAG("counted", default=True),
+    *failure_columns(),
+    *kinds.PHASES("phases"),
     ForeignKeyConstraint(["study_id", "cell_id"], ["study_cell.study_id", "study_cell.cell_id"]),
 )
-
-# What makes it impossible to count a run twice; attempts that a retry replaced are not counted.
-Index(
-    "run_counted_once",
-    RUN.c.study_id,
-    RUN.c.cell_id,
-    RUN.c.block,
-    unique=True,
-    sqlite_where=text("counted"),
-    postgresql_where=text("counted"),
-)
+count_once(RUN, "study_id", "cell_id", "block")
 
 METRIC = Table(
     "metric",
     METADATA,
-    _run_reference(),
-    Column("name", Text, primary_key=True),
-    Column("place", Integer, nullable=False),
-    Column("unit", Text, nullable=False),
-    Column("value", Double, nullable=False),
-    Column("higher_is_better", Boolean, nullable=False),
-    Column("is_primary", Boolean, nullable=False),
+    _run_of("run"),
+    *kinds.NAME("name", primary_key=True),
+    *kinds.NUMBER("place"),
+    *_figure(),
     sqlite_with_rowid=False,
 )
 
 CHECKED_SETTING = Table(
     "checked_setting",
     METADATA,
-    _run_reference(),
-    place_column(),
-    Column("name", Text, nullable=False),
-    Column("requested", Text, nullable=False),
-    Column("effective", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("ok", Boolean, nullable=False),
+    *part_columns("run"),
+    *kinds.FREE_TEXT("name", "requested", "effective", "source"),
+    *kinds.FLAG("ok"),
     sqlite_with_rowid=False,
-)
-
-SERIES = Table(
-    "series",
-    METADATA,
-    _run_reference(),
-    place_column(),
-    Column("source", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("unit", Text, nullable=False),
-    Column("times", LargeBinary, nullable=False),
-    Column("readings", LargeBinary, nullable=False),
 )
 
 HISTOGRAM = Table(
     "histogram",
     METADATA,
-    _run_reference(),
-    place_column(),
-    Column("name", Text, nullable=False),
-    Column("edges", LargeBinary, nullable=False),
-    Column("counts", LargeBinary, nullable=False),
+    *part_columns("run"),
+    *kinds.NAME("name"),
+    *kinds.FLOATS("edges"),
+    *kinds.COUNTS("counts"),
 )
 
-ARTEFACT = Table(
-    "artefact",
-    METADATA,
-    _run_reference(),
-    place_column(),
-    Column("name", Text, nullable=False),
-    Column("media_type", Text, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("content", LargeBinary, nullable=False),
-)
+SERIES = series_table("series", "run")
+ARTEFACT = _file_table("artefact", "run")
 
-PROGRESS = Table(
-    "progress",
-    METADATA,
-    Column("study_id", Text, ForeignKey("study.id"), primary_key=True),
-    Column("pid", BigInteger, nullable=False),
-    Column("boot_id", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("started", Double, nullable=False),
-    Column("total", Integer, nullable=False),
-    Column("done", Integer, nullable=False),
-    Column("failed", Integer, nullable=False),
-    Column("current", Text, nullable=False),
-    Column("eta_seconds", Double),
-    Column("updated", Double, nullable=False),
-)
+# -- crash runs -----------------------------------------------------------------------------
 
 CRASH_RUN = Table(
     "crash_run",
     METADATA,
-    Column("number", RUN_NUMBER, primary_key=True),
-    Column("id", Text, nullable=False, unique=True),
-    Column("study_id", Text, ForeignKey("study.id"), nullable=False),
-    Column("cell_id", Text, ForeignKey("cell.id"), nullable=False),
-    Column("host_id", Text, ForeignKey("host.id"), nullable=False),
-    Column("started", Double, nullable=False),
-    Column("ended", Double, nullable=False),
-    Column("failure_kind", Text),
-    Column("failure_what", Text),
-    Column("failure_why", Text),
-    Column("failure_hint", Text),
-    Column("checks", Text, nullable=False),
-    Column("counts", Text, nullable=False),
-    Column("phases", Text, nullable=False),
+    *number_columns(),
+    *owner_columns("study", "cell", "host"),
+    *kinds.REAL("started", "ended"),
+    *failure_columns(),
+    *kinds.CHECKS("checks"),
+    *kinds.TALLY("counts"),
+    *kinds.PHASES("phases"),
 )
 
-CRASH_FILE = Table(
-    "crash_file",
-    METADATA,
-    Column("run_number", RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
-    place_column(),
-    Column("name", Text, nullable=False),
-    Column("media_type", Text, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("content", LargeBinary, nullable=False),
-)
+CRASH_FILE = _file_table("crash_file", "crash_run")
 
 VERDICT = Table(
     "verdict",
     METADATA,
-    Column("run_number", RUN_NUMBER, ForeignKey("crash_run.number"), primary_key=True),
-    Column("fault", Text, primary_key=True),
-    Column("study_id", Text, nullable=False),
-    Column("cell_id", Text, nullable=False),
-    Column("host_id", Text, nullable=False),
-    Column("counted", Boolean, nullable=False),
-    Column("verdict", Text, nullable=False),
-    Column("lost", BigInteger, nullable=False),
-    Column("age_seconds", Double, nullable=False),
-    Column("states_checked", BigInteger, nullable=False),
-    Column("states_total", BigInteger),
-    Column("estimated", Boolean, nullable=False),
-    Column("cuts", BigInteger, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("cut", BigInteger),
-    Column("missing", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("reproduce", Text, nullable=False),
-    Column("seconds", Double, nullable=False),
-    Column("timeline", Text, nullable=False),
-    Column("details", Text, nullable=False),
+    _run_of("crash_run"),
+    *kinds.FAULT("fault", primary_key=True),
+    *kinds.NAME("study_id", "cell_id", "host_id"),
+    *kinds.FLAG("counted", default=True),
+    *kinds.DURABILITY("verdict"),
+    *kinds.COUNT("lost"),
+    *kinds.REAL("age_seconds"),
+    *kinds.COUNT("states_checked"),
+    *kinds.COUNT("states_total", nullable=True),
+    *kinds.FLAG("estimated"),
+    *kinds.COUNT("cuts", "seed"),
+    *kinds.COUNT("cut", nullable=True),
+    *kinds.NUMBERS("missing"),
+    *kinds.FREE_TEXT("reason", "reproduce"),
+    *kinds.REAL("seconds"),
+    *kinds.EVENTS("timeline"),
+    *kinds.OBJECT("details"),
+)
+count_once(VERDICT, "study_id", "cell_id", "host_id", "fault")
+
+# -- tile runs ------------------------------------------------------------------------------
+
+TILE_RUN = Table(
+    "tile_run",
+    METADATA,
+    *number_columns(),
+    *owner_columns("study", "cell", "host"),
+    *kinds.TILES("tiles"),
+    *kinds.NUMBER("repeat"),
+    *kinds.REAL("started", "ended"),
+    *kinds.DURATION("seconds"),
+    *kinds.FLAG("counted", default=True),
+    *failure_columns(),
+    *kinds.CHECKS("checks"),
+    *kinds.PHASES("phases"),
+)
+count_once(TILE_RUN, "study_id", "cell_id", "host_id", "tiles", "repeat")
+
+TILE_STEP = Table(
+    "tile_step",
+    METADATA,
+    *part_columns("tile_run"),
+    *kinds.TILES("tile"),
+    *kinds.NAME("guest", "step"),
+    *kinds.PHASE("phase"),
+    *kinds.LABEL("work"),
+    *kinds.REAL("started", "ended"),
+    *kinds.EXIT_STATUS("status", nullable=True),
+    sqlite_with_rowid=False,
 )
 
-# One verdict counts for a cell, a fault and a host; those that a retry replaced do not.
-Index(
-    "verdict_counted_once",
-    VERDICT.c.study_id,
-    VERDICT.c.cell_id,
-    VERDICT.c.host_id,
-    VERDICT.c.fault,
-    unique=True,
-    sqlite_where=text("counted"),
-    postgresql_where=text("counted"),
+TILE_WORK = Table(
+    "tile_work",
+    METADATA,
+    *part_columns("tile_run"),
+    *kinds.TILES("tile"),
+    *kinds.NAME("work", "guest"),
+    sqlite_with_rowid=False,
 )
+
+TILE_METRIC = Table(
+    "tile_metric",
+    METADATA,
+    Column("run_number", _RUN_NUMBER, primary_key=True),
+    Column("work_place", Integer, primary_key=True),
+    _place(),
+    *kinds.NAME("name"),
+    *_figure(),
+    ForeignKeyConstraint(["run_number", "work_place"], ["tile_work.run_number", "tile_work.place"]),
+    sqlite_with_rowid=False,
+)
+
+TILE_USE = Table(
+    "tile_use",
+    METADATA,
+    *part_columns("tile_run"),
+    *kinds.TILES("tile"),
+    *kinds.NAME("guest"),
+    *kinds.REAL("cpu_seconds"),
+    *kinds.COUNT("read_bytes", "written_bytes", "memory_bytes", "ksm_bytes"),
+    sqlite_with_rowid=False,
+)
+
+TILE_SERIES = series_table("tile_series", "tile_run")
+TILE_FILE = _file_table("tile_file", "tile_run")

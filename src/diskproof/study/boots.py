@@ -6,6 +6,7 @@ of about 38,000 files and 450 MB.
 
 from __future__ import annotations
 
+from diskproof.records import WorkloadSpec
 from diskproof.units import MIB
 
 FULL_FILES = 38_000
@@ -21,6 +22,11 @@ def parse_scale(text: str) -> float:
     """``1`` or ``1/N``, as ``programs`` lets it through."""
     whole, _, part = text.partition("/")
     return int(whole) / int(part or "1")
+
+
+def count_boots(spec: WorkloadSpec) -> int:
+    """How many boots it measures."""
+    return int(spec.option("reads")) + int(spec.option("writes"))
 
 
 def block_bytes(scale: float) -> int:

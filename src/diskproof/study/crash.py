@@ -6,11 +6,14 @@ and all of them stand in the options of a crash cell, so that changed rules make
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from diskproof.records import WorkloadSpec
 from diskproof.records.verdicts import FAULTS, Fault
+from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
+from diskproof.study.toml_lines import Mistakes, shown
+from diskproof.units import parse_bytes, render_bytes
 
 KIND = "crash"
 """The kind of workload of a crash cell; its name is the writer."""
@@ -47,6 +50,30 @@ FAULT_WORDS: dict[Fault, str] = {
 }
 
 
+MAX_RECORDS = 100_000
+MAX_DISK = 1 << 30
+"""What is recorded is kept whole, and each state is looked at: small is thorough."""
+
+
+def _read_faults(value: object) -> tuple[Fault, ...]:
+    named = keys.known("fault", FAULTS)(value)
+    return tuple(fault for fault in FAULTS if fault in named)
+
+
+def _read_size(value: object) -> int:
+    size = keys.auto_size(value)
+    if size is None or size > MAX_DISK:
+        raise ValueError(f"the disk of a crash study has at most {render_bytes(MAX_DISK)}")
+    return size
+
+
+def _read_sector(value: object) -> int:
+    size = parse_bytes(value) if isinstance(value, str | int) else 0
+    if size not in SECTORS:
+        raise ValueError(f"{shown(value)} is no sector size: {' or '.join(map(str, SECTORS))}")
+    return size
+
+
 @dataclass(frozen=True)
 class CrashRules:
     """``[crash]`` of a study.
@@ -57,20 +84,30 @@ class CrashRules:
     are those of writers on a file system in a guest.
     """
 
-    writers: tuple[str, ...] = ("ledger",)
-    faults: tuple[Fault, ...] = FAULTS
-    records: int = 256
-    seconds: float = 10.0
-    durable: str = "flush"
-    flush_every: int = 4
-    depth: int = 4
-    size: int = 16 << 20
-    filesystem: str = "ext4"
-    mount: str = ""
-    states: int = 20_000
-    explore_seconds: float = 20.0
-    sector: int = 512
-    seed: int = 0
+    writers: tuple[str, ...] = keys.field(("ledger",), keys.known("writer", WRITERS))
+    faults: tuple[Fault, ...] = keys.field(FAULTS, _read_faults)
+    records: int = keys.field(256, keys.whole(1, MAX_RECORDS))
+    seconds: float = keys.field(10.0, keys.duration(1))
+    durable: str = keys.field("flush", keys.choice(*DURABLE))
+    flush_every: int = keys.field(4, keys.whole(1, MAX_RECORDS))
+    depth: int = keys.field(4, keys.whole(1, 64))
+    size: int = keys.field(16 << 20, _read_size)
+    filesystem: str = keys.field("ext4", keys.choice(*FILE_SYSTEM_BYTES))
+    mount: str = keys.field("", keys.matching(r"[a-z0-9_=,.:-]{0,200}", "a list of mount options"))
+    states: int = keys.field(20_000, keys.whole(1, 10**9))
+    explore_seconds: float = keys.field(20.0, keys.duration(1))
+    sector: int = keys.field(512, _read_sector)
+    seed: int = keys.field(0, keys.whole(0, keys.MAX_SEED))
+
+
+def read_crash(content: object, mistakes: Mistakes) -> CrashRules:
+    """``[crash]`` of a study; mistakes are noted."""
+    rules = keys.read_table(CrashRules, content, ("crash",), mistakes)
+    least = FILE_SYSTEM_BYTES[rules.filesystem]
+    if "ledger-fs" in rules.writers and rules.size < least:
+        message = f"crash.size: {rules.filesystem} needs a disk of {render_bytes(least)}"
+        mistakes.add(("crash", "filesystem"), message, rules.filesystem)
+    return rules
 
 
 def faults_of(frontend: str, wanted: tuple[Fault, ...]) -> tuple[Fault, ...]:
@@ -87,18 +124,12 @@ def least_disk(rules: CrashRules, writer: str, frontend: str) -> int:
 
 def crash_workload(rules: CrashRules, writer: str, frontend: str) -> WorkloadSpec:
     """The writer as a workload: all that shapes its recording and the search for losses."""
+    unfit = {"writers", "faults"}
+    if frontend != "guest" or writer not in ON_FILE_SYSTEM:
+        unfit |= {"filesystem", "mount"}
+    values = {name: value for name, value in asdict(rules).items() if name not in unfit}
     options = {
-        "records": str(rules.records),
-        "seconds": f"{rules.seconds:g}",
-        "durable": rules.durable,
-        "flush_every": str(rules.flush_every),
-        "depth": str(rules.depth),
-        "size": str(rules.size),
-        "states": str(rules.states),
-        "explore_seconds": f"{rules.explore_seconds:g}",
-        "sector": str(rules.sector),
-        "seed": str(rules.seed),
+        name: f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in values.items()
     }
-    if frontend == "guest" and writer in ON_FILE_SYSTEM:
-        options |= {"filesystem": rules.filesystem, "mount": rules.mount}
     return WorkloadSpec(writer, KIND, tuple(sorted(options.items())))

@@ -35,13 +35,27 @@ CACHE_MODES: Mapping[str, CacheMode] = {
 }
 
 
+DIRECT = tuple(name for name, mode in CACHE_MODES.items() if mode.direct)
+
+
+@dataclass(frozen=True)
+class Need:
+    """These ``levels`` of a factor work only with the ``wanted`` ones of another ``factor``."""
+
+    levels: tuple[str, ...]
+    factor: str
+    wanted: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Factor:
     """One axis. ``levels`` is empty when ``kind`` says how a free level reads.
 
     ``frontends`` are those the factor means something to, ``formats`` the image formats
     (empty: all); elsewhere the factor collapses and is not part of the cell. ``over_network``: it
-    means something to a disk behind a server too.
+    means something to a disk behind a server too. ``label`` goes before its level in the name of a
+    cell (empty: the level speaks for itself), where a ``silent`` level is not told. ``decides``: a
+    crash's verdict holds for the speeds of that level only.
     """
 
     name: str
@@ -55,6 +69,10 @@ class Factor:
     high: int = 0
     power_of_two: bool = False
     over_network: bool = True
+    needs: tuple[Need, ...] = ()
+    label: str = ""
+    silent: str = "off"
+    decides: bool = False
 
     @property
     def range_text(self) -> str:
@@ -70,8 +88,9 @@ FACTORS = (
         "daemon",
         "who drives the disk: fio on the backing, the same in a container, qemu-storage-daemon "
         "over NBD, a guest, or a guest of your own",
-        levels=FRONTENDS,
+        FRONTENDS,
         frontends=frozenset(FRONTENDS),
+        decides=True,
     ),
     Factor(
         "backing",
@@ -80,31 +99,48 @@ FACTORS = (
         kind="name",
         frontends=frozenset(FRONTENDS),
     ),
-    Factor("format", "qcow2", "image format", levels=("raw", "qcow2", "qed")),
+    Factor("format", "qcow2", "image format", ("raw", "qcow2", "qed"), decides=True),
     Factor(
         "preallocation",
         "off",
         "space reserved when the image is made",
-        levels=("off", "metadata", "falloc", "full"),
+        ("off", "metadata", "falloc", "full"),
+        needs=(
+            Need(("metadata",), "format", ("qcow2",)),
+            Need(("falloc", "full"), "format", ("raw", "qcow2")),
+        ),
+        label="prealloc",
+        decides=True,
     ),
-    Factor(
-        "cache",
-        "writeback",
-        "cache mode of the disk",
-        levels=tuple(CACHE_MODES),
-    ),
+    Factor("cache", "writeback", "cache mode of the disk", tuple(CACHE_MODES), decides=True),
     Factor(
         "aio",
         "threads",
         "how QEMU submits I/O",
-        levels=("threads", "native", "io_uring"),
+        ("threads", "native", "io_uring"),
         over_network=False,
+        needs=(Need(("native",), "cache", DIRECT),),
+        decides=True,
     ),
-    Factor("discard", "ignore", "what happens to a discard request", levels=("ignore", "unmap")),
     Factor(
-        "detect-zeroes", "off", "turn writes of zeroes into holes", levels=("off", "on", "unmap")
+        "discard",
+        "ignore",
+        "what happens to a discard request",
+        ("ignore", "unmap"),
+        label="discard",
+        silent="ignore",
+        decides=True,
     ),
-    Factor("iothread", "off", "a thread of its own for the disk", levels=("off", "on")),
+    Factor(
+        "detect-zeroes",
+        "off",
+        "turn writes of zeroes into holes",
+        ("off", "on", "unmap"),
+        needs=(Need(("unmap",), "discard", ("unmap",)),),
+        label="zeroes",
+        decides=True,
+    ),
+    Factor("iothread", "off", "a thread of its own for the disk", ("off", "on"), label="iothread"),
     Factor(
         "cluster_size",
         "64K",
@@ -114,13 +150,16 @@ FACTORS = (
         low=4 << 10,
         high=2 << 20,
         power_of_two=True,
+        label="cluster",
     ),
     Factor(
         "lazy_refcounts",
         "off",
         "postpone reference count updates",
-        levels=("off", "on"),
+        ("off", "on"),
         formats=frozenset({"qcow2"}),
+        label="lazy",
+        decides=True,
     ),
     Factor(
         "l2-cache-size",
@@ -130,16 +169,27 @@ FACTORS = (
         formats=frozenset({"qcow2"}),
         low=64 << 10,
         high=4 << 30,
+        label="l2",
     ),
     Factor(
         "bus",
         "virtio-blk",
         "how the guest sees the disk",
-        levels=("virtio-blk", "virtio-scsi", "ide", "ahci", "nvme"),
+        ("virtio-blk", "virtio-scsi", "ide", "ahci", "nvme"),
         frontends=_GUEST,
+        decides=True,
     ),
-    Factor("accel", "auto", "CPU accelerator", levels=("auto", "kvm", "tcg"), frontends=_GUEST),
-    Factor("vcpus", "1", "virtual processors", kind="count", frontends=_GUEST, low=1, high=64),
+    Factor("accel", "auto", "CPU accelerator", ("auto", "kvm", "tcg"), frontends=_GUEST),
+    Factor(
+        "vcpus",
+        "1",
+        "virtual processors",
+        kind="count",
+        frontends=_GUEST,
+        low=1,
+        high=64,
+        label="vcpus",
+    ),
     Factor(
         "memory",
         "512M",
@@ -148,6 +198,7 @@ FACTORS = (
         frontends=_GUEST,
         low=192 << 20,
         high=1 << 40,
+        label="mem",
     ),
 )
 

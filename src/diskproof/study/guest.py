@@ -11,14 +11,13 @@ import hashlib
 import os
 import stat as stat_module
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from diskproof.study import keys
+from diskproof.study.factors import FACTOR_BY_NAME
 from diskproof.study.toml_lines import Mistakes
-
-if TYPE_CHECKING:
-    from diskproof.study.file import GuestTable
 
 FRONTEND = "own-guest"
 HEAD_BYTES = 64 << 10
@@ -35,22 +34,24 @@ MAGICS = {
 
 @dataclass(frozen=True)
 class OwnGuest:
-    """A machine of the user's. Paths are absolute; ``kernel`` and ``initrd`` are empty for one
-    that boots by its own boot loader. ``bus`` is that of its system disk. Waits in seconds.
+    """``[guest]``: a machine of the user's. Paths are absolute; ``kernel`` and ``initrd`` are empty
+    for one that boots by its own boot loader. ``bus`` is that of its system disk. Waits in seconds.
     ``digest`` stands for what the files hold."""
 
-    image: str
-    format: str
-    os: str
-    machine: str
-    firmware: str
-    bus: str
-    settle: float
-    boot_timeout: float
-    kernel: str
-    initrd: str
-    append: str
-    digest: str
+    image: str = keys.field("", keys.text(least=1), required=True)
+    format: str = keys.field("qcow2", keys.choice("qcow2", "raw", "vdi", "vhdx"))
+    os: str = keys.field("linux", keys.choice("linux", "windows"))
+    machine: str = keys.field("pc", keys.choice("pc", "q35"))
+    firmware: str = keys.field("bios", keys.choice("bios", "uefi"))
+    bus: str = keys.field("virtio-blk", keys.choice(*FACTOR_BY_NAME["bus"].levels))
+    settle: float = keys.field(10.0, keys.duration(0))
+    boot_timeout: float = keys.field(300.0, keys.duration(1))
+    kernel: str = keys.field("", keys.text())
+    initrd: str = keys.field("", keys.text())
+    append: str = keys.field(
+        "", keys.matching(r"[\x20-\x7e]{0,1000}", "a line of at most 1000 ASCII letters")
+    )
+    digest: str = ""
 
     @property
     def shape(self) -> list[object]:
@@ -60,33 +61,21 @@ class OwnGuest:
         return [self.digest, self.format, *named, *waits]
 
 
-def read_guest(table: GuestTable, folder: Path, mistakes: Mistakes) -> OwnGuest:
+def read_guest(content: object, folder: Path, mistakes: Mistakes) -> OwnGuest:
     """The table's machine, files relative to ``folder``; mistakes are noted."""
+    guest = keys.read_table(OwnGuest, content, ("guest",), mistakes)
     digest = hashlib.sha256()
-    files = {}
-    for key in ("image", "kernel", "initrd"):
-        name = getattr(table, key)
-        files[key] = str((folder / name).resolve()) if name else ""
-        if name:
-            digest.update(_read_facts(key, Path(files[key]), table.format, mistakes))
-    if table.initrd and not table.kernel:
-        mistakes.add(("guest", "initrd"), "initrd: this goes with a kernel")
-    if table.append and not table.kernel:
-        mistakes.add(("guest", "append"), "append: this goes with a kernel")
-    if table.machine == "q35" and table.bus == "ide":
+    files: dict[str, Any] = {}
+    for name in ("image", "kernel", "initrd"):
+        if file := getattr(guest, name):
+            files[name] = str((folder / file).resolve())
+            digest.update(_read_facts(name, Path(files[name]), guest.format, mistakes))
+    for name in ("initrd", "append"):
+        if getattr(guest, name) and not guest.kernel:
+            mistakes.add(("guest", name), f"{name}: this goes with a kernel")
+    if guest.machine == "q35" and guest.bus == "ide":
         mistakes.add(("guest", "bus"), "bus: a q35 machine has no ide; its disks are on ahci")
-    return OwnGuest(
-        **files,
-        format=table.format,
-        os=table.os,
-        machine=table.machine,
-        firmware=table.firmware,
-        bus=table.bus,
-        settle=table.settle,
-        boot_timeout=table.boot_timeout,
-        append=table.append,
-        digest=digest.hexdigest(),
-    )
+    return replace(guest, **files, digest=digest.hexdigest())
 
 
 def _read_facts(key: str, path: Path, form: str, mistakes: Mistakes) -> bytes:

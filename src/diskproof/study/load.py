@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diskproof.errors import StudyError
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
-from diskproof.records.verdicts import FAULTS
-from diskproof.study.backing_tables import FOLDER, read_backings
-from diskproof.study.crash import FILE_SYSTEM_BYTES, WRITERS, CrashRules
+from diskproof.study import keys
+from diskproof.study.backings import FOLDER, Made, Tables, read_backings
+from diskproof.study.crash import CrashRules, read_crash
 from diskproof.study.factors import FACTOR_BY_NAME, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
 from diskproof.study.programs import SECOND_DISK_ON
-from diskproof.study.protocol import RaceRules
+from diskproof.study.protocol import DEFAULT_BLOCKS, RaceRules, read_protocol
 from diskproof.study.tile_file import read_rules
 from diskproof.study.tiles import TileRules
-from diskproof.study.toml_lines import Location, Mistakes, unknown
+from diskproof.study.toml_lines import Location, Mistakes, parse_toml, read_text, unknown
 from diskproof.study.workloads import read_workloads
-from diskproof.units import parse_bytes, render_bytes
-
-if TYPE_CHECKING:
-    from diskproof.study.file import CrashTable, ProtocolTable, StudyTable
+from diskproof.units import parse_bytes
 
 MAX_TEXT = 1 << 20
-DEFAULT_BLOCKS = 3
-RACE_FIELDS = ("delta", "confidence", "top", "min_blocks", "max_blocks")
+DEFAULT_WORKLOAD = "rand-read-4k-d32"
+
+TABLES = (
+    "workloads",
+    "factors",
+    "backings",
+    "guest",
+    "only",
+    "exclude",
+    "protocol",
+    "crash",
+    "tiles",
+)
 
 Factors = Mapping[str, tuple[str, ...]]
 _TABLES_HINT = "workloads is a list of presets, or tables (one may be empty: [workloads.seq-read])"
@@ -53,17 +60,17 @@ class Study:
     ``names_workloads``: the file does, so that they are not the default.
     """
 
-    name: str
-    description: str
-    text: str
-    factors: tuple[tuple[str, tuple[str, ...]], ...]
-    workloads: tuple[WorkloadSpec, ...]
-    backings: tuple[BackingSpec, ...]
-    only: tuple[Filter, ...]
-    exclude: tuple[Filter, ...]
-    blocks: int
-    seed: int
-    run_timeout: float
+    name: str = keys.field("", keys.name)
+    description: str = keys.field("", keys.text(10_000))
+    text: str = ""
+    factors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    workloads: tuple[WorkloadSpec, ...] = ()
+    backings: tuple[BackingSpec, ...] = ()
+    only: tuple[Filter, ...] = ()
+    exclude: tuple[Filter, ...] = ()
+    blocks: int = DEFAULT_BLOCKS
+    seed: int = 0
+    run_timeout: float = 1800.0
     race: RaceRules | None = None
     crash: CrashRules = CrashRules()
     guest: OwnGuest | None = None
@@ -93,14 +100,11 @@ class Study:
 def load_study(path: Path) -> Study:
     """Read a study file. Raises StudyError."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_TEXT + 1)
+        text = read_text(path, MAX_TEXT)
     except OSError as error:
         raise StudyError(f"cannot read the study {path}", error.strerror or "") from None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise StudyError(f"{path}: not a study file", "it is not UTF-8 text") from None
+    except ValueError as error:
+        raise StudyError(f"{path}: not a study file", str(error)) from None
     return parse_study(text, str(path), folder=path.parent)
 
 
@@ -108,87 +112,51 @@ def parse_study(text: str, file: str = "study.toml", folder: Path = Path()) -> S
     """Text to Study; ``folder`` is where fio job files are looked for. Raises StudyError."""
     if len(text) > MAX_TEXT:
         raise StudyError(f"{file}: too large", f"a study has at most {MAX_TEXT >> 20} MiB")
-    try:
-        content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f"{file}:{line[1]}" if line else file
-        hint = _TABLES_HINT if "workloads" in str(error) else ""
-        raise StudyError(f"{where}: not valid TOML", str(error), hint) from None
-    return read_study(content, text, file, folder)
+    return read_study(parse_toml(text, file, _TABLES_HINT), text, file, folder)
 
 
 def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> Study:
     """TOML content to Study. Raises StudyError with all mistakes of the file."""
     mistakes = Mistakes(text, file)
-    table = _read_shape(content, mistakes)
-    backings = read_backings(table.backings, mistakes) or {"": (FOLDER,)}
-    factors = _factors(table, backings, mistakes)
-    workloads = tuple(read_workloads(table, folder, mistakes))
-    crash = _crash(table.crash, mistakes)
-    names = (*(spec.name for spec in workloads), *crash.writers)
-    race = _race(table.protocol, mistakes)
-    guest = read_guest(table.guest, folder, mistakes) if table.guest else None
-    tiles = read_rules(table.tiles, folder, mistakes) if table.tiles else None
-    names += (tiles.tile.name,) if tiles else ()
-    sources = _sources(workloads, backings, mistakes)
+    protocol = read_protocol(content.get("protocol", {}), mistakes)
+    tables, backings = read_backings(content.get("backings", {}), mistakes)
+    backings = backings or {"": (FOLDER,)}
+    factors = _factors(content.get("factors", {}), tables, backings, mistakes)
+    asked = content.get("workloads", DEFAULT_WORKLOAD)
+    workloads = tuple(read_workloads(asked, protocol, folder, mistakes))
+    crash = read_crash(content.get("crash", {}), mistakes)
+    guest = read_guest(content["guest"], folder, mistakes) if "guest" in content else None
+    tiles = read_rules(content["tiles"], folder, mistakes) if "tiles" in content else None
     check_use(guest, factors, [(spec.name, spec.kind) for spec in workloads], mistakes)
-    study = Study(
-        name=table.name or re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study",
-        description=table.description,
+    names = (*(spec.name for spec in workloads), *crash.writers)
+    names += (tiles.tile.name,) if tiles else ()
+    used = (*factors["backing"], *_sources(workloads, backings, mistakes))
+    study = keys.read_table(
+        Study,
+        content,
+        (),
+        mistakes,
+        TABLES,
         text=text,
         factors=tuple(factors.items()),
         workloads=workloads,
-        backings=_used_backings(backings, (*factors["backing"], *sources)),
-        only=tuple(_filters("only", table.only, factors, names, mistakes)),
-        exclude=tuple(_filters("exclude", table.exclude, factors, names, mistakes)),
-        blocks=_blocks(table.protocol, race),
-        seed=table.protocol.seed or 0,
-        run_timeout=table.protocol.run_timeout,
-        race=race,
+        backings=tuple(spec for specs in backings.values() for spec in specs if spec.name in used),
+        only=tuple(_filters("only", content, factors, names, mistakes)),
+        exclude=tuple(_filters("exclude", content, factors, names, mistakes)),
+        blocks=protocol.blocks,
+        seed=protocol.seed,
+        run_timeout=protocol.run_timeout,
+        race=protocol.race,
         crash=crash,
         guest=guest,
         tiles=tiles,
-        names_workloads="workloads" in table.model_fields_set,
+        names_workloads="workloads" in content,
     )
     mistakes.raise_any()
+    stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study"
+    study = study if study.name else replace(study, name=stem)
     # Without a seed of its own the same file still gets the same order.
-    return study if study.seed else replace(study, seed=int(study.id, 16) % (2**31 - 1) + 1)
-
-
-def _read_shape(content: dict[str, Any], mistakes: Mistakes) -> StudyTable:
-    """The content with its shape checked; parts that do not fit are noted and left out, so that
-    what the other parts mean can be checked as well."""
-    from pydantic import ValidationError
-
-    from diskproof.study.file import StudyTable, known_keys
-
-    try:
-        return StudyTable.model_validate(content)
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-    for problem in problems:
-        location = tuple(problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            mistakes.add(location, unknown("key", str(location[-1]), known_keys(location)))
-        else:
-            name = ".".join(str(part) for part in location)[:100]
-            message = problem["msg"].removeprefix("Value error, ")
-            mistakes.add(location, f"{name}: {message}", problem["input"])
-        content = _without(content, location)
-    return _read_shape(content, mistakes)
-
-
-def _without(content: dict[str, Any], location: Location) -> dict[str, Any]:
-    """A copy that lacks the innermost table entry on the way to ``location``."""
-    key, *rest = location
-    inner = content.get(str(key))
-    pruned = dict(content)
-    if rest and isinstance(inner, dict) and rest[0] in inner:
-        pruned[str(key)] = _without(inner, tuple(rest))
-    else:
-        pruned.pop(str(key), None)
-    return pruned
+    return study if study.seed else replace(study, seed=int(study.id, 16) % keys.MAX_SEED + 1)
 
 
 def _backing_shape(spec: BackingSpec) -> list[object]:
@@ -197,19 +165,11 @@ def _backing_shape(spec: BackingSpec) -> list[object]:
     return [*shape, _backing_shape(spec.on)] if spec.on else shape
 
 
-def _used_backings(
-    tables: Mapping[str, tuple[BackingSpec, ...]], levels: tuple[str, ...]
-) -> tuple[BackingSpec, ...]:
-    return tuple(spec for specs in tables.values() for spec in specs if spec.name in levels)
-
-
 def _sources(
-    workloads: tuple[WorkloadSpec, ...],
-    tables: Mapping[str, tuple[BackingSpec, ...]],
-    mistakes: Mistakes,
+    workloads: tuple[WorkloadSpec, ...], made: Made, mistakes: Mistakes
 ) -> tuple[str, ...]:
     """The backings of second disks."""
-    known = [spec.name for specs in tables.values() for spec in specs]
+    known = [spec.name for specs in made.values() for spec in specs]
     wanted = [(spec.name, name) for spec in workloads if (name := spec.option(SECOND_DISK_ON))]
     for workload, name in wanted:
         if name not in known:
@@ -219,21 +179,24 @@ def _sources(
 
 
 def _factors(
-    table: StudyTable, tables: Mapping[str, tuple[BackingSpec, ...]], mistakes: Mistakes
+    content: object, tables: Tables, made: Made, mistakes: Mistakes
 ) -> dict[str, tuple[str, ...]]:
-    backings = tuple(spec.name for specs in tables.values() for spec in specs)
-    below = {options.on for options in table.backings.values()}
-    tops = (spec.name for name, specs in tables.items() if name not in below for spec in specs)
+    backings = tuple(spec.name for specs in made.values() for spec in specs)
+    below = {table.on for table in tables.values()}
+    tops = (spec.name for name, specs in made.items() if name not in below for spec in specs)
     found: dict[str, tuple[str, ...]] = {"backing": tuple(tops)}
-    for key, wanted in table.factors.items():
-        factor = FACTOR_BY_NAME.get(_canonical_factor(key))
+    for asked, value in keys.read_mapping(content, ("factors",), mistakes).items():
+        factor = FACTOR_BY_NAME.get(_canonical_factor(asked))
+        location = ("factors", asked)
         if factor is None:
-            mistakes.add(("factors", key), unknown("factor", key, FACTOR_BY_NAME))
+            mistakes.add(location, unknown("factor", asked, FACTOR_BY_NAME))
             continue
-        location = ("factors", key)
+        wanted: tuple[str, ...] = ()
+        with mistakes.noting(location, value):
+            wanted = keys.levels(value)
         if factor.kind == "name":  # a table with lists stands for all that it makes
-            names = {name: [spec.name for spec in specs] for name, specs in tables.items()}
-            wanted = [level for text in wanted for level in names.get(text, [text])]
+            names = {name: [spec.name for spec in specs] for name, specs in made.items()}
+            wanted = tuple(level for text in wanted for level in names.get(text, [text]))
         levels = [_level(factor, text, location, backings, mistakes) for text in wanted]
         found[factor.name] = tuple(dict.fromkeys(levels))
     return found
@@ -260,69 +223,31 @@ def _level(
     return str(count) if factor.kind == "count" else render_level_bytes(count)
 
 
-def _race(protocol: ProtocolTable, mistakes: Mistakes) -> RaceRules | None:
-    """The rules of a race, or None. ``blocks`` and what rules a race exclude each other: which of
-    two limits is meant should not have to be guessed."""
-    wanted = {key: value for key in RACE_FIELDS if (value := getattr(protocol, key)) is not None}
-    if protocol.stop != "decided":
-        for key in wanted:
-            mistakes.add(("protocol", key), f'{key}: this goes with stop = "decided"')
-        return None
-    if protocol.blocks is not None:
-        message = "blocks: a race has min_blocks and max_blocks instead"
-        mistakes.add(("protocol", "blocks"), message)
-    rules = RaceRules()
-    for group in (("delta",), ("confidence",), ("top",), ("min_blocks", "max_blocks")):
-        given = {key: wanted[key] for key in group if key in wanted}
-        try:
-            rules = replace(rules, **given)
-        except ValueError as error:
-            key = next(iter(given))
-            mistakes.add(("protocol", key), str(error), given[key])
-    return rules
-
-
-def _blocks(protocol: ProtocolTable, race: RaceRules | None) -> int:
-    return race.max_blocks if race else protocol.blocks or DEFAULT_BLOCKS
-
-
-def _crash(table: CrashTable, mistakes: Mistakes) -> CrashRules:
-    for writer in table.writers:
-        if writer not in WRITERS:
-            mistakes.add(("crash", "writers"), unknown("writer", writer, WRITERS), writer)
-    for fault in table.faults:
-        if fault not in FAULTS:
-            mistakes.add(("crash", "faults"), unknown("fault", fault, FAULTS), fault)
-    least = FILE_SYSTEM_BYTES[table.filesystem]
-    if "ledger-fs" in table.writers and (table.size or 0) < least:
-        message = f"crash.size: {table.filesystem} needs a disk of {render_bytes(least)}"
-        mistakes.add(("crash", "filesystem"), message, table.filesystem)
-    values = table.model_dump() | {
-        "writers": tuple(dict.fromkeys(table.writers)),
-        "faults": tuple(fault for fault in FAULTS if fault in table.faults),
-        "size": table.size or CrashRules.size,
-    }
-    return CrashRules(**values)
-
-
 def _filters(
     key: str,
-    tables: list[dict[str, list[str]]],
+    content: Mapping[str, Any],
     factors: Factors,
     workloads: tuple[str, ...],
     mistakes: Mistakes,
 ) -> Iterator[Filter]:
+    tables = content.get(key, [])
+    if not isinstance(tables, list):
+        mistakes.add((key,), f"{key}: tables [[{key}]] are wanted")
+        return
     for index, table in enumerate(tables):
+        place = (key, index)
         conditions = []
-        for name, wanted in table.items():
-            location = (key, index, name)
-            conditions.append(_condition(name, wanted, location, factors, workloads, mistakes))
+        for name, value in keys.read_mapping(table, place, mistakes).items():
+            with mistakes.noting((*place, name), value):
+                wanted = keys.levels(value)
+                location = (*place, name)
+                conditions.append(_condition(name, wanted, location, factors, workloads, mistakes))
         yield Filter(tuple(conditions))
 
 
 def _condition(
     name: str,
-    wanted: list[str],
+    wanted: Sequence[str],
     location: Location,
     factors: Factors,
     workloads: tuple[str, ...],

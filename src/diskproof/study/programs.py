@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
-from diskproof.study.keys import Option, one_of
-from diskproof.units import SCALE
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Program:
     name: str
     kind: str
     help: str
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, keys.Option] = field(default_factory=dict)
     fixed: Mapping[str, str] = field(default_factory=dict)
     frontends: tuple[str, ...] = FRONTENDS
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -36,38 +35,40 @@ SECOND_DISK_ON = "source_on"
 """The option that names a backing for a second disk, the same for all cells."""
 _FILES = ("host", "container", "guest")
 """Where a disk has a name that any program can open."""
-_DD = {"bs": Option("1M", size=True), "direct": one_of("off", "on")}
+_DD = {"bs": keys.size("1M"), "direct": keys.one_of("off", "on")}
 _IOZONE = {
-    "tests": Option("0,1,2,8", r"[0128](,[0128])*", help="numbers of iozone's tests: 0,1,2,8"),
-    "min_file": Option("64K", size=True),
-    "max_file": Option("4M", size=True),
-    "min_record": Option("4K", size=True),
-    "max_record": Option("16M", size=True),
-    "threads": Option("1", r"[1-9][0-9]?", help="1 to 99 threads"),
-    "direct": one_of("off", "on"),
+    "tests": keys.like("0,1,2,8", r"[0128](,[0128])*", "numbers of iozone's tests: 0,1,2,8"),
+    "min_file": keys.size("64K"),
+    "max_file": keys.size("4M"),
+    "min_record": keys.size("4K"),
+    "max_record": keys.size("16M"),
+    "threads": keys.count(1, 1, 99, "threads"),
+    "direct": keys.one_of("off", "on"),
 }
 _TREE = {
-    "files": Option("10000", r"[1-9][0-9]{0,5}", help="1 to 999999 files"),
-    "bytes": Option("1G", size=True),
-    "depth": Option("5", r"[1-9]|[12][0-9]|3[0-2]", help="1 to 32 levels of folders"),
-    "scale": Option("1/20", SCALE, help="a share of the full tree: 1 or 1/N"),
-    "filesystem": one_of("ext4", "xfs", "btrfs"),
-    "source": one_of("disk", "memory"),
-    SECOND_DISK_ON: Option("", help="the name of a backing"),
+    "files": keys.count(10_000, 1, 999_999, "files"),
+    "bytes": keys.size("1G"),
+    "depth": keys.count(5, 1, 32, "levels of folders"),
+    "scale": keys.scale("1/20"),
+    "filesystem": keys.one_of("ext4", "xfs", "btrfs"),
+    "source": keys.one_of("disk", "memory"),
+    SECOND_DISK_ON: keys.Option(),
 }
 _BOOTS = {
-    "reads": Option("5", r"\d{1,2}", help="0 to 99 boots"),
-    "writes": Option("5", r"\d{1,2}", help="0 to 99 boots"),
-    "scale": Option("1/32", SCALE, help="a share of the published size: 1 or 1/N"),
-    "cold": one_of("off", "on"),
+    "reads": keys.count(5, 0, 99, "boots"),
+    "writes": keys.count(5, 0, 99, "boots"),
+    "scale": keys.scale("1/32"),
+    "cold": keys.one_of("off", "on"),
 }
+_ARGV = "a list: a program and its arguments"
+_JSON = r"([A-Za-z0-9_ %/+-]+(\.[A-Za-z0-9_ %/+-]+){0,15})?"
 _COMMAND = {
-    COMMAND: Option(None, r'\["[^\x00-\x1f]+\]', help="a list: a program and its arguments"),
-    "pattern": Option("", r"[^\x00-\x1f]{0,1000}", regex=True),
-    "json": Option("", r"([A-Za-z0-9_ %/+-]+(\.[A-Za-z0-9_ %/+-]+){0,15})?", help="like a.0.b"),
-    "figure": Option("figure", r"[a-z][a-z0-9_]{0,39}", help="a name like write_speed"),
-    "unit": Option("1", r"[A-Za-z0-9/%*^. -]{1,20}", help="a unit of at most 20 letters"),
-    "better": one_of("higher", "lower"),
+    COMMAND: keys.Option(None, keys.matching(r'\["[^\x00-\x1f]+\]', _ARGV), most=1 << 20),
+    "pattern": keys.Option("", keys.figure_regex),
+    "json": keys.like("", _JSON, "like a.0.b"),
+    "figure": keys.like("figure", r"[a-z][a-z0-9_]{0,39}", "a name like write_speed"),
+    "unit": keys.like("1", r"[A-Za-z0-9/%*^. -]{1,20}", "a unit of at most 20 letters"),
+    "better": keys.one_of("higher", "lower"),
 }
 
 PROGRAMS = (
@@ -114,17 +115,17 @@ PROGRAMS = (
         "first_write",
         "the disk written twice, part by part: what allocating costs, over the share touched",
         {
-            "rw": one_of("write", "randwrite"),
-            "bs": Option("64K", size=True),
-            "iodepth": Option("1", r"[1-9][0-9]{0,2}", help="a queue depth up to 999"),
-            "parts": Option("10", r"[1-9][0-9]?|100", help="1 to 100 parts"),
+            "rw": keys.one_of("write", "randwrite"),
+            "bs": keys.size("64K"),
+            "iodepth": keys.count(1, 1, 999),
+            "parts": keys.count(10, 1, 100, "parts"),
         },
     ),
     Program(
         "cache-life",
         "cache_life",
         "what of the disk stays in the host's page cache after a guest's reset and QEMU's end",
-        {"settle": Option("3s", time=True)},
+        {"settle": keys.time("3s")},
         frontends=("guest",),
         fill=True,
     ),
@@ -132,7 +133,7 @@ PROGRAMS = (
         "out-of-space",
         "out_of_space",
         "the host runs out of space under a guest: it must pause, and go on when there is room",
-        {"free": one_of("on", "off")},
+        {"free": keys.one_of("on", "off")},
         {"werror": "enospc"},
         frontends=("guest",),
         levels={"preallocation": ("off", "metadata")},

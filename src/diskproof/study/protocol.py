@@ -1,15 +1,16 @@
-"""The rules of a race: ``[protocol]`` with ``stop = "decided"``.
+"""``[protocol]``: how runs are made, and the rules of a race (``stop = "decided"``).
 
-They say when a study stops, not what shapes a run: they are no part of its id, and the text of a
-stored study tells them to whoever replays the race.
+The rules say when a study stops, not what shapes a run: they are no part of its id, and the text of
+a stored study tells them to whoever replays the race.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
+from diskproof.study import keys
+from diskproof.study.toml_lines import Mistakes, shown
 from diskproof.units import parse_share
 
 MAX_DELTA = 0.5
@@ -18,9 +19,26 @@ MAX_TOP = 1000
 FIRST_LOOK = 2
 """One block tells nothing of the scatter: no cell is judged before the second."""
 MAX_RACE_BLOCKS = 1000
+DEFAULT_BLOCKS = 3
 
-_SHARES = frozenset({"delta", "confidence"})
-_COUNTS = frozenset({"top", "min_blocks", "max_blocks"})
+
+def _share(value: object) -> float:
+    if isinstance(value, str | int | float):
+        return parse_share(value)
+    raise ValueError(f"{shown(value)} is not a share")
+
+
+def _read_delta(value: object) -> float:
+    if not 0 < (share := _share(value)) <= MAX_DELTA:
+        raise ValueError(f"delta must be above 0 and at most {MAX_DELTA:.0%}")
+    return share
+
+
+def _read_confidence(value: object) -> float:
+    if not MIN_CONFIDENCE <= (share := _share(value)) <= MAX_CONFIDENCE:
+        bounds = f"{MIN_CONFIDENCE:.0%} to {100 * MAX_CONFIDENCE:g}%"
+        raise ValueError(f"confidence must be {bounds}")
+    return share
 
 
 @dataclass(frozen=True)
@@ -31,30 +49,54 @@ class RaceRules:
     Raises ValueError for what is out of bounds.
     """
 
-    delta: float = 0.02
-    confidence: float = 0.95
-    top: int = 1
-    min_blocks: int = FIRST_LOOK
-    max_blocks: int = 40
+    delta: float = keys.field(0.02, _read_delta)
+    confidence: float = keys.field(0.95, _read_confidence)
+    top: int = keys.field(1, keys.whole(1, MAX_TOP))
+    min_blocks: int = keys.field(FIRST_LOOK, keys.whole(FIRST_LOOK, MAX_RACE_BLOCKS))
+    max_blocks: int = keys.field(40, keys.whole(FIRST_LOOK, MAX_RACE_BLOCKS))
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta <= MAX_DELTA:
-            raise ValueError(f"delta must be above 0 and at most {MAX_DELTA:.0%}")
-        if not MIN_CONFIDENCE <= self.confidence <= MAX_CONFIDENCE:
-            raise ValueError(
-                f"confidence must be {MIN_CONFIDENCE:.0%} to {100 * MAX_CONFIDENCE:g}%"
-            )
-        if not 1 <= self.top <= MAX_TOP:
-            raise ValueError(f"top must be 1 to {MAX_TOP}")
-        if not FIRST_LOOK <= self.min_blocks <= self.max_blocks <= MAX_RACE_BLOCKS:
-            raise ValueError(
-                f"{FIRST_LOOK} <= min_blocks <= max_blocks <= {MAX_RACE_BLOCKS} must hold"
-            )
+        for name, each in keys.of(RaceRules).items():
+            each.metadata["read"](getattr(self, name))
+        if self.min_blocks > self.max_blocks:
+            raise ValueError("min_blocks <= max_blocks must hold")
 
     @property
     def margin(self) -> float:
         """``delta`` on the log scale: a cell this far behind is at 1 - delta of the other."""
         return -math.log1p(-self.delta)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """``[protocol]``. ``size`` None: the plan chooses. ``seed`` 0: from the study's content."""
+
+    stop: str = keys.field("blocks", keys.choice("blocks", "decided"))
+    blocks: int = keys.field(DEFAULT_BLOCKS, keys.whole(1, 10_000))
+    seed: int = keys.field(0, keys.whole(1, keys.MAX_SEED))
+    size: int | None = keys.field(None, keys.auto_size)
+    runtime: float = keys.field(10.0, keys.duration(1))
+    ramp: float = keys.field(2.0, keys.duration(0))
+    run_timeout: float = keys.field(1800.0, keys.duration(1))
+    race: RaceRules | None = None
+
+
+def read_protocol(content: object, mistakes: Mistakes) -> Protocol:
+    """``blocks`` and what rules a race exclude each other: which of two limits is meant should not
+    have to be guessed. Mistakes are noted."""
+    place = ("protocol",)
+    given = keys.read_mapping(content, place, mistakes)
+    rules = {name: value for name, value in given.items() if name in keys.of(RaceRules)}
+    protocol = keys.read_table(Protocol, given, place, mistakes, keys.of(RaceRules))
+    if protocol.stop != "decided":
+        for name in rules:
+            mistakes.add((*place, name), f'{name}: this goes with stop = "decided"')
+        return protocol
+    if "blocks" in given:
+        message = "blocks: a race has min_blocks and max_blocks instead"
+        mistakes.add((*place, "blocks"), message)
+    race = keys.read_table(RaceRules, rules, place, mistakes)
+    return replace(protocol, blocks=race.max_blocks, race=race)
 
 
 def find_rules(text: str) -> RaceRules | None:
@@ -64,18 +106,11 @@ def find_rules(text: str) -> RaceRules | None:
 
     try:
         protocol = tomllib.loads(text).get("protocol")
-        if not isinstance(protocol, dict) or protocol.get("stop") != "decided":
-            return None
-        read: dict[str, Any] = {
-            key: parse_share(protocol[key]) for key in protocol.keys() & _SHARES
-        }
-        read |= {key: _whole(protocol[key]) for key in protocol.keys() & _COUNTS}
-        return replace(RaceRules(), **read)
-    except (tomllib.TOMLDecodeError, ValueError, TypeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{value!r} is not a whole number")
-    return value
+    if not isinstance(protocol, dict) or protocol.get("stop") != "decided":
+        return None
+    mistakes = Mistakes("", "")
+    rules = {name: protocol[name] for name in protocol.keys() & keys.of(RaceRules).keys()}
+    race = keys.read_table(RaceRules, rules, ("protocol",), mistakes)
+    return None if mistakes.found else race

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diskproof.errors import StudyError
+from diskproof.study import keys
 from diskproof.study.tiles import (
     BUILT_IN,
     COMMAND,
     LOADS,
     ROLES,
-    SHARES,
     Tile,
     TileGuest,
     TileRules,
     TileWork,
+    read_guest_name,
 )
-from diskproof.study.toml_lines import Mistakes, unknown
-
-if TYPE_CHECKING:
-    from diskproof.study.file import TilesTable
-    from diskproof.study.tile_tables import TileGuestTable, TileTable, WorkTable
+from diskproof.study.toml_lines import Mistakes, parse_toml, read_text, unknown
 
 MAX_TEXT = 256 << 10
 MAX_GUESTS = 16
+MAX_WORKS = 100
 
 
 def load_tile(name: str, folder: Path) -> Tile:
@@ -41,37 +38,25 @@ def load_tile(name: str, folder: Path) -> Tile:
         return built_in_tile()
     path = folder / name
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_TEXT + 1)
-        if len(data) > MAX_TEXT:
-            raise ValueError(f"larger than {MAX_TEXT >> 10} KiB")
-        text = data.decode()
+        content = read_text(path, MAX_TEXT)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         hint = f'a file name relative to the study, or "{BUILT_IN}"'
         raise StudyError(f"cannot read the tile {path}", why, hint) from None
-    return parse_tile(text, str(path))
+    return parse_tile(content, str(path))
 
 
-def read_rules(table: TilesTable, folder: Path, mistakes: Mistakes) -> TileRules:
+def read_rules(content: object, folder: Path, mistakes: Mistakes) -> TileRules:
     """``[tiles]`` of a study, its tile's file relative to ``folder``. Mistakes are noted; raises
     StudyError for those in the tile's own file."""
-    for key, known in (("ksm", ("off", "on")), ("share", SHARES)):
-        for level in getattr(table, key):
-            if level not in known:
-                message = unknown(f"level of {key}", level, known)
-                mistakes.add(("tiles", key), message, level)
-    return TileRules(
-        tile=load_tile(table.tile, folder),
-        scale=Fraction(table.scale),
-        most=max(table.counts or [table.most]),
-        runs=table.runs,
-        counts=tuple(sorted(set(table.counts or ()))),
-        service_level=table.service_level,
-        ksm=tuple(dict.fromkeys(table.ksm)),
-        share=tuple(dict.fromkeys(table.share)),
-        network=table.network,
-    )
+    place, name = ("tiles",), BUILT_IN
+    given = keys.read_mapping(content, place, mistakes)
+    if "tile" in given:
+        with mistakes.noting((*place, "tile"), given["tile"]):
+            name = keys.text(least=1)(given["tile"])
+    tile = load_tile(name, folder)
+    rules = keys.read_table(TileRules, given, place, mistakes, ["tile"], tile=tile)
+    return replace(rules, most=max(rules.counts or [rules.most]))
 
 
 @cache
@@ -85,126 +70,90 @@ def read_built_in() -> str:
     return files("diskproof").joinpath("tiles", f"{BUILT_IN}.toml").read_text()
 
 
-def parse_tile(text: str, file: str) -> Tile:
+def parse_tile(content: str, file: str) -> Tile:
     """Text to Tile. Raises StudyError with all mistakes of the file."""
-    from pydantic import ValidationError
-
-    from diskproof.study.tile_tables import TileTable
-
-    mistakes = Mistakes(text, file)
-    try:
-        table = TileTable.model_validate(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise StudyError(f"{file}: not valid TOML", str(error)) from None
-    except ValidationError as error:
-        for problem in error.errors(include_url=False):
-            place = tuple(problem["loc"])
-            name = ".".join(map(str, place))[:100]
-            message = problem["msg"].removeprefix("Value error, ")
-            value = problem["input"] if problem["type"] != "extra_forbidden" else None
-            mistakes.add(place, f"{name}: {message}", value)
-        mistakes.raise_any()
-        raise
-    tile = _read_tile(table, Path(file).stem, mistakes)
-    mistakes.raise_any()
-    return tile
-
-
-def _read_tile(table: TileTable, stem: str, mistakes: Mistakes) -> Tile:
-    guests = tuple(_guest(name, each, mistakes) for name, each in table.guests.items())
-    roles = {guest.name: guest.role for guest in guests}
-    works = tuple(_work(name, each, roles, mistakes) for name, each in table.workloads.items())
-    if len(guests) > MAX_GUESTS:
-        mistakes.add(("guests",), f"guests: a tile has at most {MAX_GUESTS}")
-    environment: dict[str, str] = {}
-    for guest in guests:  # steps find each other by these names
-        key = guest.name.upper().replace("-", "_")
-        if other := environment.get(key):
-            mistakes.add(("guests", guest.name), f"{guest.name} and {other}: too much alike")
-        environment[key] = guest.name
+    mistakes = Mistakes(content, file)
+    tables = parse_toml(content, file)
+    guests = tuple(_read_guests(tables, mistakes))
+    works = tuple(_read_works(tables, {each.name: each.role for each in guests}, mistakes))
+    for name, most, found in (("guests", MAX_GUESTS, guests), ("workloads", MAX_WORKS, works)):
+        if not 1 <= len(found) <= most:
+            mistakes.add((name,), f"{name}: a tile has 1 to {most}, not {len(found)}")
+    tile = keys.read_table(
+        Tile, tables, (), mistakes, ["guests", "workloads"], guests=guests, works=works
+    )
     _check_order(works, mistakes)
-    return Tile(table.name or stem, table.description, guests, works)
+    mistakes.raise_any()
+    return replace(tile, name=tile.name or Path(file).stem)
 
 
-def _guest(name: str, table: TileGuestTable, mistakes: Mistakes) -> TileGuest:
-    role = ROLES.get(table.role)
-    if role is None:
-        mistakes.add(("guests", name, "role"), unknown("role", table.role, ROLES), table.role)
-        role = ROLES["plain"]
-    if table.root is not None and role.root and table.root != role.root:
-        mistakes.add(("guests", name, "root"), f"root: the role {table.role} needs {role.root}")
-    return TileGuest(
-        name,
-        table.role,
-        role.root if table.root is None else table.root,
-        table.memory or role.memory,
-        table.vcpus,
-        table.disk or role.disk,
-    )
+def _read_guests(tables: Mapping[str, Any], mistakes: Mistakes) -> Iterator[TileGuest]:
+    found = keys.read_tables(tables.get("guests", {}), ("guests",), mistakes, read_guest_name)
+    environment: dict[str, str] = {}
+    for name, given in found:
+        place = ("guests", name)
+        key = name.upper().replace("-", "_")  # steps find each other by these names
+        if (other := environment.setdefault(key, name)) != name:
+            mistakes.add(place, f"{name} and {other}: too much alike")
+        guest = keys.read_table(TileGuest, given, place, mistakes, name=name)
+        if guest.role not in ROLES:
+            mistakes.add((*place, "role"), unknown("role", guest.role, ROLES), guest.role)
+            guest = replace(guest, role="plain")
+        role, says_root = ROLES[guest.role], "root" in given
+        if says_root and role.root and guest.root != role.root:
+            message = f"root: the role {guest.role} needs {role.root}"
+            mistakes.add((*place, "root"), message)
+        yield replace(
+            guest,
+            root=guest.root if says_root else role.root,
+            memory=guest.memory or role.memory,
+            disk=guest.disk or role.disk,
+        )
 
 
-def _work(name: str, table: WorkTable, roles: Mapping[str, str], mistakes: Mistakes) -> TileWork:
-    location = ("workloads", name)
-    load = COMMAND if table.command is not None else table.load
-    if table.command is not None and table.load not in (None, COMMAND):
-        mistakes.add(location, f"workloads.{name}: either a load or a command")
-    if load is None or load not in LOADS:
-        known = [each for each in LOADS if each != COMMAND]
-        what = unknown("load", load, known) if load else "needs a load or a command"
-        mistakes.add(location, f"workloads.{name}: {what}", load)
-        load = COMMAND
-    options = _options(load, table.model_extra or {}, location, mistakes)
-    _check_ends(name, load, table, roles, mistakes)
-    return TileWork(
-        name=name,
-        load=load,
-        source=table.source,
-        target=table.to or "",
-        options=options,
-        after=tuple(table.after),
-        timeout=table.timeout,
-        service_level=table.service_level,
-        command=tuple(table.command or ()),
-        check=tuple(table.check or ()),
-    )
+def _read_works(
+    tables: Mapping[str, Any], roles: Mapping[str, str], mistakes: Mistakes
+) -> Iterator[TileWork]:
+    for name, given in keys.read_tables(tables.get("workloads", {}), ("workloads",), mistakes):
+        place = ("workloads", name)
+        own = {key: value for key, value in given.items() if key not in keys.of(TileWork)}
+        work = keys.read_table(TileWork, given, place, mistakes, own, name=name)
+        load = _find_load(work, mistakes)
+        options = keys.read_options(LOADS[load].options, own, place, mistakes, f"key of {load}")
+        work = replace(work, load=load, options=tuple(sorted(options.items())))
+        _check_ends(work, roles, mistakes)
+        yield work
 
 
-def _options(
-    load: str, given: Mapping[str, Any], location: tuple[str, str], mistakes: Mistakes
-) -> tuple[tuple[str, str], ...]:
-    rules = LOADS[load].options
-    shaped = {key: option.default_text for key, option in rules.items()}
-    for key, value in given.items():
-        if key not in rules:
-            mistakes.add((*location, key), unknown(f"key of {load}", key, rules))
-            continue
-        try:
-            shaped[key] = rules[key].parse(str(value))
-        except ValueError as error:
-            mistakes.add((*location, key), f"{key}: {error}", value)
-    return tuple(sorted(shaped.items()))
+def _find_load(work: TileWork, mistakes: Mistakes) -> str:
+    place = ("workloads", work.name)
+    if work.command and work.load not in ("", COMMAND):
+        mistakes.add(place, f"workloads.{work.name}: either a load or a command")
+    if work.command or work.load == COMMAND:
+        return COMMAND
+    if work.load in LOADS:
+        return work.load
+    known = [each for each in LOADS if each != COMMAND]
+    what = unknown("load", work.load, known) if work.load else "needs a load or a command"
+    mistakes.add(place, f"workloads.{work.name}: {what}", work.load or None)
+    return COMMAND
 
 
-def _check_ends(
-    name: str, load: str, table: WorkTable, roles: Mapping[str, str], mistakes: Mistakes
-) -> None:
+def _check_ends(work: TileWork, roles: Mapping[str, str], mistakes: Mistakes) -> None:
     """Whether the guests at both ends exist and can do it."""
-    rules = LOADS[load]
-    for key, guest, able in (
-        ("from", table.source, rules.source),
-        ("to", table.to or "", rules.target),
-    ):
-        location = ("workloads", name, key)
+    load, place = LOADS[work.load], ("workloads", work.name)
+    for key, guest, able in (("from", work.source, load.source), ("to", work.target, load.target)):
         if guest not in roles:
-            if guest or able or key == "from":
-                mistakes.add(location, f"{key}: {unknown('guest', guest, roles)}", guest)
+            if guest or able:
+                mistakes.add((*place, key), f"{key}: {unknown('guest', guest, roles)}", guest)
         elif able and roles[guest] not in able:
             needs = " or ".join(able)
-            mistakes.add(location, f"{key}: {load} needs a {needs}, {guest} is {roles[guest]}")
-    if load == "copy" and table.source == table.to:
-        mistakes.add(("workloads", name, "to"), "to: a copy goes to another guest")
-    if table.check is not None and load != COMMAND:
-        mistakes.add(("workloads", name, "check"), f"check: {load} checks its own result")
+            message = f"{key}: {work.load} needs a {needs}, {guest} is {roles[guest]}"
+            mistakes.add((*place, key), message)
+    if work.load == "copy" and work.source == work.target:
+        mistakes.add((*place, "to"), "to: a copy goes to another guest")
+    if work.check and work.load != COMMAND:
+        mistakes.add((*place, "check"), f"check: {work.load} checks its own result")
 
 
 def _check_order(works: tuple[TileWork, ...], mistakes: Mistakes) -> None:

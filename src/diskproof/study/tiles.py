@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from diskproof.study.keys import Option
+from diskproof.study import keys
 from diskproof.units import MIB
 
 KIND = "tiles"
@@ -38,13 +38,13 @@ class LoadKind:
     """A kind of load, its keys, and which roles its two ends must have (empty: any)."""
 
     help: str
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, keys.Option] = field(default_factory=dict)
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
 
 
-def _count(default: str) -> Option:
-    return Option(default, r"[1-9][0-9]{0,6}", help="a number from 1 to 9999999")
+def _count(default: int) -> keys.Option:
+    return keys.count(default, 1, 9_999_999)
 
 
 ROLES: Mapping[str, RoleKind] = {
@@ -60,31 +60,31 @@ LOADS: Mapping[str, LoadKind] = {
     "copy": LoadKind(
         "a tree of files copied over the share, and after a rest copied back",
         {
-            "files": _count("44500"),
-            "bytes": Option("670M", size=True),
-            "depth": Option("5", r"[1-9]|[12][0-9]|3[0-2]", help="1 to 32 levels of folders"),
-            "idle": Option("30s", time=True),
+            "files": _count(44500),
+            "bytes": keys.size("670M"),
+            "depth": keys.count(5, 1, 32, "levels of folders"),
+            "idle": keys.time("30s"),
         },
         ("file-server",),
         ("file-server",),
     ),
     "pgbench": LoadKind(
-        "transactions of pgbench", {"transactions": _count("10000"), "clients": _count("4")},
+        "transactions of pgbench", {"transactions": _count(10000), "clients": _count(4)},
         ("web-mail", "database"), ("database",),
     ),
     "http": LoadKind(
         "requests for a page that asks the database",
-        {"requests": _count("2000"), "clients": _count("4")},
+        {"requests": _count(2000), "clients": _count(4)},
         ("database", "web-mail"), ("web-mail",),
     ),
     "mail": LoadKind(
         "batches of mails at an interval, then a burst; timed to the mailbox",
         {
-            "batches": _count("100"),
-            "batch": _count("5"),
-            "interval": Option("1s", time=True),
-            "burst": _count("100"),
-            "size": Option("56K", size=True),
+            "batches": _count(100),
+            "batch": _count(5),
+            "interval": keys.time("1s"),
+            "burst": _count(100),
+            "size": keys.size("56K"),
         },
         ("database", "web-mail"), ("web-mail",),
     ),
@@ -92,37 +92,45 @@ LOADS: Mapping[str, LoadKind] = {
 }  # fmt: skip
 
 
+MOST_TILES = 64
+read_guest_name = keys.matching(
+    r"[a-z][a-z0-9-]{0,30}", "a guest's name: at most 31 small letters, digits and '-'"
+)
+_argv = keys.some(keys.argument, 100)
+
+
 @dataclass(frozen=True)
 class TileGuest:
-    """One guest of a tile. ``memory`` and ``disk`` in bytes; ``root`` as its role's."""
+    """``[guests.NAME]`` of a tile. ``memory`` and ``disk`` in bytes; they and ``root`` are the
+    role's where they are not said."""
 
     name: str
-    role: str
-    root: str
-    memory: int
-    vcpus: int
-    disk: int
+    role: str = keys.field("plain", keys.text(64))
+    root: str = keys.field("", keys.choice("", "postgres", "servers"))
+    memory: int = keys.field(0, keys.mib(192 * MIB, 1 << 40))
+    vcpus: int = keys.field(1, keys.whole(1, 64))
+    disk: int = keys.field(0, keys.mib(16 * MIB, 1 << 44))
 
 
 @dataclass(frozen=True)
 class TileWork:
-    """One workload of a tile: ``source`` drives it against ``target`` (empty: none), when the
-    workloads ``after`` have ended. ``command`` and ``check`` are those of a ``command``. Its own
-    ``service_level`` replaces the study's. ``timeout`` in seconds for each of its steps."""
+    """``[workloads.NAME]`` of a tile: ``source`` drives it against ``target`` (empty: none), when
+    the workloads ``after`` have ended. ``command`` and ``check`` are those of a ``command``. Its
+    own ``service_level`` replaces the study's. ``timeout`` in seconds for each of its steps."""
 
     name: str
-    load: str
-    source: str
-    target: str
+    load: str = keys.field("", keys.text(64))
+    source: str = keys.field("", read_guest_name, key="from", required=True)
+    target: str = keys.field("", read_guest_name, key="to")
     options: tuple[tuple[str, str], ...] = ()
-    after: tuple[str, ...] = ()
-    timeout: float = 3600.0
-    service_level: float | None = None
-    command: tuple[str, ...] = ()
-    check: tuple[str, ...] = ()
+    after: tuple[str, ...] = keys.field((), keys.some(keys.name, 100, least=0))
+    timeout: float = keys.field(3600.0, keys.duration(1))
+    service_level: float | None = keys.field(None, keys.times)
+    command: tuple[str, ...] = keys.field((), _argv)
+    check: tuple[str, ...] = keys.field((), _argv)
 
-    def option(self, key: str) -> str:
-        return dict(self.options)[key]
+    def option(self, name: str) -> str:
+        return dict(self.options)[name]
 
     def level_under(self, service_level: float) -> float:
         """How many times its one-tile figure it may take in a study of that service level."""
@@ -133,10 +141,10 @@ class TileWork:
 class Tile:
     """Guests that load each other."""
 
-    name: str
-    description: str
-    guests: tuple[TileGuest, ...]
-    works: tuple[TileWork, ...]
+    name: str = keys.field("", keys.name)
+    description: str = keys.field("", keys.text(10_000))
+    guests: tuple[TileGuest, ...] = ()
+    works: tuple[TileWork, ...] = ()
 
     @property
     def memory(self) -> int:
@@ -155,12 +163,12 @@ class Tile:
         return next(work for work in self.works if work.name == name)
 
 
-def restore_tile(text: str) -> Tile:
+def restore_tile(content: str) -> Tile:
     """The tile that the plan wrote into the option ``tile`` of a cell.
 
     Raises KeyError, TypeError or ValueError for what it did not write.
     """
-    stored = json.loads(text)
+    stored = json.loads(content)
     works = ({key: _frozen(value) for key, value in work.items()} for work in stored["works"])
     return Tile(
         stored["name"],
@@ -175,6 +183,10 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
+def _read_counts(value: object) -> tuple[int, ...]:
+    return tuple(sorted(set(keys.some(keys.whole(1, MOST_TILES), 100)(value))))
+
+
 @dataclass(frozen=True)
 class TileRules:
     """``[tiles]`` of a study. ``counts``: exactly these numbers of tiles instead of a search up to
@@ -182,11 +194,11 @@ class TileRules:
     one of ``ksm`` it stays as the host has it."""
 
     tile: Tile
-    scale: Fraction = Fraction(1)
-    most: int = 3
-    runs: int = 3
-    counts: tuple[int, ...] = ()
-    service_level: float = 2.0
-    ksm: tuple[str, ...] = ()
-    share: tuple[str, ...] = ("smb",)
-    network: str = "auto"
+    scale: Fraction = keys.field(Fraction(1), lambda value: Fraction(keys.share(value)))
+    most: int = keys.field(3, keys.whole(1, MOST_TILES))
+    runs: int = keys.field(3, keys.whole(1, 1000))
+    counts: tuple[int, ...] = keys.field((), _read_counts)
+    service_level: float = keys.field(2.0, keys.times)
+    ksm: tuple[str, ...] = keys.field((), keys.known("level of ksm", ("off", "on")))
+    share: tuple[str, ...] = keys.field(("smb",), keys.known("level of share", SHARES))
+    network: str = keys.field("auto", keys.choice(*NETWORKS))

@@ -8,18 +8,41 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from diskproof.errors import StudyError
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]\]?")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
 
-Path = Sequence[str | int]
 Location = tuple[str | int, ...]
 
 
-def find_line(text: str, path: Path, value: object = None) -> int | None:
+def read_text(file: Path, most: int) -> str:
+    """A file's text of at most so many bytes. Raises OSError or ValueError."""
+    with file.open("rb") as stream:
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"larger than {most >> 10} KiB")
+    return data.decode()
+
+
+def parse_toml(text: str, file: str, hint: str = "") -> dict[str, Any]:
+    """A file's content. Raises StudyError, with ``hint`` where it is about ``workloads``."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number may be too long for Python
+        line = re.search(r"at line (\d+)", str(error))
+        where = f"{file}:{line[1]}" if line else file
+        hint = hint if "workloads" in str(error) else ""
+        raise StudyError(f"{where}: not valid TOML", str(error), hint) from None
+
+
+def find_line(text: str, path: Sequence[str | int], value: object = None) -> int | None:
     """Line number (from 1) of ``path`` such as ``("factors", "cache")`` or ``("only", 1, "bus")``.
 
     With ``value`` the first line from there on that shows it. None when nothing matches.
@@ -65,16 +88,24 @@ def _shared(wanted: Sequence[str], key: Sequence[str]) -> int:
 def _find_value(text: str, start: int, value: object) -> int | None:
     if value is None:
         return None
-    shown = re.compile(r"(?<![\w.-])" + re.escape(str(value)) + r"(?![\w.-])")
+    wanted = re.compile(r"(?<![\w.-])" + re.escape(shown(value, str)) + r"(?![\w.-])")
     for number, line in enumerate(text.splitlines()[start - 1 : start + 199], start):
         if number > start and (_HEADER.match(line) and not line.lstrip().startswith('["')):
             return None
-        if shown.search(line):
+        if wanted.search(line):
             return number
     return None
 
 
 # -- mistakes -------------------------------------------------------------------------------
+
+
+class BadValue(ValueError):
+    """A mistake in one item of a list: ``value`` is that item."""
+
+    def __init__(self, message: str, value: object) -> None:
+        super().__init__(message)
+        self.value = value
 
 
 class Mistakes:
@@ -88,6 +119,14 @@ class Mistakes:
     def add(self, location: Location, message: str, value: object = None) -> None:
         self.found.add((find_line(self.text, location, value) or 0, message))
 
+    @contextmanager
+    def noting(self, location: Location, value: object) -> Iterator[None]:
+        """A ValueError in the block becomes a mistake of that value."""
+        try:
+            yield
+        except ValueError as error:
+            self.add(location, f"{dotted(location)}: {error}", getattr(error, "value", value))
+
     def raise_any(self) -> None:
         if not self.found:
             return
@@ -96,6 +135,18 @@ class Mistakes:
             for line, message in sorted(self.found)[:20]
         ]
         raise StudyError("\n".join(lines))
+
+
+def dotted(location: Location) -> str:
+    return ".".join(map(str, location))[:100] or "the file"
+
+
+def shown(value: object, render: Callable[[object], str] = repr) -> str:
+    """A value as a message shows it, or as the file may have it."""
+    try:
+        return render(value)[:70]
+    except ValueError:  # Python refuses to write a number of more than 4300 digits
+        return "so long a number"
 
 
 def unknown(what: str, value: str, known: Iterable[str]) -> str:

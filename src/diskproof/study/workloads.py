@@ -2,105 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from diskproof.records import WorkloadSpec, canonical_json
+from diskproof.study import keys
 from diskproof.study.job_file import find_job_mistakes
 from diskproof.study.presets import PRESET_BY_NAME
-from diskproof.study.programs import COMMAND, PROGRAM_BY_NAME, Program
-from diskproof.study.toml_lines import Location, Mistakes, unknown
-
-if TYPE_CHECKING:
-    from diskproof.study.file import ProtocolTable, StudyTable, WorkloadTable
+from diskproof.study.programs import COMMAND, PROGRAM_BY_NAME
+from diskproof.study.protocol import Protocol
+from diskproof.study.toml_lines import Location, Mistakes, read_text, unknown
 
 MAX_JOB_TEXT = 64 << 10
-PRESET_FIELDS = ("rw", "bs", "iodepth", "fsync", "rwmixread", "distribution", "primary")
+
+_DISTRIBUTION = r"random|(zipf|pareto|normal):[0-9.]{1,6}"
+FIO_OPTIONS: Mapping[str, keys.Option] = {
+    "rw": keys.like("", r"(rand)?(read|write|rw)", "a way to read or write that fio has"),
+    "bs": keys.like("", r"[1-9][0-9]{0,6}[kKmM]?", "a block size like 4k or 1m"),
+    "iodepth": keys.count(1, 1, 4096),
+    "fsync": keys.count(0, 0, 1_000_000, "writes for each flush"),
+    "rwmixread": keys.count(0, 0, 100, "percent"),
+    "distribution": keys.like("random", _DISTRIBUTION, "a distribution like zipf:1.2"),
+    "primary": keys.Option("iops", keys.choice("iops", "bandwidth")),
+}
+"""What a fio load is made of; a preset says which."""
 
 
-def read_workloads(table: StudyTable, folder: Path, mistakes: Mistakes) -> Iterator[WorkloadSpec]:
+@dataclass(frozen=True)
+class WorkloadTable:
+    """The keys that ``[workloads.NAME]`` may have whatever it is. None: as the preset or the
+    protocol says."""
+
+    preset: str | None = keys.field(None, keys.text())
+    job: str | None = keys.field(None, keys.text())
+    command: tuple[str, ...] | None = keys.field(None, keys.some(keys.argument, 1000))
+    runtime: float | None = keys.field(None, keys.duration(1))
+    ramp: float | None = keys.field(None, keys.duration(0))
+    size: int | None = keys.field(None, keys.auto_size)
+    fill: bool | None = keys.field(None, keys.flag)
+
+
+def read_workloads(
+    content: object, protocol: Protocol, folder: Path, mistakes: Mistakes
+) -> Iterator[WorkloadSpec]:
     """Each as a spec; ``folder`` is where fio job files are looked for. Mistakes are noted."""
-    for name, options in table.workloads.items():
-        location = ("workloads", name)
-        if options.job is not None:
-            yield _job_workload(name, options, table.protocol, folder, mistakes)
-            continue
-        wanted = COMMAND if options.command is not None else options.preset or name
-        preset = PRESET_BY_NAME.get(wanted)
-        if program := PROGRAM_BY_NAME.get(wanted):
-            yield _program_workload(name, options, program, table.protocol, mistakes)
-            continue
-        for key in options.model_extra or {}:
-            mistakes.add((*location, key), unknown("key", key, type(options).model_fields))
-        if preset is None:
-            known = [*PRESET_BY_NAME, *PROGRAM_BY_NAME]
-            mistakes.add(location, unknown("workload", wanted, known), wanted)
-            continue
-        shaped = {
-            field: str(getattr(preset, field) if (own := getattr(options, field)) is None else own)
-            for field in PRESET_FIELDS
-        }
-        ramp = 0.0 if preset.cold else table.protocol.ramp
-        shaped |= _common_options(options, table.protocol, preset.fill, ramp)
-        yield WorkloadSpec(name, "fio", tuple(sorted(shaped.items())))
+    place = ("workloads",)
+    if isinstance(content, str | list):
+        asked, content = content, {}
+        with mistakes.noting(place, asked):
+            content = dict.fromkeys(_read_names(asked), {})
+    elif content == {}:
+        mistakes.add(place, "workloads: at least 1 is needed")
+    for name, given in keys.read_tables(content, place, mistakes):
+        own = {each: value for each, value in given.items() if each not in _COMMON}
+        table = keys.read_table(WorkloadTable, given, (*place, name), mistakes, own)
+        if table.job is not None:
+            yield _job_workload(name, table, own, protocol, folder, mistakes)
+        elif spec := _named_workload(name, table, own, protocol, mistakes):
+            yield spec
 
 
-def _program_workload(
-    name: str,
-    options: WorkloadTable,
-    program: Program,
-    protocol: ProtocolTable,
-    mistakes: Mistakes,
-) -> WorkloadSpec:
-    """A program with its own keys; those that shape a fio load mean nothing to it."""
-    location = ("workloads", name)
-    given = {key: str(value) for key, value in (options.model_extra or {}).items()}
-    if options.command is not None:
-        given[COMMAND] = canonical_json(options.command)
-    for field in PRESET_FIELDS:
-        if (value := getattr(options, field)) is not None:
-            given[field] = str(value)
-    shaped = {key: option.default_text for key, option in program.options.items()}
-    for key, text in given.items():
-        if key not in program.options:
-            mistakes.add((*location, key), unknown(f"key of {program.name}", key, program.options))
-            continue
-        try:
-            shaped[key] = program.options[key].parse(text)
-        except ValueError as error:
-            mistakes.add((*location, key), f"{key}: {error}", text)
-    for key, option in program.options.items():
-        if option.default is None and key not in given:
-            mistakes.add(location, f"workloads.{name}: {key} is missing")
-    shaped |= {**program.fixed, **_common_options(options, protocol, program.fill, 0.0)}
-    return WorkloadSpec(name, program.kind, tuple(sorted(shaped.items())))
+_COMMON = keys.of(WorkloadTable)
+_read_names = keys.one_or_some(keys.text(), 1000)
+
+
+def _named_workload(
+    name: str, table: WorkloadTable, own: dict[str, object], protocol: Protocol, mistakes: Mistakes
+) -> WorkloadSpec | None:
+    """A preset or a program, with changes."""
+    place = ("workloads", name)
+    wanted = COMMAND if table.command is not None else table.preset or name
+    if program := PROGRAM_BY_NAME.get(wanted):
+        if table.command is not None:
+            own[COMMAND] = canonical_json(table.command)
+        what = f"key of {program.name}"
+        shaped = keys.read_options(program.options, own, place, mistakes, what, _COMMON)
+        shaped |= {**program.fixed, **_common_options(table, protocol, program.fill, 0.0)}
+        return WorkloadSpec(name, program.kind, tuple(sorted(shaped.items())))
+    preset = PRESET_BY_NAME.get(wanted)
+    if preset is None:
+        known = [*PRESET_BY_NAME, *PROGRAM_BY_NAME]
+        mistakes.add(place, unknown("workload", wanted, known), wanted)
+        return None
+    options = {
+        name: replace(option, default=str(getattr(preset, name)))
+        for name, option in FIO_OPTIONS.items()
+    }
+    shaped = keys.read_options(options, own, place, mistakes, "key", _COMMON)
+    ramp = 0.0 if preset.cold else protocol.ramp
+    shaped |= _common_options(table, protocol, preset.fill, ramp)
+    return WorkloadSpec(name, "fio", tuple(sorted(shaped.items())))
 
 
 def _job_workload(
-    name: str, options: WorkloadTable, protocol: ProtocolTable, folder: Path, mistakes: Mistakes
+    name: str,
+    table: WorkloadTable,
+    own: dict[str, object],
+    protocol: Protocol,
+    folder: Path,
+    mistakes: Mistakes,
 ) -> WorkloadSpec:
     """A user's fio job file. What shapes the load stands in that file, not in the study."""
-    location = ("workloads", name)
-    for field in ("preset", *PRESET_FIELDS):
-        if field != "primary" and getattr(options, field) is not None:
-            mistakes.add((*location, field), f"{field}: this goes into the fio job file")
-    shaped = _common_options(options, protocol, True, protocol.ramp)
-    shaped["primary"] = options.primary or "iops"
-    for key in options.model_extra or {}:
-        mistakes.add((*location, key), unknown("key", key, type(options).model_fields))
-    shaped["job"] = _job_text(folder / (options.job or ""), (*location, "job"), mistakes)
+    place = ("workloads", name)
+    load = [each for each in own if each in FIO_OPTIONS and each != "primary"]
+    for each in [*load, *(["preset"] if table.preset is not None else [])]:
+        own.pop(each, None)
+        mistakes.add((*place, each), f"{each}: this goes into the fio job file")
+    options = {"primary": FIO_OPTIONS["primary"]}
+    shaped = keys.read_options(options, own, place, mistakes, "key", _COMMON)
+    shaped |= _common_options(table, protocol, True, protocol.ramp)
+    shaped["job"] = _job_text(folder / (table.job or ""), (*place, "job"), mistakes)
     return WorkloadSpec(name, "fio-job", tuple(sorted(shaped.items())))
 
 
 def _common_options(
-    options: WorkloadTable, protocol: ProtocolTable, fill: bool, ramp: float
+    table: WorkloadTable, protocol: Protocol, fill: bool, ramp: float
 ) -> dict[str, str]:
     """What every workload has; ``fill`` and ``ramp`` unless its table says otherwise."""
-    runtime = protocol.runtime if options.runtime is None else options.runtime
-    ramp = ramp if options.ramp is None else options.ramp
-    size = options.size or protocol.size
-    fill = fill if options.fill is None else options.fill
+    runtime = protocol.runtime if table.runtime is None else table.runtime
+    ramp = ramp if table.ramp is None else table.ramp
+    size = table.size or protocol.size
+    fill = fill if table.fill is None else table.fill
     return {
         "runtime": f"{runtime:g}",
         "ramp": f"{ramp:g}",
@@ -112,14 +135,10 @@ def _common_options(
 def _job_text(file: Path, location: Location, mistakes: Mistakes) -> str:
     """Content of a fio job file, checked; part of the spec, so that the cell's id covers it."""
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_JOB_TEXT + 1)
-        if len(data) > MAX_JOB_TEXT:
-            raise ValueError(f"larger than {MAX_JOB_TEXT >> 10} KiB")
-        text = data.decode()
+        job = read_text(file, MAX_JOB_TEXT)
     except (OSError, ValueError) as error:
         mistakes.add(location, f"cannot read the fio job file {file}: {error}")
         return ""
-    for line, message in find_job_mistakes(text):
+    for line, message in find_job_mistakes(job):
         mistakes.add(location, f"{file}:{line}: {message}")
-    return text
+    return job

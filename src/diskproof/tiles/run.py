@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,9 +10,8 @@ from pathlib import Path
 
 from diskproof.backings import Place, start_place
 from diskproof.backings.place import start_run_dir
-from diskproof.errors import DiskproofError, RunFailure
+from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest
-from diskproof.host.audit import start_audit
 from diskproof.host.cache import drop_cache
 from diskproof.host.ksm import ksmd_series, read_ksmd_seconds, start_ksm
 from diskproof.host.memory import read_available_bytes
@@ -21,7 +19,7 @@ from diskproof.host.sampler import start_sampler
 from diskproof.lab.notes import RunNotes
 from diskproof.lab.setup import START_SECONDS, Deadline, LabSetup
 from diskproof.process.start import run
-from diskproof.records import Cell, Failure
+from diskproof.records import Cell
 from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
 from diskproof.study.tiles import Tile, TileRules
 from diskproof.tiles.boot_states import BootStates
@@ -56,9 +54,8 @@ ip link set "$card" up
 
 
 @dataclass
-class _Outcome:
-    """What becomes known of a run beside its notes; ``zero`` is when the load began
-    (time.monotonic())."""
+class TileNotes(RunNotes):
+    """What becomes known of a run of tiles; ``zero`` is when the load began (time.monotonic())."""
 
     zero: float | None = None
     seconds: float = 0.0
@@ -68,45 +65,34 @@ class _Outcome:
 
 
 class TileLab:
-    """The real executor of tiles. ``on_step`` hears which steps run. With ``states`` guests need
-    not boot anew for each run, where that takes long."""
+    """The real maker of runs of tiles. With ``states`` guests need not boot anew for each run,
+    where that takes long."""
 
-    def __init__(
-        self,
-        setup: LabSetup,
-        rules: TileRules,
-        on_step: OnStep = lambda progress: None,
-        states: BootStates | None = None,
-    ) -> None:
-        self.setup, self.rules, self.on_step, self.states = setup, rules, on_step, states
+    def __init__(self, setup: LabSetup, rules: TileRules, states: BootStates | None = None) -> None:
+        self.setup, self.rules, self.states = setup, rules, states
 
-    def execute(self, cell: Cell, tiles: int, repeat: int) -> TileRun:
-        """One run of so many tiles; what goes wrong in it is its result. Raises only for Ctrl-C
-        and defects."""
-        notes, course, started = RunNotes(), _Outcome(), time.time()
-        failure: Failure | None = None
-        with start_audit() as audit:
-            try:
-                _Run(self, cell, tiles, notes, course).make()
-            except (DiskproofError, OSError) as error:
-                failure = notes.keep_failure(error)
-        notes.keep([audit.as_artefact()])
+    def execute(self, cell: Cell, tiles: int, repeat: int, on_step: OnStep) -> TileRun:
+        """One run of so many tiles; what goes wrong in it is its result. ``on_step`` hears which
+        steps run. Raises only for Ctrl-C and defects."""
+        notes = TileNotes()
+        with notes.whole_run():
+            _Run(self, cell, tiles, notes, on_step).make()
         return TileRun(
-            id=uuid.uuid4().hex,
+            id=notes.id,
             study_id=self.setup.study_id,
             cell=cell,
             host_id=self.setup.host_id,
             tiles=tiles,
             repeat=repeat,
-            started=started,
-            ended=time.time(),
-            seconds=course.seconds,
-            steps=course.steps,
-            works=() if failure else course.works,
-            uses=course.uses,
+            started=notes.started,
+            ended=notes.ended,
+            seconds=notes.seconds,
+            steps=notes.steps,
+            works=() if notes.failure else notes.works,
+            uses=notes.uses,
             series=tuple(notes.series),
             checks=tuple(notes.checks),
-            failure=failure,
+            failure=notes.failure,
             artefacts=tuple(notes.artefacts.values()),
             phases=tuple(notes.phases),
         )
@@ -116,10 +102,10 @@ class _Run:
     """One run under way."""
 
     def __init__(
-        self, lab: TileLab, cell: Cell, tiles: int, notes: RunNotes, course: _Outcome
+        self, lab: TileLab, cell: Cell, tiles: int, notes: TileNotes, on_step: OnStep
     ) -> None:
         self.lab, self.cell, self.tiles = lab, cell, tiles
-        self.notes, self.outcome = notes, course
+        self.notes, self.on_step = notes, on_step
         self.tile: Tile = lab.rules.tile
         self.deadline = Deadline(lab.setup.run_timeout)
         level = cell.level("accel", "auto")
@@ -189,7 +175,7 @@ class _Run:
         room: Path,
     ) -> None:
         """From guests that are up to the figures of what they did."""
-        notes, rules, course = self.notes, self.lab.rules, self.outcome
+        notes, rules = self.notes, self.lab.rules
         with notes.phase("read_back"):
             for bay in bays:
                 notes.require(check_guest(bay, guests[bay.key], self.cell))
@@ -198,7 +184,7 @@ class _Run:
             make_station(bay, guests[bay.key], self.tile, self.tiles, rules.scale) for bay in bays
         ]
         steps = all_steps(context)
-        engine = Engine(stations, steps, self.deadline.left, self.lab.on_step)
+        engine = Engine(stations, steps, self.deadline.left, self.on_step)
         try:
             with notes.phase("setup"):
                 engine.run("setup")
@@ -209,8 +195,8 @@ class _Run:
             with notes.phase("check"):
                 engine.run("check")
         finally:
-            course.steps = engine.step_runs(course.zero or time.monotonic())
-        course.works = read_works(engine, self.tile, steps, self.tiles)
+            notes.steps = engine.step_runs(notes.zero or time.monotonic())
+        notes.works = read_works(engine, self.tile, steps, self.tiles)
 
     def _write_back(self, bays: Sequence[Bay]) -> None:
         """What setting up has written is on the host's disk before the load begins."""
@@ -221,7 +207,7 @@ class _Run:
         self, engine: Engine, guests: Mapping[GuestKey, Guest], network: Network, room: Path
     ) -> None:
         """The load, with what it takes of the host."""
-        course = self.outcome
+        notes = self.notes
         pids = {key: guest.process.pid for key, guest in guests.items()}
         before = {key: read_use(pid) for key, pid in pids.items()}
         merged = read_ksmd_seconds()
@@ -229,16 +215,16 @@ class _Run:
         with start_sampler(
             sampled, run_dir=room, interval=SAMPLE_SECONDS, more=("ksm", "disk-wait")
         ) as recording:
-            recording.zero, course.zero = time.time(), time.monotonic()
+            recording.zero, notes.zero = time.time(), time.monotonic()
             try:
                 engine.run("load")
             finally:
-                course.seconds = time.monotonic() - course.zero
-            course.uses = tuple(
+                notes.seconds = time.monotonic() - notes.zero
+            notes.uses = tuple(
                 guest_use(*key, before[key], read_use(pid)) for key, pid in pids.items()
             )
-        cost = ksmd_series(merged, read_ksmd_seconds(), course.seconds)
-        self.notes.series += (*recording.series, *cost)
+        cost = ksmd_series(merged, read_ksmd_seconds(), notes.seconds)
+        notes.series += (*recording.series, *cost)
 
 
 def all_steps(context: TileContext) -> tuple[TileStep, ...]:

@@ -1,0 +1,153 @@
+//! What judges a state. Each kind is one file.
+
+pub mod acknowledged;
+mod child;
+mod command;
+mod daemon;
+mod format_ledger;
+mod image_check;
+pub mod raw_ledger;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::content::Store;
+use crate::cut::{Cut, State};
+use crate::failure::{During, Result};
+use crate::image::Touched;
+use crate::mounting::Workplace;
+use crate::request::{CheckRequest, Format};
+use crate::view::View;
+use command::CommandCheck;
+use format_ledger::FormatLedger;
+use image_check::ImageCheck;
+use raw_ledger::{require_target, RawLedger};
+
+/// From good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Keeps,
+    Loses,
+    Corrupts,
+}
+
+/// What a check found in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub verdict: Verdict,
+    /// Acknowledged writes that are not there.
+    pub lost: u64,
+    /// When the oldest of them was acknowledged, on the log's clock; None: nobody knows.
+    pub since_ns: Option<u64>,
+}
+
+impl Finding {
+    pub const KEEPS: Finding = Finding { verdict: Verdict::Keeps, lost: 0, since_ns: None };
+
+    pub fn loses(lost: u64, since_ns: Option<u64>) -> Finding {
+        if lost == 0 {
+            return Finding::KEEPS;
+        }
+        Finding { verdict: Verdict::Loses, lost, since_ns }
+    }
+
+    pub fn corrupts(lost: u64, since_ns: Option<u64>) -> Finding {
+        Finding { verdict: Verdict::Corrupts, lost, since_ns }
+    }
+
+    /// How old the oldest lost write is at a crash at that moment.
+    pub fn age_ns(&self, moment_ns: u64) -> Option<u64> {
+        self.since_ns.map(|since| moment_ns.saturating_sub(since))
+    }
+
+    /// Larger is worse.
+    pub fn severity(&self) -> (Verdict, u64) {
+        (self.verdict, self.lost)
+    }
+}
+
+/// A finding for people and for the report.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Detail {
+    /// How long before the crash the oldest lost write had been acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<diskproof_wire::ledger::Report>,
+    /// What the program said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+/// One thread's judge.
+pub trait Check: Send {
+    /// A new cut. `changed`: runs of sectors whose durable content changed since the last one; None: anything may have.
+    fn begin(&mut self, cut: &Cut<'_, '_>, changed: Option<&Touched>) -> Result<()>;
+    /// What was promised at this cut: states that hold the same are judged the same when this is the same.
+    fn promise(&self) -> u64;
+    fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding>;
+    /// More about a state that `check` has just judged.
+    fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail>;
+}
+
+/// Where states can be seen as files, for programs that judge them.
+pub struct Ground {
+    pub store: Arc<Store>,
+    // The mount goes before the directory that it is in.
+    pub view: View,
+    workplace: Workplace,
+    next: AtomicU64,
+}
+
+impl Ground {
+    /// None for a check that needs none. Call while there is one thread.
+    pub fn make(request: &CheckRequest, store: &Arc<Store>) -> Result<Option<Ground>> {
+        let direct = match request {
+            CheckRequest::Ledger { format: Format::Raw, .. } => return Ok(None),
+            CheckRequest::Ledger { .. } | CheckRequest::Image { .. } => true,
+            CheckRequest::Command { .. } => false,
+        };
+        let workplace = Workplace::make().during("making a directory for states")?;
+        let view = View::mount(store, &workplace.mountpoint(), direct)?;
+        let store = store.clone();
+        Ok(Some(Ground { store, view, workplace, next: AtomicU64::new(0) }))
+    }
+
+    /// For a file or socket; never the same again.
+    pub fn new_path(&self, name: &str) -> PathBuf {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.workplace.path.join(format!("{name}-{number}"))
+    }
+}
+
+/// A judge for each thread.
+pub fn make_check<'s>(
+    request: &CheckRequest,
+    store: &'s Store,
+    ground: Option<&'s Ground>,
+) -> Result<Box<dyn Check + 's>> {
+    let ground = || ground.expect("checks that look at files have a ground");
+    Ok(match request {
+        CheckRequest::Ledger { target, format: Format::Raw } => {
+            Box::new(RawLedger::new(store, target)?)
+        }
+        CheckRequest::Ledger { target, format } => {
+            let target = check_target(store, target)?;
+            Box::new(FormatLedger::new(ground(), target, *format)?)
+        }
+        CheckRequest::Image { target, format } => {
+            Box::new(ImageCheck::new(ground(), check_target(store, target)?, *format))
+        }
+        CheckRequest::Command { argv, timeout_seconds } => {
+            Box::new(CommandCheck::new(ground(), argv, *timeout_seconds))
+        }
+    })
+}
+
+fn check_target(store: &Store, target: &Path) -> Result<PathBuf> {
+    require_target(store, target).map(|_| target.to_owned())
+}

@@ -1,0 +1,158 @@
+//! NBD servers that lie, stall and flood: the client ends with an error, soon and without much memory.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use diskproof_nbd::Nbd;
+use diskproof_wire::ledger::ReadAt;
+
+const GREETING: &[u8] = b"NBDMAGICIHAVEOPT\x00\x03";
+const SIZE: u64 = 1 << 24;
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn reply(kind: u32, length: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = 0x0003_e889_0455_65a9u64.to_be_bytes().to_vec();
+    bytes.extend(7u32.to_be_bytes());
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend(length.to_be_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+fn export(size: u64, flags: u16) -> Vec<u8> {
+    let mut data = vec![0, 0];
+    data.extend(size.to_be_bytes());
+    data.extend(flags.to_be_bytes());
+    let mut bytes = reply(3, 12, &data);
+    bytes.extend(reply(1, 0, &[]));
+    bytes
+}
+
+/// Reads the client's flags and its NBD_OPT_GO for the export "d".
+fn read_go(stream: &mut UnixStream) {
+    stream.read_exact(&mut [0; 4 + 16 + 7]).unwrap();
+}
+
+/// Asks a server that behaves so for its export, a read and a write; gives what went wrong and after how long.
+fn run(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Error, Duration) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let socket = std::env::temp_dir().join(format!("nbd-{}-{number}", std::process::id()));
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = thread::spawn(move || serve(listener.accept().unwrap().0));
+    let began = Instant::now();
+    let use_it = |mut nbd: Nbd| {
+        nbd.write(0, &[1; 512], true)?;
+        nbd.read_at(&mut [0; 512], 0)
+    };
+    let error = Nbd::connect(&socket, "d", PATIENCE).and_then(use_it).unwrap_err();
+    let took = began.elapsed();
+    server.join().unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    (error, took)
+}
+
+fn assert_told((error, took): &(io::Error, Duration), why: &str) {
+    assert!(error.to_string().contains(why), "{error}");
+    assert!(*took < PATIENCE * 3, "{took:?}");
+}
+
+/// Waits until the client hangs up.
+fn drain(mut stream: UnixStream) {
+    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+}
+
+#[test]
+fn other_protocols() {
+    let told = run(|mut stream| stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian").unwrap());
+    assert_told(&told, "not that of a newstyle server");
+    let told = run(|mut stream| stream.write_all(b"NBDMAGICIHAVEOPT\x00\x00").unwrap());
+    assert_told(&told, "does not speak fixed newstyle");
+    assert_told(&run(drop), "failed to fill whole buffer");
+}
+
+#[test]
+fn silence() {
+    assert_told(&run(drain), "too slow");
+    let told = run(|mut stream| {
+        stream.write_all(GREETING).unwrap();
+        read_go(&mut stream);
+        stream.write_all(&export(SIZE, 0b1101)).unwrap();
+        drain(stream);
+    });
+    assert_told(&told, "no answer within 1 s");
+}
+
+/// Each byte comes long before a time-out for one read would pass.
+fn trickle(stream: &mut UnixStream, bytes: &[u8]) {
+    for byte in bytes.iter().cycle() {
+        thread::sleep(PATIENCE / 10);
+        if stream.write_all(&[*byte]).is_err() {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_trickle_of_bytes() {
+    assert_told(&run(|mut stream| trickle(&mut stream, GREETING)), "too slow");
+    let told = run(|mut stream| {
+        stream.write_all(GREETING).unwrap();
+        read_go(&mut stream);
+        trickle(&mut stream, &reply(3, 3, b"\0\x03x"));
+    });
+    assert_told(&told, "too slow");
+    let told = run(|mut stream| {
+        stream.write_all(GREETING).unwrap();
+        read_go(&mut stream);
+        stream.write_all(&export(SIZE, 0b1101)).unwrap();
+        trickle(&mut stream, &[0]);
+    });
+    assert_told(&told, "no answer within 1 s");
+}
+
+#[test]
+fn replies_without_end_or_bound() {
+    let answer = |bytes: Vec<u8>| {
+        run(move |mut stream| {
+            stream.write_all(GREETING).unwrap();
+            read_go(&mut stream);
+            let _ = stream.write_all(&bytes);
+            drain(stream);
+        })
+    };
+    assert_told(&answer(reply(3, 3, b"\0\x03x").repeat(1000)), "do not end");
+    assert_told(&answer(reply(3, u32::MAX, &[])), "too long");
+    assert_told(&answer(reply(3, 1, b"\0")), "too short");
+    assert_told(&answer(reply(3, 4, &[0; 4])), "an export's length is wrong");
+    assert_told(&answer(reply(1, 0, &[])), "it names no export");
+    assert_told(&answer(reply(9, 0, &[])), "a reply of an unknown kind");
+    assert_told(&answer(vec![0; 20]), "a reply to something else");
+    assert_told(&answer(reply(0x8000_0006, 4, b"none")), "refuses the export (error 6) none");
+}
+
+#[test]
+fn wrong_answers_to_requests() {
+    let answer = |bytes: Vec<u8>| {
+        run(move |mut stream| {
+            stream.write_all(GREETING).unwrap();
+            read_go(&mut stream);
+            stream.write_all(&export(u64::MAX, 0b1101)).unwrap();
+            stream.read_exact(&mut [0; 28 + 512]).unwrap();
+            let _ = stream.write_all(&bytes);
+            drain(stream);
+        })
+    };
+    assert_told(&answer(vec![7; 16]), "a reply has a wrong magic");
+    let mut unknown = 0x6744_6698u32.to_be_bytes().to_vec();
+    unknown.extend([0; 4]);
+    unknown.extend(u64::MAX.to_be_bytes());
+    assert_told(&answer(unknown), "a reply to no request");
+    let mut failed = 0x6744_6698u32.to_be_bytes().to_vec();
+    failed.extend(28u32.to_be_bytes());
+    failed.extend(1u64.to_be_bytes());
+    assert_told(&answer(failed), "No space left on device");
+}

@@ -1,0 +1,150 @@
+"""From what was typed to an exit code: the one way of every experiment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from diskproof.backings import Consent
+from diskproof.cli.sweeping import sweep_and_tell
+from diskproof.cli.terminal import note
+from diskproof.cli.typed import command_again
+from diskproof.cli.watch import Words, start_watching
+from diskproof.errors import Exit, HostError
+from diskproof.guest.ours.build import build_guest, find_guest
+from diskproof.host.facts import host_record, probe_facts
+from diskproof.lab.course import Job, News, Outcome, Run, is_running, run_course
+from diskproof.lab.setup import LabSetup
+from diskproof.plan import Plan
+from diskproof.records import BackingSpec, HostFacts, HostRecord, StudyRecord
+from diskproof.store import Store, open_store
+from diskproof.study.backings import chain
+from diskproof.study.load import Study
+
+
+@dataclass(frozen=True)
+class Order:
+    """What can be asked of every experiment; ``budget`` in seconds."""
+
+    context: typer.Context
+    store: str
+    budget: float | None
+    retry: bool
+    quiet: bool
+    as_json: bool
+
+
+def conduct(
+    order: Order, start: Callable[[Store], AbstractContextManager[Words[Job, Run, News]]]
+) -> int:
+    """Run an experiment that ``start`` makes ready, print what it tells, give the exit code."""
+    with open_store(order.store, create=True) as store:
+        require_quiet_store(store)
+        with start(store) as words, start_watching(words, order.quiet) as watcher:
+            outcome = run_course(
+                words.campaign,
+                describe=words.label,
+                on_event=watcher,
+                budget_seconds=order.budget,
+                retry=order.retry,
+            )
+        words.print_results(order.as_json)
+        return _conclude(words, outcome, command_again(order.context))
+
+
+def _conclude(words: Words[Job, Run, News], outcome: Outcome, resume: str) -> int:
+    if outcome.reason == "interrupted":
+        told = f"interrupted; every finished {words.one} is stored"
+        note(f"diskproof: {told}. To go on: {resume}")
+        return Exit.INTERRUPTED
+    if outcome.reason == "budget":
+        left = words.left(outcome.standing)
+        note(f"diskproof: the budget is spent, {left} are left. To go on: {resume}")
+    for line in words.closing(outcome, resume):
+        note(line)
+    return Exit.FELL_SHORT if words.falls_short(outcome) else Exit.OK
+
+
+def require_quiet_store(store: Store) -> None:
+    """Two measurements at a time would spoil each other."""
+    progress = store.progress()
+    if progress is not None and is_running(progress):
+        raise HostError(
+            f"process {progress.pid} on {progress.host} is measuring into {store.place} already",
+            "two measurements at a time would spoil each other",
+            "`diskproof status --follow` shows how far it is",
+        )
+
+
+# -- what a study needs of this host --------------------------------------------------------
+
+
+def study_record(study: Study, plan: Plan | None = None) -> StudyRecord:
+    """The study as it is stored. Cells are those of ``run``; those of crashes and tiles stand
+    with their runs."""
+    return StudyRecord(
+        id=study.id,
+        name=study.name,
+        origin="run",
+        text=study.text,
+        seed=study.seed,
+        blocks=study.blocks,
+        cells=plan.cells if plan else (),
+        dropped=plan.dropped if plan else (),
+        warnings=plan.warnings if plan else (),
+        created=time.time(),
+    )
+
+
+def probe_host(study: Study, consent: Consent) -> HostFacts:
+    """What this host can do of what a study asks; builds the guest where it is missing. What
+    nobody has consented to lose is looked at only."""
+    frontends = dict(study.factors).get("frontend", ())
+    wants_guest = not {"guest", "own-guest"}.isdisjoint(frontends)
+    if wants_guest:  # one of ours tells whether KVM works, too
+        ensure_guest()
+    return probe_facts(
+        study.backings, consent, guest=wants_guest, progress=note, own_guest=study.guest
+    )
+
+
+def ensure_guest(extra: str = "") -> None:
+    """Build the guest where it is missing; a host that cannot build it drops its cells.
+
+    ``extra`` names further packages that it is to have.
+    """
+    if find_guest(extra) is None:
+        try:
+            build_guest(note, extra)
+        except HostError as error:
+            note(f"the guest cannot be built: {error}")
+
+
+def make_setup(study: Study, facts: HostFacts, consent: Consent, store: Store) -> LabSetup:
+    """What all runs share, after what dead runs left behind is gone and the host is stored."""
+    host = prepare_host(study.backings, facts.accel, facts.accel_reason, store)
+    return LabSetup(
+        study_id=study.id,
+        host_id=host.id,
+        backings={backing.name: backing for backing in study.backings},
+        consent=consent,
+        accel=facts.accel,
+        run_timeout=study.run_timeout,
+        own_guest=study.guest,
+    )
+
+
+def prepare_host(
+    backings: Iterable[BackingSpec], accel: str, accel_reason: str, store: Store
+) -> HostRecord:
+    """Sweep the folders of backings, and store this host."""
+    folders = (chain(backing)[-1].option("path") for backing in backings)
+    sweep_and_tell(map(Path, filter(None, folders)))
+    host = host_record(accel, accel_reason)
+    store.add_host(host)
+    return host

@@ -1,0 +1,127 @@
+"""``diskproof crash``: the cells that a study crashes on this host, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, Never
+
+from diskproof.backings import Consent
+from diskproof.cli.conduct import ensure_guest, make_setup, probe_host, study_record
+from diskproof.cli.terminal import console, note, print_json
+from diskproof.cli.watch import Words, failure_lines
+from diskproof.crash.explore import Explorer, explore
+from diskproof.crash.flush_audit import audit_flushes
+from diskproof.crash.next import CrashCampaign, CrashJob
+from diskproof.crash.run import CrashLab
+from diskproof.crash.verdict import loses_promises
+from diskproof.errors import UsageError
+from diskproof.lab.course import Outcome, Standing, start_telling
+from diskproof.plan import make_crash_plan
+from diskproof.records.verdicts import CrashRun
+from diskproof.report.crash.table import render_verdicts
+from diskproof.report.durability import crash_cells_json, verdict_text
+from diskproof.report.labels import cell_label, varying_factors
+from diskproof.store import Store, VerdictRow
+from diskproof.study.crash import GUEST_EXTRAS
+from diskproof.study.load import Study
+
+
+@contextmanager
+def start_crashing(
+    study: Study, consent: Consent, cluster: str | None, store: Store
+) -> Iterator[CrashWords]:
+    """A study ready to be crashed."""
+    with start_explorer(cluster) as explorer:
+        facts = probe_host(study, consent)
+        cells, dropped = make_crash_plan(study, facts)
+        for each in dropped:
+            note(f"left out, {each.count} of the cells: {each.reason}")
+        guests = [cell for cell in cells if cell.level("frontend") == "guest"]
+        for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
+            ensure_guest(extra)
+        lab = CrashLab(make_setup(study, facts, consent, store), explorer)
+        faults, record = study.crash.faults, study_record(study)
+        yield CrashWords(CrashCampaign(record, cells, faults, lab.execute, store))
+
+
+@contextmanager
+def start_explorer(cluster: str | None) -> Iterator[Explorer]:
+    """Who looks for losses: this host, or a cluster."""
+    if cluster is None:
+        yield explore
+        return
+    from diskproof.crash.fleet import start_fleet  # its packages are an extra
+
+    with start_fleet(cluster) as explorer:
+        yield explorer
+
+
+class CrashWords(Words[CrashJob, CrashRun, Never]):
+    """A job is a cell with several verdicts, and those are counted."""
+
+    one = "cell"
+
+    def __init__(self, campaign: CrashCampaign) -> None:
+        self.campaign: CrashCampaign = campaign
+        self.factors = varying_factors(campaign.cells) or ("frontend",)
+
+    def label(self, job: CrashJob) -> str:
+        return f"{cell_label(job.cell, self.factors)} {job.cell.workload.name}"
+
+    def line(self, run: CrashRun) -> str:
+        head = f"{cell_label(run.cell, self.factors)}  {run.writer}"
+        if (failure := run.failure) is not None:
+            return failure_lines(head, failure)
+        return f"{head}  " + ", ".join(f"{v.fault}: {verdict_text(v)}" for v in run.verdicts)
+
+    def left(self, standing: Standing) -> str:
+        return f"{standing.total - standing.done} verdicts"
+
+    def verdicts(self) -> list[VerdictRow]:
+        """Those of the cells that were asked about."""
+        wanted = {cell.id for cell in self.campaign.cells}
+        rows = self.campaign.store.verdicts(self.campaign.study.id)
+        return [row for row in rows if row.cell.id in wanted]
+
+    def print_results(self, as_json: bool) -> None:
+        rows = self.verdicts()
+        if as_json:
+            print_json(crash_cells_json(rows))
+        elif rows:
+            console().print(render_verdicts(rows))
+
+    def falls_short(self, outcome: Outcome) -> bool:
+        """Where a promise was broken that a setting can keep, or nothing could be said."""
+        verdicts = [row.verdict for row in self.verdicts()]
+        unsaid = any(verdict.verdict == "undecided" for verdict in verdicts)
+        return unsaid or loses_promises(verdicts)
+
+
+def audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str, Any]]:
+    """The flushes of each guest of a study, told of as they are counted."""
+    facts = probe_host(study, consent)
+    planned, _ = make_crash_plan(study, facts)
+    cells = {cell.levels: cell for cell in planned if cell.level("frontend") == "guest"}
+    if not cells:
+        raise UsageError(f"study {study.name!r} has no guests to ask", hint='frontend = "guest"')
+    backings = {backing.name: backing for backing in study.backings}
+    factors = varying_factors(cells.values())
+    found = []
+    if store.find_study(study.id) is None:  # until the end: progress is that of a study
+        store.add_study(study_record(study))
+    try:
+        with start_telling(store, study.id) as tell:
+            for done, cell in enumerate(cells.values()):
+                label = cell_label(cell, factors)
+                note(f"[{done + 1}/{len(cells)}] {label}")
+                tell(f"flushes of {label}", Standing(done, 0, len(cells), float("nan")))
+                accel = cell.level("accel", "auto")
+                accel = facts.accel if accel == "auto" else accel
+                counts = audit_flushes(cell, backings[cell.level("backing")], consent, accel)
+                rows = [{**asdict(row), "finding": row.finding} for row in counts]
+                found.append({"cell": cell.levels_dict(), "label": label, "counts": rows})
+    finally:
+        store.remove_unused_study(study.id)
+    return found

@@ -1,0 +1,109 @@
+"""``diskproof run``: the study's plan on this host, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from diskproof.backings import Consent
+from diskproof.cli.conduct import make_setup, probe_host, study_record
+from diskproof.cli.terminal import console, print_json
+from diskproof.cli.watch import Words, failure_lines
+from diskproof.lab.course import Outcome
+from diskproof.measure.next import Best, MeasureCampaign
+from diskproof.measure.run import start_lab
+from diskproof.plan import estimate, make_plan
+from diskproof.plan.estimate import Estimate
+from diskproof.plan.schedule import make_schedule
+from diskproof.records import HostFacts, PlannedRun, RunRecord, StudyRecord
+from diskproof.records.metrics import figure_unit
+from diskproof.report.labels import cell_label, render_figure, varying_factors
+from diskproof.report.race.words import drop_sentence, verdict_sentence
+from diskproof.report.read import read_views
+from diskproof.report.study_tables import render_study
+from diskproof.stats.study_race import RaceState
+from diskproof.store import Store
+from diskproof.store.show import show_rows
+from diskproof.study.load import Study
+
+
+def plan_here(study: Study, consent: Consent) -> tuple[StudyRecord, Estimate, HostFacts]:
+    """The study with its plan on this host, what it will take, and what was probed of the host."""
+    facts = probe_host(study, consent)
+    made = make_plan(study, facts)
+    return study_record(study, made), estimate(made, study.blocks), facts
+
+
+@contextmanager
+def start_measuring(study: Study, consent: Consent, store: Store) -> Iterator[MeasureWords]:
+    """A study ready to be measured."""
+    record, _, facts = plan_here(study, consent)
+    schedule = make_schedule(record.cells, study.blocks, study.seed)
+    with start_lab(make_setup(study, facts, consent, store)) as lab:
+        yield MeasureWords(MeasureCampaign(record, schedule, lab.execute, store))
+
+
+class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
+    """Races and the best cells are shown; of thousands of runs only those that failed scroll."""
+
+    scrolls = False
+
+    def __init__(self, campaign: MeasureCampaign) -> None:
+        self.campaign: MeasureCampaign = campaign
+        self.factors = varying_factors(campaign.study.cells)
+
+    def label(self, job: PlannedRun) -> str:
+        block = f"block {job.block + 1}/{self.campaign.study.blocks}"
+        return f"{job.cell.workload.name}  {cell_label(job.cell, self.factors)}  {block}"
+
+    def line(self, run: RunRecord) -> str:
+        label = cell_label(run.cell, self.factors)
+        where = f"block {run.block + 1}  {run.cell.workload.name}  {label}"
+        if run.failure is not None:
+            return failure_lines(where, run.failure, more=0)
+        figures = [
+            f"{render_figure(metric.value)} {figure_unit(metric.name, metric.unit)}"
+            for metric in run.metrics
+            if metric.primary
+        ]
+        return f"{where}  {', '.join(figures)}"
+
+    def news(self, news: RaceState) -> Sequence[str]:
+        """Who left the race after a block, and why; then where it stands."""
+        verdict, study = news.verdict, self.campaign.study
+        assert verdict is not None, "a block was judged"
+        told = [f"out: {drop_sentence(news, drop, study)}" for drop in verdict.dropped]
+        return [*told, f"{race_count(news)}; {verdict_sentence(news, study)}"]
+
+    def rows(self) -> Sequence[tuple[str, str]]:
+        races = [(race_count(race), "cyan") for race in self.campaign.races]
+        return [*races, *((self._best(best), "green") for best in self.campaign.best.values())]
+
+    def _best(self, best: Best) -> str:
+        figure = f"{render_figure(best.mean)} {figure_unit(best.metric, best.unit)}"
+        label = cell_label(best.cell, self.factors)
+        runs = "run" if best.runs == 1 else "runs"
+        return f"best so far, {best.cell.workload.name}: {label}  {figure} ({best.runs} {runs})"
+
+    def print_results(self, as_json: bool) -> None:
+        store, study = self.campaign.store, self.campaign.study
+        if as_json:
+            print_json(show_rows(store.results(study.id)))
+            return
+        for view in read_views(store, [study.id]):
+            console().print(render_study(view))
+
+    def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
+        undecided = any(r.course.over and not r.course.settled for r in self.campaign.races)
+        if outcome.reason != "done" or not undecided:
+            return ()
+        what = "a race is out of blocks; raise max_blocks, then go on with"
+        return [f"diskproof: {what}: {resume}"]
+
+
+def race_count(race: RaceState) -> str:
+    """How many cells of a workload are still in its race."""
+    if race.course.over:
+        return f"{race.workload}: {'decided' if race.course.settled else 'undecided'}"
+    resting = f", {race.resting} resting" if race.resting else ""
+    return f"{race.workload}: {race.racing} of {len(race.cells)} cells still in the race{resting}"

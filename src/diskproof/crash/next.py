@@ -1,0 +1,89 @@
+"""Which crash run comes next: the cells of which the store lacks verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Never
+
+from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
+from diskproof.records import Cell, StudyRecord
+from diskproof.records.verdicts import CrashRun, Fault
+from diskproof.study.crash import faults_of
+
+if TYPE_CHECKING:
+    from diskproof.store import Store
+
+RECORDING_SECONDS = {"host": 1.5, "daemon": 2.0, "guest": 25.0}
+
+
+class CrashJob(NamedTuple):
+    """One recording of a cell, for the verdicts on these faults."""
+
+    cell: Cell
+    faults: tuple[Fault, ...]
+
+
+CrashEvent = Event[CrashJob, CrashRun, Never]
+MakeCrashRun = Callable[[Cell, Sequence[Fault], Tell], CrashRun]
+
+
+class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
+    """All verdicts of ``cells`` on ``faults`` that the store does not hold; it counts verdicts.
+    Undecided ones are results."""
+
+    def __init__(
+        self,
+        study: StudyRecord,
+        cells: Sequence[Cell],
+        faults: tuple[Fault, ...],
+        make: MakeCrashRun,
+        store: Store,
+    ) -> None:
+        self.study, self.cells, self.faults = study, cells, faults
+        self.make, self.store = make, store
+        self._spent: dict[str, float] = {}
+
+    def begin(self, retry: bool) -> None:
+        if retry:
+            self.store.remove_undecided(self.study.id)
+        there = {(row.cell.id, row.verdict.fault) for row in self.store.verdicts(self.study.id)}
+        wanted = [CrashJob(c, faults_of(c.level("frontend"), self.faults)) for c in self.cells]
+        missing = (
+            CrashJob(job.cell, tuple(f for f in job.faults if (job.cell.id, f) not in there))
+            for job in wanted
+        )
+        self._missing = [job for job in missing if job.faults]
+        self._total = sum(len(job.faults) for job in wanted)
+        self._done = self._total - sum(len(job.faults) for job in self._missing)
+        self._failed = 0
+
+    def next(self) -> CrashJob | None:
+        return self._missing[0] if self._missing else None
+
+    def expect(self, job: CrashJob) -> float:
+        """The longest of its frontend so far, or at most."""
+        frontend, spec = job.cell.level("frontend"), job.cell.workload
+        if frontend in self._spent:
+            return self._spent[frontend]
+        search = float(spec.option("explore_seconds", "0"))
+        writing = float(spec.option("seconds", "0"))
+        return RECORDING_SECONDS.get(frontend, 0.0) + writing + search * len(job.faults)
+
+    def execute(self, job: CrashJob, tell: Tell) -> CrashRun:
+        tell(Activity("recording"))
+        return self.make(job.cell, job.faults, tell)
+
+    def keep(self, run: CrashRun) -> None:
+        self.store.add_crash_run(run)
+
+    def learn(self, run: CrashRun, seconds: float) -> Sequence[Never]:
+        frontend = run.cell.level("frontend")
+        self._spent[frontend] = max(seconds, self._spent.get(frontend, 0.0))
+        self._missing = [job for job in self._missing if job.cell.id != run.cell.id]
+        self._done += len(run.verdicts)
+        self._failed += len(run.verdicts) if run.failure else 0
+        return ()
+
+    def standing(self) -> Standing:
+        eta = sum(self.expect(job) for job in self._missing)
+        return Standing(self._done, self._failed, self._total, eta, at_most=True)

@@ -1,0 +1,24 @@
+"""The chapters of the page in their order. To add one, add its folder and its row."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from diskproof.report.chapter import Chapter
+
+_ROWS = (
+    "tiles",
+    "scores",
+    "ranking",
+    "race",
+    "protocols",
+    "factors",
+    "stability",
+    "details",
+    "crash",
+    "runs",
+)
+CHAPTERS: tuple[Chapter[Any], ...] = tuple(
+    import_module(f"diskproof.report.{name}.page").CHAPTER for name in _ROWS
+)

@@ -1,0 +1,229 @@
+"""Two sides beside each other: which cells match, the verdict on each, and on all together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diskproof.errors import UsageError
+from diskproof.records import Cell
+from diskproof.report.compare.sides import Variant
+from diskproof.report.labels import cell_label, varying_factors
+from diskproof.stats.intervals import Sample
+from diskproof.stats.speed_verdict import SpeedVerdict, judge, overall_samples
+from diskproof.store import ResultRow
+
+ALL_CELLS = "all cells together"
+Key = tuple[str, str, tuple[tuple[str, str], ...]]
+"""Workload, metric and the levels that both sides have in common."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One line: a pair of cells, or all cells of a workload together (``cell_a`` is None)."""
+
+    workload: str
+    metric: str
+    unit: str
+    higher_is_better: bool
+    label: str
+    cell_a: Cell | None
+    cell_b: Cell | None
+    a: Sample
+    b: Sample
+    verdict: SpeedVerdict
+
+    @property
+    def means(self) -> tuple[float, float]:
+        return (
+            math.fsum(self.a.values) / len(self.a.values),
+            math.fsum(self.b.values) / len(self.b.values),
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All lines, and the labels of cells that one side alone has."""
+
+    a: Variant
+    b: Variant
+    delta: float
+    lines: tuple[Compared, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def regressions(self) -> tuple[Compared, ...]:
+        return tuple(line for line in self.lines if line.verdict.outcome == "slower")
+
+
+def compare_sides(
+    a: Variant,
+    b: Variant,
+    *,
+    delta: float,
+    metric: str | None = None,
+    workloads: Sequence[str] = (),
+) -> Comparison:
+    """Match the cells of both sides by workload, metric and the levels that neither side named.
+
+    Only each workload's primary metric unless one is named. Raises UsageError when nothing matches.
+    """
+    named = {**a.levels, **b.levels}
+    own = [_by_key(side, named, metric, workloads) for side in (a, b)]
+    pairs = _matched(own[0], own[1])
+    if not pairs:
+        raise _nothing_in_common(a, b, metric, workloads)
+    notes = [*_source_notes(a, own[0]), *_source_notes(b, own[1]), *_load_notes(pairs)]
+    factors = varying_factors([row.cell for one, other in pairs for row in (one, other)])
+    shown = [name for name in factors if name not in named] if named else list(factors)
+    lines = _judge(a, b, pairs, shown, delta)
+    every = varying_factors([row.cell for rows in own for each in rows.values() for row in each])
+    matched = {id(row) for pair in pairs for row in pair}
+    missing = [
+        tuple(_row_label(rows[-1], every) for rows in side.values() if id(rows[-1]) not in matched)
+        for side in own
+    ]
+    return Comparison(a, b, delta, lines, missing[0], missing[1], tuple(dict.fromkeys(notes)))
+
+
+def _by_key(
+    side: Variant, named: Mapping[str, str], metric: str | None, workloads: Sequence[str]
+) -> dict[Key, list[ResultRow]]:
+    """A side's rows by what is to match; several of one key come from several studies or hosts,
+    the newest study last."""
+    found: dict[Key, list[ResultRow]] = {}
+    for row in side.rows:
+        wanted = row.metric == metric if metric else row.primary
+        if wanted and (not workloads or row.cell.workload.name in workloads):
+            company = tuple(pair for pair in row.cell.levels if pair[0] not in named)
+            found.setdefault((row.cell.workload.name, row.metric, company), []).append(row)
+    for rows in found.values():
+        cells = {row.cell.levels for row in rows}
+        if len(cells) > 1:
+            names = varying_factors([row.cell for row in rows])
+            raise UsageError(
+                f"{side.asked!r} names {len(cells)} cells where the other side names one",
+                f"they differ in {', '.join(names)}",
+                "name that level on this side as well",
+            )
+    return found
+
+
+def _matched(
+    a: Mapping[Key, list[ResultRow]], b: Mapping[Key, list[ResultRow]]
+) -> list[tuple[ResultRow, ResultRow]]:
+    """Rows of equal key; where no key is equal, a side with a single cell of a workload meets
+    every cell of the other (the bare-metal baseline has no other levels)."""
+    pairs = [(rows[-1], b[key][-1]) for key, rows in a.items() if key in b]
+    if pairs:
+        return pairs
+    found = []
+    for load in dict.fromkeys(key[:2] for key in a):
+        left = [rows[-1] for key, rows in a.items() if key[:2] == load]
+        right = [rows[-1] for key, rows in b.items() if key[:2] == load]
+        if len(left) == 1 or len(right) == 1:
+            found += [(one, other) for one in left for other in right]
+    return found
+
+
+def _judge(
+    a: Variant,
+    b: Variant,
+    pairs: Sequence[tuple[ResultRow, ResultRow]],
+    shown: Sequence[str],
+    delta: float,
+) -> tuple[Compared, ...]:
+    """Verdicts on all pairs, and on all cells of a workload together, corrected as one family."""
+    rows: list[tuple[ResultRow, ResultRow, Sample, Sample, bool]] = []
+    for load in dict.fromkeys((one.cell.workload.name, one.metric) for one, _ in pairs):
+        own = [p for p in pairs if (p[0].cell.workload.name, p[0].metric) == load]
+        samples = [_samples(a, b, one, other) for one, other in own]
+        rows += [(*pair, *both, False) for pair, both in zip(own, samples, strict=True)]
+        together = overall_samples(samples) if len(own) > 1 else None
+        if together is not None:
+            rows.append((*own[0], *together, True))
+    verdicts = judge([row[2:4] for row in rows], [row[0].higher_is_better for row in rows], delta)
+    return tuple(_line(row, shown, each) for row, each in zip(rows, verdicts, strict=True))
+
+
+def _line(
+    row: tuple[ResultRow, ResultRow, Sample, Sample, bool],
+    shown: Sequence[str],
+    verdict: SpeedVerdict,
+) -> Compared:
+    one, other, a, b, together = row
+    return Compared(
+        one.cell.workload.name,
+        one.metric,
+        one.unit,
+        one.higher_is_better,
+        ALL_CELLS if together else _pair_label(one, other, shown),
+        None if together else one.cell,
+        None if together else other.cell,
+        a,
+        b,
+        verdict,
+    )
+
+
+def _pair_label(one: ResultRow, other: ResultRow, shown: Sequence[str]) -> str:
+    labels = [cell_label(row.cell, shown) for row in (one, other)]
+    return labels[0] if labels[0] == labels[1] else " / ".join(labels)
+
+
+def _samples(a: Variant, b: Variant, one: ResultRow, other: ResultRow) -> tuple[Sample, Sample]:
+    """Blocks pair only inside one study on one host, and only if they are its own randomised
+    blocks; numbers of two studies mean nothing to each other."""
+    left = Sample(one.values, one.blocks if one.study_id in a.paired_studies else ())
+    right = Sample(other.values, other.blocks if other.study_id in b.paired_studies else ())
+    together = (one.study_id, one.host_id) == (other.study_id, other.host_id)
+    if together and one.run_ids != other.run_ids:  # runs beside themselves are no pairs
+        return left, right
+    shift = 1 + max([*left.blocks, *right.blocks], default=0)
+    return left, Sample(right.values, tuple(block + shift for block in right.blocks))
+
+
+def _row_label(row: ResultRow, factors: Sequence[str]) -> str:
+    return f"{row.cell.workload.name}: {cell_label(row.cell, factors)}"
+
+
+def _source_notes(side: Variant, found: Mapping[Key, list[ResultRow]]) -> list[str]:
+    notes = []
+    if any(len({(r.study_id, r.host_id) for r in rows}) > 1 for rows in found.values()):
+        notes.append(f"{side.asked} holds some cells more than once: the newest study is taken")
+    if len({rows[-1].study_id for rows in found.values()}) > 1:
+        notes.append(f"the cells of {side.asked} come from several studies")
+    return notes
+
+
+def _load_notes(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> list[str]:
+    notes = []
+    if any(one.cell.workload != other.cell.workload for one, other in pairs):
+        notes.append("a workload of this name was set up differently on both sides")
+    sources = {(row.study_id, row.host_id) for pair in pairs for row in pair}
+    if len(sources) > 1:
+        notes.append(
+            "the sides were measured at different times or places: the intervals hold what varies "
+            "between runs, not what varies between days"
+        )
+    return notes
+
+
+def _nothing_in_common(
+    a: Variant, b: Variant, metric: str | None, workloads: Sequence[str]
+) -> UsageError:
+    loads = [dict.fromkeys(row.cell.workload.name for row in side.rows) for side in (a, b)]
+    described = [
+        f"{side.title}: {', '.join(names) or 'no result'}"
+        for side, names in zip((a, b), loads, strict=True)
+    ]
+    asked = f" of the metric {metric!r}" if metric else ""
+    asked += f" in {', '.join(workloads)}" if workloads else ""
+    return UsageError(
+        f"{a.asked!r} and {b.asked!r} have no cell in common{asked}",
+        "; ".join(described),
+        "`diskproof show` lists what there is",
+    )

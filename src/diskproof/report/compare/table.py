@@ -1,0 +1,133 @@
+"""A comparison for the terminal and for programs: what ``compare`` prints."""
+
+from __future__ import annotations
+
+from diskproof.report import layout
+from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
+from diskproof.report.labels import finite, percent, render_figure
+from diskproof.stats.speed_verdict import MOST_RUNS
+
+_STYLES = {"faster": "green", "slower": "red", "same": "", "undecided": "yellow"}
+MAX_NAMED = 12
+"""Cells without a partner that are named; of the others only the number is told."""
+
+
+def render_comparison(found: Comparison) -> layout.Shown:
+    """The two sides, a table a workload, what has no partner, and the verdict in a sentence."""
+    sides = [f"A: {found.a.title}", f"B: {found.b.title}"]
+    loads: dict[tuple[str, str], list[Compared]] = {}
+    for line in found.lines:
+        loads.setdefault((line.workload, line.metric), []).append(line)
+    alone = (("A", found.only_a), ("B", found.only_b))
+    return layout.paragraphs(
+        [
+            [
+                *(layout.line(side, "bold") for side in sides),
+                *(layout.line(f"note: {note}", "yellow") for note in found.notes),
+            ],
+            *([_table(own)] for own in loads.values()),
+            *([layout.line(_missing(name, labels))] for name, labels in alone if labels),
+            [layout.line(conclusion(found), "bold")],
+        ]
+    )
+
+
+def _table(lines: list[Compared]) -> layout.Shown:
+    first = lines[0]
+    better = "higher" if first.higher_is_better else "lower"
+    table = layout.start_table(
+        f"{first.workload}: {first.metric} in {first.unit}, {better} is better",
+        *("*cell", ">n", ">A", ">B", ">B/A", ">95 %", "-B is"),
+    )
+    for line in lines:
+        means = line.means
+        table.add_row(
+            line.label,
+            f"{len(line.a.values)}+{len(line.b.values)}",
+            render_figure(means[0]),
+            render_figure(means[1]),
+            f"{line.verdict.ratio.ratio:.3f}",
+            _interval(line),
+            outcome_words(line),
+            style=_STYLES[line.verdict.outcome] or None,
+        )
+    return table
+
+
+def _interval(line: Compared) -> str:
+    ratio = line.verdict.ratio
+    if ratio.low is None or ratio.high is None:
+        return "?"
+    return f"{ratio.low:.3f}-{ratio.high:.3f}" if ratio.high < 1e4 else "?"
+
+
+def outcome_words(line: Compared) -> str:
+    """``faster``, ``slower``, ``same``, or ``undecided`` with what it would take."""
+    verdict = line.verdict
+    if verdict.outcome != "undecided":
+        return verdict.outcome
+    if verdict.p_corrected is None:
+        few = min(len(line.a.values), len(line.b.values)) < 2
+        return "undecided: a single run" if few else "undecided: a value of nought"
+    if verdict.further_runs is None:
+        return f"undecided, > {MOST_RUNS} more runs"
+    return f"undecided, {verdict.further_runs} more runs"
+
+
+def _missing(name: str, labels: tuple[str, ...]) -> str:
+    shown = "; ".join(labels[:MAX_NAMED])
+    rest = len(labels) - MAX_NAMED
+    return f"only in {name}: {shown}" + (f"; and {rest} more" if rest > 0 else "")
+
+
+def conclusion(found: Comparison) -> str:
+    """One sentence; it agrees with the exit code."""
+    counts = dict.fromkeys(_STYLES, 0)
+    for line in found.lines:
+        if line.label != ALL_CELLS:
+            counts[line.verdict.outcome] += 1
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    within = f"same means within {percent(found.delta)}"
+    if found.regressions:
+        together = all(line.label == ALL_CELLS for line in found.regressions)
+        where = " (all cells together)" if together else ""
+        return f"B is slower than A{where}: {told}; {within}"
+    return f"No regression is proved: {told}; {within}"
+
+
+def comparison_json(found: Comparison) -> dict[str, object]:
+    """Plain JSON. ``ratio`` is B over A in the metric; ``further_runs`` a side."""
+    return {
+        "a": {"asked": found.a.asked, "is": found.a.title},
+        "b": {"asked": found.b.asked, "is": found.b.title},
+        "delta": found.delta,
+        "regression": bool(found.regressions),
+        "comparisons": [_line_json(line) for line in found.lines],
+        "only_in_a": list(found.only_a),
+        "only_in_b": list(found.only_b),
+        "notes": list(found.notes),
+    }
+
+
+def _line_json(line: Compared) -> dict[str, object]:
+    verdict = line.verdict
+    return {
+        "workload": line.workload,
+        "metric": line.metric,
+        "unit": line.unit,
+        "higher_is_better": line.higher_is_better,
+        "label": line.label,
+        "cell_a": line.cell_a.levels_dict() if line.cell_a else None,
+        "cell_b": line.cell_b.levels_dict() if line.cell_b else None,
+        "n_a": len(line.a.values),
+        "n_b": len(line.b.values),
+        "mean_a": line.means[0],
+        "mean_b": line.means[1],
+        "ratio": finite(verdict.ratio.ratio),
+        "low": finite(verdict.ratio.low),
+        "high": finite(verdict.ratio.high),
+        "method": verdict.ratio.method,
+        "p_corrected": verdict.p_corrected,
+        "verdict": verdict.outcome,
+        "further_runs": verdict.further_runs,
+    }

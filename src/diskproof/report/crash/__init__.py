@@ -1,0 +1,1 @@
+"""What a crash leaves, and what of it stands beside a speed."""

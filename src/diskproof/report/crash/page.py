@@ -1,0 +1,108 @@
+"""What the page says of crashes: durability beside speed, the verdicts, the course of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from diskproof.records import StudyRecord
+from diskproof.report import layout
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
+from diskproof.report.crash.chart import durability_chart, timeline_caption, timeline_chart
+from diskproof.report.crash.table import render_verdicts
+from diskproof.report.durability import (
+    crash_cells_json,
+    crash_labels,
+    durability_sentence,
+    states_text,
+    verdict_text,
+)
+from diskproof.report.view import StudyView, WorkloadView
+from diskproof.store import Store
+from diskproof.store.rows import VerdictRow
+from diskproof.study.crash import FAULT_WORDS
+
+Verdicts = tuple[VerdictRow, ...]
+
+MAX_TIMELINES = 2
+
+
+def durability_figures(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
+    """The scatter of speed against loss, for loads that write and have two cells judged."""
+    judged = [line for line in load.lines if line.durability and line.durability.worst]
+    if len(judged) > 1 and writes(load):
+        text = (
+            "Speed against the acknowledged writes that the worst crash lost (power cut, QEMU "
+            "killed, guest killed): far right and at the bottom is fast and safe."
+        )
+        yield draw(durability_chart(load), text, 1)
+
+
+def writes(load: WorkloadView) -> bool:
+    """Whether a load writes, as far as its options tell; a user's own job may."""
+    spec = load.lines[0].ranked.cell.workload
+    return spec.option("rw", "write") not in ("read", "randread")
+
+
+def _find(source: Source) -> Verdicts:
+    """The study's own verdicts; those of others stand beside its speeds."""
+    rows = source.store.verdicts(source.study.id)
+    return tuple(row for row in rows if row.host_id == source.host.id)
+
+
+def _hosts(store: Store, study: StudyRecord) -> Iterable[str]:
+    return [row.host_id for row in store.verdicts(study.id)]
+
+
+def _lead(verdicts: Verdicts, view: StudyView) -> Lead:
+    return Lead(
+        f"{len(verdicts)} crash verdicts",
+        answers=(("crashes", durability_sentence(verdicts)),),
+        title="what does a crash leave?",
+    )
+
+
+def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[layout.Shown]:
+    """Beside speeds the column says it; a list as long as theirs would hide them."""
+    return [] if view.workloads else [render_verdicts(verdicts)]
+
+
+def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, object]:
+    """The study's own verdicts by cell, with the pictures of its worst losses."""
+    rows = list(zip(crash_labels(verdicts), verdicts, strict=True))
+    return {
+        "rows": rows,
+        "faults": [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)],
+        "table": _by_cell(rows),
+        "fault_words": FAULT_WORDS,
+        "figures": [*_timelines(rows, draw)],
+        "verdict_text": verdict_text,
+        "states_text": states_text,
+    }
+
+
+def _by_cell(
+    rows: Sequence[tuple[str, VerdictRow]],
+) -> list[tuple[str, str, dict[str, VerdictRow]]]:
+    """(label, writer, verdicts by fault) of each crash cell, in the order they were made."""
+    cells: dict[str, tuple[str, str, dict[str, VerdictRow]]] = {}
+    for label, row in rows:
+        cell = cells.setdefault(row.cell.id, (label, row.cell.workload.name, {}))
+        cell[2][row.verdict.fault] = row
+    return list(cells.values())
+
+
+def _timelines(rows: Sequence[tuple[str, VerdictRow]], draw: Draw) -> Iterator[Figure]:
+    """The worst losses, each of another fault; what a lying device loses tells nothing new."""
+    drawn: list[str] = []
+    for label, row in sorted(rows, key=lambda each: each[1].verdict.badness, reverse=True):
+        verdict = row.verdict
+        if len(drawn) == MAX_TIMELINES or verdict.fault in drawn:
+            continue
+        if verdict.is_broken and verdict.counts and verdict.timeline:
+            drawn.append(verdict.fault)
+            yield draw(timeline_chart(verdict.timeline), timeline_caption(label, verdict), 2)
+
+
+CHAPTER = Chapter(
+    "crash", _find, _page, table=_tables, lead=_lead, raw=crash_cells_json, hosts=_hosts
+)

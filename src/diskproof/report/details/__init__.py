@@ -1,0 +1,1 @@
+"""Latencies, time series and single runs of a workload."""

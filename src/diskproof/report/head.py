@@ -1,0 +1,137 @@
+"""A study has a head: its title, its facts, what distorts it, the answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from diskproof.records import StudyRecord
+from diskproof.report.chapter import Chapter, Lead
+from diskproof.report.chapters import CHAPTERS
+from diskproof.report.view import StudyView
+
+TCG_NOTE = (
+    "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
+    "IOPS and latency of guests are far below those under KVM and differences between buses and "
+    "threads may not carry over. It does not distort the order of flushes or what is durable."
+)
+GUESTS = ("guest", "own-guest")
+OURS = ("run", "program")
+"""Origins of studies that were made here, by ``run`` and ``crash``."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """It holds a study and what its chapters say up front."""
+
+    view: StudyView
+    leads: tuple[Lead, ...]
+
+    @property
+    def accelerator(self) -> str:
+        """It is what the study's guests ran under, and empty when it has no guests."""
+        cells = [*self.view.study.cells, *(cell for lead in self.leads for cell in lead.cells)]
+        guests = [cell for cell in cells if cell.level("frontend") in GUESTS]
+        asked = {cell.level("accel", "auto") for cell in guests}
+        probed = str(self.view.host.facts.get("accel", ""))  # who imports results may not know
+        named = (probed if level == "auto" else level for level in asked)
+        return ", ".join(sorted(filter(None, named)))
+
+    @property
+    def line(self) -> str:
+        """It heads a table: study, host, seed, accelerator, runs, failures."""
+        study, accel = self.view.study, self.accelerator
+        return ", ".join(
+            [
+                f"study {study.name}",
+                f"host {self.view.host.name}",
+                *([f"guests under {accel.upper()}"] if accel else []),
+                f"seed {study.seed}" if study.origin in OURS else f"imported {study.origin}",
+                *(lead.count for lead in self.leads if lead.count),
+            ]
+        )
+
+    @property
+    def note(self) -> str:
+        """It says what the accelerator distorts, and is empty when it does not."""
+        return TCG_NOTE if "tcg" in self.accelerator else ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """A reader must know them before any figure; they come from the host and from the plan."""
+        simulated = self.view.host.facts.get("simulated") is True
+        found = ["The host is simulated: every figure is made up."] if simulated else []
+        return [*found, *self.view.study.warnings]
+
+    @property
+    def title(self) -> str:
+        study, host = self.view.study, self.view.host
+        if special := self._special("title"):
+            return f"{study.name}: {special}"
+        if study.origin == "run":
+            return f"{study.name}: which virtual disk is fast on {host.name}?"
+        return f"{study.name}: results imported from {study.origin}"
+
+    @property
+    def origin(self) -> str:
+        return self._special("origin") or _origin_sentence(self.view.study)
+
+    def _special(self, name: str) -> str:
+        """A chapter may speak in place of the ranking that a study does not have."""
+        found = "" if self.view.workloads else (getattr(lead, name) for lead in self.leads)
+        return next(filter(None, found), "")
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """They stand at the head of a page, as (name, value)."""
+        study = self.view.study
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(study.created))
+        lines = [
+            ("host", self.view.host.name),
+            ("guests run under", self.accelerator.upper()),
+            *(fact for lead in self.leads for fact in lead.facts),
+            ("blocks and seed", f"{study.blocks}, {study.seed}" if study.origin == "run" else ""),
+            ("study made", made if study.created else ""),
+            ("study id", study.id),
+        ]
+        return [(name, value) for name, value in lines if value]
+
+    @property
+    def answers(self) -> list[tuple[str, str]]:
+        return [answer for lead in self.leads for answer in lead.answers]
+
+    @property
+    def failed(self) -> int:
+        return sum(lead.failed for lead in self.leads)
+
+    @property
+    def readings(self) -> list[str]:
+        """They say how the answers are to be read, each way once."""
+        return [*dict.fromkeys(lead.reading for lead in self.leads if lead.reading)]
+
+
+def find_head(view: StudyView, chapters: Iterable[Chapter[Any]] = CHAPTERS) -> Head:
+    """Ask the chapters that found something what they say of it."""
+    leads = (
+        chapter.lead(part, view)
+        for chapter in chapters
+        if chapter.lead is not None
+        for part in chapter.parts(view).values()
+    )
+    return Head(view, tuple(leads))
+
+
+def _origin_sentence(study: StudyRecord) -> str:
+    if study.origin == "program":
+        return "A program was recorded, and its own check judged the states that a crash may leave."
+    if study.origin == "run":
+        return (
+            "Each run is a fresh image and fresh processes; cells ran in randomised blocks "
+            "and are compared inside a block."
+        )
+    return (
+        f"Imported from {study.origin}: the order of runs is not known to be random, so cells "
+        "are compared as independent samples."
+    )

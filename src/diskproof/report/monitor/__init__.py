@@ -1,0 +1,1 @@
+"""What the monitor recorded, as a page and as a table."""

@@ -1,0 +1,1 @@
+"""Grids, thin disks, warm-ups and lives of caches."""

@@ -1,0 +1,1 @@
+"""Races: which cells left when, and who leads."""

@@ -1,0 +1,135 @@
+"""Races in sentences: who left and why, who leads, how sure that is."""
+
+from __future__ import annotations
+
+import math
+
+from diskproof.records import Cell, StudyRecord
+from diskproof.report.labels import cell_label, finite, varying_factors
+from diskproof.stats.racing import Drop
+from diskproof.stats.study_race import RaceState
+
+MAX_NAMED = 3
+"""Cells that a sentence names; the rest is counted."""
+
+
+def drop_sentence(race: RaceState, drop: Drop, study: StudyRecord) -> str:
+    """``raw none native after block 3: at 71 % of raw unsafe native, surely below 84 %``."""
+    label = _label(race.cells[drop.cell], study)
+    when = f"{label} after block {drop.block + 1}"
+    if drop.reason == "failed":
+        return f"{when}: no run of it has worked"
+    rival = _label(race.cells[drop.rival], study)
+    return f"{when}: at {drop.ratio:.1%} of the speed of {rival}, surely below {_below(drop)}"
+
+
+def _below(drop: Drop) -> str:
+    """Rounded up, for it is a bound."""
+    return f"{math.ceil(1000 * drop.at_most) / 10:.1f}%"
+
+
+def fate(race: RaceState, place: int, study: StudyRecord) -> str:
+    """What became of one cell."""
+    for drop in race.course.drops:
+        if drop.cell == place:
+            return f"left after {drop_sentence(race, drop, study).split(' after ', 1)[1]}"
+    verdict = race.verdict
+    if verdict is None or place in verdict.open:
+        return "open"
+    delta = f"{100 * race.rules.delta:g} %"
+    return "leads" if place in verdict.leaders else f"rests: surely no more than {delta} better"
+
+
+def timeline_sentence(race: RaceState, shown: int) -> str:
+    """What the picture of a race says, and how many cells left when."""
+    left: dict[int, int] = {}
+    for drop in race.course.drops:
+        left[drop.block + 1] = left.get(drop.block + 1, 0) + 1
+    told = ", ".join(f"{count} after block {block}" for block, count in sorted(left.items()))
+    text = (
+        "A dot is a run. Blue leads; orange may be better by more than delta; green surely is not "
+        "and rests; grey is surely worse and has left"
+    )
+    text += f" ({told})." if told else "."
+    hidden = len(race.cells) - shown
+    return f"{text} The {shown} that stayed longest." if hidden > 0 else text
+
+
+def race_json(race: RaceState) -> dict[str, object]:
+    """A race for programs; probabilities and ratios as they stand after its last block."""
+    verdict = race.verdict
+    return {
+        "blocks": len(race.course.verdicts),
+        "cells": len(race.cells),
+        "racing": race.racing,
+        "resting": race.resting,
+        "over": race.course.over,
+        "settled": race.course.settled,
+        "leaders": [cell.levels_dict() for cell in race.leaders],
+        "tied": [cell.levels_dict() for cell in race.tied],
+        "open": [cell.levels_dict() for cell in race.open],
+        "probability": verdict.probability if verdict else 0.0,
+        "lead_at_least": finite(verdict.lead_at_least) if verdict else None,
+        "blocks_needed": verdict.blocks_needed if verdict else 0,
+        "dropped": [
+            {
+                "cell": race.cells[drop.cell].levels_dict(),
+                "after_block": drop.block + 1,
+                "reason": drop.reason,
+                "rival": race.cells[drop.rival].levels_dict() if drop.rival >= 0 else None,
+                "ratio": finite(drop.ratio),
+                "at_most": finite(drop.at_most),
+            }
+            for drop in race.course.drops
+        ],
+    }
+
+
+def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
+    """The answer of a race, or what it lacks."""
+    verdict, rules = race.verdict, race.rules
+    if verdict is None or not verdict.leaders:
+        return "no complete block yet" if verdict is None else "no cell gave a value"
+    names = _names(race.leaders, study)
+    if not verdict.lead_at_least:
+        return f"{names} leads; nothing is judged before block {rules.min_blocks}"
+    percent = f"{100 * rules.delta:g} %"
+    if verdict.settled:
+        sure = f"at {100 * rules.confidence:g} % no other is more than {percent} better"
+        return f"best is {names}; {sure}{_tied(race, study)}"
+    return (
+        f"best so far is {names}, with a probability of {_chance(verdict.probability)} within "
+        f"{percent} of the best; {_names(race.open, study)} may be "
+        f"{_advantage(verdict.lead_at_least)}better{_needed(race)}"
+    )
+
+
+def _needed(race: RaceState) -> str:
+    """What it would take once a race is out of blocks."""
+    if not race.course.over or race.verdict is None:
+        return ""
+    so_far = len(race.course.verdicts)
+    return f"; {so_far} blocks did not decide it, about {race.verdict.blocks_needed} would"
+
+
+def _tied(race: RaceState, study: StudyRecord) -> str:
+    return f"; not surely worse: {_names(race.tied, study)}" if race.tied else ""
+
+
+def _chance(probability: float) -> str:
+    return "over 99.9 %" if probability > 0.999 else f"{100 * probability:.3g} %"
+
+
+def _advantage(lead_at_least: float) -> str:
+    """How much better the open cells may be; beyond a factor of two, no figure means anything."""
+    return f"up to {100 * (1 / lead_at_least - 1):.1f} % " if lead_at_least > 0.5 else "far "
+
+
+def _names(cells: tuple[Cell, ...], study: StudyRecord) -> str:
+    named = [_label(cell, study) for cell in cells[:MAX_NAMED]]
+    rest = len(cells) - len(named)
+    return ", ".join([*named, *([f"{rest} more"] if rest else [])])
+
+
+def _label(cell: Cell, study: StudyRecord) -> str:
+    return cell_label(cell, varying_factors(study.cells))

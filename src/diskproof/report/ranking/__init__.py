@@ -1,0 +1,1 @@
+"""Who is fastest under each workload."""

@@ -1,0 +1,88 @@
+"""Who is fastest under one workload: bars, ratios to the best, factor against factor, a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from diskproof.records.metrics import HIGHER, figure_unit
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
+from diskproof.report.crash.page import durability_figures
+from diskproof.report.durability import durability_json, short_text
+from diskproof.report.ranking import chart, words
+from diskproof.report.ranking.table import render_ranking
+from diskproof.report.ratios import ratio_chart, ratio_text
+from diskproof.report.view import StudyView, WorkloadView, present_latencies
+
+
+def _find(source: Source) -> Mapping[str, WorkloadView]:
+    return {load.name: load for load in source.workloads}
+
+
+def _lead(load: WorkloadView, view: StudyView) -> Lead:
+    return Lead(answers=((load.name, words.winner_sentence(load)),), reading=words.READING)
+
+
+def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:
+    return {
+        "load": load,
+        "figures": [
+            _bars_figure(load, draw),
+            *durability_figures(load, draw),
+            *_ratio_figure(load, draw),
+            *_heat_figure(load, draw),
+        ],
+        "latencies": present_latencies(load),
+        "judged": any(line.durability for line in load.lines),
+        "unit": figure_unit(load.metric, load.unit),
+        "ratio_text": ratio_text,
+        "short_text": short_text,
+    }
+
+
+def _bars_figure(load: WorkloadView, draw: Draw) -> Figure:
+    text = "Means with 95 % intervals; circles are single runs; coloured: no cell is proved better."
+    hidden = len(load.lines) - chart.MAX_BARS
+    if hidden > 0:
+        text = f"{text} The best {chart.MAX_BARS}; all are in the table."
+    return draw(chart.bars_chart(load), text, 0)
+
+
+def _ratio_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
+    title = f"{load.metric} over the best cell's ({HIGHER[load.higher_is_better]})"
+    ratios = ratio_chart([(line.label, line.ranked) for line in load.lines], title)
+    if ratios is not None:
+        yield draw(ratios.spec, ratios.caption, 1)
+
+
+def _heat_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
+    factors = chart.heat_factors(load)
+    if factors is not None:
+        across, down = factors
+        caption = (
+            "Speed in percent of the best cell, geometric mean over all other factors: "
+            f"{down} down, {across} across."
+        )
+        yield draw(chart.heat_chart(load, across, down), caption, 1)
+
+
+def _raw(load: WorkloadView) -> Iterator[Mapping[str, object]]:
+    for line in load.lines:
+        yield {
+            "workload": load.name,
+            "cell": line.ranked.cell.levels_dict(),
+            "metric": load.metric,
+            "unit": load.unit,
+            "runs": dict(zip(line.run_ids, line.values, strict=True)),
+            "durability": durability_json(line.durability),
+        }
+
+
+CHAPTER = Chapter(
+    "ranking",
+    _find,
+    _page,
+    on_each_workload=True,
+    table=lambda load, view, best: [render_ranking(load, best=best)],
+    lead=_lead,
+    raw=_raw,
+)

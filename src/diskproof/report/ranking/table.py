@@ -1,0 +1,67 @@
+"""Tables for the terminal, made for 80 columns: what matters is wrapped, never cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diskproof.records.metrics import MetricRow
+from diskproof.report import layout
+from diskproof.report.durability import short_text
+from diskproof.report.labels import (
+    group_name,
+    render_figure,
+    render_half_width,
+    render_short_latency,
+)
+from diskproof.report.view import WorkloadView, present_latencies
+
+CRASH_WIDTH = 16
+CRASH_CAPTION = (
+    "crash is the worst of power cut, QEMU killed and guest killed: acknowledged writes lost, and "
+    "how long before the crash the oldest of them had been acknowledged"
+)
+
+
+def render_ranking(load: WorkloadView, *, best: int = 0) -> layout.Shown:
+    """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` cannot be placed."""
+    present, judged = present_latencies(load), any(line.durability for line in load.lines)
+    table = layout.start_table(
+        f"{load.name}: {load.measured}",
+        *("!#", "*cell"),
+        *(">n", ">mean", ">\u00b195%", "!tie"),
+        *(f">{row.narrow or row.label}" for row in present),
+        *(["-crash"] if judged else []),
+    )
+    if judged:
+        table.columns[-1].max_width = CRASH_WIDTH
+    shown = load.lines[:best] if best else load.lines
+    for line in shown:
+        ranked = line.ranked
+        table.add_row(
+            ranked.label,
+            line.label,
+            str(ranked.interval.n),
+            render_figure(ranked.interval.mean),
+            render_half_width(ranked.interval),
+            group_name(ranked.groups),
+            *(render_short_latency(line.latencies.get(row.name)) for row in present),
+            *([short_text(line.durability)] if judged else []),
+            style="bold" if ranked.rank == 1 else None,
+        )
+    hidden = len(load.lines) - len(shown)
+    table.caption = _caption(load, present, hidden)
+    return table
+
+
+def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> str:
+    parts = ["# counts cells proved better; cells that share a letter under tie are not told apart"]
+    if any(line.ranked.rank is None for line in load.lines):
+        parts.append("? cannot be placed: a single run, or far more scatter than others")
+    if present:
+        parts.append("latencies are medians over runs")
+    parts += [f"{row.narrow} is its p99" for row in present if row.narrow]
+    if any(line.durability for line in load.lines):
+        parts.append(CRASH_CAPTION)
+    if hidden:
+        parts.append(f"{hidden} more cells are not shown")
+    return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""What did not work, and what was in force."""

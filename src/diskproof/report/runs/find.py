@@ -1,0 +1,52 @@
+"""A study's runs on a host: those that failed with the last lines of what they left, and the
+settings that were in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diskproof.records import Cell, Check, Failure
+from diskproof.report.chapter import Source
+from diskproof.report.tails import Tails, text_tails
+
+MAX_TAILS = 50
+"""Failed runs whose consoles are shown; the rest is listed with its reason."""
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run that gave no result. ``tails`` are (name, last lines) of what it left behind."""
+
+    run_id: str
+    cell: Cell
+    block: int
+    failure: Failure
+    tails: Tails = ()
+
+
+@dataclass(frozen=True)
+class StudyRuns:
+    """Runs that gave no result, and by cell id the settings that were read back."""
+
+    failures: tuple[FailedRun, ...] = ()
+    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+
+
+def find_runs(source: Source) -> StudyRuns:
+    store, study, host = source.store, source.study, source.host
+    failed = [run for run in store.failures(study.id) if run.host_id == host.id]
+    shown = MAX_TAILS if source.details else 0
+    failures = [
+        FailedRun(
+            run.id,
+            run.cell,
+            run.block,
+            run.failure,
+            text_tails(store.run(run.id).artefacts) if number < shown else (),
+        )
+        for number, run in enumerate(failed)
+        if run.failure is not None
+    ]
+    checks = store.checks(study.id, host.id) if source.details else {}
+    return StudyRuns(tuple(failures), checks)

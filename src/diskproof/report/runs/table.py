@@ -1,0 +1,36 @@
+"""Failed runs for the terminal: each reason once, with the cells that it met."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from diskproof.records import StudyRecord
+from diskproof.report import layout
+from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.runs.find import FailedRun
+
+MAX_CELLS = 12
+"""Cells named for each reason; JSON and the page have them all."""
+
+
+def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> layout.Shown:
+    """A reason with the number of its runs, and below it a line a cell."""
+    factors = varying_factors(study.cells)
+    met: dict[str, Counter[str]] = {}
+    for failed in failures:
+        cell = f"{failed.cell.workload.name}  {cell_label(failed.cell, factors)}"
+        met.setdefault(_reason(failed), Counter())[cell] += 1
+    table = layout.start_table("failed runs", ">runs", "*reason, and the cells that met it")
+    for reason, cells in sorted(met.items(), key=lambda item: -item[1].total()):
+        table.add_row(str(cells.total()), reason, style="bold")
+        for cell, count in list(cells.items())[:MAX_CELLS]:
+            table.add_row(str(count), f"  {cell}")
+        if len(cells) > MAX_CELLS:
+            table.add_row("", f"  and {len(cells) - MAX_CELLS} more cells")
+    return table
+
+
+def _reason(failed: FailedRun) -> str:
+    failure = failed.failure
+    return f"{failure.kind}: " + ": ".join(filter(None, (failure.what, failure.why)))

@@ -1,0 +1,1 @@
+"""All workloads of a study together."""

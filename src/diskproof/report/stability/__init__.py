@@ -1,0 +1,1 @@
+"""How steady a host, a cell and a run were."""

@@ -1,0 +1,195 @@
+"""How steady a workload was on a host: first runs, drift, steady state, outliers, variance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from diskproof.records import Series, StudyRecord
+from diskproof.report.factors.find import order_levels
+from diskproof.report.labels import cell_label, varying_factors
+from diskproof.stats.drift import Drift, estimate_drift
+from diskproof.stats.first_run import FirstRunEffect, first_run_effect
+from diskproof.stats.intervals import Sample
+from diskproof.stats.outliers import find_outliers
+from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
+from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
+from diskproof.store import ResultRow, RunRow, Store
+
+BOOTS = "boots"
+MAX_TRACES = 40
+"""Runs a workload whose time series are read: enough to judge by, and quick for any store."""
+
+
+@dataclass(frozen=True)
+class FirstRuns:
+    """The first-run effect of the cells of one level, or of all (``level`` empty); of boots it is
+    that of the clones, and ``kind`` says of which boots."""
+
+    factor: str
+    level: str
+    effect: FirstRunEffect
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class OutlierRun:
+    """A run far from the others of its cell; it stays in every figure. ``where`` is its block, or
+    its number in an imported study."""
+
+    label: str
+    where: str
+    run_id: str
+    value: float
+    ratio: float
+    deviations: float
+
+
+@dataclass(frozen=True)
+class SteadyRun:
+    """The steady state inside one run, by its time series."""
+
+    label: str
+    run_id: str
+    series: str
+    state: SteadyState
+
+
+@dataclass(frozen=True)
+class WorkloadStability:
+    """One workload on one host by its primary metric."""
+
+    name: str
+    metric: str
+    unit: str
+    higher_is_better: bool
+    first_runs: tuple[FirstRuns, ...]
+    first_boots: tuple[FirstRuns, ...]
+    outliers: tuple[OutlierRun, ...]
+    drift: Drift | None
+    steady: tuple[SteadyRun, ...]
+    variance: VarianceLevels
+
+    @property
+    def mostly_steady(self) -> bool:
+        """Whether at least half of the looked-at runs reached steady state; of none, yes."""
+        reached = sum(each.state.window is not None for each in self.steady)
+        return 2 * reached >= len(self.steady)
+
+
+def find_stability(
+    store: Store, study: StudyRecord, rows: Sequence[ResultRow], runs: Mapping[str, RunRow]
+) -> WorkloadStability:
+    """From the primary ``rows`` of one workload on one host; ``runs`` are the study's by id."""
+    first, measured = rows[0], study.origin == "run"
+    samples = [Sample(row.values, row.blocks if measured else ()) for row in rows]
+    factors = order_levels([row.cell for row in rows])
+    traces, steady = _inside_runs(store, rows, runs)
+    return WorkloadStability(
+        first.cell.workload.name,
+        first.metric,
+        first.unit,
+        first.higher_is_better,
+        tuple(_first_effects(zip(rows, samples, strict=True), factors)),
+        _first_boots(store, rows, factors),
+        _outliers(rows, samples, "block {}" if measured else "run {}"),
+        estimate_drift(samples, _block_hours(runs.values())) if measured else None,
+        steady,
+        variance_levels(samples, traces),
+    )
+
+
+def _first_effects(
+    repeats: Iterable[tuple[ResultRow, Sample]],
+    factors: Mapping[str, Sequence[str]],
+    kind: str = "",
+) -> Iterator[FirstRuns]:
+    """Over all cells, and by preallocation where it varies: a thin image grows as it is first
+    written."""
+    told = list(repeats)
+    levels = [("preallocation", level) for level in factors.get("preallocation", ())]
+    for factor, level in [("", ""), *levels]:
+        own = [s for row, s in told if not factor or row.cell.level(factor) == level]
+        if effect := first_run_effect(own):
+            yield FirstRuns(factor, level, effect, kind)
+
+
+def _first_boots(
+    store: Store, rows: Sequence[ResultRow], factors: Mapping[str, Sequence[str]]
+) -> tuple[FirstRuns, ...]:
+    """For read and write boots; nothing for workloads without boots. Each clone is one repeat: its
+    boots share its luck."""
+    if rows[0].cell.workload.kind != BOOTS:
+        return ()
+    clones = [(row, dict(_boots(store, run_id))) for row in rows for run_id in row.run_ids]
+    return tuple(
+        effect
+        for kind in ("read", "write")
+        for effect in _first_effects(
+            ((row, Sample(boots[kind])) for row, boots in clones if kind in boots), factors, kind
+        )
+    )
+
+
+def _boots(store: Store, run_id: str) -> Iterator[tuple[str, tuple[float, ...]]]:
+    for series in store.series_of(run_id):
+        if series.source == BOOTS:
+            yield series.name.partition("_")[0], series.values
+
+
+def _outliers(
+    rows: Sequence[ResultRow], samples: Sequence[Sample], where: str
+) -> tuple[OutlierRun, ...]:
+    factors = varying_factors(row.cell for row in rows)
+    return tuple(
+        OutlierRun(
+            cell_label(rows[each.cell].cell, factors),
+            where.format(rows[each.cell].blocks[each.run]),
+            rows[each.cell].run_ids[each.run],
+            rows[each.cell].values[each.run],
+            each.ratio,
+            each.deviations,
+        )
+        for each in find_outliers(samples)
+    )
+
+
+def _block_hours(runs: Iterable[RunRow]) -> dict[int, float]:
+    """When the runs of each block began, the median, in hours."""
+    starts: dict[int, list[float]] = {}
+    for run in runs:
+        if run.counted:
+            starts.setdefault(run.block, []).append(run.started)
+    return {block: median(each) / 3600 for block, each in starts.items()}
+
+
+def _inside_runs(
+    store: Store, rows: Sequence[ResultRow], runs: Mapping[str, RunRow]
+) -> tuple[tuple[RunTrace, ...], tuple[SteadyRun, ...]]:
+    """The time series of one run a cell, the one next to the cell's median, of cells evenly
+    chosen."""
+    step = max(1, -(-len(rows) // MAX_TRACES))
+    factors = varying_factors(row.cell for row in rows)
+    traces, steady = [], []
+    for row in rows[::step]:
+        middle = median(row.values)
+        pairs = zip(row.values, row.run_ids, strict=True)
+        run_id = min(pairs, key=lambda pair: abs(pair[0] - middle))[1]
+        found = _load_series(store.series_of(run_id))
+        run = runs.get(run_id)
+        if found is None or run is None:
+            continue
+        span = found.times[-1] - found.times[0]
+        traces.append(RunTrace(span, max(0.0, run.ended - run.started - span), found.values))
+        state = judge_steady_state(rounds_of(found.times, found.values))
+        steady.append(SteadyRun(cell_label(row.cell, factors), run_id, found.name, state))
+    return tuple(traces), tuple(steady)
+
+
+def _load_series(series: Sequence[Series]) -> Series | None:
+    """What the load generator saw of its own speed over time, the first such series."""
+    return next(
+        (s for s in series if s.source != "host" and s.name.endswith("iops") and len(s.times) > 1),
+        None,
+    )

@@ -1,0 +1,114 @@
+"""A study in the terminal: all that a run ends with, and what ``rank`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diskproof.report import layout
+from diskproof.report.chapter import Chapter
+from diskproof.report.chapters import CHAPTERS
+from diskproof.report.durability import durability_json
+from diskproof.report.head import find_head
+from diskproof.report.labels import group_name, interval_json
+from diskproof.report.race.words import race_json
+from diskproof.report.ranking.words import winner_sentence
+from diskproof.report.scores.find import StudyScores
+from diskproof.report.scores.table import render_scores, scores_json
+from diskproof.report.view import Line, StudyView
+
+Ranking = tuple[StudyView, StudyScores | None]
+
+
+def render_study(
+    view: StudyView, *, best: int = 0, chapters: Sequence[Chapter[Any]] = CHAPTERS
+) -> layout.Shown:
+    """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
+    head = find_head(view, chapters)
+    told = [f"note: {head.note}"] if head.note else []
+    told += [f"warning: {text}" for text in head.warnings]
+    return layout.paragraphs(
+        [
+            [layout.line(head.line, "bold"), *(layout.line(text, "yellow") for text in told)],
+            *(_tables(view, load.name, best, chapters) for load in view.workloads),
+            *([table] for table in _tables(view, "", best, chapters)),
+        ]
+    )
+
+
+def _tables(
+    view: StudyView, load: str, best: int, chapters: Sequence[Chapter[Any]] = CHAPTERS
+) -> list[layout.Shown]:
+    """The tables of all chapters on one workload, or (without a name) on the whole study."""
+    return [
+        table
+        for chapter in chapters
+        if chapter.table is not None
+        for name, part in chapter.parts(view).items()
+        if name == load
+        for table in chapter.table(part, view, best)
+    ]
+
+
+def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[str, object]:
+    """One study on one host; ``best`` cuts each ranking, 0 does not."""
+    head, races = find_head(view), view.parts.get("race", {})
+    return {
+        "study": view.study.name,
+        "id": view.study.id,
+        "host": view.host.name,
+        "accel": head.accelerator,
+        "failed_runs": len(view.parts["runs"].failures) if "runs" in view.parts else 0,
+        "rankings": [
+            {
+                "workload": load.name,
+                "metric": load.metric,
+                "unit": load.unit,
+                "higher_is_better": load.higher_is_better,
+                "cells": [_line_json(line) for line in load.lines[: best or None]],
+                "race": race_json(races[load.name]) if load.name in races else None,
+            }
+            for load in view.workloads
+        ],
+        **scores_json(view.study, found, best),
+    }
+
+
+def _line_json(line: Line) -> dict[str, object]:
+    ranked = line.ranked
+    return {
+        "rank": ranked.rank,
+        "shared": ranked.shared,
+        "tie": group_name(ranked.groups),
+        "cell": ranked.cell.levels_dict(),
+        "label": line.label,
+        "n": ranked.interval.n,
+        "mean": ranked.interval.mean,
+        "ci95": ranked.interval.half_width,
+        "ratio_to_best": ranked.ratio.ratio,
+        "ratio_simultaneous95": interval_json(ranked.ratio.low, ranked.ratio.high),
+        "ratio_ci95": interval_json(ranked.alone.low, ranked.alone.high),
+        "latencies": dict(line.latencies),
+        "durability": durability_json(line.durability),
+    }
+
+
+def render_rankings(
+    rankings: Sequence[Ranking], best: int, *, best_scores: int = 0
+) -> layout.Shown:
+    """Who wins in a sentence, then the table; workload by workload, then all together.
+
+    ``best`` cuts each table, ``best_scores`` that of the scores; 0 does not."""
+    groups: list[Sequence[layout.Shown]] = []
+    for view, found in rankings:
+        head = find_head(view)
+        notes = [
+            layout.line(f"note: {text}", "yellow") for text in [head.note, *head.warnings] if text
+        ]
+        groups.append([layout.line(head.line, "bold"), *notes])
+        for load in view.workloads:
+            sentence = layout.line(winner_sentence(load))
+            groups.append([sentence, *_tables(view, load.name, best)])
+        scores = render_scores(view.study, found, best or best_scores) if found else []
+        groups += [[table] for table in scores]
+    return layout.paragraphs(groups)

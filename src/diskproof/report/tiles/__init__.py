@@ -1,0 +1,1 @@
+"""How many virtual machines a host carries."""

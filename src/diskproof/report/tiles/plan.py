@@ -1,0 +1,68 @@
+"""What the tiles of a study mean on a host, before any was started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diskproof.records import Cell, Dropped
+from diskproof.report import layout
+from diskproof.report.labels import cell_label, count, varying_factors
+from diskproof.report.plan_tables import dropped_json, show_plan
+from diskproof.study.tiles import TileRules
+from diskproof.units import render_bytes, render_seconds
+
+
+@dataclass(frozen=True)
+class TilePlanView:
+    """``runs`` and ``seconds`` are for all cells at most, ``disk_bytes`` what the disks of the
+    most tiles can grow to, ``memory_bytes`` what one tile takes."""
+
+    study: str
+    rules: TileRules
+    cells: tuple[Cell, ...]
+    dropped: tuple[Dropped, ...]
+    warnings: tuple[str, ...]
+    runs: int
+    seconds: float
+    disk_bytes: int
+    memory_bytes: int
+
+
+def tile_plan_json(view: TilePlanView) -> dict[str, object]:
+    """The plan with everything in it."""
+    rules = view.rules
+    return {
+        "tile": rules.tile.name,
+        "guests": [guest.name for guest in rules.tile.guests],
+        "workloads": [work.name for work in rules.tile.works],
+        "scale": str(rules.scale),
+        "most": rules.most,
+        "counts": list(rules.counts),
+        "runs_of_each": rules.runs,
+        "runs": view.runs,
+        "estimated_seconds": round(view.seconds, 1),
+        "disk_bytes": view.disk_bytes,
+        "memory_bytes": view.memory_bytes,
+        "cells": [{"id": cell.id, "cell": cell.levels_dict()} for cell in view.cells],
+        "dropped": dropped_json(view.dropped),
+        "warnings": list(view.warnings),
+    }
+
+
+def render_tile_plan(view: TilePlanView) -> layout.Shown:
+    """The plan for people."""
+    tile = view.rules.tile
+    counts = ", ".join(map(str, view.rules.counts))
+    numbers = f"{counts} tiles" if counts else f"up to {view.rules.most} tiles"
+    head = (
+        f"tiles of study {view.study}: {count(len(view.cells), 'cell')}, {numbers} of "
+        f"{count(len(tile.guests), 'guest')}, {count(view.runs, 'run')} at most, "
+        f"about {render_seconds(view.seconds)}, {render_bytes(view.memory_bytes)} of memory for "
+        f"each tile"
+    )
+    factors = varying_factors(view.cells)
+    table = layout.start_table("cells", "-disk", "-tile", "*workloads")
+    works = ", ".join(work.name for work in tile.works)
+    for cell in view.cells:
+        table.add_row(cell_label(cell, factors), tile.name, works)
+    return show_plan(head, view.warnings, table, view.dropped)

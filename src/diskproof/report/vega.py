@@ -1,0 +1,206 @@
+"""Charts as Vega-Lite specifications; the same one is drawn to SVG here and alive in the page.
+
+Text takes the page's own colour (``currentColor``) and marks its CSS variables, so that one
+picture reads in a light and in a dark scheme. Widths are those of a phone; the page's script
+stretches a live chart to its box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+
+WIDTH = 340
+NAME_CHARS = 32
+LINE_HEIGHT = 14
+COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
+_DASHES = ([1, 0], [5, 3])
+
+_CONFIG: Spec = {
+    "aria": False,  # thousands of marks; the figure has its caption and the table all numbers
+    "background": None,
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "text": {"color": "currentColor", "fontSize": 12},
+    "rule": {"color": "currentColor"},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+        "gridColor": "var(--grid)",
+        "domainColor": "var(--grid)",
+        "tickColor": "var(--grid)",
+    },
+    "legend": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 11,
+        "labelLimit": 270,
+        "title": None,
+        "orient": "bottom",
+        "columns": 1,
+        "symbolStrokeWidth": 3,
+    },
+}
+
+
+def chart(
+    data: Sequence[Mapping[str, object]], height: int, padding: Spec | None = None, **rest: Any
+) -> Spec:
+    """A chart of ``data`` rows; ``rest`` is the mark, encoding or layers."""
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "data": {"values": list(data)},
+        "width": WIDTH,
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": padding or {"left": 10, "right": 10, "top": 4, "bottom": 4},
+        "config": _CONFIG,
+        **rest,
+    }
+
+
+# -- encodings ------------------------------------------------------------------------------
+
+
+def amount(name: str, axis: Spec | None = None, scale: Spec | None = None, **rest: Any) -> Spec:
+    """The encoding of a number."""
+    told = {"axis": axis, "scale": scale}
+    given = {key: value for key, value in told.items() if value is not None}
+    return {"field": name, "type": "quantitative", **given, **rest}
+
+
+def choice(name: str, values: Mapping[str, object], **rest: Any) -> Spec:
+    """The encoding of a name by the colour, dash or shape that stands for it."""
+    scale = {"domain": list(values), "range": list(values.values())}
+    return {"field": name, "type": "nominal", "scale": scale, **rest}
+
+
+def own_colour(name: str = "colour") -> Spec:
+    """The encoding of a colour that stands in the row itself."""
+    return {"field": name, "type": "nominal", "scale": None}
+
+
+def line_at_one(axis: Spec, scale: Spec, **mark: object) -> Spec:
+    """Where a ratio is 1."""
+    x = {"datum": 1, "type": "quantitative", "scale": scale, "axis": axis}
+    return {
+        "mark": {"type": "rule", "color": "var(--grid)", **mark},
+        "encoding": {"x": x, "y": None},
+    }
+
+
+def tooltip(*names: str) -> list[Spec]:
+    return [{"field": name} for name in names]
+
+
+def line_colours(name: str, labels: Sequence[str], **rest: Any) -> Spec:
+    """A colour for each line, in their order; beyond those that can be told apart they come
+    again, dashed by ``line_dashes``."""
+    colours = {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(labels)}
+    return choice(name, colours, sort=list(labels), **rest)
+
+
+def line_dashes(name: str, labels: Sequence[str]) -> Spec:
+    """A second round of colours is dashed; empty where there is none."""
+    dashes = {label: _DASHES[n // len(COLOURS) % len(_DASHES)] for n, label in enumerate(labels)}
+    return {"strokeDash": choice(name, dashes)} if len(labels) > len(COLOURS) else {}
+
+
+def drop_down(name: str, options: Sequence[str], value: str | None = None, text: str = "") -> Spec:
+    """A parameter of the live chart; one option alone leaves nothing to choose."""
+    first = options[0] if options else ""
+    param: Spec = {"name": name, "value": first if value is None else value}
+    if len(options) > 1:
+        param["bind"] = {"input": "select", "options": list(options), "name": f"{text or name} "}
+    return param
+
+
+def shorten(text: str, most: int = 48) -> str:
+    """Text that cannot wrap; what is too long ends in an ellipsis that the table resolves."""
+    return text if len(text) <= most else text[: most - 1] + "\u2026"
+
+
+def digits(value: float) -> float:
+    """Five of them: no picture shows more, and the page is smaller."""
+    return float(f"{value:.5g}") if math.isfinite(value) else value
+
+
+def interval_layer(rows: Sequence[Mapping[str, object]], layer: Spec) -> list[Spec]:
+    """A layer of intervals from ``low`` to ``high``, where any row has one: single runs have none,
+    and Vega warns of a layer without data."""
+    known = any(row.get("low") is not None and row.get("high") is not None for row in rows)
+    return [layer] if known else []
+
+
+# -- rows with their names above them, so that they need no margin of their own --------------
+
+
+def wrap(text: str) -> list[str]:
+    """Lines of at most NAME_CHARS, broken at spaces, and hard where a word is longer."""
+    import textwrap
+
+    return textwrap.wrap(text, NAME_CHARS, break_on_hyphens=False) or [text]
+
+
+def name_fields(name: str) -> dict[str, str]:
+    """The lines of a name as fields of a row, the lowest first: what ``name_layers`` draws."""
+    return {f"line{number}": part for number, part in enumerate(wrap(name)[::-1])}
+
+
+def name_layers(names: Iterable[str], below: float) -> list[Spec]:
+    """Layers for rows of these names; ``below`` is how far under the row's middle the mark lies
+    that they stand on."""
+    return [
+        text_layer(f"line{number}", {"value": 0}, "left", below - LINE_HEIGHT * number)
+        for number in range(max((len(wrap(name)) for name in names), default=1))
+    ]
+
+
+def text_layer(field: str, x: Spec, align: str, below: float) -> Spec:
+    return {
+        "mark": {"type": "text", "align": align, "baseline": "bottom", "yOffset": below - 7},
+        "transform": [{"filter": f"isValid(datum.{field})"}],
+        "encoding": {"x": x, "text": {"field": field}},
+    }
+
+
+def mark_offset(lines: int) -> float:
+    """How far under the middle of its row a mark lies that has so many lines above it."""
+    return 2 + LINE_HEIGHT * (1 + lines) / 2 - 7
+
+
+def rows_chart(
+    rows: Sequence[Mapping[str, object]],
+    names: Iterable[str],
+    layers: Callable[[float], Sequence[Spec]],
+    height: int = 22,
+) -> Spec:
+    """A row for each of the names, by its ``place``. ``layers`` are asked for what stands so far
+    under the middle of a row; ``height`` is a row's without its name."""
+    lines = [len(wrap(name)) for name in names]
+    tallest = max(lines, default=1)
+    return chart(
+        rows,
+        (height + LINE_HEIGHT * tallest) * max(1, len(lines)),
+        padding={"left": 4, "right": 6, "top": 0, "bottom": 4},
+        encoding={
+            "y": {"field": "place", "type": "ordinal", "axis": None, "scale": {"padding": 0}}
+        },
+        layer=[*layers(mark_offset(tallest))],
+    )
+
+
+# -- pictures -------------------------------------------------------------------------------
+
+
+def draw(spec: Spec) -> str:
+    """The chart as an SVG element."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(spec))

@@ -1,7 +1,5 @@
 """Entry point. ``--version`` answers before anything heavy is imported."""
 
-from __future__ import annotations
-
 import os
 import sys
 

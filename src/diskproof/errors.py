@@ -1,7 +1,5 @@
 """The error tree: every error a user can cause says what, why and what to do."""
 
-from __future__ import annotations
-
 import errno
 import os
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """Quantities in text: bytes (binary, as QEMU and fio read them) and seconds."""
 
-from __future__ import annotations
-
 import re
 
 MIB = 1 << 20

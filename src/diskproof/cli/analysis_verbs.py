@@ -1,7 +1,5 @@
 """Verbs that judge stored results: ``factors``, ``stability``, ``compare``."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """All verbs, and what becomes of their errors."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import types

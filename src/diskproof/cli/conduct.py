@@ -1,7 +1,5 @@
 """From what was typed to an exit code: the one way of every experiment."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager

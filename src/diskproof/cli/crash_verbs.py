@@ -1,7 +1,5 @@
 """The verb ``crash``: what does each setting lose when the power goes?"""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated

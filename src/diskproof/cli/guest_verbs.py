@@ -1,7 +1,5 @@
 """Verbs about the guest: ``guest build``, ``guest path``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

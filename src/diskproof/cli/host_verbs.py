@@ -1,7 +1,5 @@
 """Verbs about the host: ``doctor``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

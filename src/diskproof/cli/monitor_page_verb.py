@@ -1,7 +1,5 @@
 """``monitor --html`` and ``--parquet``: what becomes of a recording, watched now or read back."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Before work: remove what dead runs have left behind, and say so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The native program gets every argument as it was typed. Most calls never come he
 (``handover.py``): what is left are help, completion and a program that is not installed.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

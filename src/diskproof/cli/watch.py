@@ -1,7 +1,5 @@
 """What a running experiment looks like: a live picture on a terminal, a line a run elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from abc import ABC, abstractmethod

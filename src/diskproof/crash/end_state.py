@@ -4,8 +4,6 @@ It is what a killed guest leaves, for QEMU then still writes what it holds back.
 needed: the same check as for all other states judges the real folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

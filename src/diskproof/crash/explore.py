@@ -1,7 +1,5 @@
 """The native explorer: a request out, findings in, with a deadline and live progress."""
 
-from __future__ import annotations
-
 import json
 import os
 import selectors

@@ -9,8 +9,6 @@ Flushes are counted where they pass:
 - host: fsync, fdatasync and durable writes in the crash log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ Each part builds all states and checks those that fall to it by their content an
 checked is what one search checks, and the worst of their worst is its worst.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Anybody's program as the writer: it runs on a copy of a folder; a line it prints is a promise."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import shlex

@@ -5,8 +5,6 @@ mark are what QEMU had handed to the host when it might as well have been killed
 what an end in order leaves. Nothing that is written after the mark counts for any other fault.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

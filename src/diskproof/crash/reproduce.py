@@ -1,7 +1,5 @@
 """Make a stored loss again: log and base out of the store, the state built, its check repeated."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

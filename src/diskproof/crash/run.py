@@ -1,7 +1,5 @@
 """Make one crash run for real: record, explore each fault, judge, keep what is needed to repeat."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace

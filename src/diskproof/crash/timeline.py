@@ -1,7 +1,5 @@
 """The picture of one loss: the writes, flushes and promises around it, from the log. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 

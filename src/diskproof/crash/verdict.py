@@ -1,7 +1,5 @@
 """What the explorer found, from its lines to a verdict. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

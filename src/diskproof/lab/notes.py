@@ -1,7 +1,5 @@
 """What becomes known of a run while it goes on, and of its failure."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a run of any experiment is given: the study's setup, and the time it has."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Study and host facts to cells: what means nothing collapses, what cannot work is dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

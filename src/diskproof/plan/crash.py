@@ -1,7 +1,5 @@
 """The cells of a crash study: the same factors and filters, with writers in place of loads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial

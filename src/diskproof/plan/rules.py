@@ -1,7 +1,5 @@
 """What cannot work, each rule with its reason: one function, one row in ``RULES``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

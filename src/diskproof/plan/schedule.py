@@ -1,7 +1,5 @@
 """Randomised complete blocks: every block holds every cell once, in an order of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Sequence

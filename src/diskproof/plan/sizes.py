@@ -1,7 +1,5 @@
 """How large the disk under test is, what caches could hold of it, and whether it fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 

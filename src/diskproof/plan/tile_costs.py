@@ -1,7 +1,5 @@
 """What tiles cost: memory, runs and time, before any was run."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The cells of a tile study: the same factors and filters, with a tile in place of loads."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 """The metrics that our workloads give: one row a metric. What a user's command or a foreign file
 calls its own figure has none, and is told by its own name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 

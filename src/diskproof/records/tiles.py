@@ -1,7 +1,5 @@
 """What is known of a run of tiles."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Verdicts of crash runs: what a fault leaves of what a writer was promised."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args

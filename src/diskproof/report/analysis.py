@@ -1,7 +1,5 @@
 """Factors and stability of studies, read from a store: for the verbs that tell of nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A chapter is found in a store once, and then told in tables and on the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """The chapters of the page in their order. To add one, add its folder and its row."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

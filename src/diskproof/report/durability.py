@@ -6,8 +6,6 @@ and in which order. The accelerator, the guest's size, the iothread, the place o
 the sizes of clusters and caches do not decide that, and are not compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What doctor found, as a table for 80 columns that is read without colour, too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from diskproof.records import Finding

@@ -1,7 +1,5 @@
 """A study has a head: its title, its facts, what distorts it, the answers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Names and figures short enough for a table, a chart and a phone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """How our tables look on a terminal, and how text of others gets into them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """What a study means on a host, before anything is measured."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 

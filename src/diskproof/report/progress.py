@@ -1,7 +1,5 @@
 """How far studies are, seen from any terminal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Ratios to the best with their simultaneous intervals, as text and as a picture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Views are read from a store: what tables need, and with ``details`` what the page needs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

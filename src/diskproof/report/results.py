@@ -1,7 +1,5 @@
 """Every cell's result as a plain table, metric by metric: what ``show`` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """A study in the terminal: all that a run ends with, and what ``rank`` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

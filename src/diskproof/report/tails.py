@@ -1,7 +1,5 @@
 """The last lines of what a run left behind: where the reason of a failure stands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from diskproof.records import Artefact

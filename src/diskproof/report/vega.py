@@ -5,8 +5,6 @@ picture reads in a light and in a dark scheme. Widths are those of a phone; the 
 stretches a live chart to its box.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A view is what a table or a page needs to know of one study on one host."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

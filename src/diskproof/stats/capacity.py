@@ -5,8 +5,6 @@ are never easier than fewer is assumed, and said when the runs speak against it.
 ``boundary_belief`` for the probabilities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

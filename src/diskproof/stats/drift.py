@@ -1,7 +1,5 @@
 """Did the host itself become faster or slower while the study ran?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Is the first run different from the later ones? An image's first writes often are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Latency distributions: merged over runs, and read back as percentiles."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Several p-values held against one level."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

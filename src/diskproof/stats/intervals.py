@@ -3,8 +3,6 @@
 A run is the unit (fresh image, fresh process, fresh boot); samples inside a run are never counted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Is B faster than A, slower, the same for practical purposes, or is it too early to say?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

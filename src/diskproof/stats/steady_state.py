@@ -7,8 +7,6 @@ line through all that follows keeps to the 10 % as well, so that neither the fas
 a write cliff nor a slow slide pass for it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Whoever holds the runs can replay them: the lab, to know what to run next; the p
 dropped when and why.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ the minimum over all tiles and workloads stands beside it, as TPC-VMS takes the 
 virtual machines. Neither counts when the service level was missed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

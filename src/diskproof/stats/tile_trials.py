@@ -4,8 +4,6 @@ A figure is held against the median of the one-tile runs of the same cell, over 
 did not fail: each workload's own time, and where it tells one its 99th percentile of latency.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time": estimate th
 level and its cost, then repeat where a second of machine time buys most precision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

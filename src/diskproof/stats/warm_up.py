@@ -1,7 +1,5 @@
 """How a cache warms up: the speed of a re-read over time, from a cold start to its steady state."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ in the unit of the sequential speed, for reads and for writes each with their ow
 order is by the mean of the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

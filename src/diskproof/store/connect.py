@@ -1,7 +1,5 @@
 """From a path or URL to an engine; what a database reports becomes an error with a way out."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterator

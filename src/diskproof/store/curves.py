@@ -1,7 +1,5 @@
 """First write against rewrite as curves over the share of the disk that was touched."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Results out: CSV, Parquet, JSON or a spreadsheet, whole or not at all."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

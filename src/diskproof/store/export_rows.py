@@ -1,7 +1,5 @@
 """The rows of an export: what each table has, before it is CSV, Parquet or JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal

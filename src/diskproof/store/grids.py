@@ -1,7 +1,5 @@
 """iozone's figures as it prints them itself: for each test a grid of record size by file size."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Foreign files and guests bring anything, and every reader trusts a store: what g
 and what comes out is decoded with care, for a store may come from a stranger.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

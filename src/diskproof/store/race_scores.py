@@ -1,7 +1,5 @@
 """What the races of a study are decided by, out of its store."""
 
-from __future__ import annotations
-
 import math
 
 from diskproof.stats.study_race import run_score

@@ -1,7 +1,5 @@
 """Records out of their tables, inside the caller's transaction."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """What a store answers with, beside the records it was given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The schema of a store: made once, and checked whenever a store is opened."""
 
-from __future__ import annotations
-
 from sqlalchemy import Connection, Engine, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateSchema
 

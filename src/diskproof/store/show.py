@@ -1,7 +1,5 @@
 """What ``diskproof show`` prints: results with their intervals, in a useful order."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

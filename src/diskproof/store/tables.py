@@ -1,7 +1,5 @@
 """The tables of a store, the same in SQLite and PostgreSQL. docs/store.md describes each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Records into tables. Every function works inside its caller's transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """The ``[backings.NAME]`` tables of a study: the keys of each kind as data, and how a table becomes
 one backing for every combination of the values in its lists."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping

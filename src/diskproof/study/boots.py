@@ -4,8 +4,6 @@ Published in 2012: three times 2 GiB of zeroes in blocks of 1 GiB, the tarball o
 of about 38,000 files and 450 MB.
 """
 
-from __future__ import annotations
-
 from diskproof.records import WorkloadSpec
 from diskproof.units import MIB
 

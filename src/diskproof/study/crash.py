@@ -4,8 +4,6 @@ They shape what is recorded and explored, not a measured run: they are no part o
 and all of them stand in the options of a crash cell, so that changed rules make new verdicts.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 
 from diskproof.records import WorkloadSpec

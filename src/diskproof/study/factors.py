@@ -1,7 +1,5 @@
 """The factors of a study as data: names and levels as QEMU spells them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

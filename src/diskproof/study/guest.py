@@ -5,8 +5,6 @@ time of its last change and a hash of its beginning. A copy under another name i
 an image that was booted and written to is another one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat as stat_module

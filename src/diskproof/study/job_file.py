@@ -4,8 +4,6 @@ Only options that shape a load are taken. Those that name files, run commands, w
 expand variables (fio asks a shell for that) belong to diskproof or to nobody. Pure.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ keys depend on its kind (a program, a backing, a load) has ``Option`` rows; thos
 in canonical spelling, so that ids are stable.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

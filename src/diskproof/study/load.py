@@ -1,7 +1,5 @@
 """A study file: TOML in, a frozen ``Study`` out, every mistake named with its line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The fio workloads by name, as data. Sizes are bytes in fio's spelling, times in seconds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

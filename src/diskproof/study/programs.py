@@ -1,8 +1,6 @@
 """The workloads that are not one fio job, by name, as data: each has steps of its own, in
 ``workloads/KIND.py``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

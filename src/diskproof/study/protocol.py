@@ -4,8 +4,6 @@ The rules say when a study stops, not what shapes a run: they are no part of its
 a stored study tells them to whoever replays the race.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

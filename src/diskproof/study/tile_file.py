@@ -1,7 +1,5 @@
 """A tile's TOML file: text in, a frozen ``Tile`` out, every mistake named with its line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache

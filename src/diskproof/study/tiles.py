@@ -1,8 +1,6 @@
 """Tiles as data: guests and workloads of one tile, the roles and loads there are, and the
 ``[tiles]`` table of a study."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ tomllib keeps no positions. This scan is tolerant: it reads headers and ``key =`
 lines, which is how people write study files, and answers with the nearest line it is sure of.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import tomllib

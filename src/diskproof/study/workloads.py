@@ -1,7 +1,5 @@
 """The workloads of a study file: presets with changes, programs, users' fio job files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -6,8 +6,6 @@ processor, going on from its end a tenth of one. Its kernel hears of it, and dra
 its own; the time and the address of its card are given to it by ``group``.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Hashable, Iterator

@@ -4,8 +4,6 @@ A phase is a barrier: ``Engine.run`` returns when each of its steps has ended wi
 raises at the first thing that goes wrong anywhere, whatever else is still under way.
 """
 
-from __future__ import annotations
-
 import selectors
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

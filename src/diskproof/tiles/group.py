@@ -3,8 +3,6 @@
 One thread does it, the one that has started the QEMUs: they die with it.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import selectors

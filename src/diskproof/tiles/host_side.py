@@ -1,7 +1,5 @@
 """What tiles take of the host: how many fit into its memory, and what each guest used."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

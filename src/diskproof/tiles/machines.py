@@ -1,8 +1,6 @@
 """The guests of all tiles as machines: a folder and a disk each, what is in force, what they
 said last."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

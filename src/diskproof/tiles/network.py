@@ -5,8 +5,6 @@ and QEMU's. Anybody gets a switch in a process without privileges. Either is gon
 descriptor is closed, however we end, so there is nothing to clean up.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import socket

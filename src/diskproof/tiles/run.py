@@ -1,7 +1,5 @@
 """Make one run of tiles for real: disks, network, guests, servers, load, checks, an end."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -3,8 +3,6 @@
 Nothing here waits: ``RunningStep.advance`` goes on as far as the guest has answered.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A tile as steps: programs in guests, each with what it waits for. All that the engine knows."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What load is put on the disk. One kind = one file; all speak the protocol below."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass
 from typing import Protocol, cast

@@ -5,8 +5,6 @@ boots (three times zeroes, then the tarball unpacked and removed, synced each ti
 what is repeated: boots of one clone are a series, and a run counts with their mean.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,8 +1,6 @@
 """What of a disk stays in the host's page cache: after a guest has read it, after that guest was
 reset, and after its QEMU has ended (which is what the next start finds)."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A command of the user's own: its time, and a figure that it prints."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """dd's manners: one sequential pass over the disk through the page cache, the flush in the time."""
 
-from __future__ import annotations
-
 import re
 
 from diskproof.drive import Drive, Execution

@@ -1,7 +1,5 @@
 """The fio presets: one job, made of the workload's options and of where the disk is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from diskproof.drive import Drive

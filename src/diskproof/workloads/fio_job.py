@@ -1,7 +1,5 @@
 """A user's own fio job file, run on the disk under test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """fio on a drive: started, its end understood, its answer read."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """fio's log of operations a second over time. Pure: text in, series out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from diskproof.records import Series

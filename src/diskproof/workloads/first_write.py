@@ -4,8 +4,6 @@ The disk is written twice in the same order, in equal parts. A part's first pass
 allocated, its second everything; with a fully preallocated image the two are alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

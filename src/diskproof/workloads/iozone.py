@@ -11,8 +11,6 @@ writes a block of the file again, flushes and writes another. fio measures that 
 is dirty.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

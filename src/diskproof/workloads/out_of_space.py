@@ -6,8 +6,6 @@ QEMU tells that a write failed for want of space and pauses the guest (``werror=
 The ballast goes, the guest is continued, and every block that it wrote is read back and checked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -7,8 +7,6 @@ is proved either way. The time is that of ``cp -a`` and of ``sync -f`` after it.
 and compared afterwards, from the disk again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

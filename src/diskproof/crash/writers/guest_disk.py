@@ -1,7 +1,5 @@
 """Writers inside a guest: the disk, a file system on it, promises over the agent's channel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

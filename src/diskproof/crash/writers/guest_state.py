@@ -5,8 +5,6 @@ the writer left is read, and the file system is checked by its own tool. Exit co
 as in ``command``. Before the first promise nothing is asked of a state.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Numbered records on the disk itself: ``diskproof-ledger``, see docs/ledger.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from diskproof.crash.writers import WriterContext

@@ -1,7 +1,5 @@
 """Numbered records as files in a guest: made, synced, renamed, their directory synced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from diskproof.crash.writers import WriterContext

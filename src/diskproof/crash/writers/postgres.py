@@ -6,8 +6,6 @@ when the server has answered it; ``durable = write`` takes ``fsync=off``. A stat
 server that recovers a copy of it, and by reading all rows; page checksums are on.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

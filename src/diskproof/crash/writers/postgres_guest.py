@@ -5,8 +5,6 @@ takes 16 s under emulation); recorded is what follows: mount, server, a commit a
 is one with further packages, see ``guest/ours/packages.py``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

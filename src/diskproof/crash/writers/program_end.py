@@ -1,7 +1,5 @@
 """Writers that are programs: how their end is understood."""
 
-from __future__ import annotations
-
 from diskproof.errors import RunFailure, tells_no_space
 
 

@@ -3,8 +3,6 @@
 A promise is the line ``WRITER N``: the commit of row N has returned. Rows are 1, 2, 3, ...
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """SQLite commits in a guest: its own program on a new file system, fed with statements."""
 
-from __future__ import annotations
-
 from diskproof.crash.writers import WriterContext, sqlite
 from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.guest_disk import (

@@ -1,7 +1,5 @@
 """Two sides beside each other: which cells match, the verdict on each, and on all together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

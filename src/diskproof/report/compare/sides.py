@@ -1,7 +1,5 @@
 """What ``compare A B`` may name: a store, a study, a host, a date, or cells by their levels."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

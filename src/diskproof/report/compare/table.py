@@ -1,7 +1,5 @@
 """A comparison for the terminal and for programs: what ``compare`` prints."""
 
-from __future__ import annotations
-
 from diskproof.report import layout
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.labels import finite, percent, render_figure

@@ -1,7 +1,5 @@
 """Durability beside speed, and the course of one loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from diskproof.records.verdicts import TraceEvent, Verdict

@@ -1,7 +1,5 @@
 """What the page says of crashes: durability beside speed, the verdicts, the course of a loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from diskproof.records import StudyRecord

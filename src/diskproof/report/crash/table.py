@@ -1,7 +1,5 @@
 """What a crash leaves, in the terminal, and where flushes end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

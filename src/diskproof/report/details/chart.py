@@ -1,7 +1,5 @@
 """Latency by percentile and metrics over time, a line a cell."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

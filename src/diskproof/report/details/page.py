@@ -1,7 +1,5 @@
 """A workload looked at closely: latencies by percentile, time series, single runs."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Factors as pictures: each level against its base, and two factors that act together."""
 
-from __future__ import annotations
-
 import math
 
 from diskproof.report import vega

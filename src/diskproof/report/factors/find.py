@@ -1,7 +1,5 @@
 """What the factors of a study gain, computed from the results of its workloads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean

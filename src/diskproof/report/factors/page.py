@@ -1,7 +1,5 @@
 """Which setting matters: each level against its base, and two factors that act together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from diskproof.report.chapter import Chapter, Draw, Figure, Source

@@ -1,7 +1,5 @@
 """Factors in the terminal, in sentences and as JSON: what ``factors`` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from diskproof.records.metrics import HIGHER

@@ -1,7 +1,5 @@
 """Sentences about factors: what a level gains, what an interaction hides."""
 
-from __future__ import annotations
-
 import math
 
 from diskproof.stats.design import Alias, Term

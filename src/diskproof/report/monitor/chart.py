@@ -1,7 +1,5 @@
 """Metrics of a watched host over time of day: lines, or parts of a whole on top of each other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

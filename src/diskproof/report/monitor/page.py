@@ -1,7 +1,5 @@
 """What the monitor saw as one page: pictures and a table, no network, readable with scripts off."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

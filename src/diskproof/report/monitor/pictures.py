@@ -1,7 +1,5 @@
 """Which columns of a recording belong into one picture, in which order, and what it says."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ A file may come from anywhere: sizes are bounded, and what is no recording is an
 the line. A last line that was cut off is left out.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

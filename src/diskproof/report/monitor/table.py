@@ -1,7 +1,5 @@
 """A recording of the monitor as Parquet, in the shape of its CSV."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Iterator

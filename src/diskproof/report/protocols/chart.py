@@ -1,7 +1,5 @@
 """Pictures of protocols: thin disks, caches that warm up and what they outlive, iozone's grids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from diskproof.report import vega

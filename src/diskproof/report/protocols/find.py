@@ -1,8 +1,6 @@
 """What the classic protocols measured beside their ranking: thin against full, warming up, the life
 of a cache. Read from a store."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

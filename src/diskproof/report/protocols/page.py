@@ -1,7 +1,5 @@
 """The page's parts on the classic protocols: curves of thin disks, warm-ups, lives of caches."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Figures that come by the hundred, as small tables: iozone's sizes, the parts of a thin disk."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """A race over its blocks: which cells ran when, and when each of them left."""
 
-from __future__ import annotations
-
 from diskproof.records import StudyRecord
 from diskproof.report import vega
 from diskproof.report.labels import cell_label, varying_factors

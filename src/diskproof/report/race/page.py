@@ -1,7 +1,5 @@
 """The race of a workload: who left when, who leads, how sure that is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from diskproof.report import layout

@@ -1,7 +1,5 @@
 """Races in sentences: who left and why, who leads, how sure that is."""
 
-from __future__ import annotations
-
 import math
 
 from diskproof.records import Cell, StudyRecord

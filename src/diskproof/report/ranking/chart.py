@@ -1,7 +1,5 @@
 """A ranking as pictures: bars, ratios to the best with their ties, factor against factor."""
 
-from __future__ import annotations
-
 import math
 
 from diskproof.report import vega

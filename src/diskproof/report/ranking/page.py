@@ -1,7 +1,5 @@
 """Who is fastest under one workload: bars, ratios to the best, factor against factor, a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from diskproof.records.metrics import HIGHER, figure_unit

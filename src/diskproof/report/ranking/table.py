@@ -1,7 +1,5 @@
 """Tables for the terminal, made for 80 columns: what matters is wrapped, never cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from diskproof.records.metrics import MetricRow

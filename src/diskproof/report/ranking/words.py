@@ -1,7 +1,5 @@
 """Sentences on rankings: who won, how sure that is, how a rank is to be read."""
 
-from __future__ import annotations
-
 from diskproof.records.metrics import figure_unit
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView

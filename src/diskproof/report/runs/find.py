@@ -1,8 +1,6 @@
 """A study's runs on a host: those that failed with the last lines of what they left, and the
 settings that were in force."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

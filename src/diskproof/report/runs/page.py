@@ -1,7 +1,5 @@
 """What did not work, and what was in force: failed runs, cells left out, settings, the host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from diskproof.records import HostRecord, StudyRecord

@@ -1,7 +1,5 @@
 """Failed runs for the terminal: each reason once, with the cells that it met."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

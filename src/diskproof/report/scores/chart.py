@@ -1,7 +1,5 @@
 """Reads against writes: which cells no other beats in both."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,6 @@
 """All workloads of a study together: scores by weights, the front of reads and writes, and the
 2013 article's weighted speeds. From a store alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """All workloads together: the score of each cell, and the front of reads and writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from diskproof.report.chapter import Chapter, Draw, Source

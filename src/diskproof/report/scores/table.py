@@ -1,7 +1,5 @@
 """Scores over all workloads, for the terminal and for programs: the second half of ``rank``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from diskproof.records import StudyRecord

@@ -1,7 +1,5 @@
 """How steady a workload was on a host: first runs, drift, steady state, outliers, variance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """How steady a workload was, on the page; the host over time as a picture."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from diskproof.report import vega

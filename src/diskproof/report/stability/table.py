@@ -1,7 +1,5 @@
 """How steady everything was, for the terminal and for programs: what ``stability`` prints."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

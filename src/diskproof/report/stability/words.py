@@ -1,7 +1,5 @@
 """Sentences about how steady a host, a cell and a run were, and where more effort pays."""
 
-from __future__ import annotations
-
 import math
 
 from diskproof.report.labels import change, percent

@@ -1,7 +1,5 @@
 """Figures against the number of tiles: lines a cell, and bars of parts on top of each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """What runs of tiles tell: per cell how many it carries, per number of tiles the times, the score,
 what the host did. All from a store."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 """What the host did while tiles loaded it: one figure a run, from the samples between the begin
 and the end of the load."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

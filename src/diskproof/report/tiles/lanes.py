@@ -1,7 +1,5 @@
 """What every guest of a run was doing when: a lane a guest, a bar a step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """What the page says of tiles: how many the host carries, times and score against their number,
 what the host did, what every guest was doing when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """What the tiles of a study mean on a host, before any was started."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from diskproof.records import Cell, Dropped

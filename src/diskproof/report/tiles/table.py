@@ -1,7 +1,5 @@
 """Tiles in the terminal, made for 80 columns, and as plain JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from diskproof.records.tiles import TileRun

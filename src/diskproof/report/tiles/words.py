@@ -1,7 +1,5 @@
 """Sentences, figures and rows about tiles, the same in the terminal and on the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from diskproof.records import Failure

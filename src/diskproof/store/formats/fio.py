@@ -4,8 +4,6 @@ Files are repeats: a job with the same options in several files is one cell with
 the disk is reached (``ioengine``, ``direct``, ...) becomes levels, what is done to it the workload.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Which cells fio's jobs are: levels, workload, and names that tell workloads apart."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

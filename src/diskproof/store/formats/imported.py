@@ -1,7 +1,5 @@
 """What an importer answers with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from diskproof.records import HostRecord, RunRecord, StudyRecord

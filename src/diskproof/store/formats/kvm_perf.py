@@ -4,8 +4,6 @@ Each printed mean and interval is computed again from the single times: figures 
 would mean that the file was read wrongly, or is wrong.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ A configuration is a line of names and levels (``type raw cache none aio native 
 by single times and printed intervals. Nothing else of the layout is relied upon.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

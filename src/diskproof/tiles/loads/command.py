@@ -1,8 +1,6 @@
 """A command of the user's own: its exit status says whether it went well, and its last line of
 output may be a JSON object of figures."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

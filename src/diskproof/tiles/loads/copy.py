@@ -6,8 +6,6 @@ on the way back. A mount of its own on the way back leaves the client nothing to
 come from the server. Both copies are read and compared, each where it lies.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What steps say: lines of a name and a number; and where a guest finds percentiles."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

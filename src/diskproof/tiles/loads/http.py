@@ -1,7 +1,5 @@
 """Requests for a page that PHP makes from what the database says, by ab."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Mails at an interval, then a burst; the time of each part ends when all are in their mailbox."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Transactions of pgbench, its usual mix (TPC-B, sort of): three updates, a read, an insert."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from diskproof.records import Metric

@@ -3,8 +3,6 @@
 Every role begins with the disk under test: an ext4 at /mnt, where all that its servers write goes.
 """
 
-from __future__ import annotations
-
 from diskproof.study.tiles import TileGuest
 from diskproof.tiles.steps import TileStep
 

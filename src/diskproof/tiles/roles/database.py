@@ -1,7 +1,5 @@
 """A database server: PostgreSQL."""
 
-from __future__ import annotations
-
 from diskproof.study.tiles import TileGuest
 from diskproof.tiles.roles import disk_step, script_args
 from diskproof.tiles.servers import postgres

@@ -1,8 +1,6 @@
 """A file server: a folder of its disk, served by Samba or by the kernel's NFS server. It is ready
 when it has mounted its own share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Protocol
 

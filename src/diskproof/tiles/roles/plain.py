@@ -1,7 +1,5 @@
 """A guest without servers: its disk has a file system, mounted at /mnt."""
 
-from __future__ import annotations
-
 from diskproof.study.tiles import TileGuest
 from diskproof.tiles.roles import disk_step
 from diskproof.tiles.steps import TileContext, TileStep

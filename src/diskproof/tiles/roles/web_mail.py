@@ -1,7 +1,5 @@
 """A web and mail server: nginx, PHP, MariaDB behind them, Postfix."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from diskproof.study.tiles import TileGuest

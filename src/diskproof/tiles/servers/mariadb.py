@@ -1,8 +1,6 @@
 """MariaDB with a small shop in it, made for a guest of little memory. Nothing about durability is
 changed: a commit is flushed (innodb_flush_log_at_trx_commit is 1)."""
 
-from __future__ import annotations
-
 from diskproof.tiles.roles import MOUNT_POINT
 
 ACCOUNT = "mysql"

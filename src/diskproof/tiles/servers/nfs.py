@@ -4,8 +4,6 @@ Exported ``sync``, the default of exports(5): a write that the client asked to k
 before the answer, and a client asks when it closes a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from diskproof.tiles.roles import MOUNT_POINT

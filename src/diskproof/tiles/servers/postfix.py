@@ -2,8 +2,6 @@
 both on the disk under test. Nothing about durability is changed: queue files and delivered mails
 are synced."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from diskproof.tiles.roles import MOUNT_POINT

@@ -1,8 +1,6 @@
 """PostgreSQL as Debian has it, its cluster on the disk under test. Nothing about durability is
 changed: fsync, full_page_writes and synchronous_commit are on."""
 
-from __future__ import annotations
-
 from diskproof.tiles.roles import MOUNT_POINT
 
 ACCOUNT = "postgres"

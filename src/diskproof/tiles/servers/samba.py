@@ -4,8 +4,6 @@ Settings are Samba's own but for where files lie, what a network of guests has n
 printers) and the one user.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from diskproof.tiles.roles import MOUNT_POINT

@@ -1,7 +1,5 @@
 """nginx and PHP: one page, made anew for each request from what the database says."""
 
-from __future__ import annotations
-
 from diskproof.tiles.roles import MOUNT_POINT
 from diskproof.tiles.servers import mariadb
 

@@ -43,7 +43,7 @@ impl Starter {
                 stdout.flush()
             }
             Starter::Command(mut pipe) => {
-                crate::mounting::release_streams();
+                diskproof_session::release_streams();
                 pipe.write_all(b"!")
             }
         }

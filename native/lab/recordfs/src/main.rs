@@ -29,7 +29,6 @@ mod names;
 mod opening;
 mod ranges;
 mod recorder;
-mod signals;
 mod writeback;
 
 use std::fs::File;
@@ -38,10 +37,11 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{channel, Receiver};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 
 use clap::Parser;
+use diskproof_session::Signals;
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::process::{geteuid, set_parent_process_death_signal, Signal};
 
@@ -50,7 +50,7 @@ use crate::background::Starter;
 use crate::crew::Crew;
 use crate::inodes::Inodes;
 use crate::log::Log;
-use crate::mounting::Guardian;
+use crate::mounting::MountGuard;
 use crate::recorder::Recorder;
 
 /// Shows BACKING at MOUNTPOINT and logs every change made there until it is unmounted.
@@ -81,6 +81,9 @@ struct Options {
 /// Threads that take requests from the kernel: one may wait for the disk, the other goes on.
 const READERS: usize = 2;
 
+/// They end the recording in order.
+const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+
 /// Why the recording ended.
 enum Ended {
     Signal,
@@ -103,12 +106,12 @@ fn record(options: &Options) -> io::Result<()> {
     if options.foreground {
         set_parent_process_death_signal(Some(Signal::TERM))?;
     }
-    let mut guardian = Guardian::start(&mountpoint)?;
-    signals::block()?;
+    let mut guardian = MountGuard::start(&mountpoint)?;
+    let signals = Signals::block(&ENDING)?;
     raise_open_files()?;
     rustix::process::umask(rustix::fs::Mode::empty());
     let log = begin_log(options, &backing)?;
-    let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter);
+    let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter, signals);
     match &recorded {
         Ok(()) => guardian.dismiss()?,
         Err(error) => log.end(&format!("failed: {error}")),
@@ -122,14 +125,15 @@ fn serve(
     backing: OwnedFd,
     mountpoint: &Path,
     log: &Arc<Log>,
-    guardian: &mut Guardian,
+    guardian: &mut MountGuard,
     starter: Starter,
+    signals: Signals,
 ) -> io::Result<()> {
     let inodes = Inodes::new(rustix::io::fcntl_dupfd_cloexec(&backing, 0)?)?;
     base::log_base(log, &inodes, &backing)?;
     let acks = start_acks(options.acks.as_deref(), log)?;
     let (tell, told) = channel();
-    signals::wait_in_thread(tell.clone())?;
+    tell_of_signals(signals, tell.clone())?;
     let crew = Crew::start(READERS, options.threads.into())?;
     let recorder = Recorder::new(log.clone(), inodes, crew, !options.page_cache, tell);
     let session =
@@ -146,11 +150,20 @@ fn serve(
     Ok(())
 }
 
+fn tell_of_signals(signals: Signals, tell: Sender<Ended>) -> io::Result<()> {
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        if signals.wait().is_ok() {
+            let _ = tell.send(Ended::Signal);
+        }
+    })?;
+    Ok(())
+}
+
 /// After a signal the mount goes, and the requests under way are answered if nobody keeps files open.
 fn wait_for_end(told: &Receiver<Ended>, mountpoint: &Path) -> io::Result<&'static str> {
     match told.recv().map_err(io::Error::other)? {
         Ended::Unmounted => Ok("unmounted"),
-        Ended::Signal => mounting::take_away(mountpoint).map(|()| "ended by a signal"),
+        Ended::Signal => diskproof_mounts::take_away(mountpoint).map(|()| "ended by a signal"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::fault::Fault;
-use crate::random::Random;
+use diskproof_random::Random;
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]

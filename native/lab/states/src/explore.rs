@@ -15,8 +15,8 @@ use crate::failure::{During, Failure, Result};
 use crate::fault::{Durability, Fault};
 use crate::image::Image;
 use crate::plan::{choices, Cuts, Pass};
-use crate::random::mix;
 use crate::request::Request;
+use diskproof_random::mix;
 
 const WHAT: &str = "building a state";
 /// Threads seldom wait for each other's states.

@@ -13,7 +13,6 @@ pub mod image;
 pub mod minimise;
 pub mod mounting;
 pub mod plan;
-pub mod random;
 pub mod report;
 pub mod request;
 pub mod run;

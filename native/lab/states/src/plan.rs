@@ -3,8 +3,8 @@
 use crate::choice::Choice;
 use crate::cut::Cut;
 use crate::fault::Durability;
-use crate::random::Random;
 use crate::trace::{Trace, What};
+use diskproof_random::Random;
 
 /// Cuts of the first look.
 const QUICK_CUTS: usize = 32;

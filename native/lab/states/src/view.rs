@@ -85,7 +85,7 @@ impl Drop for Shown<'_> {
 impl Drop for View {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            let _ = crate::mounting::take_away(&self.mountpoint);
+            let _ = diskproof_mounts::detach(&self.mountpoint);
             drop(session);
         }
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use crate::making::CHUNK;
-use crate::random::Random;
 use crate::shape::{File, Tree};
+use diskproof_random::Random;
 
 /// What is not as it should be, one line each; nothing when all is there. What cannot be read
 /// differs too.
@@ -70,7 +70,7 @@ fn check_file(
     if about.len() != file.size {
         return Ok(Some(format!("{} bytes, not {}", about.len(), file.size)));
     }
-    let mut content = Random::new(seed, file.number);
+    let mut content = Random::of_stream(seed, file.number);
     let mut done = 0;
     while done < file.size {
         let length = (file.size - done).min(CHUNK as u64) as usize;

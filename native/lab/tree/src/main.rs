@@ -6,7 +6,6 @@ mod cache;
 mod checking;
 mod making;
 mod options;
-mod random;
 mod shape;
 
 use std::io::{self, Write};

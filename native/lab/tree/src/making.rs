@@ -4,8 +4,8 @@ use std::fs::{create_dir, create_dir_all, read_dir, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::random::Random;
 use crate::shape::{File, Tree};
+use diskproof_random::Random;
 
 pub const CHUNK: usize = 1 << 18;
 
@@ -27,7 +27,7 @@ pub fn make(folder: &Path, tree: &Tree, seed: u64) -> io::Result<()> {
 fn write_file(folder: &Path, file: &File, seed: u64, chunk: &mut [u8]) -> io::Result<()> {
     let mut stream =
         OpenOptions::new().write(true).create_new(true).open(folder.join(&file.path))?;
-    let mut content = Random::new(seed, file.number);
+    let mut content = Random::of_stream(seed, file.number);
     let mut left = file.size;
     while left > 0 {
         let part = &mut chunk[..left.min(CHUNK as u64) as usize];

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::random::Random;
+use diskproof_random::Random;
 
 pub const MAX_FILES: u64 = 1_000_000;
 pub const MAX_BYTES: u64 = 1 << 44;
@@ -41,7 +41,7 @@ impl Shape {
     /// The tree of these numbers, the same on every machine. Every level has a folder, and the
     /// sizes add up to `bytes`.
     pub fn grow(&self) -> Tree {
-        let mut random = Random::new(self.seed, SHAPE_STREAM);
+        let mut random = Random::of_stream(self.seed, SHAPE_STREAM);
         let folders = self.grow_folders(&mut random);
         let sizes = self.share_bytes(&mut random);
         let files = (0..).zip(sizes).map(|(number, size)| {

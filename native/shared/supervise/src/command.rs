@@ -15,8 +15,8 @@ use rustix::process::Pid;
 use crate::error::StartError;
 use crate::filter::Instruction;
 use crate::listener::Listener;
-use crate::signals::Signals;
 use crate::wait::Child;
+use diskproof_session::Signals;
 
 /// What to run: looked up in PATH, with our environment and the changes made here.
 pub struct Command {

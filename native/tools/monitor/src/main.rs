@@ -22,7 +22,6 @@ mod output;
 mod own_cost;
 mod pace;
 mod scan;
-mod signals;
 mod watch;
 
 use std::env;

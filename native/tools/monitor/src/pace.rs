@@ -4,16 +4,19 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use diskproof_session::Signals;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::process::Signal;
 
-use crate::signals::{Notice, Signals};
+/// Signals that interrupt nothing and are waited for here.
+pub const SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::WINCH];
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
     Due,
-    Noticed(Notice),
+    Arrived(Signal),
     /// Nobody reads the standard output any more.
     ReaderGone,
 }
@@ -35,13 +38,13 @@ impl Pace {
             let left = Timespec::try_from(left).map_err(io::Error::other)?;
             // No event of the output is asked for: what comes is only that the other end was closed.
             let mut ends =
-                [PollFd::new(output, PollFlags::empty()), PollFd::new(&signals.fd, PollFlags::IN)];
+                [PollFd::new(output, PollFlags::empty()), PollFd::new(signals, PollFlags::IN)];
             match poll(&mut ends, Some(&left)) {
                 Ok(0) => break,
                 Ok(_) if !ends[0].revents().is_empty() => return Ok(Tick::ReaderGone),
                 Ok(_) => {
-                    if let Some(notice) = signals.next() {
-                        return Ok(Tick::Noticed(notice));
+                    if let Some(arrived) = signals.read() {
+                        return Ok(Tick::Arrived(arrived.signal));
                     }
                 }
                 Err(Errno::INTR) => {}
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_gone_ends_the_wait() {
-        let signals = Signals::catch().unwrap();
+        let signals = Signals::block(&SIGNALS).unwrap();
         let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut pace = Pace::new(Duration::from_millis(10));
         assert_eq!(pace.wait(&writer, &signals).unwrap(), Tick::Due);

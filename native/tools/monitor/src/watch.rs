@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use rustix::time::ClockId;
 
+use diskproof_session::Signals;
+use rustix::process::Signal;
+
 use crate::files::Files;
 use crate::module::{Module, Moment};
 use crate::output::{Output, Sample, Sheet};
 use crate::own_cost::seconds;
-use crate::pace::{Pace, Tick};
-use crate::signals::{Notice, Signals};
+use crate::pace::{Pace, Tick, SIGNALS};
 
 /// Where moments come from.
 pub enum Clock {
@@ -51,7 +53,7 @@ pub struct Watch {
 
 impl Clock {
     pub fn live(delay: f64) -> io::Result<Clock> {
-        let signals = Signals::catch()?;
+        let signals = Signals::block(&SIGNALS)?;
         Ok(Clock::Live(Pace::new(Duration::from_secs_f64(delay)), signals))
     }
 
@@ -97,10 +99,10 @@ impl Watch {
         while count.is_none_or(|count| self.shown < count) {
             match self.wait() {
                 Ok(Tick::Due) => self.show()?,
-                Ok(Tick::Noticed(Notice::Resized)) => {
+                Ok(Tick::Arrived(Signal::WINCH)) => {
                     self.outputs.iter_mut().for_each(|output| output.resize());
                 }
-                Ok(Tick::Noticed(Notice::End(signal))) => return Ok(End::Signal(signal)),
+                Ok(Tick::Arrived(signal)) => return Ok(End::Signal(signal.as_raw())),
                 Ok(Tick::ReaderGone) => return Ok(End::ReaderGone),
                 Err(error) => return Err(WriteError { to: "the clock".to_owned(), error }),
             }

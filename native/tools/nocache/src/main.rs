@@ -17,7 +17,7 @@ mod watched;
 mod door;
 
 use clap::Parser;
-use diskproof_supervise::{start_plain, Command, Ended, Signals, StartError};
+use diskproof_supervise::{block_signals, start_plain, Command, Ended, StartError};
 use finish::Report;
 use options::{Options, Strategy};
 use session::Session;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 fn confine(options: &Options) -> Result<u8, String> {
     let say = |error: StartError| error.to_string();
-    let signals = Signals::block().map_err(|error| error.to_string())?;
+    let signals = block_signals().map_err(|error| error.to_string())?;
     let mut command = Command::new(&options.command).map_err(say)?;
     command.set_variable(INSIDE, "1");
     command.unblock(&signals);
@@ -92,14 +92,8 @@ fn finish_in_background(mut session: Session) {
         let _ = rustix::io::retry_on_intr(|| rustix::io::read(&detached, &mut [0; 1]));
         return;
     }
-    let _ = rustix::process::setsid();
+    diskproof_session::stay_behind();
     drop((detached, attached));
-    let null = rustix::fs::OFlags::RDWR;
-    if let Ok(null) = rustix::fs::open("/dev/null", null, rustix::fs::Mode::empty()) {
-        let _ = rustix::stdio::dup2_stdin(&null);
-        let _ = rustix::stdio::dup2_stdout(&null);
-        let _ = rustix::stdio::dup2_stderr(&null);
-    }
     session.write_and_drop();
     if session.has_others() {
         let _ = session.run_to_the_last();

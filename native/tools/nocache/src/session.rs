@@ -5,7 +5,9 @@ use crate::finish::{drop_clean, find_left, make_report, write_and_drop, Report};
 use crate::keeper::{write_behind, Keeper, Shared, Totals, FILES};
 use crate::registry::Registry;
 use crate::rules::{filter, renames, UMOUNT2};
-use diskproof_supervise::{start, Answer, Child, Command, Ended, Listener, Notification};
+use diskproof_supervise::{
+    block_signals, start, Answer, Child, Command, Ended, Listener, Notification,
+};
 use diskproof_supervise::{Received, Signals, StartError};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -30,7 +32,7 @@ pub struct Session {
 
 impl Session {
     pub fn start(words: &[OsString]) -> Result<Self, StartError> {
-        let signals = Signals::block().map_err(|error| StartError::System("signalfd", error))?;
+        let signals = block_signals().map_err(|error| StartError::System("signalfd", error))?;
         let mut command = Command::new(words)?;
         command.set_variable(crate::INSIDE, "1");
         if let Some(libraries) = find_preload() {

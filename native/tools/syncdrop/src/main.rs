@@ -37,7 +37,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use diskproof_supervise::{Signals, StartError};
+use diskproof_supervise::{block_signals, StartError};
 
 use crate::options::Options;
 use crate::report::{JsonFile, Report};
@@ -104,7 +104,7 @@ fn run(options: &Options) -> Result<u8, Refusal> {
         strict: options.strict,
         alone: options.preload.then_some(scope.toggle()),
     })?;
-    let signals = Signals::block()?;
+    let signals = block_signals()?;
     if !options.quiet {
         complain!("syncs are dropped: a crash or power cut from now on loses or corrupts what the command writes");
     }

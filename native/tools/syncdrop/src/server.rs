@@ -47,8 +47,7 @@ pub fn serve(orders: Orders, shared: &Shared, signals: &Signals, main: &OwnedFd)
         }
     };
     // Whoever reads our output to its end, or ends our process group, means the command and not what it left.
-    let _ = close_standard();
-    let _ = rustix::process::setsid();
+    diskproof_session::stay_behind();
     let server = Server::new(child, listener, shared, signals, main, orders.strict);
     match server {
         Ok(mut server) => exit(server.run(&orders.scope).is_err().into()),
@@ -262,13 +261,6 @@ fn children(command: Pid) -> Vec<Pid> {
 
 fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
-}
-
-fn close_standard() -> io::Result<()> {
-    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
 fn tell(main: &OwnedFd, told: &Told) {

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use diskproof_bare::syscall;
+use diskproof_random::{mix, STEP};
 
 use crate::page::{Page, FILES, MOST_TEXT, NO_TEXT, TEXTS, TEXT_HEAD};
 
@@ -123,16 +124,10 @@ fn identify(fd: i32) -> Option<u64> {
     let seen = syscall::statx(fd, c"", INODE_BIRTH)?;
     let born = seen.born[0].rotate_left(32) ^ (seen.born[1] & 0xffff_ffff);
     let device = u64::from(seen.device_minor) << 32 | u64::from(seen.device_major);
-    let mixed = [device, seen.inode, born].into_iter().fold(0, mix);
+    let mixed = [device, seen.inode, born]
+        .into_iter()
+        .fold(0, |sum, word| mix((sum ^ word).wrapping_add(STEP)));
     Some(mixed | 1)
-}
-
-/// A step of SplitMix64 (Steele, Lea and Flood 2014).
-fn mix(sum: u64, word: u64) -> u64 {
-    let mut z = (sum ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 /// The inode number of /proc/self/ns/pid.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Sender;
 
-use diskproof_supervise::{start_plain, Arrived, Child, Command, Signals};
+use diskproof_supervise::{block_signals, start_plain, Arrived, Child, Command, Signals};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
@@ -49,7 +49,7 @@ pub enum Running {
 
 impl Trace {
     pub fn start(options: &Options, out: Sender<Message>) -> Result<Trace, Trouble> {
-        let signals = Signals::block().map_err(Trouble::system("signals cannot be read"))?;
+        let signals = block_signals().map_err(Trouble::system("signals cannot be read"))?;
         match options.pid {
             Some(pid) => attach::attach(options, pid, signals, out),
             None => launch(options, signals, out),

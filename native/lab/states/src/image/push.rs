@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{Attributes, Cell, Image, Key, Value, Version};
 use crate::content::Source;
-use crate::random::mix;
 use crate::trace::{AttributeChange, Change, Place};
+use diskproof_random::mix;
 
 impl Image<'_> {
     pub(super) fn push(&mut self, sequence: u64) -> io::Result<()> {

@@ -6,7 +6,6 @@
 
 mod records;
 mod sys;
-mod tracefs;
 mod watcher;
 
 use std::ffi::CStr;
@@ -19,8 +18,8 @@ use rustix::event::{eventfd, EventfdFlags};
 
 use crate::event::{Call, SYNCS, WRITES};
 use crate::message::Message;
+use diskproof_perf::{set_filter, Tracefs};
 use sys::{Ring, Scope, Source};
-use tracefs::Tracefs;
 use watcher::{Point, Points, Watcher};
 
 /// Room for about 16,000 calls a CPU that we have not read yet, those of strangers included.
@@ -55,7 +54,7 @@ impl Tracepoints {
             for kind in &kinds {
                 let source = sys::open(Source::Tracepoint(kind.id), kind.scope, cpu)?;
                 if let Some(expression) = kind.only {
-                    sys::filter(&source, expression)?;
+                    set_filter(&source, expression)?;
                 }
                 sys::redirect(&source, &ring.source)?;
                 others.push(source);
@@ -114,7 +113,7 @@ fn choose_points(tracefs: &Tracefs, watched: Watched, writes: bool) -> io::Resul
             _ => Scope::Everyone,
         };
         let (enter, exit) = (Point::Enter(call), Point::Exit(call));
-        let id = |edge: &str| tracefs.read_id(&format!("sys_{edge}_{}", call.name()));
+        let id = |edge: &str| tracefs.read_id(&format!("syscalls/sys_{edge}_{}", call.name()));
         kinds.push(Kind { id: id("enter")?, point: enter, scope, only });
         kinds.push(Kind { id: id("exit")?, point: exit, scope, only: None });
     }

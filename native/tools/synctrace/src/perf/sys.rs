@@ -1,13 +1,13 @@
-//! perf_event_open(2): the one structure and the ring that it writes to.
+//! The sources of one CPU and the ring that they write to.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const TYPE_SOFTWARE: u32 = 1;
-const TYPE_TRACEPOINT: u32 = 2;
+use diskproof_perf::{Event, FLAG_INHERIT, TYPE_SOFTWARE, TYPE_TRACEPOINT};
+
 const CONFIG_DUMMY: u64 = 9;
 
 const SAMPLE_TID: u64 = 1 << 1;
@@ -15,7 +15,6 @@ const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_RAW: u64 = 1 << 10;
 
 const FLAG_DISABLED: u64 = 1;
-const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_COMM: u64 = 1 << 9;
 const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
 const FLAG_TASK: u64 = 1 << 13;
@@ -23,34 +22,7 @@ const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_COMM_EXEC: u64 = 1 << 24;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 
-const OPEN_CLOEXEC: libc::c_ulong = 8;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
-const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
-
-/// struct perf_event_attr as of its fifth published size, which every kernel since 4.1 takes.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clock: i32,
-    sample_regs_interrupt: u64,
-    aux_watermark: u32,
-    sample_max_stack: u16,
-    reserved: u16,
-}
 
 /// What is watched on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,43 +52,21 @@ pub fn open(source: Source, scope: Scope, cpu: usize) -> io::Result<OwnedFd> {
         Source::Tasks => (TYPE_SOFTWARE, CONFIG_DUMMY, FLAG_COMM | FLAG_COMM_EXEC | FLAG_TASK),
         Source::Tracepoint(id) => (TYPE_TRACEPOINT, id, 0),
     };
-    let attributes = Attributes {
+    let event = Event {
         kind,
-        size: size_of::<Attributes>() as u32,
         config,
         sample_period: 1,
         sample_type: SAMPLE_TID | SAMPLE_TIME | SAMPLE_RAW,
         flags: scope_flags | source_flags | FLAG_SAMPLE_ID_ALL | FLAG_USE_CLOCKID,
         clock: libc::CLOCK_MONOTONIC,
-        ..Attributes::default()
     };
-    let pid: libc::pid_t = if scope == Scope::Children { 0 } else { -1 };
-    // SAFETY: the structure is complete and says its size; the kernel only reads it.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &attributes, pid, cpu as i32, -1, OPEN_CLOEXEC)
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    event.open(if scope == Scope::Children { 0 } else { -1 }, cpu as i32)
 }
 
 /// Let a source write to the ring of another one on the same CPU.
 pub fn redirect(source: &OwnedFd, ring: &OwnedFd) -> io::Result<()> {
     // SAFETY: both are perf descriptors; nothing is written to our memory.
     let done = unsafe { libc::ioctl(source.as_raw_fd(), IOC_SET_OUTPUT, ring.as_raw_fd()) };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-/// Only samples that meet an expression over the tracepoint's fields, such as `flags & 4`.
-pub fn filter(source: &OwnedFd, expression: &std::ffi::CStr) -> io::Result<()> {
-    // SAFETY: the kernel copies the text, which ends with NUL.
-    let done = unsafe { libc::ioctl(source.as_raw_fd(), IOC_SET_FILTER, expression.as_ptr()) };
     if done < 0 {
         Err(io::Error::last_os_error())
     } else {

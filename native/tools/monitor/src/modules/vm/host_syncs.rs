@@ -3,41 +3,32 @@
 //! A perf counter (perf_event_open(2)) on a tracepoint for each thread; what threads that come later count is added to
 //! those that started them. Counting needs no buffer and wakes nobody. Root only: the tracepoints' numbers are root's.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
 
-use rustix::fs::{openat, Mode, OFlags, CWD};
-use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
+use diskproof_perf::{set_filter, Event, Tracefs, FLAG_INHERIT, TYPE_TRACEPOINT};
 
 /// IORING_OP_FSYNC of io_uring_enter(2).
-const RING_FSYNC: &str = "opcode == 3";
+const RING_FSYNC: &CStr = c"opcode == 3";
 /// Tracepoints with the filter that each needs. The last was renamed in Linux 6.1: one of the two is there.
-const TRACEPOINTS: &[(&str, &str)] = &[
-    ("syscalls/sys_enter_fsync", ""),
-    ("syscalls/sys_enter_fdatasync", ""),
-    ("io_uring/io_uring_submit_req", RING_FSYNC),
-    ("io_uring/io_uring_submit_sqe", RING_FSYNC),
+const TRACEPOINTS: [(&str, Option<&CStr>); 4] = [
+    ("syscalls/sys_enter_fsync", None),
+    ("syscalls/sys_enter_fdatasync", None),
+    ("io_uring/io_uring_submit_req", Some(RING_FSYNC)),
+    ("io_uring/io_uring_submit_sqe", Some(RING_FSYNC)),
 ];
-const TRACEPOINT: u32 = 2; // PERF_TYPE_TRACEPOINT
-const INHERIT: u64 = 1 << 1;
-const CLOSE_ON_EXEC: libc::c_ulong = 8; // PERF_FLAG_FD_CLOEXEC
-const SET_FILTER: libc::c_ulong = 0x4008_2406; // PERF_EVENT_IOC_SET_FILTER
 
 /// The tracepoints by their numbers in this kernel.
-pub struct Tracepoints(Vec<(u64, &'static str)>);
+pub struct Tracepoints(Vec<(u64, Option<&'static CStr>)>);
 
 impl Tracepoints {
     /// None without the right to them, or in a kernel without them.
     pub fn find() -> Option<Self> {
-        let folder = open_tracefs()?;
-        let number = |name: &str| read_number(folder.as_fd(), &format!("events/{name}/id"));
-        let found: Vec<_> = TRACEPOINTS
-            .iter()
-            .filter_map(|(name, filter)| Some((number(name)?, *filter)))
-            .collect();
+        let folder = Tracefs::open().ok()?;
+        let find = |(name, filter)| Some((folder.read_id(name).ok()?, filter));
+        let found: Vec<_> = TRACEPOINTS.into_iter().filter_map(find).collect();
         // The calls themselves must be among them: a part of the syncs would be a wrong number.
-        (found.iter().filter(|(_, filter)| filter.is_empty()).count() == 2)
+        (found.iter().filter(|(_, filter)| filter.is_none()).count() == 2)
             .then_some(Tracepoints(found))
     }
 }
@@ -58,8 +49,8 @@ impl HostSyncs {
             }
             for id in new {
                 counted.push(id);
-                for (number, filter) in &tracepoints.0 {
-                    match open_counter(*number, id, filter) {
+                for &(number, filter) in &tracepoints.0 {
+                    match open_counter(number, id, filter) {
                         Ok(counter) => counters.push(counter),
                         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                         Err(_) => return None,
@@ -75,83 +66,15 @@ impl HostSyncs {
     }
 }
 
-/// Mounted where it mostly is, or else a mount of our own that nobody sees.
-fn open_tracefs() -> Option<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
-        if let Ok(folder) = openat(CWD, path, flags, Mode::empty()) {
-            if openat(&folder, "events", flags, Mode::empty()).is_ok() {
-                return Some(folder);
-            }
-        }
-    }
-    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
-    fsconfig_create(context.as_fd()).ok()?;
-    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()
-}
-
-fn read_number(folder: BorrowedFd<'_>, path: &str) -> Option<u64> {
-    let file = openat(folder, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut text = String::new();
-    File::from(file).take(64).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
-}
-
-/// The head of the kernel's `struct perf_event_attr`, as large as it was in Linux 4.1.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    rest: [u64; 8],
-}
-
 /// A counter of a tracepoint in one thread and those that it will start.
-fn open_counter(number: u64, thread: i32, filter: &str) -> std::io::Result<OwnedFd> {
-    let size = std::mem::size_of::<Attributes>() as u32;
-    let attributes = Attributes {
-        kind: TRACEPOINT,
-        size,
-        config: number,
-        flags: INHERIT,
-        ..Attributes::default()
-    };
-    // SAFETY: the kernel reads `size` bytes of the structure, which outlives the call; -1 are "any core" and "no group".
-    let raw = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            std::ptr::from_ref(&attributes),
-            thread,
-            -1,
-            -1,
-            CLOSE_ON_EXEC,
-        )
-    };
-    if raw < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that the kernel just made for us.
-    let counter = unsafe { OwnedFd::from_raw_fd(raw as i32) };
-    if !filter.is_empty() {
+fn open_counter(number: u64, thread: i32, filter: Option<&CStr>) -> std::io::Result<OwnedFd> {
+    let event =
+        Event { kind: TYPE_TRACEPOINT, config: number, flags: FLAG_INHERIT, ..Event::default() };
+    let counter = event.open(thread, -1)?;
+    if let Some(filter) = filter {
         set_filter(&counter, filter)?;
     }
     Ok(counter)
-}
-
-fn set_filter(counter: &OwnedFd, filter: &str) -> std::io::Result<()> {
-    use std::os::fd::AsRawFd;
-    let text = std::ffi::CString::new(filter)?;
-    // SAFETY: the kernel copies the text, which ends in a NUL and outlives the call.
-    let done = unsafe { libc::ioctl(counter.as_raw_fd(), SET_FILTER, text.as_ptr()) };
-    if done < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 fn read_counter(counter: &OwnedFd) -> Option<u64> {
@@ -164,18 +87,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_structure_is_as_large_as_the_kernel_wants_it() {
-        assert_eq!(std::mem::size_of::<Attributes>(), 112); // PERF_ATTR_SIZE_VER5
-    }
-
-    #[test]
     fn every_sync_is_counted_and_only_in_the_threads_asked_for() {
         let Some(tracepoints) = Tracepoints::find() else {
             assert!(!rustix::process::geteuid().is_root(), "root finds the tracepoints");
             return;
         };
         let path = std::env::temp_dir().join(format!("diskproof-syncs-{}", std::process::id()));
-        let file = File::create(&path).unwrap();
+        let file = std::fs::File::create(&path).unwrap();
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let counters = HostSyncs::start(&tracepoints, || vec![own]).unwrap();
         file.sync_all().unwrap();

@@ -31,9 +31,9 @@ impl Tracefs {
         Ok(Tracefs { root })
     }
 
-    /// The id of a system call's tracepoint, such as `sys_enter_fsync`.
+    /// The number of a tracepoint, such as `syscalls/sys_enter_fsync`.
     pub fn read_id(&self, name: &str) -> io::Result<u64> {
-        let path = CString::new(format!("events/syscalls/{name}/id"))?;
+        let path = CString::new(format!("events/{name}/id"))?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut text = String::new();
         std::fs::File::from(openat(&self.root, path, flags, Mode::empty())?)

@@ -1,23 +1,12 @@
-//! Signals that a supervisor passes on to its command, read from a descriptor.
+//! Signals that are waited for along with everything else, and the streams of a process that stays behind.
 
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::event::{poll, PollFd, PollFlags};
 use rustix::process::Signal;
-
-/// What users and systems send to a command, and the end of children.
-const PASSED_ON: [Signal; 9] = [
-    Signal::INT,
-    Signal::TERM,
-    Signal::HUP,
-    Signal::QUIT,
-    Signal::USR1,
-    Signal::USR2,
-    Signal::TSTP,
-    Signal::CONT,
-    Signal::CHILD,
-];
 
 /// Blocked signals of this thread and the threads started later; dropped, they stay blocked.
 pub struct Signals {
@@ -34,17 +23,17 @@ pub struct Arrived {
 }
 
 impl Signals {
-    /// To be called before any thread is started.
+    /// From now on they interrupt nothing and are read here. To be called before any thread is started.
     ///
     /// # Errors
     /// No descriptor left.
-    pub fn block() -> io::Result<Signals> {
+    pub fn block(signals: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset and sigprocmask fill the sets they are given; the descriptor is new and ours.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in PASSED_ON {
+            for signal in signals {
                 libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
             }
             if libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
@@ -57,8 +46,19 @@ impl Signals {
         }
     }
 
-    pub(crate) fn mask_before(&self) -> libc::sigset_t {
+    /// The signals that were blocked before.
+    pub fn mask_before(&self) -> libc::sigset_t {
         self.before
+    }
+
+    /// The next signal, however long it takes.
+    pub fn wait(&self) -> io::Result<Arrived> {
+        loop {
+            poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None)?;
+            if let Some(arrived) = self.read() {
+                return Ok(arrived);
+            }
+        }
     }
 
     /// The next signal that waits, if one does.
@@ -70,8 +70,7 @@ impl Signals {
             let got = libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size);
             (usize::try_from(got) == Ok(size)).then(|| info.assume_init())?
         };
-        let number = i32::try_from(info.ssi_signo).ok()?;
-        let signal = PASSED_ON.into_iter().find(|signal| signal.as_raw() == number)?;
+        let signal = Signal::from_named_raw(i32::try_from(info.ssi_signo).ok()?)?;
         Some(Arrived { signal, from_terminal: info.ssi_code == libc::SI_KERNEL })
     }
 }
@@ -81,4 +80,20 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Whoever reads our output to its end must not wait for this process.
+pub fn release_streams() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// A session of its own: a signal to our process group does not reach this process any more, nor does anybody wait
+/// for its output.
+pub fn stay_behind() {
+    let _ = rustix::process::setsid();
+    release_streams();
 }

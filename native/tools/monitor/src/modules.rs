@@ -4,8 +4,8 @@ mod cpu;
 mod disk;
 mod interrupt;
 mod memory;
+mod monitor_cost;
 mod net;
-mod own;
 mod pressure;
 mod process;
 mod program;
@@ -66,7 +66,7 @@ pub const KINDS: &[Kind] = &[
     simple!("fs", None, "filesystem", "open files, inodes", system::FS),
     simple!("socket", None, "sockets", "sockets in use: all, TCP, UDP, raw", system::SOCKET),
     kind("process", None, "CPU, memory, I/O of the processes given with --pid", process::open),
-    kind("self", None, "CPU and memory of the monitor itself", own::open),
+    kind("self", None, "CPU and memory of the monitor itself", monitor_cost::open),
     kind("vm", None, "virtual machines (QEMU): vCPU, waits, I/O, guest flushes beside host fdatasyncs, memory", vm::open),
 ];
 

@@ -10,7 +10,7 @@ mod c_library;
 mod descriptors;
 mod door;
 mod opens;
-mod told;
+mod reports;
 
 use core::ffi::{c_int, c_long, c_void};
 

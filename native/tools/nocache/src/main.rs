@@ -1,15 +1,15 @@
 //! Run a command that leaves the page cache as it was.
 
-mod asked;
 mod cgroup;
 mod finish;
 mod keeper;
+mod open_request;
+mod opens;
 mod options;
 mod position;
 mod registry;
 mod rules;
 mod session;
-mod told;
 mod watched;
 
 // The library has no standard library and cannot be linked with.

@@ -1,7 +1,7 @@
 //! Files that were opened, each once, on their way to who keeps them in order.
 
-use crate::asked::{find_in, find_of, open_found, Asked, Found};
-use crate::told::Told;
+use crate::open_request::{find_in, find_of, open_found, Found, OpenRequest};
+use crate::opens::OpenedFiles;
 use crate::watched::{Key, Prior, Watched};
 use rustix::fs::{access, statfs, Access, FileType};
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ const DEFAULT_AHEAD: u64 = 128 << 10;
 
 /// Shared by the thread that hears of files and the one that keeps them in order.
 pub struct Registry {
-    told: Told,
+    opens: OpenedFiles,
     known: Mutex<HashSet<Key>>,
     inbox: Mutex<Vec<Watched>>,
     /// Files about to be made.
@@ -59,7 +59,7 @@ enum Before {
     /// The command's own: it just made the file.
     Made,
     /// So many of others, as the library saw.
-    Told(u64),
+    Reported(u64),
 }
 
 /// A thread that panicked leaves sets and lists that are whole.
@@ -72,7 +72,7 @@ impl Registry {
     /// No descriptors left.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            told: Told::new()?,
+            opens: OpenedFiles::new()?,
             known: Mutex::default(),
             inbox: Mutex::default(),
             not_yet: Mutex::default(),
@@ -107,11 +107,11 @@ impl Registry {
 
     /// The socket for a program to tell through.
     pub fn socket(&self) -> BorrowedFd<'_> {
-        self.told.theirs()
+        self.opens.theirs()
     }
 
     /// To be called before the caller goes on: what is cached now is not its doing.
-    pub fn add(&self, asked: &Asked) {
+    pub fn add(&self, asked: &OpenRequest) {
         use rustix::io::Errno;
         self.add_told();
         let before = if asked.truncates() { Before::Truncated } else { Before::Theirs };
@@ -144,8 +144,8 @@ impl Registry {
     /// What was told comes before anything that is seen from now on.
     fn add_told(&self) {
         let _hearing = lock(&self.hearing); // who waits here goes on when all was taken in
-        while let Some(opened) = self.told.take() {
-            self.add_found(&opened.file, opened.process, Before::Told(opened.cached));
+        while let Some(opened) = self.opens.take() {
+            self.add_found(&opened.file, opened.process, Before::Reported(opened.cached));
         }
     }
 
@@ -172,7 +172,7 @@ impl Registry {
     }
 
     /// Returns when no file on the file system at `asked` is watched any more.
-    pub fn close_all(&self, asked: &Asked) {
+    pub fn close_all(&self, asked: &OpenRequest) {
         self.add_told();
         let Ok(Found::There(found)) = asked.find() else { return };
         let Ok(facts) = rustix::fs::fstat(&found) else { return };
@@ -200,7 +200,7 @@ impl Registry {
             Before::Truncated if access(&path, Access::WRITE_OK).is_ok() => Prior::First(0),
             Before::Theirs | Before::Truncated => Prior::AsSeenNow,
             Before::Made => Prior::First(0),
-            Before::Told(pages) => Prior::First(pages),
+            Before::Reported(pages) => Prior::First(pages),
         };
         match open_found(found).map(|file| Watched::new(file, key, prior, ahead)) {
             Ok(Ok(watched)) => lock(&self.inbox).push(watched.opened_by(thread)),

@@ -1,8 +1,8 @@
 //! The command's life: every file it opens is heard of, kept in order, and put in order at the end.
 
-use crate::asked::{Asked, FromLibrary};
 use crate::finish::{drop_clean, find_left, make_report, write_and_drop, Report};
 use crate::keeper::{write_behind, Keeper, Shared, Totals, FILES};
+use crate::open_request::{FromLibrary, OpenRequest};
 use crate::registry::Registry;
 use crate::rules::{filter, renames, UMOUNT2};
 use diskproof_supervise::{
@@ -196,7 +196,7 @@ fn note(registry: &Registry, call: &Notification) {
         registry.catch_up();
         return;
     }
-    match Asked::read(call) {
+    match OpenRequest::read(call) {
         Ok(Some(asked)) if call.is(&UMOUNT2) => registry.close_all(&asked),
         Ok(Some(asked)) => registry.add(&asked),
         Ok(None) => {}

@@ -12,11 +12,11 @@ use crate::environment::{find_library, preload, LIBRARY};
 use crate::filtered::stop_ourselves;
 use crate::options::Options;
 use crate::page::VARIABLE;
+use crate::replies::CommandEnd;
 use crate::shared::Shared;
-use crate::words::Word;
 use crate::Refusal;
 
-pub fn run(options: &Options, shared: &Shared, signals: &Signals) -> Result<Word, Refusal> {
+pub fn run(options: &Options, shared: &Shared, signals: &Signals) -> Result<CommandEnd, Refusal> {
     let library = find_library().ok_or_else(|| {
         Refusal::host(format!(
             "{LIBRARY} is not beside this program, in a path without ':', ' ' and '$'\nmake setup"
@@ -33,11 +33,11 @@ pub fn run(options: &Options, shared: &Shared, signals: &Signals) -> Result<Word
     Ok(wait(&start_plain(&command)?, signals)?)
 }
 
-fn wait(child: &Child, signals: &Signals) -> io::Result<Word> {
+fn wait(child: &Child, signals: &Signals) -> io::Result<CommandEnd> {
     loop {
         if let Some(ended) = child.try_wait()? {
             let errno = ended.exec_error.and_then(|error| error.raw_os_error()).unwrap_or(0);
-            return Ok(Word { code: ended.code.into(), errno, running: 0 });
+            return Ok(CommandEnd { code: ended.code.into(), errno, running: 0 });
         }
         let fd = signals.as_fd();
         let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);

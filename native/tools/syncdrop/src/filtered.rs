@@ -13,10 +13,10 @@ use rustix::process::{getpid, kill_process, Signal};
 
 use crate::environment::{find_library, preload};
 use crate::options::Options;
+use crate::replies::{CommandEnd, Reply, LONGEST};
 use crate::scope::Scope;
 use crate::server::{serve, Orders};
 use crate::shared::Shared;
-use crate::words::{Heard, Word, LONGEST};
 use crate::Refusal;
 
 pub fn run(
@@ -24,7 +24,7 @@ pub fn run(
     scope: Scope,
     shared: &Shared,
     signals: &Signals,
-) -> Result<Word, Refusal> {
+) -> Result<CommandEnd, Refusal> {
     let mut command = Command::new(&options.command)?;
     if let Some(library) = find_library() {
         let list = preload(library.as_os_str(), std::env::var_os("LD_PRELOAD"));
@@ -32,17 +32,17 @@ pub fn run(
     }
     let orders = Orders { command, scope, strict: options.strict };
     let server = start_server(orders, shared, signals)?;
-    match hear(&server, signals)? {
-        Some(Heard::Ended(word)) => Ok(word),
-        Some(Heard::Failed(why, true)) => Err(Refusal::host(format!(
+    match receive_reply(&server, signals)? {
+        Some(Reply::Ended(word)) => Ok(word),
+        Some(Reply::Failed { why, forbidden: true }) => Err(Refusal::host(format!(
             "{why}\n--preload drops the syncs of dynamically linked programs without a filter"
         ))),
-        Some(Heard::Failed(why, false)) => Err(Refusal::host(why)),
+        Some(Reply::Failed { why, forbidden: false }) => Err(Refusal::host(why)),
         None => {
             complain!(
                 "the process that answers for the command was killed, and the command with it"
             );
-            Ok(Word { code: 128 + 9, errno: 0, running: 0 })
+            Ok(CommandEnd { code: 128 + 9, errno: 0, running: 0 })
         }
     }
 }
@@ -64,7 +64,7 @@ fn start_server(orders: Orders, shared: &Shared, signals: &Signals) -> Result<Ow
 }
 
 /// Signals go in, one message comes out. None: the server died.
-fn hear(server: &OwnedFd, signals: &Signals) -> io::Result<Option<Heard>> {
+fn receive_reply(server: &OwnedFd, signals: &Signals) -> io::Result<Option<Reply>> {
     let fd = signals.as_fd();
     loop {
         let mut watched = [PollFd::new(server, PollFlags::IN), PollFd::new(&fd, PollFlags::IN)];
@@ -89,7 +89,7 @@ fn hear(server: &OwnedFd, signals: &Signals) -> io::Result<Option<Heard>> {
                 Err(Errno::CONNRESET) => read()?,
                 other => other?,
             };
-            return Ok(Heard::from_bytes(&bytes[..length]));
+            return Ok(Reply::from_bytes(&bytes[..length]));
         }
     }
 }

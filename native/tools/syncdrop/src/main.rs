@@ -17,6 +17,7 @@ mod judge;
 mod nested;
 mod options;
 mod real_sync;
+mod replies;
 mod report;
 mod requests;
 mod rewrite;
@@ -24,7 +25,6 @@ mod rules;
 mod scope;
 mod server;
 mod shared;
-mod words;
 
 // The library has no standard library and cannot be linked with: it and we are made of the same files.
 #[path = "../../syncdrop-preload/src/page.rs"]
@@ -40,10 +40,10 @@ use clap::Parser;
 use diskproof_supervise::{block_signals, StartError};
 
 use crate::options::Options;
+use crate::replies::CommandEnd;
 use crate::report::{JsonFile, Report};
 use crate::scope::Scope;
 use crate::shared::{Shared, Start};
-use crate::words::Word;
 
 /// Why the command was not run: what, why, what to do; and the exit code.
 pub struct Refusal {
@@ -131,7 +131,7 @@ fn tell_end(
     shared: &Shared,
     real_sync: Option<std::time::Duration>,
     json: Option<&mut JsonFile>,
-    ended: Word,
+    ended: CommandEnd,
 ) -> u8 {
     let code = u8::try_from(ended.code).unwrap_or(255);
     if ended.errno != 0 {

@@ -19,11 +19,11 @@ use rustix::process::{waitpid, Pid, Signal, WaitId, WaitIdOptions, WaitOptions, 
 
 use crate::judge::{leave, Judge, Ruling};
 use crate::page::{Left, Page};
+use crate::replies::{CommandEnd, Reply};
 use crate::rewrite::{rewrite, Job, Rewritten};
 use crate::rules::rules;
 use crate::scope::Scope;
 use crate::shared::Shared;
-use crate::words::{Told, Word};
 
 /// What the server is to know.
 pub struct Orders {
@@ -42,7 +42,7 @@ pub fn serve(orders: Orders, shared: &Shared, signals: &Signals, main: &OwnedFd)
     let (child, listener) = match started.and_then(|()| start(&command, &program)) {
         Ok(started) => started,
         Err(error) => {
-            tell(main, &Told::Failed(&error));
+            send_reply(main, &Reply::failed(&error));
             exit(1);
         }
     };
@@ -228,7 +228,10 @@ impl<'a> Server<'a> {
     fn tell_end(&mut self, ended: Ended, running: u32) {
         self.ended = true;
         let errno = ended.exec_error.and_then(|error| error.raw_os_error()).unwrap_or(0);
-        tell(self.main, &Told::Ended(Word { code: ended.code.into(), errno, running }));
+        send_reply(
+            self.main,
+            &Reply::Ended(CommandEnd { code: ended.code.into(), errno, running }),
+        );
     }
 }
 
@@ -263,6 +266,6 @@ fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-fn tell(main: &OwnedFd, told: &Told) {
-    let _ = send(main, &told.to_bytes(), SendFlags::NOSIGNAL);
+fn send_reply(main: &OwnedFd, reply: &Reply) {
+    let _ = send(main, &reply.to_bytes(), SendFlags::NOSIGNAL);
 }

@@ -4,9 +4,9 @@
 //! What it cannot tell it calls without the mark, so that the tracer's filter sees it. `docs/sync-trace.md` has the limits.
 #![no_std]
 
+mod caller;
 mod cancel;
 mod clock;
-mod own;
 #[allow(dead_code, reason = "some of it is for the tracer")]
 mod page;
 mod ring;
@@ -14,11 +14,11 @@ mod texts;
 
 use core::ffi::{c_int, c_long, c_uint};
 
+use caller::Caller;
 use cancel::{allow_cancelling, set_cancel_type};
 use clock::now;
 use diskproof_bare::c_library::answer;
 use diskproof_bare::syscall;
-use own::Caller;
 use page::{Kind, Page, MARK, NO_TEXT};
 
 diskproof_bare::stop_at_panic!();
@@ -55,8 +55,8 @@ impl Traced {
     #[inline(always)]
     unsafe fn call(self, arguments: [i64; 6]) -> i64 {
         let asked = now();
-        let page = own::find_page();
-        let known = page.and_then(|page| Some((page, own::find_caller(page, asked)?)));
+        let page = caller::find_page();
+        let known = page.and_then(|page| Some((page, caller::find_caller(page, asked)?)));
         let Some((page, caller)) = known else {
             // SAFETY: the caller's.
             return answer(unsafe { self.call_plain(arguments) });

@@ -13,20 +13,20 @@ use crate::options::{Mechanism, Options};
 use crate::perf::Watched;
 use crate::places;
 use crate::ptrace::Tracing;
-use crate::trouble::{Trouble, HOST, USAGE};
+use crate::refusal::{Refusal, HOST, USAGE};
 
 pub fn attach(
     options: &Options,
     pid: i32,
     signals: Signals,
     out: Sender<Message>,
-) -> Result<Trace, Trouble> {
+) -> Result<Trace, Refusal> {
     let pidfd = require_process(pid)?;
     let points = match options.by {
         Some(Mechanism::Preload) => {
             let why = "a library is loaded when a program starts";
             let what = "this mechanism watches commands, not running processes";
-            return Err(Trouble::new(USAGE, what, why, "--by ptrace or --by tracepoints"));
+            return Err(Refusal::new(USAGE, what, why, "--by ptrace or --by tracepoints"));
         }
         Some(Mechanism::Ptrace) => None,
         Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Process, options)?),
@@ -37,7 +37,7 @@ pub fn attach(
     let written = written.collect();
     let (mechanism, running) = match points {
         Some(points) => {
-            let reading = points.start(family, out).map_err(Trouble::system("no thread"))?;
+            let reading = points.start(family, out).map_err(Refusal::system("no thread"))?;
             (Mechanism::Tracepoints, Running::Tracepoints(reading))
         }
         None => {
@@ -50,30 +50,30 @@ pub fn attach(
     Ok(Trace { mechanism, unreached: None, pid, signals, subject, running, written })
 }
 
-fn not_followed(pid: i32, error: &io::Error) -> Trouble {
+fn not_followed(pid: i32, error: &io::Error) -> Refusal {
     let tracer = places::find_status(pid, "TracerPid").unwrap_or(0);
     let what = format!("process {pid} cannot be watched");
     match error.raw_os_error() {
         Some(libc::EPERM) if tracer > 0 => {
             let why = format!("process {tracer} traces it already");
-            Trouble::new(HOST, what, why, "end that debugger or strace")
+            Refusal::new(HOST, what, why, "end that debugger or strace")
         }
         Some(libc::EPERM) => {
             let why = "it belongs to somebody else, or this system restricts ptrace";
-            Trouble::new(HOST, what, why, "as root, or see kernel.yama.ptrace_scope")
+            Refusal::new(HOST, what, why, "as root, or see kernel.yama.ptrace_scope")
         }
         Some(libc::ESRCH) => {
             let why = "it ended just now";
-            Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
+            Refusal::new(USAGE, what, why, "look for its number with pgrep or ps")
         }
-        _ => Trouble::new(HOST, what, error, "as root"),
+        _ => Refusal::new(HOST, what, error, "as root"),
     }
 }
 
-fn require_process(pid: i32) -> Result<OwnedFd, Trouble> {
+fn require_process(pid: i32) -> Result<OwnedFd, Refusal> {
     let gone = |why: &str| {
         let what = format!("process {pid} cannot be watched");
-        Trouble::new(USAGE, what, why, "look for its number with pgrep or ps")
+        Refusal::new(USAGE, what, why, "look for its number with pgrep or ps")
     };
     let number = Pid::from_raw(pid).ok_or_else(|| gone("not the number of a process"))?;
     if places::find_status(pid, "Tgid").is_some_and(|process| process != pid) {

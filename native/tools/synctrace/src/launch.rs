@@ -16,8 +16,8 @@ use crate::options::{Mechanism, Options};
 use crate::perf::{Reading, Tracepoints, Watched};
 use crate::preload::{self, Preload};
 use crate::ptrace::{self, Stops, Tracing};
+use crate::refusal::{Refusal, HOST};
 use crate::session::Session;
-use crate::trouble::{Trouble, HOST};
 
 const TRACER_HINT: &str = "as root, or outside of the debugger, strace or container that has it";
 const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -48,8 +48,8 @@ pub enum Running {
 }
 
 impl Trace {
-    pub fn start(options: &Options, out: Sender<Message>) -> Result<Trace, Trouble> {
-        let signals = block_signals().map_err(Trouble::system("signals cannot be read"))?;
+    pub fn start(options: &Options, out: Sender<Message>) -> Result<Trace, Refusal> {
+        let signals = block_signals().map_err(Refusal::system("signals cannot be read"))?;
         match options.pid {
             Some(pid) => attach::attach(options, pid, signals, out),
             None => launch(options, signals, out),
@@ -57,7 +57,7 @@ impl Trace {
     }
 
     /// Follow to the end; the exit code of the command, or 0.
-    pub fn run(&mut self, session: &mut Session) -> Result<u8, Trouble> {
+    pub fn run(&mut self, session: &mut Session) -> Result<u8, Refusal> {
         for (pid, written) in self.written.drain(..) {
             session.tally.start_at(pid, written);
         }
@@ -77,7 +77,7 @@ impl Trace {
     }
 
     /// A tenth of a second, less when something happens; the code when all has ended.
-    fn wait(&self, session: &mut Session) -> Result<Option<u8>, Trouble> {
+    fn wait(&self, session: &mut Session) -> Result<Option<u8>, Refusal> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
         if let Subject::Process(pidfd) = &self.subject {
             fds.push(PollFd::new(pidfd, PollFlags::IN));
@@ -94,7 +94,7 @@ impl Trace {
         }
     }
 
-    fn wait_command(&self, child: &Child, program: &str) -> Result<Option<u8>, Trouble> {
+    fn wait_command(&self, child: &Child, program: &str) -> Result<Option<u8>, Refusal> {
         while let Some(arrived) = self.signals.read() {
             if arrived.signal != Signal::CHILD && !arrived.from_terminal {
                 // A set-user-ID program may have left our reach; then there is nothing to pass on.
@@ -109,7 +109,7 @@ impl Trace {
             return Ok(tracing.find_code());
         }
         let ended =
-            child.try_wait().map_err(Trouble::system("the command cannot be waited for"))?;
+            child.try_wait().map_err(Refusal::system("the command cannot be waited for"))?;
         match ended {
             None => Ok(None),
             Some(ended) => match ended.exec_error {
@@ -136,14 +136,14 @@ fn ends_watching(arrived: Arrived) -> bool {
     signals.contains(&arrived.signal)
 }
 
-fn not_executed(code: u8, program: &str, error: &io::Error) -> Trouble {
+fn not_executed(code: u8, program: &str, error: &io::Error) -> Refusal {
     let hint =
         if code == 127 { "look for a typing error, or give its path" } else { "chmod +x it" };
-    Trouble::new(code, format!("{program} cannot be run"), error, hint)
+    Refusal::new(code, format!("{program} cannot be run"), error, hint)
 }
 
 /// The best mechanism that works here, or the one that was asked for.
-fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<Trace, Trouble> {
+fn launch(options: &Options, signals: Signals, out: Sender<Message>) -> Result<Trace, Refusal> {
     let points = match options.by {
         Some(Mechanism::Tracepoints) => Some(open_tracepoints(Watched::Children, options)?),
         Some(_) => None,
@@ -181,21 +181,21 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    fn with_tracepoints(&self, points: Tracepoints) -> Result<Started, Trouble> {
+    fn with_tracepoints(&self, points: Tracepoints) -> Result<Started, Refusal> {
         let child = start_plain(&self.command_of(&self.options.command, None)?)?;
         let roots = vec![number_of(&child)];
         let reading =
-            points.start(roots, self.out.clone()).map_err(Trouble::system("no thread"))?;
+            points.start(roots, self.out.clone()).map_err(Refusal::system("no thread"))?;
         let running = vec![Running::Tracepoints(reading)];
         Ok(Started { mechanism: Mechanism::Tracepoints, unreached: None, child, running })
     }
 
     /// None when it was not asked for and does not work here.
-    fn find_preload(&self) -> Result<Option<Preload>, Trouble> {
+    fn find_preload(&self) -> Result<Option<Preload>, Refusal> {
         match self.options.by {
             Some(Mechanism::Preload) => {
                 let prepared = Preload::prepare().map_err(|error| {
-                    Trouble::new(HOST, "no library can be preloaded", error, "--by ptrace")
+                    Refusal::new(HOST, "no library can be preloaded", error, "--by ptrace")
                 })?;
                 Ok(Some(prepared))
             }
@@ -205,28 +205,28 @@ impl Launch<'_> {
     }
 
     /// With ptrace for the programs that the library does not reach, where that is possible.
-    fn with_preload(&self, preload: Preload) -> Result<Started, Trouble> {
+    fn with_preload(&self, preload: Preload) -> Result<Started, Refusal> {
         let mut started = match self.with_ptrace(Some(&preload)) {
             Ok(started) => started,
-            Err(trouble) if trouble.code != HOST || self.options.writes => return Err(trouble),
-            Err(trouble) => {
+            Err(refusal) if refusal.code != HOST || self.options.writes => return Err(refusal),
+            Err(refusal) => {
                 let command = self.command_of(&self.options.command, Some(&preload))?;
                 let (mechanism, child) = (Mechanism::Preload, start_plain(&command)?);
-                Started { mechanism, unreached: Some(trouble.why), child, running: Vec::new() }
+                Started { mechanism, unreached: Some(refusal.why), child, running: Vec::new() }
             }
         };
-        let reading = preload.start(self.out.clone()).map_err(Trouble::system("no thread"))?;
+        let reading = preload.start(self.out.clone()).map_err(Refusal::system("no thread"))?;
         started.running.push(Running::Preload(reading));
         Ok(Started { mechanism: Mechanism::Preload, ..started })
     }
 
-    fn with_ptrace(&self, preload: Option<&Preload>) -> Result<Started, Trouble> {
+    fn with_ptrace(&self, preload: Option<&Preload>) -> Result<Started, Refusal> {
         let stops = Stops { writes: self.options.writes, unmarked: preload.is_some() };
         let command = self.command_of(&held_words(&self.options.command, stops), preload)?;
         let launched = Tracing::launch(command, self.options.writes, self.out.clone());
         let (child, tracing) = launched.map_err(|error| {
             let why = format!("ptrace is not possible here ({error})");
-            Trouble::new(HOST, "the command cannot be watched", why, TRACER_HINT)
+            Refusal::new(HOST, "the command cannot be watched", why, TRACER_HINT)
         })?;
         let running = vec![Running::Ptrace(tracing)];
         Ok(Started { mechanism: Mechanism::Ptrace, unreached: None, child, running })
@@ -236,7 +236,7 @@ impl Launch<'_> {
         &self,
         words: &[OsString],
         preload: Option<&Preload>,
-    ) -> Result<Command, Trouble> {
+    ) -> Result<Command, Refusal> {
         let mut command = Command::new(words)?;
         command.unblock(self.signals);
         if let Some(preload) = preload {
@@ -256,11 +256,11 @@ fn number_of(child: &Child) -> i32 {
     child.pid().as_raw_nonzero().get()
 }
 
-pub fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Trouble> {
+pub fn open_tracepoints(watched: Watched, options: &Options) -> Result<Tracepoints, Refusal> {
     Tracepoints::open(watched, options.writes).map_err(|error| no_tracepoints(&error))
 }
 
-fn no_tracepoints(error: &io::Error) -> Trouble {
+fn no_tracepoints(error: &io::Error) -> Refusal {
     let why = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "that needs root or CAP_PERFMON".to_owned(),
         Some(libc::ENODEV | libc::ENOENT | libc::ENOSYS) => {
@@ -269,5 +269,5 @@ fn no_tracepoints(error: &io::Error) -> Trouble {
         Some(libc::EMFILE) => "too few descriptors (ulimit -n) for all CPUs".to_owned(),
         _ => error.to_string(),
     };
-    Trouble::new(HOST, "tracepoints cannot be read", why, "--by preload, or --by ptrace with -p")
+    Refusal::new(HOST, "tracepoints cannot be read", why, "--by preload, or --by ptrace with -p")
 }

@@ -18,12 +18,12 @@ mod places;
 mod preload;
 mod ptrace;
 mod quantities;
+mod refusal;
 mod report;
 #[cfg(test)]
 mod samples;
 mod session;
 mod tally;
-mod trouble;
 mod waits;
 
 use std::fs::File;
@@ -36,9 +36,9 @@ use clap::Parser;
 use crate::launch::Trace;
 use crate::live::Live;
 use crate::options::Options;
+use crate::refusal::{Refusal, USAGE};
 use crate::session::{Screen, Session};
 use crate::tally::Tally;
-use crate::trouble::{Trouble, USAGE};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -47,15 +47,15 @@ fn main() -> ExitCode {
     }
     match trace(&Options::parse()) {
         Ok(code) => ExitCode::from(code),
-        Err(trouble) => {
-            eprintln!("{trouble}");
-            ExitCode::from(trouble.code)
+        Err(refusal) => {
+            eprintln!("{refusal}");
+            ExitCode::from(refusal.code)
         }
     }
 }
 
 /// The exit code of the command, or 0.
-fn trace(options: &Options) -> Result<u8, Trouble> {
+fn trace(options: &Options) -> Result<u8, Refusal> {
     let output = open_output(options)?;
     let (sender, messages) = mpsc::channel();
     let mut trace = Trace::start(options, sender)?;
@@ -79,11 +79,11 @@ fn trace(options: &Options) -> Result<u8, Trouble> {
 }
 
 /// The file must be writable before the command runs, not after.
-fn open_output(options: &Options) -> Result<Option<File>, Trouble> {
+fn open_output(options: &Options) -> Result<Option<File>, Refusal> {
     let Some(path) = &options.output else { return Ok(None) };
     let file = File::create(path).map_err(|error| {
         let what = format!("{} cannot be written", path.display());
-        Trouble::new(USAGE, what, error, "name a file in a folder that is writable")
+        Refusal::new(USAGE, what, error, "name a file in a folder that is writable")
     })?;
     Ok(Some(file))
 }
@@ -113,7 +113,7 @@ fn write_report(
     options: &Options,
     session: &mut Session,
     output: Option<File>,
-) -> Result<(), Trouble> {
+) -> Result<(), Refusal> {
     if let Some(mut live) = session.live.take() {
         live.erase();
     }
@@ -127,6 +127,6 @@ fn write_report(
         return Ok(());
     };
     file.write_all(text.as_bytes()).map_err(|error| {
-        Trouble::new(USAGE, "the report cannot be written", error, "make room on that disk")
+        Refusal::new(USAGE, "the report cannot be written", error, "make room on that disk")
     })
 }

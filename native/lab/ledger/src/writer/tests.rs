@@ -14,7 +14,7 @@ enum Event {
     Stored(u64),
     FlushBegan,
     FlushEnded,
-    Told(u64),
+    Acknowledged(u64),
 }
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ struct Hearing(Arc<Scene>);
 impl Write for Hearing {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let told = Acknowledgement::parse(line.trim_ascii_end()).expect("a line at a time");
-        self.0.note(Event::Told(told.sequence));
+        self.0.note(Event::Acknowledged(told.sequence));
         Ok(line.len())
     }
 
@@ -99,7 +99,7 @@ fn check_promises(events: &[Event], durable: Durable) {
             Event::Stored(sequence) => assert!(complete.insert(*sequence), "written twice"),
             Event::FlushBegan => began = prefix(&complete),
             Event::FlushEnded => flushed = began,
-            Event::Told(promised) => {
+            Event::Acknowledged(promised) => {
                 let safe = if durable == Durable::Flush { flushed } else { prefix(&complete) };
                 assert!(*promised <= safe as u64, "{promised} was promised, {safe} are safe");
             }
@@ -115,8 +115,8 @@ proptest! {
         prop_assert_eq!(written.records, plan.records);
         prop_assert_eq!(written.acknowledged, plan.records);
         prop_assert!(written.error.is_none());
-        prop_assert_eq!(events.first(), Some(&Event::Told(0)));
-        prop_assert_eq!(events.last(), Some(&Event::Told(plan.records)));
+        prop_assert_eq!(events.first(), Some(&Event::Acknowledged(0)));
+        prop_assert_eq!(events.last(), Some(&Event::Acknowledged(plan.records)));
         let flushes = events.iter().filter(|event| **event == Event::FlushBegan).count() as u64;
         prop_assert_eq!(written.flushes, flushes);
         if plan.durable == Durable::Flush {

@@ -1,8 +1,8 @@
 //! `--module COMMAND`: columns of a program of one's own, which writes the JSON lines that the monitor writes itself.
 
+mod command_text;
 mod lines;
 mod process;
-mod words;
 
 use std::path::Path;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub fn open(setup: &mut Setup<'_>) -> Result<Box<dyn Module>, Refusal> {
 }
 
 fn start(command: &str, delay: f64) -> Result<(Group, Watched), String> {
-    let words = words::split_words(command)?;
+    let words = command_text::split_words(command)?;
     let mut program = Program::start(&words, delay)
         .map_err(|error| format!("{} cannot be started: {error}", words[0]))?;
     let line = program.wait_line(PATIENCE)?;

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::page::{Kind, EVENTS};
-use super::shared::{Place, Shared, Told};
+use super::shared::{FinishedCall, Place, Shared};
 use crate::clock::now;
 use crate::event::{Call, Event};
 use crate::message::Message;
@@ -147,7 +147,7 @@ impl Reader {
         now() > since + PATIENCE && self.shared.retire(self.next)
     }
 
-    fn event(&mut self, told: &Told) -> Option<Event> {
+    fn event(&mut self, told: &FinishedCall) -> Option<Event> {
         let (_, call) = *CALLS.iter().find(|(kind, _)| *kind as u32 == told.kind)?;
         let (file, in_flight) = self.find_file(call, told);
         let process = self.text(told.name).or_else(|| places::find_process_name(told.pid));
@@ -166,7 +166,7 @@ impl Reader {
     }
 
     /// The file, and whether it is sure: the library asked while the descriptor was in use, we ask afterwards.
-    fn find_file(&mut self, call: Call, told: &Told) -> (Arc<str>, bool) {
+    fn find_file(&mut self, call: Call, told: &FinishedCall) -> (Arc<str>, bool) {
         if call == Call::Sync {
             return (places::EVERYTHING.into(), true);
         }
@@ -183,7 +183,7 @@ impl Reader {
         (name.unwrap_or_else(|| places::unnamed(told.result)), false)
     }
 
-    fn find_mapping(&mut self, told: &Told) -> Option<Arc<str>> {
+    fn find_mapping(&mut self, told: &FinishedCall) -> Option<Arc<str>> {
         let (key, time) = ((told.pid, told.argument), now());
         if let Some((name, asked)) = self.mappings.get(&key) {
             if time < asked + FRESH {

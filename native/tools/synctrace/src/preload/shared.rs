@@ -19,7 +19,7 @@ pub struct Shared {
 
 /// What the library told of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct FinishedCall {
     pub pid: i32,
     pub tid: i32,
     pub start: u64,
@@ -34,7 +34,7 @@ pub struct Told {
 /// A place of the ring, seen from the reader's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    Filled(Told),
+    Filled(FinishedCall),
     /// Taken, but not filled yet.
     Taken,
     /// Given up earlier.
@@ -77,7 +77,7 @@ impl Shared {
             return Place::Taken;
         }
         let caller = event.caller.load(Relaxed);
-        let told = Told {
+        let told = FinishedCall {
             pid: (caller >> 32) as i32,
             tid: caller as i32,
             start: event.start.load(Relaxed),

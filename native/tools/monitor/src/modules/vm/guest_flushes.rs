@@ -39,18 +39,18 @@ pub struct Asked {
 }
 
 #[derive(Default)]
-struct Told {
+struct Answers {
     answers: HashMap<ProcessKey, Answer>,
     /// Processor time of the last round.
     cost: Duration,
 }
 
-type Shared = Arc<Mutex<Told>>;
+type Shared = Arc<Mutex<Answers>>;
 
 /// The thread that asks; it ends with this.
 pub struct Asker {
     rounds: SyncSender<Vec<Asked>>,
-    told: Shared,
+    answers: Shared,
     last: Option<Instant>,
 }
 
@@ -58,11 +58,11 @@ impl Asker {
     /// None when no thread can be started.
     pub fn start() -> Option<Self> {
         let (rounds, asked) = sync_channel(1);
-        let told = Shared::default();
-        let shared = Arc::clone(&told);
+        let answers = Shared::default();
+        let shared = Arc::clone(&answers);
         let run = move || ask_rounds(&asked, &shared);
         thread::Builder::new().name("qmp".into()).stack_size(STACK).spawn(run).ok()?;
-        Some(Asker { rounds, told, last: None })
+        Some(Asker { rounds, answers, last: None })
     }
 
     /// Have these asked, unless they just were or the round before still goes on.
@@ -76,13 +76,13 @@ impl Asker {
     }
 
     fn pause(&self) -> Duration {
-        SHORTEST_PAUSE.max(lock(&self.told).cost * PAUSE_PER_COST)
+        SHORTEST_PAUSE.max(lock(&self.answers).cost * PAUSE_PER_COST)
     }
 
     /// The newest answer, unless it is so old that newer ones must have failed; samples are `span` seconds apart.
     pub fn find(&self, key: ProcessKey, span: f64) -> Option<Answer> {
         let limit = 2.0 * (self.pause().as_secs_f64() + span.max(0.0)) + 0.5;
-        let answer = lock(&self.told).answers.get(&key).copied();
+        let answer = lock(&self.answers).answers.get(&key).copied();
         answer.filter(|answer| answer.at.elapsed().as_secs_f64() < limit)
     }
 }
@@ -93,24 +93,24 @@ struct Respite {
     next: Duration,
 }
 
-fn lock(told: &Shared) -> MutexGuard<'_, Told> {
-    told.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(answers: &Shared) -> MutexGuard<'_, Answers> {
+    answers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn ask_rounds(rounds: &Receiver<Vec<Asked>>, told: &Shared) {
+fn ask_rounds(rounds: &Receiver<Vec<Asked>>, answers: &Shared) {
     let mut respites: HashMap<ProcessKey, Respite> = HashMap::new();
     while let Ok(guests) = rounds.recv() {
         let began = seconds(ClockId::ThreadCPUTime);
         let lives = |key: &ProcessKey| guests.iter().any(|guest| guest.key == *key);
         respites.retain(|key, _| lives(key));
-        lock(told).answers.retain(|key, _| lives(key));
-        ask_each(&guests, &mut respites, told);
+        lock(answers).answers.retain(|key, _| lives(key));
+        ask_each(&guests, &mut respites, answers);
         let cost = seconds(ClockId::ThreadCPUTime) - began;
-        lock(told).cost = Duration::try_from_secs_f64(cost).unwrap_or_default();
+        lock(answers).cost = Duration::try_from_secs_f64(cost).unwrap_or_default();
     }
 }
 
-fn ask_each(guests: &[Asked], respites: &mut HashMap<ProcessKey, Respite>, told: &Shared) {
+fn ask_each(guests: &[Asked], respites: &mut HashMap<ProcessKey, Respite>, answers: &Shared) {
     let mut lists = SocketLists::default();
     for guest in guests {
         if respites.get(&guest.key).is_some_and(|respite| Instant::now() < respite.until) {
@@ -120,7 +120,7 @@ fn ask_each(guests: &[Asked], respites: &mut HashMap<ProcessKey, Respite>, told:
             Ok(flushes) => {
                 respites.remove(&guest.key);
                 let answer = Answer { flushes, at: Instant::now() };
-                lock(told).answers.insert(guest.key, answer);
+                lock(answers).answers.insert(guest.key, answer);
             }
             Err(silence) => leave_alone(respites, guest.key, silence),
         }

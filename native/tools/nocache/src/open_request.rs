@@ -14,7 +14,7 @@ const PATH_LIMIT: usize = 4096;
 
 /// A path as the caller gave it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct OpenRequest {
     pub thread: u32,
     /// Descriptor of a directory, or AT_FDCWD.
     folder: i32,
@@ -31,7 +31,7 @@ pub enum Found {
     NotYet(OwnedFd, Vec<u8>),
 }
 
-impl Asked {
+impl OpenRequest {
     /// None when the call names no file that matters.
     ///
     /// # Errors

@@ -20,12 +20,12 @@ pub struct Opened {
 }
 
 /// Both ends of the socket: what programs tell waits in it, in the order in which it was told.
-pub struct Told {
+pub struct OpenedFiles {
     ours: OwnedFd,
     theirs: OwnedFd,
 }
 
-impl Told {
+impl OpenedFiles {
     /// # Errors
     /// No descriptors left.
     pub fn new() -> io::Result<Self> {
@@ -79,39 +79,39 @@ mod tests {
     use rustix::net::{send, sendmsg, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::io::IoSlice;
 
-    fn tell(told: &Told, word: &[u8], file: &impl AsFd) {
+    fn tell(opens: &OpenedFiles, word: &[u8], file: &impl AsFd) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let descriptors = [file.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-        sendmsg(told.theirs(), &[IoSlice::new(word)], &mut control, SendFlags::empty()).unwrap();
+        sendmsg(opens.theirs(), &[IoSlice::new(word)], &mut control, SendFlags::empty()).unwrap();
     }
 
     #[test]
     fn files_come_in_their_order_with_who_opened_them() {
-        let told = Told::new().unwrap();
+        let opens = OpenedFiles::new().unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         for cached in [7_u64, 0] {
-            tell(&told, &cached.to_ne_bytes(), &file);
+            tell(&opens, &cached.to_ne_bytes(), &file);
         }
-        let first = told.take().unwrap();
+        let first = opens.take().unwrap();
         assert_eq!((first.cached, first.process), (7, std::process::id()));
         let seen = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
         assert_eq!(seen(&first.file), seen(&file.into()));
-        assert_eq!(told.take().unwrap().cached, 0);
-        assert!(told.take().is_none());
+        assert_eq!(opens.take().unwrap().cached, 0);
+        assert!(opens.take().is_none());
     }
 
     #[test]
     fn what_the_library_never_sends_is_passed_over() {
-        let told = Told::new().unwrap();
+        let opens = OpenedFiles::new().unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         for word in [&b""[..], b"short", &[1; 100]] {
-            send(told.theirs(), word, SendFlags::empty()).unwrap();
+            send(opens.theirs(), word, SendFlags::empty()).unwrap();
         }
-        tell(&told, b"short", &file);
-        tell(&told, &3_u64.to_ne_bytes(), &file);
-        assert_eq!(told.take().unwrap().cached, 3);
-        assert!(told.take().is_none());
+        tell(&opens, b"short", &file);
+        tell(&opens, &3_u64.to_ne_bytes(), &file);
+        assert_eq!(opens.take().unwrap().cached, 3);
+        assert!(opens.take().is_none());
     }
 }

@@ -77,12 +77,12 @@ fn find_socket() -> Option<i32> {
 }
 
 /// To be called before anybody knows of the descriptor.
-pub fn tell(fd: c_int, can_write: bool) {
+pub fn report(fd: c_int, can_write: bool) {
     let Some(seen) = stat(fd) else { return };
     if !seen.is_regular() {
         behind::note(fd, &Facts::NOBODYS);
         if seen.is_block_device() {
-            tell_and_wait(fd);
+            report_and_wait(fd);
         }
         return;
     }
@@ -94,16 +94,16 @@ pub fn tell(fd: c_int, can_write: bool) {
         Some(cached) if cached >= seen.pages() && !can_write => {}
         Some(cached) if cached == 0 || cached >= seen.pages() => {
             if !send(fd, cached) {
-                tell_and_wait(fd);
+                report_and_wait(fd);
             }
         }
-        _ => tell_and_wait(fd),
+        _ => report_and_wait(fd),
     }
 }
 
 /// The watcher looks at the file while we wait: some of it is cached, or the kernel does not tell us.
 #[cold]
-fn tell_and_wait(fd: c_int) {
+fn report_and_wait(fd: c_int) {
     // SAFETY: a folder that is none.
     unsafe { syscall::call(syscall::OPENAT, [TELL.into(), fd.into(), 0, 0, 0, 0]) };
 }

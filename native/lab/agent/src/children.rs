@@ -1,4 +1,5 @@
-//! Starting and reaping processes: PID 1 inherits every orphan, so all waiting is done in one place.
+//! Starting and reaping processes: PID 1 inherits every orphan, so all waiting is done in one
+//! place.
 
 use std::collections::HashMap;
 use std::io;
@@ -35,8 +36,8 @@ struct Table {
 impl Children {
     /// Start a process; the receiver gets its end. Never wait on the [`Child`] itself.
     pub fn spawn(&self, command: &mut Command) -> io::Result<(Child, Receiver<Ended>)> {
-        // Held over the whole of spawn: a command that cannot be executed is reaped in there, and the
-        // reaper must neither take that one nor see a process before it is in the table.
+        // Held over the whole of spawn: a command that cannot be executed is reaped in there, and
+        // the reaper must neither take that one nor see a process before it is in the table.
         let mut table = self.lock();
         let child = command.spawn()?;
         let (sender, receiver) = channel();

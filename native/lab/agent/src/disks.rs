@@ -87,7 +87,8 @@ impl Drives {
     }
 }
 
-/// SCSI's vital product data page 80h: four bytes of header, the last two the length, then the serial.
+/// SCSI's vital product data page 80h: four bytes of header, the last two the length, then the
+/// serial.
 fn parse_vpd_serial(page: &[u8]) -> Option<String> {
     let (header, serial) = page.split_at_checked(4)?;
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -113,7 +114,8 @@ fn find_drivers(block: &Path) -> Vec<String> {
     drivers.collect()
 }
 
-/// An NVMe drive that may have several paths hangs below a virtual subsystem that links to its controllers.
+/// An NVMe drive that may have several paths hangs below a virtual subsystem that links to its
+/// controllers.
 fn find_nvme_controller(device: &Path) -> Option<PathBuf> {
     let subsystem = device.file_name()?.to_str()?.starts_with("nvme-subsys");
     let links = subsystem.then(|| fs::read_dir(device).ok())??;

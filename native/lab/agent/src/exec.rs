@@ -80,7 +80,8 @@ fn command_of(exec: &Exec, acks: Option<&OwnedFd>) -> io::Result<Command> {
         rustix::process::chroot(ROOT)?;
         rustix::process::chdir(cwd.as_c_str())?;
         match acks {
-            // SAFETY: main keeps descriptor 3 taken, so nothing that the parent or std opened is lost here.
+            // SAFETY: main keeps descriptor 3 taken, so nothing that the parent or std opened is
+            // lost here.
             Some(acks) if unsafe { libc::dup2(acks, ACK_FD) } < 0 => {
                 Err(io::Error::last_os_error())
             }

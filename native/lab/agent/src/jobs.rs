@@ -31,15 +31,17 @@ impl Jobs {
     /// Signal the process group of a running exec.
     pub fn kill(&self, id: u64, signal: u8) -> Outcome<()> {
         let what = || format!("cannot kill {id}");
-        // The lock keeps the job from ending, and its group's number from being used again, meanwhile.
+        // The lock keeps the job from ending, and its group's number from being used again,
+        // meanwhile.
         let jobs = self.lock();
         let group = jobs
             .get(&id)
             .copied()
             .flatten()
             .ok_or_else(|| Failure::new(what(), "no exec with this id is running"))?;
-        // SAFETY: the number is one of the kernel's 64 signals, which `Kill` promises, and it is sent to a
-        // child only, so that libc's own use of some of them in this process does not matter.
+        // SAFETY: the number is one of the kernel's 64 signals, which `Kill` promises, and it is
+        // sent to a child only, so that libc's own use of some of them in this process does not
+        // matter.
         let signal = unsafe { Signal::from_raw_unchecked(i32::from(signal)) };
         kill_process_group(group, signal).doing(what)
     }

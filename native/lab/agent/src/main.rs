@@ -1,6 +1,7 @@
 //! The `/init` of a diskproof guest: opens a channel to the host and does what the host asks.
 //!
-//! `docs/guest-protocol.md` says what goes over the channel. Up to `hello` only what the channel needs is done.
+//! `docs/guest-protocol.md` says what goes over the channel. Up to `hello` only what the channel
+//! needs is done.
 
 mod ack_lines;
 mod channel;
@@ -53,7 +54,8 @@ fn boot_and_serve() -> Outcome<()> {
     Agent::new(outbox, children, modules).serve(&mut inbox)
 }
 
-/// Keep the number of the ack descriptor taken, so that none of ours can be replaced by it in a child.
+/// Keep the number of the ack descriptor taken, so that none of ours can be replaced by it in a
+/// child.
 fn reserve_ack_descriptor() -> Outcome<()> {
     let what = || format!("cannot reserve descriptor {}", exec::ACK_FD);
     // SAFETY: descriptor 0 is open (std sees to that before main), and the copy is nobody else's.

@@ -10,7 +10,8 @@ use crate::failure::{Doing, Outcome};
 /// Where the guest's root with its tools is mounted, and what `exec` sees as `/`.
 pub const ROOT: &str = "/root";
 
-/// Programs of ours in the initramfs, and where they are in the root: they change more often than it does.
+/// Programs of ours in the initramfs, and where they are in the root: they change more often than
+/// it does.
 const PROGRAMS: &str = "/programs";
 const PROGRAMS_IN_ROOT: &str = "/root/run/diskproof";
 

@@ -10,7 +10,8 @@ pub fn power_off() -> ! {
         eprintln!("diskproof-agent: cannot power off: {error}");
     }
     loop {
-        // Not even a refused power-off may end PID 1: the kernel would panic. The host's deadline ends the guest.
+        // Not even a refused power-off may end PID 1: the kernel would panic. The host's deadline
+        // ends the guest.
         thread::park();
     }
 }
@@ -21,7 +22,8 @@ pub fn fatal(reason: &dyn std::fmt::Display) -> ! {
     power_off()
 }
 
-/// A panic, in whatever thread, ends the guest like any other fatal error instead of panicking the kernel.
+/// A panic, in whatever thread, ends the guest like any other fatal error instead of panicking the
+/// kernel.
 pub fn power_off_on_panic() {
     std::panic::set_hook(Box::new(|panic| fatal(panic)));
 }

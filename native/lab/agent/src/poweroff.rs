@@ -1,4 +1,5 @@
-//! An `/init` that only powers off: how long the kernel alone takes, the yardstick of the agent's boot.
+//! An `/init` that only powers off: how long the kernel alone takes, the yardstick of the agent's
+//! boot.
 
 use rustix::system::{reboot, RebootCommand};
 

@@ -167,7 +167,8 @@ mod tests {
 
     use super::*;
 
-    /// The events of a shell script whose stderr is its ack pipe, and whether it closed its pipes within the limit.
+    /// The events of a shell script whose stderr is its ack pipe, and whether it closed its pipes
+    /// within the limit.
     fn pump(script: &str, input: Vec<u8>, limit: Duration) -> (bool, Vec<Event>) {
         let (acks, child_acks) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let mut child = Command::new("/bin/sh")

@@ -1,7 +1,7 @@
 //! Run a program that can open the files it was given and no others.
 //!
-//! The kernel's Landlock does it (landlock(7)): it needs no privileges, holds for all children and cannot be taken
-//! off. Descriptors that are open already stay usable: they are given on purpose.
+//! The kernel's Landlock does it (landlock(7)): it needs no privileges, holds for all children and
+//! cannot be taken off. Descriptors that are open already stay usable: they are given on purpose.
 
 mod cage;
 
@@ -19,8 +19,8 @@ const NOT_FOUND: u8 = 127;
 
 /// Run a program that can open the files it was given and no others.
 ///
-/// A folder stands for all below it. Paths that are not there are passed over. The exit status is the
-/// program's; 3 when this kernel cannot confine it, 126 and 127 when it cannot be started.
+/// A folder stands for all below it. Paths that are not there are passed over. The exit status is
+/// the program's; 3 when this kernel cannot confine it, 126 and 127 when it cannot be started.
 #[derive(Parser)]
 #[command(name = "diskproof-confine", version)]
 #[command(after_help = "Example: diskproof-confine --read /usr --read /lib64 --write . -- ls /etc")]

@@ -24,8 +24,8 @@ impl Drop for Folder {
     }
 }
 
-/// Beside the folder of the tests: dash, which runs our compiler's wrapper, drops variables with a `-` in their name, and
-/// so CARGO_BIN_EXE_diskproof-confine.
+/// Beside the folder of the tests: dash, which runs our compiler's wrapper, drops variables with a
+/// `-` in their name, and so CARGO_BIN_EXE_diskproof-confine.
 fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("diskproof-confine")

@@ -1,4 +1,5 @@
-//! Records as files of a directory: each is made under a temporary name, synced, and renamed over its slot's.
+//! Records as files of a directory: each is made under a temporary name, synced, and renamed over
+//! its slot's.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

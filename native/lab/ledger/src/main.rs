@@ -1,7 +1,9 @@
-//! `diskproof-ledger`: writes a ledger to a disk, an NBD export or a directory, and tells after a crash what is lost.
+//! `diskproof-ledger`: writes a ledger to a disk, an NBD export or a directory, and tells after a
+//! crash what is lost.
 //!
-//! `docs/ledger.md` has the format, `docs/crash-writers.md` the use. Exit: 0 done, or all is there; 1 lost (their number is
-//! printed); 2 what is there cannot be read; 3 the writer failed; 64 wrong usage.
+//! `docs/ledger.md` has the format, `docs/crash-writers.md` the use. Exit: 0 done, or all is there;
+//! 1 lost (their number is printed); 2 what is there cannot be read; 3 the writer failed; 64 wrong
+//! usage.
 
 mod acks;
 mod files;

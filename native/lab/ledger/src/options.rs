@@ -79,7 +79,8 @@ pub struct Write {
     /// Records a second at most
     #[arg(long, value_parser = parse_rate)]
     pub rate: Option<f64>,
-    /// Where acknowledgements go: - (standard output), a descriptor, a file or a Unix socket; may be repeated
+    /// Where acknowledgements go: - (standard output), a descriptor, a file or a Unix socket; may
+    /// be repeated
     #[arg(long, default_value = "-", value_name = "-|FD|PATH")]
     pub acks: Vec<String>,
     /// Seconds that an NBD server may take to answer

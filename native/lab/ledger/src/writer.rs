@@ -1,4 +1,5 @@
-//! The writer: several records under way, a flush after so many of them, an acknowledgement after each flush.
+//! The writer: several records under way, a flush after so many of them, an acknowledgement after
+//! each flush.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -57,7 +58,8 @@ struct Writer<'a> {
     changed: Condvar,
 }
 
-/// Writes a ledger to its end; the first line of its acknowledgements is there before its first record.
+/// Writes a ledger to its end; the first line of its acknowledgements is there before its first
+/// record.
 pub fn write(target: &dyn Target, plan: Plan, acks: &mut Acks) -> io::Result<Written> {
     acks.put(&Acknowledgement::begin(plan.geometry))?;
     let writer = Writer {
@@ -123,8 +125,9 @@ impl Writer<'_> {
         late || state.error.is_some() || state.next > self.plan.records
     }
 
-    /// The last record that may be begun: while a flush is under way the next batch is written, no more, and nothing with
-    /// a depth of 1; and a slot is not written again before its last record is complete.
+    /// The last record that may be begun: while a flush is under way the next batch is written, no
+    /// more, and nothing with a depth of 1; and a slot is not written again before its last record
+    /// is complete.
     fn limit(&self, state: &State) -> u64 {
         let Plan { depth, flush_every, .. } = self.plan;
         let meanwhile = if depth > 1 { flush_every.max(depth) } else { 0 };

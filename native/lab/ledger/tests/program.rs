@@ -1,4 +1,5 @@
-//! The program on files and directories: what it writes it finds again, and what is taken away it misses.
+//! The program on files and directories: what it writes it finds again, and what is taken away it
+//! misses.
 
 mod built;
 

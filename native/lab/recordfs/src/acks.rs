@@ -17,7 +17,8 @@ use rustix::pipe::{pipe_with, PipeFlags};
 
 use crate::log::{Asked, Log};
 
-/// A file that is in the root of every mount and in no backing: each line written to it is an acknowledgement.
+/// A file that is in the root of every mount and in no backing: each line written to it is an
+/// acknowledgement.
 pub const ACK_NAME: &str = ".diskproof-ack";
 /// Its inode number towards the kernel; no id of a file ever gets there.
 pub const ACK_ID: u64 = 1 << 63;

@@ -12,8 +12,8 @@ pub enum Starter {
 }
 
 impl Starter {
-    /// In the background this returns in a child; the command itself ends when the child is ready or dead. Call while there is
-    /// one thread.
+    /// In the background this returns in a child; the command itself ends when the child is ready
+    /// or dead. Call while there is one thread.
     pub fn begin(foreground: bool) -> io::Result<Starter> {
         if foreground {
             return Ok(Starter::Foreground);

@@ -41,7 +41,8 @@ pub fn find_disk_fact(device: u64, name: &str) -> Option<u32> {
     })
 }
 
-/// Logs every name in the backing, parents first, names of one directory in order, and gives each file its id.
+/// Logs every name in the backing, parents first, names of one directory in order, and gives each
+/// file its id.
 pub fn log_base(log: &Log, inodes: &Inodes, backing: &OwnedFd) -> io::Result<()> {
     let stat = fstat(backing)?;
     log.append(Asked::now(ROOT), &Operation::Base(entry(&stat, 0, OsStr::new(""), &[])))?;

@@ -1,7 +1,8 @@
-//! Who carries requests out: readers, which take them from the kernel, and workers for what waits for the disk.
+//! Who carries requests out: readers, which take them from the kernel, and workers for what waits
+//! for the disk.
 //!
-//! The kernel wakes its readers in turn, so many of them that are idle cost a writer's every request a cold one. A few do, as
-//! long as one of them never waits for the disk.
+//! The kernel wakes its readers in turn, so many of them that are idle cost a writer's every
+//! request a cold one. A few do, as long as one of them never waits for the disk.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +33,8 @@ impl Crew {
         Ok(Crew { readers, held: AtomicUsize::new(0), jobs })
     }
 
-    /// Does what may wait for the disk: here as long as a reader is left, which saves a change of process, else in a worker.
+    /// Does what may wait for the disk: here as long as a reader is left, which saves a change of
+    /// process, else in a worker.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         if self.held.fetch_add(1, Ordering::Relaxed) + 1 < self.readers {
             job();
@@ -74,7 +76,8 @@ mod tests {
             })
         };
         assert_eq!(told.recv().unwrap(), holder.thread().id());
-        // The other reader must not be held as well: a worker does it, though the first job still waits.
+        // The other reader must not be held as well: a worker does it, though the first job still
+        // waits.
         crew.run(move || tell.send(thread::current().id()).unwrap());
         let second = told.recv().unwrap();
         assert_ne!(second, thread::current().id());

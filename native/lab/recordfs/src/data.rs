@@ -20,8 +20,8 @@ use crate::log::{Asked, Log};
 use crate::ranges::Guard;
 use crate::recorder::Recorder;
 
-/// What one call to the backing takes: larger ones leave larger folios in its page cache, and every later small write into such
-/// a folio looks at all its blocks.
+/// What one call to the backing takes: larger ones leave larger folios in its page cache, and every
+/// later small write into such a folio looks at all its blocks.
 const PIECE: usize = 64 << 10;
 
 impl Recorder {

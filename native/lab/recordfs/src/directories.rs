@@ -23,8 +23,9 @@ impl Recorder {
         Ok(self.handles.add(Handle::Directory(open)))
     }
 
-    /// Gives the entries from `offset` on, each with the offset of the next, until `add` says that it is full. The names
-    /// are read when the listing starts (again), so that offsets stay true while names change.
+    /// Gives the entries from `offset` on, each with the offset of the next, until `add` says that
+    /// it is full. The names are read when the listing starts (again), so that offsets stay true
+    /// while names change.
     pub fn do_readdir(
         &self,
         handle: &Handle,

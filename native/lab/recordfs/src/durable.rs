@@ -1,7 +1,8 @@
-//! Writes that are durable when they return (O_DSYNC, O_SYNC, RWF_DSYNC, RWF_SYNC): those of one file that come meanwhile share
-//! a flush, as commits do in a database's log.
+//! Writes that are durable when they return (O_DSYNC, O_SYNC, RWF_DSYNC, RWF_SYNC): those of one
+//! file that come meanwhile share a flush, as commits do in a database's log.
 //!
-//! A write is in the backing's page cache before it joins, and a flush takes up only what has joined before it begins.
+//! A write is in the backing's page cache before it joins, and a flush takes up only what has
+//! joined before it begins.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Condvar, Mutex};

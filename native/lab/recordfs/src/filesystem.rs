@@ -1,4 +1,5 @@
-//! The kernel's requests, one function each: what is asked goes to the recorder, what it gives goes back.
+//! The kernel's requests, one function each: what is asked goes to the recorder, what it gives goes
+//! back.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,7 +23,7 @@ use crate::recorder::{attributes, Recorder, TTL};
 use crate::Ended;
 
 impl Filesystem for Recorder {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         self.negotiate(config)
     }
 
@@ -30,18 +31,18 @@ impl Filesystem for Recorder {
         let _ = self.ended.send(Ended::Unmounted);
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if is_ack(parent, name) {
             return reply.entry(&TTL, &self.acks.attributes(), GENERATION);
         }
         answer!(reply, self.do_lookup(parent.0, name), found => reply.entry(&TTL, &found, GENERATION))
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+    fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
         self.inodes.forget(ino.0, count);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         if ino.0 == ACK_ID {
             return reply.attr(&TTL, &self.acks.attributes());
         }
@@ -50,7 +51,7 @@ impl Filesystem for Recorder {
 
     fn setattr(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -58,12 +59,12 @@ impl Filesystem for Recorder {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
+        _: Option<SystemTime>,
         fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
         // A shell's ">" truncates before it writes.
@@ -75,7 +76,7 @@ impl Filesystem for Recorder {
         answer!(reply, done, found => reply.attr(&TTL, &found))
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         answer!(reply, self.do_readlink(ino.0), target => reply.data(&target))
     }
 
@@ -85,7 +86,7 @@ impl Filesystem for Recorder {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        _: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
@@ -100,7 +101,7 @@ impl Filesystem for Recorder {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        _: u32,
         reply: ReplyEntry,
     ) {
         let new = new_name(request, parent, name);
@@ -108,12 +109,12 @@ impl Filesystem for Recorder {
         answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let done = refuse_ack(parent, name).and_then(|()| self.do_unlink(parent.0, name));
         answer!(reply, done, () => reply.ok())
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         answer!(reply, self.do_rmdir(parent.0, name), () => reply.ok())
     }
 
@@ -132,7 +133,7 @@ impl Filesystem for Recorder {
 
     fn rename(
         &self,
-        _request: &Request,
+        _: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -149,7 +150,7 @@ impl Filesystem for Recorder {
 
     fn link(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
         new_parent: INodeNo,
         new_name: &OsStr,
@@ -160,7 +161,7 @@ impl Filesystem for Recorder {
         answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
     }
 
-    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if ino.0 == ACK_ID {
             let handle = self.handles.add(Handle::Acknowledgements(AckFile::splitter()));
             let how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_STREAM;
@@ -179,7 +180,7 @@ impl Filesystem for Recorder {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        _: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
@@ -196,13 +197,13 @@ impl Filesystem for Recorder {
 
     fn read(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        _: &Request,
+        _: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
         flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         match self.handles.require(fh.0) {
@@ -213,14 +214,14 @@ impl Filesystem for Recorder {
 
     fn write(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        _: &Request,
+        _: INodeNo,
         fh: FileHandle,
         offset: u64,
         data: &[u8],
         from: WriteFlags,
         flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let handle = self.handles.require(fh.0);
@@ -228,25 +229,18 @@ impl Filesystem for Recorder {
     }
 
     /// Closing a descriptor flushes nothing; with this answer the kernel does not ask again.
-    fn flush(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.error(FuseErrno::ENOSYS);
     }
 
     fn release(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
         fh: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
         reply: ReplyEmpty,
     ) {
         let done = match self.handles.remove(fh.0).as_deref() {
@@ -256,27 +250,20 @@ impl Filesystem for Recorder {
         answer!(reply, done, () => reply.ok())
     }
 
-    fn fsync(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        fh: FileHandle,
-        data_only: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let handle = self.handles.require(fh.0);
         answer!(reply, handle, handle => self.do_fsync(handle, data_only, reply))
     }
 
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let opened = self.do_opendir(ino.0);
         answer!(reply, opened, handle => reply.opened(FileHandle(handle), FopenFlags::empty()))
     }
 
     fn readdir(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        _: &Request,
+        _: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
@@ -290,14 +277,7 @@ impl Filesystem for Recorder {
         answer!(reply, filled, () => reply.ok())
     }
 
-    fn releasedir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
         self.handles.remove(fh.0);
         reply.ok();
     }
@@ -313,7 +293,7 @@ impl Filesystem for Recorder {
         self.fsync(request, ino, fh, data_only, reply);
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let root = self.inodes.require(ROOT);
         answer!(reply, root.and_then(|root| rustix::fs::fstatvfs(root.place())), facts => reply.statfs(
             facts.f_blocks,
@@ -329,40 +309,33 @@ impl Filesystem for Recorder {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
         flags: i32,
-        _position: u32,
+        _: u32,
         reply: ReplyEmpty,
     ) {
         answer!(reply, self.do_setxattr(ino.0, name, value, flags), () => reply.ok())
     }
 
-    fn getxattr(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        size: u32,
-        reply: ReplyXattr,
-    ) {
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         answer!(reply, self.do_getxattr(ino.0, name, size), value => answer_xattr(reply, value))
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         answer!(reply, self.do_listxattr(ino.0, size), value => answer_xattr(reply, value))
     }
 
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         answer!(reply, self.do_removexattr(ino.0, name), () => reply.ok())
     }
 
     fn fallocate(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        _: &Request,
+        _: INodeNo,
         fh: FileHandle,
         offset: u64,
         length: u64,
@@ -376,8 +349,8 @@ impl Filesystem for Recorder {
 
     fn lseek(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        _: &Request,
+        _: INodeNo,
         fh: FileHandle,
         offset: i64,
         whence: i32,

@@ -22,8 +22,9 @@ pub enum Handle {
     Acknowledgements(Mutex<LineSplitter>),
 }
 
-/// A file as it was opened. The backing is written through the host's page cache even when the caller has O_DIRECT: what
-/// counts is in the log, and a flush still reaches the disk. What O_DIRECT refuses is refused all the same.
+/// A file as it was opened. The backing is written through the host's page cache even when the
+/// caller has O_DIRECT: what counts is in the log, and a flush still reaches the disk. What
+/// O_DIRECT refuses is refused all the same.
 pub struct OpenFile {
     pub inode: Arc<Inode>,
     pub backing: File,
@@ -47,7 +48,8 @@ impl OpenFile {
         Ok(OpenFile { inode, backing: backing.into(), alignment: OnceLock::new() })
     }
 
-    /// EINVAL where the backing's O_DIRECT would say so; where the caller's memory is aligned is not seen here.
+    /// EINVAL where the backing's O_DIRECT would say so; where the caller's memory is aligned is
+    /// not seen here.
     pub fn check_direct(&self, offset: u64, length: usize) -> Result<(), Errno> {
         let alignment = *self.alignment.get_or_init(|| find_alignment(&self.backing));
         if (offset | length as u64) % alignment == 0 {
@@ -58,7 +60,8 @@ impl OpenFile {
     }
 }
 
-/// Offsets that O_DIRECT takes. Kernels before 6.1 do not tell; then it is the disk's logical block.
+/// Offsets that O_DIRECT takes. Kernels before 6.1 do not tell; then it is the disk's logical
+/// block.
 fn find_alignment(file: &File) -> u64 {
     let wanted = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     let told = statx(file, "", AtFlags::EMPTY_PATH, wanted).ok().filter(|told| {

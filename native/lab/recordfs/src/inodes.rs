@@ -1,7 +1,7 @@
 //! Which file has which id: in the log, and towards the kernel.
 //!
-//! Ids count up and are never used again. The host's inode numbers are only trusted while the file has a name or is held open
-//! here, since the host gives them to new files afterwards.
+//! Ids count up and are never used again. The host's inode numbers are only trusted while the file
+//! has a name or is held open here, since the host gives them to new files afterwards.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -108,7 +108,8 @@ impl Inodes {
         table.known.get(&id).map(|(inode, _)| inode.clone()).ok_or(Errno::STALE)
     }
 
-    /// What has this name now, with one more reference from the kernel. EIO when it came past the recording.
+    /// What has this name now, with one more reference from the kernel. EIO when it came past the
+    /// recording.
     pub fn look_up(&self, parent: &Inode, name: &OsStr) -> Result<(Arc<Inode>, Stat), Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place = openat(&parent.place, name, flags, Mode::empty())?;

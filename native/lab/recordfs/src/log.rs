@@ -1,7 +1,8 @@
 //! The log as it is written: one record at a time, straight into its file.
 //!
-//! A record is handed to the kernel before its request is answered, so nothing waits in our memory: a slow log slows the
-//! writer, a killed recorder loses nothing that it has answered, and the order of records is the order of the lock.
+//! A record is handed to the kernel before its request is answered, so nothing waits in our memory:
+//! a slow log slows the writer, a killed recorder loses nothing that it has answered, and the order
+//! of records is the order of the lock.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -180,7 +181,8 @@ impl State {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// Writes the end record over what was begun, if there is any room, and gives back what was reserved.
+    /// Writes the end record over what was begun, if there is any room, and gives back what was
+    /// reserved.
     fn end(&mut self, why: &str) {
         if std::mem::replace(&mut self.ended, true) {
             return;

@@ -1,7 +1,9 @@
-//! `diskproof-recordfs BACKING MOUNTPOINT --log FILE`: a FUSE file system over a directory that logs every change, in order, with
-//! its data and its times. `docs/recordfs.md` says what it records, `docs/crash-log.md` how.
+//! `diskproof-recordfs BACKING MOUNTPOINT --log FILE`: a FUSE file system over a directory that
+//! logs every change, in order, with its data and its times. `docs/recordfs.md` says what it
+//! records, `docs/crash-log.md` how.
 
-/// A line on stderr. Unlike `eprintln!` it goes on when that is closed, or on the disk that is full.
+/// A line on stderr. Unlike `eprintln!` it goes on when that is closed, or on the disk that is
+/// full.
 macro_rules! complain {
     ($($word:tt)*) => {{
         let line = format!("diskproof-recordfs: {}\n", format_args!($($word)*));
@@ -64,7 +66,8 @@ struct Options {
     /// The log; must not exist yet, nor be inside either directory
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
-    /// Take acknowledgements, one a line, from an open descriptor (a number) or from a Unix socket that is made here
+    /// Take acknowledgements, one a line, from an open descriptor (a number) or from a Unix socket
+    /// that is made here
     #[arg(long, value_name = "FD|SOCKET")]
     acks: Option<String>,
     /// Stay in the foreground; without it the command returns when the mount is there
@@ -139,7 +142,8 @@ fn serve(
     let session =
         Session::new(recorder, mountpoint, &session_config()).map_err(mounting::explain)?;
     guardian.watch(mountpoint)?;
-    // Dropped, it would unmount by path, even when its own mount is gone and another is there. The recorder tells of its end.
+    // Dropped, it would unmount by path, even when its own mount is gone and another is there. The
+    // recorder tells of its end.
     std::mem::forget(session.spawn()?);
     starter.ready()?;
     let why = wait_for_end(&told, mountpoint)?;
@@ -159,7 +163,8 @@ fn tell_of_signals(signals: Signals, tell: Sender<Ended>) -> io::Result<()> {
     Ok(())
 }
 
-/// After a signal the mount goes, and the requests under way are answered if nobody keeps files open.
+/// After a signal the mount goes, and the requests under way are answered if nobody keeps files
+/// open.
 fn wait_for_end(told: &Receiver<Ended>, mountpoint: &Path) -> io::Result<&'static str> {
     match told.recv().map_err(io::Error::other)? {
         Ended::Unmounted => Ok("unmounted"),
@@ -171,7 +176,8 @@ fn session_config() -> Config {
     let mut config = Config::default();
     config.mount_options =
         vec![MountOption::FSName(mounting::SOURCE.into()), MountOption::DefaultPermissions];
-    // Root records for others too; fusermount lets nobody else do that unless its configuration says so.
+    // Root records for others too; fusermount lets nobody else do that unless its configuration
+    // says so.
     config.acl = if geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(READERS);
     config.clone_fd = true;

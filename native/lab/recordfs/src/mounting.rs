@@ -26,7 +26,8 @@ pub fn explain(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot mount: {}", error.to_string().trim_end()))
 }
 
-/// If we end without having taken the mount away, a process that outlives us by a moment detaches it.
+/// If we end without having taken the mount away, a process that outlives us by a moment detaches
+/// it.
 pub struct MountGuard(Guardian);
 
 impl MountGuard {
@@ -48,7 +49,8 @@ impl MountGuard {
         self.0.pipe.write_all(&mount.to_le_bytes())
     }
 
-    /// The mount is gone. The kernel gives its number to the next one, so nobody must look for it any more.
+    /// The mount is gone. The kernel gives its number to the next one, so nobody must look for it
+    /// any more.
     pub fn dismiss(mut self) -> io::Result<()> {
         self.0.pipe.write_all(b"dismissed")
     }

@@ -54,8 +54,9 @@ impl Recorder {
         Ok(handle)
     }
 
-    /// Direct I/O sends every request as it was made. A kernel that cannot map such files shared gets its page cache for the
-    /// files opened without O_DIRECT: writes pass through it before they return.
+    /// Direct I/O sends every request as it was made. A kernel that cannot map such files shared
+    /// gets its page cache for the files opened without O_DIRECT: writes pass through it before
+    /// they return.
     pub fn open_flags(&self, flags: i32) -> FopenFlags {
         if self.direct || flags & libc::O_DIRECT != 0 {
             FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES

@@ -1,4 +1,5 @@
-//! Locks on parts of a file: what overlaps goes to the backing one after the other, and into the log in that order.
+//! Locks on parts of a file: what overlaps goes to the backing one after the other, and into the
+//! log in that order.
 
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};

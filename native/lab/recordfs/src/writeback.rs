@@ -1,12 +1,14 @@
-//! Files that are flushed often are on their way to the disk before the next flush asks for it: the disk works while the
-//! writer goes on. Nothing is promised by that; what is durable is decided by the flushes in the log.
+//! Files that are flushed often are on their way to the disk before the next flush asks for it: the
+//! disk works while the writer goes on. Nothing is promised by that; what is durable is decided by
+//! the flushes in the log.
 
 use std::ops::Range;
 use std::sync::Mutex;
 
 /// Begun together.
 const PIECE: u64 = 32 << 10;
-/// Begun between two flushes: what is written again and again until the next flush, or is never flushed, is left to the kernel.
+/// Begun between two flushes: what is written again and again until the next flush, or is never
+/// flushed, is left to the kernel.
 const BUDGET: u64 = 1 << 20;
 
 #[derive(Default)]

@@ -85,9 +85,11 @@ pub struct Detail {
 
 /// One thread's judge.
 pub trait Check: Send {
-    /// A new cut. `changed`: runs of sectors whose durable content changed since the last one; None: anything may have.
+    /// A new cut. `changed`: runs of sectors whose durable content changed since the last one;
+    /// None: anything may have.
     fn begin(&mut self, cut: &Cut<'_, '_>, changed: Option<&Touched>) -> Result<()>;
-    /// What was promised at this cut: states that hold the same are judged the same when this is the same.
+    /// What was promised at this cut: states that hold the same are judged the same when this is
+    /// the same.
     fn promise(&self) -> u64;
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding>;
     /// More about a state that `check` has just judged.

@@ -1,4 +1,5 @@
-//! Which of the changes that are not durable a crash left: what tells one state of a cut from another.
+//! Which of the changes that are not durable a crash left: what tells one state of a cut from
+//! another.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -13,7 +13,7 @@ use rustix::fs::{openat2, Mode, OFlags, ResolveFlags};
 use crate::failure::{During, Failure, Result};
 use crate::trace::{Change, Trace};
 
-/// Of what a sector of a file holds; zeros are 0, so that what nobody wrote counts nothing.
+/// Hashes what a sector of a file holds. Zeros hash to 0: a sector nobody wrote adds nothing.
 pub fn sector_hash(file: u64, number: u64, bytes: &[u8]) -> u64 {
     if is_zero(bytes) {
         return 0;
@@ -95,7 +95,7 @@ impl Base {
         self.files.get(&file).map_or(0, |file| file.size)
     }
 
-    /// Whether it is a regular file of the base.
+    /// Says whether it is a regular file of the base.
     pub fn has(&self, file: u64) -> bool {
         self.files.contains_key(&file)
     }
@@ -108,7 +108,7 @@ impl Base {
         here.map(move |&(from, to)| (from.max(start), to.min(end)))
     }
 
-    /// Zeros behind its end.
+    /// Reads a part of a file; behind its end are zeros.
     pub fn read(&self, file: u64, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         buffer.fill(0);
         let Some(base) = self.files.get(&file) else { return Ok(()) };
@@ -120,7 +120,7 @@ impl Base {
         Ok(())
     }
 
-    /// The sum of the hashes of a run of sectors.
+    /// Adds up the hashes of a run of sectors.
     pub fn hash(&self, file: u64, sectors: (u64, u64), sector: u64) -> std::io::Result<u64> {
         let mut sum = 0u64;
         let mut bytes = vec![0; sector as usize];
@@ -137,7 +137,7 @@ impl Base {
 }
 
 impl BaseFile {
-    /// Never outside the base, whatever has become of its directories.
+    /// Opens a file, but never one outside the base, whatever has become of its directories.
     fn open(root: &File, path: &Path, size: u64) -> Result<BaseFile> {
         let named = format!("opening {} in the base", path.display());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -153,7 +153,7 @@ impl BaseFile {
     }
 }
 
-/// What lseek(2) calls data; all of it where the file system does not tell.
+/// Finds what lseek(2) calls data: all of it where the file system does not say.
 fn data_ranges(file: &File, size: u64) -> std::io::Result<Vec<(u64, u64)>> {
     use rustix::fs::{seek, SeekFrom};
     use rustix::io::Errno;
@@ -185,7 +185,8 @@ impl Store {
         Ok(Store { trace, base })
     }
 
-    /// Bytes of a file, `skip` bytes behind where `source` begins, which is at `offset` in the file.
+    /// Bytes of a file, `skip` bytes behind where `source` begins, which is at `offset` in the
+    /// file.
     pub fn read(
         &self,
         file: u64,

@@ -46,8 +46,8 @@ pub struct State<'c, 'i, 's> {
     pub hash: u64,
 }
 
-/// Goes to a cut; forgets the image's changes that later, durable ones have covered wholly. `image.retract` the second part
-/// when done.
+/// Goes to a cut; forgets the image's changes that later, durable ones have covered wholly.
+/// `image.retract` the second part when done.
 pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
     let trace = &image.store.trace;
     let mut keys = Vec::new();
@@ -259,7 +259,8 @@ fn push_run(runs: &mut Vec<Run>, start: u64, end: u64, value: &Value) {
     }
 }
 
-/// Bytes of a file of which `runs` (in order, and all that overlap the buffer) say what is not as in the base.
+/// Bytes of a file of which `runs` (in order, and all that overlap the buffer) say what is not as
+/// in the base.
 pub fn read_runs(
     store: &crate::content::Store,
     file: u64,

@@ -215,7 +215,8 @@ impl<'s> Exploration<'s> {
         self.request.budget.states.saturating_sub(built)
     }
 
-    /// The pass in pieces, and how many of its cuts they are: as far as the budget of states goes for sure.
+    /// The pass in pieces, and how many of its cuts they are: as far as the budget of states goes
+    /// for sure.
     fn jobs<'c>(&self, pass: Pass, pass_number: u64, cuts: &'c [u64]) -> (Vec<Job<'c>>, usize) {
         let mut left = self.budget_left();
         let mut count = 0usize;
@@ -238,7 +239,8 @@ impl<'s> Exploration<'s> {
         self.shard(key).lock().unwrap().get(&key).copied()
     }
 
-    /// True the first time. Two threads may have checked the same state at once; they found the same.
+    /// True the first time. Two threads may have checked the same state at once; they found the
+    /// same.
     fn remember(&self, key: u64, finding: Finding) -> bool {
         self.shard(key).lock().unwrap().insert(key, finding).is_none()
     }
@@ -247,7 +249,8 @@ impl<'s> Exploration<'s> {
         &self.seen[(key % SHARDS as u64) as usize]
     }
 
-    /// Only what is worse than all that is known is told; true when it loses more, and is to be looked at closer.
+    /// Only what is worse than all that is known is told; true when it loses more, and is to be
+    /// looked at closer.
     fn is_worse(&self, rank: Rank) -> Option<bool> {
         let mut worst = self.worst.lock().unwrap();
         let before = *worst;

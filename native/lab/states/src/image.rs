@@ -1,7 +1,9 @@
-//! The recorded directory at one point of the log: for each part of it, all that a crash at this point could have left there.
+//! The recorded directory at one point of the log: for each part of it, all that a crash at this
+//! point could have left there.
 //!
-//! A part is a run of sectors of a file, a file's size, a name, or a file's attributes. Its versions are what it was after each
-//! change since the last durable one; a crash leaves one of them, whichever was the last to reach the disk.
+//! A part is a run of sectors of a file, a file's size, a name, or a file's attributes. Its
+//! versions are what it was after each change since the last durable one; a crash leaves one of
+//! them, whichever was the last to reach the disk.
 
 mod push;
 
@@ -115,7 +117,8 @@ impl<'s> Image<'s> {
         Ok(())
     }
 
-    /// Adds the changes that had begun at this point and not ended; take them out again with `retract`.
+    /// Adds the changes that had begun at this point and not ended; take them out again with
+    /// `retract`.
     pub fn push_under_way(&mut self) -> io::Result<Vec<u64>> {
         let trace = &self.store.trace;
         let added: Vec<u64> = self.durability.under_way(trace, self.at).collect();

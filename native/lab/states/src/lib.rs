@@ -1,4 +1,5 @@
-//! The states that a crash could have left of a recorded directory: built from its log, checked, and made small.
+//! The states that a crash could have left of a recorded directory: built from its log, checked,
+//! and made small.
 //!
 //! `docs/crash-model.md` says what a crash may do, and how the states are looked for.
 

@@ -1,5 +1,6 @@
-//! `diskproof-states explore [--shard K/N] [REQUEST]`: a request as JSON (a file or standard input), findings as JSON lines.
-//! `diskproof-states show LOG BASE STATE --to DIR`: makes one state.
+//! `diskproof-states explore [--shard K/N] [REQUEST]`: a request as JSON (a file or standard
+//! input), findings as JSON lines. `diskproof-states show LOG BASE STATE --to DIR`: makes one
+//! state.
 
 use std::io::Read;
 use std::path::PathBuf;

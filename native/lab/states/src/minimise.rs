@@ -12,7 +12,8 @@ const WHAT: &str = "making a loss smaller";
 /// As long as the search for losses at most, and never longer than this.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The smallest state that was found, and whether no single change can be put back without undoing the loss.
+/// The smallest state that was found, and whether no single change can be put back without undoing
+/// the loss.
 pub struct Minimal {
     pub id: StateId,
     pub finding: Finding,
@@ -23,8 +24,8 @@ pub struct Minimal {
     pub is_minimal: bool,
 }
 
-/// Zeller and Hildebrandt's ddmin ("Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002) over the
-/// changes that are not there.
+/// Zeller and Hildebrandt's ddmin ("Simplifying and Isolating Failure-Inducing Input", IEEE TSE
+/// 28(2), 2002) over the changes that are not there.
 pub fn minimise(exploration: &Exploration<'_>, found: &Found) -> Result<Minimal> {
     let mut worker = Worker::new(exploration)?;
     worker.at(found.id.cut, |cut, check| {
@@ -87,7 +88,8 @@ impl Search<'_, '_, '_, '_, '_> {
     }
 }
 
-/// The fewest of `absent` for which `loses` holds; false when it stopped answering (None) before that was sure.
+/// The fewest of `absent` for which `loses` holds; false when it stopped answering (None) before
+/// that was sure.
 ///
 /// `loses` holds for all of them.
 pub fn ddmin<E>(

@@ -91,7 +91,8 @@ impl Pass {
         }
     }
 
-    /// No more than so many states of this pass are at a cut; what later writes cover is not known here.
+    /// No more than so many states of this pass are at a cut; what later writes cover is not known
+    /// here.
     pub fn most_states(self, trace: &Trace, durability: &Durability, cut: u64) -> u64 {
         let under_way = || durability.under_way(trace, cut).count() as u64;
         match self {

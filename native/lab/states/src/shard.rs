@@ -1,7 +1,9 @@
-//! One part of an exploration that is cut into several, each in a process of its own, wherever log and base are.
+//! One part of an exploration that is cut into several, each in a process of its own, wherever log
+//! and base are.
 //!
-//! Every part builds all states, in the same order, and checks those whose content and promise fall to it. So the parts
-//! check what one exploration would, each state once, whatever the cuts that it can be built at.
+//! Every part builds all states, in the same order, and checks those whose content and promise fall
+//! to it. So the parts check what one exploration would, each state once, whatever the cuts that it
+//! can be built at.
 
 use std::fmt;
 use std::str::FromStr;

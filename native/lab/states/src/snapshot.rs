@@ -15,9 +15,9 @@ pub struct Node {
     pub rdev: u32,
     pub target: Arc<[u8]>,
     pub size: u64,
-    /// What is not as in the base.
+    /// Runs of sectors that differ from the base.
     pub runs: Arc<Vec<Run>>,
-    /// Of a directory.
+    /// What the directory holds, by name; empty for other nodes.
     pub entries: BTreeMap<Arc<[u8]>, u64>,
     pub links: u32,
 }
@@ -62,7 +62,7 @@ impl Node {
     }
 }
 
-/// Of every directory, what is in it.
+/// Gives the entries of every directory, by its id.
 fn names(state: &State<'_, '_, '_>) -> HashMap<u64, BTreeMap<Arc<[u8]>, u64>> {
     let mut names: HashMap<u64, BTreeMap<Arc<[u8]>, u64>> = HashMap::new();
     let cells = state.cut.image.cells.range(Key::Name((0, Arc::from(&[][..])))..);

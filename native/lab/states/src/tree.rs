@@ -1,4 +1,5 @@
-//! A state as a file system that can be written to: what is written is kept in memory, and thrown away with it.
+//! A state as a file system that can be written to: what is written is kept in memory, and thrown
+//! away with it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};

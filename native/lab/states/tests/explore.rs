@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use diskproof_states::choice::{Choice, StateId};
 use diskproof_states::content::{sector_hash, Store};
-use diskproof_states::cut::collect;
+use diskproof_states::cut::{collect, Cut};
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
 use diskproof_states::report::Summary;
@@ -17,7 +17,6 @@ use diskproof_states::snapshot::Snapshot;
 use diskproof_wire::crash_log::{Flags, Operation, ROOT};
 use diskproof_wire::ledger::{Acknowledgement, Geometry, Place, Record, SLOT};
 use logs::{entry, Recording, DISK};
-use proptest::prelude::*;
 use serde_json::json;
 
 const LEDGER: Geometry = Geometry { id: 0x1234, offset: 4096, slots: 16, seed: 7 };
@@ -109,7 +108,8 @@ fn the_smallest_loss_is_made_again_by_its_name() {
     let made = std::fs::read(to.join("disk")).unwrap();
     let base = std::fs::read(request.base.join("disk")).unwrap();
     assert_eq!(made.len(), base.len());
-    // Base names two records and the ledger's beginning a third; then come the writes, with a line after each four.
+    // Base names two records and the ledger's beginning a third; then come the writes, with a line
+    // after each four.
     let sequence = (1..=12).find(|n| 3 + n + (n - 1) / 4 == lost).unwrap();
     for other in 1..=12u64 {
         let at = LEDGER.position(LEDGER.slot_of(other)) as usize;
@@ -212,20 +212,26 @@ fn replace(flush_file: bool, flush_directory: bool) -> Recording {
     recording
 }
 
-/// Every state after the last record.
-fn states_at_the_end(recording: &mut Recording) -> Vec<Snapshot> {
+/// What a look at the cut after the last record gives.
+fn at_the_end<T>(recording: &mut Recording, look: impl FnOnce(&Cut<'_, '_>) -> T) -> T {
     let (log, base) = recording.finish();
     let store = Store::open(&log, &base, None).unwrap();
     let durability = Durability::new(&store.trace, Fault::Power);
     let mut image = Image::new(&store, &durability);
     image.advance(store.trace.last()).unwrap();
-    let cut = collect(&image, &[]);
-    let sequences: Vec<u64> = cut.candidates.iter().map(|one| one.sequence).collect();
-    let state = |mask: u32| {
-        let missing = sequences.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
-        Snapshot::new(&cut.state(&Choice::without(missing.map(|(_, at)| *at))).unwrap())
-    };
-    (0..1u32 << sequences.len()).map(state).collect()
+    look(&collect(&image, &[]))
+}
+
+/// Every state after the last record.
+fn states_at_the_end(recording: &mut Recording) -> Vec<Snapshot> {
+    at_the_end(recording, |cut| {
+        let sequences: Vec<u64> = cut.candidates.iter().map(|one| one.sequence).collect();
+        let state = |mask: u32| {
+            let missing = sequences.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+            Snapshot::new(&cut.state(&Choice::without(missing.map(|(_, at)| *at))).unwrap())
+        };
+        (0..1u32 << sequences.len()).map(state).collect()
+    })
 }
 
 /// What `disk` holds in every state after the last record: old, or so many new bytes.
@@ -260,7 +266,8 @@ fn rename(recording: &mut Recording, file: u64, from: (u64, &[u8]), to: (u64, &[
     recording.add(file, operation);
 }
 
-/// Makes a file in one directory and moves it twice, the second time into another one, `flushes` of which are flushed.
+/// Makes a file in one directory and moves it twice, the second time into another one, `flushes` of
+/// which are flushed.
 fn names_of_a_moved_file(flushes: &[u64]) -> Vec<Vec<String>> {
     let mut recording = Recording::new(b"");
     recording.add(7, Operation::Mkdir(entry(ROOT, 0o40755, 0, b"d")));
@@ -315,14 +322,11 @@ fn modes_of_disk(flags: Flags) -> Vec<u32> {
     let change = Operation::Setattr { mode: Some(0o600), uid: None, gid: None };
     recording.add(DISK, change);
     recording.add(DISK, Operation::Fsync { flags });
-    let (log, base) = recording.finish();
-    let store = Store::open(&log, &base, None).unwrap();
-    let durability = Durability::new(&store.trace, Fault::Power);
-    let mut image = Image::new(&store, &durability);
-    image.advance(store.trace.last()).unwrap();
-    let cut = collect(&image, &[]);
-    let mode = |choice| Snapshot::new(&cut.state(&choice).unwrap()).nodes[&DISK].attributes.mode;
-    [Choice::Nothing, Choice::Everything].map(|choice| mode(choice) & 0o777).to_vec()
+    at_the_end(&mut recording, |cut| {
+        let snapshot = |choice| Snapshot::new(&cut.state(&choice).unwrap());
+        let mode = |choice| snapshot(choice).nodes[&DISK].attributes.mode & 0o777;
+        [Choice::Nothing, Choice::Everything].map(mode).to_vec()
+    })
 }
 
 #[test]
@@ -352,44 +356,6 @@ fn a_torn_write_leaves_the_older_sectors_whole() {
     contents(&format!("without={first}"), b"0220");
     contents(&format!("without={first}~9,{second}~2"), b"1021");
     contents(&format!("without={second}~1"), b"1211");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn names_of_states_are_read_back(
-        cut in 0..u64::MAX,
-        missing in prop::collection::btree_map(
-            any::<u64>(),
-            prop::option::of(prop::collection::vec(any::<bool>(), 1..64)),
-            1..8,
-        ),
-        seeds in any::<(u64, u64)>(),
-    ) {
-        let padded = |mut bits: Vec<bool>| {
-            bits.resize(bits.len().next_multiple_of(4), false);
-            bits.into()
-        };
-        let without = missing.into_iter().map(|(at, bits)| (at, bits.map(padded))).collect();
-        let choices = [
-            Choice::Nothing,
-            Choice::Everything,
-            Choice::Until(seeds.0),
-            Choice::Random(seeds.0, seeds.1),
-            Choice::Without(without),
-        ];
-        for choice in choices {
-            let id = StateId { fault: Fault::LyingDevice, sector: 512, cut, choice };
-            prop_assert_eq!(id.to_string().parse::<StateId>(), Ok(id));
-        }
-    }
-
-    #[test]
-    fn bad_names_and_requests_are_errors(text in ".{0,80}") {
-        let _ = text.parse::<StateId>();
-        prop_assert!(Request::parse(text.as_bytes()).is_err());
-    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every state of tiny logs against a slow model that replays bytes and looks at one sector at a time.
+//! Every state of tiny logs against a slow model that replays bytes and looks at one sector at a
+//! time.
 
 mod logs;
 
@@ -124,7 +125,8 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// By definition: a flush that had ended by the cut and began after the change had ended, or the change's own flag.
+    /// By definition: a flush that had ended by the cut and began after the change had ended, or
+    /// the change's own flag.
     fn durable_at(&self, fault: Fault, change: usize, cut: usize) -> Option<usize> {
         let step = &self.steps[change].0;
         let own = match fault {
@@ -143,7 +145,8 @@ impl Model<'_> {
         flushes.next()
     }
 
-    /// Bytes and size of the file when `there` are the changes that are there, of those known at the cut.
+    /// Bytes and size of the file when `there` are the changes that are there, of those known at
+    /// the cut.
     fn state(&self, known: &[usize], durable: &[(usize, usize)], there: &HashSet<usize>) -> After {
         let mut after = HashMap::new();
         let mut before = HashMap::new();

@@ -19,8 +19,8 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// A frame of this station came in here. Stations beyond a port's share stay unknown: frames for them are
-    /// flooded.
+    /// A frame of this station came in here. Stations beyond a port's share stay unknown: frames
+    /// for them are flooded.
     pub fn learn(&mut self, address: Address, port: usize) {
         let known = self.ports.get(&address).copied();
         let count = self.counts.entry(port).or_default();

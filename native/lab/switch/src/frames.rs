@@ -1,11 +1,13 @@
-//! Ethernet frames in a stream, as QEMU's `-netdev socket` sends them: each behind its length in 4 bytes, big-endian.
+//! Ethernet frames in a stream, as QEMU's `-netdev socket` sends them: each behind its length in 4
+//! bytes, big-endian.
 
 use std::io;
 
 pub const PREFIX: usize = 4;
 /// Two addresses and a type: what is shorter is no frame.
 pub const HEADER: usize = 14;
-/// The most that QEMU sends or takes (its NET_BUFSIZE). Whoever announces more does not speak this protocol.
+/// The most that QEMU sends or takes (its NET_BUFSIZE). Whoever announces more does not speak this
+/// protocol.
 pub const MAX_FRAME: usize = (64 << 10) + 4096;
 /// Many small frames at once, and room for the largest.
 const CAPACITY: usize = 256 << 10;
@@ -27,8 +29,8 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Let `read` put bytes behind those that are there; gives its count. There is always room when the frames
-    /// that were there have been taken.
+    /// Let `read` put bytes behind those that are there; gives its count. There is always room when
+    /// the frames that were there have been taken.
     pub fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
         self.buffer.copy_within(self.begin..self.end, 0);
         self.end -= self.begin;

@@ -1,6 +1,7 @@
 //! An Ethernet switch between guests, in a process without privileges.
 //!
-//! Its ports are sockets that were opened before it starts: it reaches nothing else and nothing else reaches it.
+//! Its ports are sockets that were opened before it starts: it reaches nothing else and nothing
+//! else reaches it.
 
 mod addresses;
 mod frames;
@@ -22,9 +23,9 @@ const USAGE: u8 = 2;
 
 /// An Ethernet switch between guests, without privileges.
 ///
-/// Each port is a connected Unix stream socket that it was started with, whose other end QEMU has as
-/// `-netdev socket,fd=N`. It says "ready" when it takes frames, ends when all ports have hung up, and tells what went
-/// over each.
+/// Each port is a connected Unix stream socket that it was started with, whose other end QEMU has
+/// as `-netdev socket,fd=N`. It says "ready" when it takes frames, ends when all ports have hung
+/// up, and tells what went over each.
 #[derive(Parser)]
 #[command(name = "diskproof-switch", version)]
 #[command(after_help = "Example: diskproof-switch --port 5 --port 7")]

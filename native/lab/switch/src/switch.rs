@@ -36,7 +36,8 @@ impl Switch {
         Ok(())
     }
 
-    /// Ports with something to read, a hang-up included; comes back with none when one can be written to.
+    /// Ports with something to read, a hang-up included; comes back with none when one can be
+    /// written to.
     fn wait_readable(&self) -> io::Result<Vec<usize>> {
         let open = |(index, port): (usize, &'_ Option<Port>)| port.as_ref().map(|_| index);
         let indices: Vec<usize> = self.fabric.ports.iter().enumerate().filter_map(open).collect();

@@ -1,6 +1,8 @@
-//! `diskproof-tree`: a tree of files that comes out the same for the same seed, to copy and to compare.
+//! `diskproof-tree`: a tree of files that comes out the same for the same seed, to copy and to
+//! compare.
 //!
-//! Exit: 0 done; 1 the tree differs from what its numbers say; 2 wrong usage; 3 the host cannot do it.
+//! Exit: 0 done; 1 the tree differs from what its numbers say; 2 wrong usage; 3 the host cannot do
+//! it.
 
 mod cache;
 mod checking;

@@ -1,4 +1,5 @@
-//! What is taken from the program's C library, if it has it: symbols without a version, weak where one library lacks it.
+//! What is taken from the program's C library, if it has it: symbols without a version, weak where
+//! one library lacks it.
 
 use core::ffi::{c_char, c_int};
 
@@ -19,8 +20,8 @@ macro_rules! weak {
     }};
 }
 
-/// A C function by its name and type, if somebody defines it. Its arguments travel as those of any C function, also
-/// where it takes the last as variadic.
+/// A C function by its name and type, if somebody defines it. Its arguments travel as those of any
+/// C function, also where it takes the last as variadic.
 #[macro_export]
 macro_rules! c_function {
     ($name:literal, $type:ty) => {{
@@ -45,7 +46,8 @@ pub fn answer(value: i64) -> i64 {
     value
 }
 
-/// A thread may be cancelled here. It may unwind through us: no frame of ours has anything to clean up.
+/// A thread may be cancelled here. It may unwind through us: no frame of ours has anything to clean
+/// up.
 #[inline(always)]
 pub fn cancellation_point() {
     if let Some(test) = c_function!("pthread_testcancel", extern "C" fn()) {

@@ -1,7 +1,8 @@
-//! What the libraries to preload are made of: system calls without a C library, and the few functions that are taken
-//! from the one that the program has, glibc or musl, in any version.
+//! What the libraries to preload are made of: system calls without a C library, and the few
+//! functions that are taken from the one that the program has, glibc or musl, in any version.
 //!
-//! Nothing here allocates, locks or panics, so that all of it may be used in signal handlers and after fork.
+//! Nothing here allocates, locks or panics, so that all of it may be used in signal handlers and
+//! after fork.
 #![no_std]
 
 pub mod c_library;

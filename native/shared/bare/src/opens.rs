@@ -1,7 +1,7 @@
 //! The C library's functions that open a file, all by one function.
 
-/// Defines them by the caller's `unsafe fn open_at(folder, path, flags, mode) -> c_int`. The mode is variadic in C, which
-/// makes no difference in registers.
+/// Defines them by the caller's `unsafe fn open_at(folder, path, flags, mode) -> c_int`. The mode
+/// is variadic in C, which makes no difference in registers.
 #[macro_export]
 macro_rules! define_opens {
     () => {

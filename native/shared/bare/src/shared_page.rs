@@ -1,4 +1,5 @@
-//! Memory that the preloaded library shares with its tool: a file that is mapped at the first use and stays.
+//! Memory that the preloaded library shares with its tool: a file that is mapped at the first use
+//! and stays.
 
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
@@ -9,8 +10,8 @@ use crate::syscall::{self, call};
 pub const READ_WRITE: i64 = 3;
 const SHARED: i64 = 1;
 
-/// Maps the file of a descriptor, which it closes, if it has the size of a `T`: one that is too short would kill us at
-/// the first touch.
+/// Maps the file of a descriptor, which it closes, if it has the size of a `T`: one that is too
+/// short would kill us at the first touch.
 ///
 /// # Safety
 /// The descriptor is ours, or an error; whatever stands in the file is a valid `T`.
@@ -32,8 +33,8 @@ pub unsafe fn map<T>(fd: i64) -> Option<*mut T> {
     (place > 0).then_some(place as *mut T)
 }
 
-/// Sets what is found once and for all, and gives what another thread has set if it was faster. `none` stands for no
-/// mapping, and is not taken away.
+/// Sets what is found once and for all, and gives what another thread has set if it was faster.
+/// `none` stands for no mapping, and is not taken away.
 ///
 /// # Safety
 /// `found` is `none`, or a mapping by [`map`] that nobody else has seen.

@@ -91,7 +91,8 @@ pub unsafe fn call_marked(number: i64, mut arguments: [i64; 6], mark: u64) -> i6
     unsafe { system_call!(number, arguments, "syscall\n xor r8d, r8d") }
 }
 
-/// Copies what a caller's pointer names, without a fault where it names nothing: that is the kernel's to tell.
+/// Copies what a caller's pointer names, without a fault where it names nothing: that is the
+/// kernel's to tell.
 pub fn read_own(address: u64, bytes: &mut [u8]) -> bool {
     let length = bytes.len() as u64;
     let (ours, theirs) = ([bytes.as_mut_ptr() as u64, length], [address, length]);

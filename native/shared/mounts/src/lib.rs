@@ -50,7 +50,8 @@ fn fusermount(mountpoint: &Path) -> io::Result<()> {
     }
 }
 
-/// A process that outlives us by a moment. It waits for our end, however that comes, and then does what is left.
+/// A process that outlives us by a moment. It waits for our end, however that comes, and then does
+/// what is left.
 pub struct Guardian {
     /// What is written here is what it knows; its end is what it waits for.
     pub pipe: File,
@@ -58,7 +59,8 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Call while there is one thread. The guardian calls `clean` with all that was written to its pipe.
+    /// Call while there is one thread. The guardian calls `clean` with all that was written to its
+    /// pipe.
     pub fn start(clean: impl FnOnce(Vec<u8>)) -> io::Result<Guardian> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         // SAFETY: we have one thread, so the child may do whatever we may.
@@ -80,7 +82,8 @@ impl Guardian {
     }
 }
 
-/// What we were given is open in the guardian too, and whoever waits for its end would wait for ours.
+/// What we were given is open in the guardian too, and whoever waits for its end would wait for
+/// ours.
 fn close_others(kept: &OwnedFd) {
     let kept = kept.as_raw_fd() as u32;
     for (first, last) in [(3, kept - 1), (kept + 1, u32::MAX)] {

@@ -1,6 +1,8 @@
-//! A small NBD client over a Unix socket: fixed newstyle handshake, then READ, WRITE, FLUSH and FUA with simple replies.
+//! A small NBD client over a Unix socket: fixed newstyle handshake, then READ, WRITE, FLUSH and FUA
+//! with simple replies.
 //!
-//! Source: the protocol's `doc/proto.md`. The server is not trusted: lengths, counts and waits are bounded.
+//! Source: the protocol's `doc/proto.md`. The server is not trusted: lengths, counts and waits are
+//! bounded.
 
 mod handshake;
 
@@ -96,8 +98,8 @@ impl Nbd {
         self.request(Command::Flush, 0, 0, &[], 0).map(drop)
     }
 
-    /// Asks the server. An error with a number of the system is the server's answer to this request;
-    /// what happens to the connection has none.
+    /// Asks the server. An error with a number of the system is the server's answer to this
+    /// request; what happens to the connection has none.
     fn request(
         &self,
         command: Command,

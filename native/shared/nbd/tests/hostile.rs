@@ -1,4 +1,5 @@
-//! NBD servers that lie, stall and flood: the client ends with an error, soon and without much memory.
+//! NBD servers that lie, stall and flood: the client ends with an error, soon and without much
+//! memory.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -36,7 +37,8 @@ fn read_go(stream: &mut UnixStream) {
     stream.read_exact(&mut [0; 4 + 16 + 7]).unwrap();
 }
 
-/// Asks a server that behaves so for its export, a read and a write; gives what went wrong and after how long.
+/// Asks a server that behaves so for its export, a read and a write; gives what went wrong and
+/// after how long.
 fn run(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Error, Duration) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

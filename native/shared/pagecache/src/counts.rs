@@ -80,7 +80,8 @@ pub(crate) fn last_errno() -> Errno {
 
 /// Counts the pages of a range of bytes of an open file (`0..u64::MAX`: all of it).
 ///
-/// Falls back to mincore when the kernel has no cachestat, and on overlayfs; then the file must be open for reading.
+/// Falls back to mincore when the kernel has no cachestat, and on overlayfs; then the file must be
+/// open for reading.
 pub fn count_pages(file: impl AsFd, bytes: Range<u64>) -> Result<Counts, Error> {
     match cachestat(&file, &bytes) {
         Ok(answer) => Ok(Counts {

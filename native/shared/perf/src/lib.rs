@@ -1,4 +1,5 @@
-//! perf_event_open(2) on tracepoints: the one structure, the filter, and where the kernel says their numbers.
+//! perf_event_open(2) on tracepoints: the one structure, the filter, and where the kernel says
+//! their numbers.
 
 mod tracefs;
 
@@ -64,7 +65,8 @@ impl Event {
             clock,
             rest: [0; 2],
         };
-        // SAFETY: the structure is complete and says its size; the kernel only reads it. There is no group.
+        // SAFETY: the structure is complete and says its size; the kernel only reads it. There is
+        // no group.
         let fd = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &attributes, thread, cpu, -1, OPEN_CLOEXEC)
         };

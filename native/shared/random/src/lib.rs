@@ -36,7 +36,8 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// The next bytes of the stream; a call that does not end on a multiple of eight must be the last.
+    /// The next bytes of the stream; a call that does not end on a multiple of eight must be the
+    /// last.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_mut(8) {
             let number = self.number().to_le_bytes();

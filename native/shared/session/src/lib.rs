@@ -1,4 +1,5 @@
-//! Signals that are waited for along with everything else, and the streams of a process that stays behind.
+//! Signals that are waited for along with everything else, and the streams of a process that stays
+//! behind.
 
 use std::fs::File;
 use std::io;
@@ -23,14 +24,16 @@ pub struct Arrived {
 }
 
 impl Signals {
-    /// From now on they interrupt nothing and are read here. To be called before any thread is started.
+    /// From now on they interrupt nothing and are read here. To be called before any thread is
+    /// started.
     ///
     /// # Errors
     /// No descriptor left.
     pub fn block(signals: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset and sigprocmask fill the sets they are given; the descriptor is new and ours.
+        // SAFETY: sigemptyset and sigprocmask fill the sets they are given; the descriptor is new
+        // and ours.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in signals {
@@ -91,8 +94,8 @@ pub fn release_streams() {
     }
 }
 
-/// A session of its own: a signal to our process group does not reach this process any more, nor does anybody wait
-/// for its output.
+/// A session of its own: a signal to our process group does not reach this process any more, nor
+/// does anybody wait for its output.
 pub fn stay_behind() {
     let _ = rustix::process::setsid();
     release_streams();

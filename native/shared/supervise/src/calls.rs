@@ -6,7 +6,8 @@ pub struct Call {
     pub name: &'static str,
     pub x86_64: u32,
     pub i386: Option<u32>,
-    /// The x32 table shares numbers below 512 with x86-64; the few calls with pointers in structures have their own.
+    /// The x32 table shares numbers below 512 with x86-64; the few calls with pointers in
+    /// structures have their own.
     pub x32: Option<u32>,
 }
 

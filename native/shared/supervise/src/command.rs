@@ -69,13 +69,16 @@ fn to_c(word: &OsStr) -> Result<CString, StartError> {
     CString::new(word.as_bytes()).map_err(|_| StartError::NulByte)
 }
 
-/// Start the command under the filter. It runs at once; its first call that notifies waits for [`Listener::receive`].
+/// Start the command under the filter. It runs at once; its first call that notifies waits for
+/// [`Listener::receive`].
 ///
-/// Filters need no_new_privs unless we have CAP_SYS_ADMIN; only then set-user-ID programs go on working below it.
+/// Filters need no_new_privs unless we have CAP_SYS_ADMIN; only then set-user-ID programs go on
+/// working below it.
 ///
 /// # Errors
-/// When the kernel or a surrounding sandbox forbids the filter, or no process can be made. A program that cannot be
-/// executed is no error here: its [`Child::wait`] says so, with code 126 or 127.
+/// When the kernel or a surrounding sandbox forbids the filter, or no process can be made. A
+/// program that cannot be executed is no error here: its [`Child::wait`] says so, with code 126 or
+/// 127.
 pub fn start(command: &Command, program: &[Instruction]) -> Result<(Child, Listener), StartError> {
     let (ours, theirs) = pair()?;
     let (pid, ours) = fork(command, Some(program), ours, theirs)?;
@@ -127,7 +130,8 @@ fn fork(
         mask: command.mask,
         end_with_us: command.end_with_us.then(std::process::id),
     };
-    // SAFETY: the child only makes async-signal-safe calls on memory prepared above, then executes or exits.
+    // SAFETY: the child only makes async-signal-safe calls on memory prepared above, then executes
+    // or exits.
     match unsafe { libc::fork() } {
         -1 => Err(StartError::System("fork", io::Error::last_os_error())),
         0 => plan.become_command(&argv, &envp),
@@ -146,7 +150,8 @@ struct Plan {
 
 impl Plan {
     fn become_command(&self, argv: &[*const libc::c_char], envp: &[*const libc::c_char]) -> ! {
-        // SAFETY: both arrays end with a null pointer and outlive the call; a child of fork may call all of these.
+        // SAFETY: both arrays end with a null pointer and outlive the call; a child of fork may
+        // call all of these.
         unsafe {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             if let Some(mask) = &self.mask {
@@ -216,7 +221,8 @@ unsafe fn send(socket: RawFd, errno: i32, descriptor: Option<RawFd>) {
     let mut word = errno;
     let mut part = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: size_of::<i32>() };
     let mut control = [0_u64; 4];
-    // SAFETY: all-zero is a valid msghdr; the control block is aligned and larger than one descriptor needs.
+    // SAFETY: all-zero is a valid msghdr; the control block is aligned and larger than one
+    // descriptor needs.
     unsafe {
         let mut message: libc::msghdr = MaybeUninit::zeroed().assume_init();
         message.msg_iov = &raw mut part;

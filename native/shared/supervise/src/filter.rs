@@ -1,7 +1,8 @@
-//! A seccomp program made from a table of rules: sorted, then a binary search over the numbers of each architecture.
+//! A seccomp program made from a table of rules: sorted, then a binary search over the numbers of
+//! each architecture.
 //!
-//! A call without a rule is decided from its number alone. Kernels since 5.11 find that out when the filter is
-//! installed and never run the program for it: it then costs a bit test.
+//! A call without a rule is decided from its number alone. Kernels since 5.11 find that out when
+//! the filter is installed and never run the program for it: it then costs a bit test.
 
 use crate::calls::{Call, X32_BIT};
 
@@ -52,8 +53,8 @@ impl Condition {
     }
 }
 
-/// When a call meets all conditions, the action is taken. Of several rules for one call the first that matches counts;
-/// a call that none matches is allowed.
+/// When a call meets all conditions, the action is taken. Of several rules for one call the first
+/// that matches counts; a call that none matches is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub call: Call,

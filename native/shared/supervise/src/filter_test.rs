@@ -155,8 +155,8 @@ fn conditions_look_at_bits_of_one_argument() {
     assert_eq!(answer(&rules, wide, 26, [sync, sync, 1, sync, 0, 0]), libc::SECCOMP_RET_ALLOW);
 }
 
-/// The kernel tries a program with the number and the architecture alone when it is installed; what gets to an answer
-/// that way is never run again.
+/// The kernel tries a program with the number and the architecture alone when it is installed; what
+/// gets to an answer that way is never run again.
 #[test]
 fn calls_without_a_rule_are_decided_without_their_arguments() {
     let program =

@@ -117,7 +117,8 @@ impl Listener {
         Ok(Listener { fd })
     }
 
-    /// Wait for a call, for the end of all callers, or for `wake`. May be called by several threads at once.
+    /// Wait for a call, for the end of all callers, or for `wake`. May be called by several threads
+    /// at once.
     ///
     /// # Errors
     /// Unexpected ones of the kernel only.
@@ -154,7 +155,8 @@ impl Listener {
         }
     }
 
-    /// The call that waits; blocks when there is none. None when the caller has gone or a signal came.
+    /// The call that waits; blocks when there is none. None when the caller has gone or a signal
+    /// came.
     ///
     /// # Errors
     /// ENOTCONN when all callers have ended.
@@ -171,8 +173,8 @@ impl Listener {
         }
     }
 
-    /// Whether the caller still waits. What was read of it before is then its own, and not that of a process which
-    /// got its number.
+    /// Whether the caller still waits. What was read of it before is then its own, and not that of
+    /// a process which got its number.
     pub fn is_waiting(&self, id: u64) -> bool {
         // SAFETY: the kernel reads eight bytes.
         unsafe { libc::ioctl(self.fd.as_raw_fd(), ID_VALID, &raw const id) == 0 }
@@ -192,7 +194,8 @@ impl Listener {
     /// Give the caller a copy of our descriptor (close-on-exec) as the value of its call.
     ///
     /// # Errors
-    /// The caller has gone, has no descriptor left, or the kernel is older than 5.14. The call is not answered then.
+    /// The caller has gone, has no descriptor left, or the kernel is older than 5.14. The call is
+    /// not answered then.
     pub fn answer_with_descriptor(&self, id: u64, ours: BorrowedFd) -> io::Result<()> {
         let add = AddDescriptor {
             id,

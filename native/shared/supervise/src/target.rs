@@ -1,4 +1,5 @@
-//! Looks into a caller that waits for its answer: its memory and its descriptors, both without stopping it.
+//! Looks into a caller that waits for its answer: its memory and its descriptors, both without
+//! stopping it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -84,7 +85,8 @@ impl Descriptors {
     /// A copy of descriptor `number` of a thread: the same open file.
     ///
     /// # Errors
-    /// EBADF when it is not open there, EPERM when we may not look (needs the rights of ptrace), ESRCH.
+    /// EBADF when it is not open there, EPERM when we may not look (needs the rights of ptrace),
+    /// ESRCH.
     pub fn fetch(&mut self, thread: u32, number: RawFd) -> io::Result<OwnedFd> {
         let number = ForeignRawFd::from(number);
         if let Some(place) = self.met.iter().position(|(known, _)| *known == thread) {
@@ -106,7 +108,8 @@ impl Descriptors {
 
 const PIDFD_THREAD: u32 = libc::O_EXCL as u32;
 
-/// A handle, and whether it is the thread's own (since 6.9) and so stays true when its number is used again.
+/// A handle, and whether it is the thread's own (since 6.9) and so stays true when its number is
+/// used again.
 fn open_thread(thread: u32) -> io::Result<(OwnedFd, bool)> {
     // SAFETY: plain numbers; the descriptor is new and ours.
     let own = unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) };

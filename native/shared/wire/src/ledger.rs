@@ -1,4 +1,5 @@
-//! The ledger: numbered, checksummed records in slots of a disk or file, which tell after a crash what is still there.
+//! The ledger: numbered, checksummed records in slots of a disk or file, which tell after a crash
+//! what is still there.
 //!
 //! `docs/ledger.md` is the contract, `tests/golden/ledger.bin` an example of it.
 

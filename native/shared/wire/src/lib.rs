@@ -1,5 +1,5 @@
-//! The messages between the host and the agent in a guest: JSON, one object a line. And the crash log, in [`crash_log`];
-//! the ledger, in [`ledger`].
+//! The messages between the host and the agent in a guest: JSON, one object a line. And the crash
+//! log, in [`crash_log`]; the ledger, in [`ledger`].
 //!
 //! `docs/guest-protocol.md` is the contract, `tests/golden/wire/` its examples.
 

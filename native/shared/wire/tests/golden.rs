@@ -42,7 +42,8 @@ fn events_round_trip() {
     }
 }
 
-// Matches without a wildcard: a new message does not compile until it is numbered here, and fails until it has an example.
+// Matches without a wildcard: a new message does not compile until it is numbered here, and fails
+// until it has an example.
 fn request_kind(request: &Request) -> u8 {
     match request {
         Request::Start(_) => 0,

@@ -1,4 +1,5 @@
-//! The golden ledger, which the Python side reads too: its records encode to it, and it is judged as its text says.
+//! The golden ledger, which the Python side reads too: its records encode to it, and it is judged
+//! as its text says.
 
 use std::path::PathBuf;
 
@@ -39,7 +40,8 @@ fn record(text: &Value, sequence: u64) -> [u8; SLOT] {
     Record::encode(&geometry(text), &Place { sequence, monotonic_ns, realtime_ns })
 }
 
-/// The bytes that `places` in the text describes: in the slot of each promised sequence a record, sectors of several, or nothing.
+/// The bytes that `places` in the text describes: in the slot of each promised sequence a record,
+/// sectors of several, or nothing.
 fn build(text: &Value) -> Vec<u8> {
     let geometry = geometry(text);
     let mut bytes = vec![0; geometry.position(geometry.slots) as usize];
@@ -90,7 +92,8 @@ fn the_golden_ledger_is_judged_as_its_text_says() {
 fn the_ledger_on_a_disk_is_found_by_its_records() {
     let (bytes, text) = read_golden();
     let find = |id| find_geometry(&mut &bytes[..], bytes.len() as u64, id).unwrap();
-    // The record in the wrong slot is the second newest: where it says that the ledger begins is wrong.
+    // The record in the wrong slot is the second newest: where it says that the ledger begins is
+    // wrong.
     assert_eq!(find(None), Some(geometry(&text)));
     assert_eq!(find(Some(geometry(&text).id)), Some(geometry(&text)));
     assert_eq!(find(Some(1)), None);

@@ -26,7 +26,8 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Which of the `kind`s that are there are shown: those `asked` for, with `--full` each, else their total.
+    /// Which of the `kind`s that are there are shown: those `asked` for, with `--full` each, else
+    /// their total.
     pub fn choose(
         &self,
         kind: &str,

@@ -112,7 +112,8 @@ fn chosen_kinds(matches: &ArgMatches) -> Vec<&'static Kind> {
     kinds
 }
 
-/// `--csv FILE` as `--csv=FILE`; what follows is the delay when it is a number, and a module when it is an option.
+/// `--csv FILE` as `--csv=FILE`; what follows is the delay when it is a number, and a module when
+/// it is an option.
 fn with_joined_values(arguments: Vec<OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::with_capacity(arguments.len());
     let mut rest = arguments.into_iter().peekable();

@@ -34,7 +34,8 @@ pub fn ratio(part: f64, whole: f64) -> f64 {
     }
 }
 
-/// Percent of `whole`, at most 100: the kernel's clocks are coarser than ours, and 100.4 would only confuse.
+/// Percent of `whole`, at most 100: the kernel's clocks are coarser than ours, and 100.4 would only
+/// confuse.
 pub fn percent(part: f64, whole: f64) -> f64 {
     let share = ratio(part * 100.0, whole);
     // Not `min`: it would make 100 of what is not known.

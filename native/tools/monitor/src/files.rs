@@ -1,5 +1,5 @@
-//! Small files of /proc and /sys that are read at every tick: opened once, each read once a tick however many modules
-//! want it, below a root that may be a recorded tree.
+//! Small files of /proc and /sys that are read at every tick: opened once, each read once a tick
+//! however many modules want it, below a root that may be a recorded tree.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,9 @@ use rustix::io::{pread, Errno};
 /// No file of /proc that is read here is longer; what is past it is not looked at.
 const MAX_TEXT: usize = 16 << 20;
 const FIRST_TEXT: usize = 4096;
-/// The kernel cuts such a file between records when a page is full. Records are far shorter than half a page, so what
-/// is shorter than the other half was not cut, and need not be asked for its end.
+/// The kernel cuts such a file between records when a page is full. Records are far shorter than
+/// half a page, so what is shorter than the other half was not cut, and need not be asked for its
+/// end.
 const SURELY_WHOLE: usize = 2048;
 
 /// One shared file.
@@ -41,7 +42,8 @@ impl Files {
         &self.root
     }
 
-    /// Have a file (`proc/stat`, without leading slash) read at each tick. It need not be there, now or ever.
+    /// Have a file (`proc/stat`, without leading slash) read at each tick. It need not be there,
+    /// now or ever.
     pub fn share(&mut self, path: &str) -> FileId {
         let path = Path::new(path);
         if let Some(known) = self.shared.iter().position(|shared| shared.path == path) {

@@ -1,14 +1,16 @@
 //! What this host does, a line at a time: in a terminal, as CSV, as JSON lines.
 //!
-//! A [`module::Module`] has columns with names that stay and gives a value for each at every tick; `modules::KINDS` is
-//! the table of them. The files of /proc and /sys that they share stay open and are read once a tick ([`files::Files`]),
-//! below a root that may be a recorded tree. [`watch::Watch`] waits, looks and writes; [`output::Output`] is a terminal,
-//! CSV or JSON.
+//! A [`module::Module`] has columns with names that stay and gives a value for each at every tick;
+//! `modules::KINDS` is the table of them. The files of /proc and /sys that they share stay open and
+//! are read once a tick ([`files::Files`]), below a root that may be a recorded tree.
+//! [`watch::Watch`] waits, looks and writes; [`output::Output`] is a terminal, CSV or JSON.
 //!
 //! A new module: one file in `modules/`, one row in `KINDS`, one paragraph in docs/monitor.md.
-//! - `open(&mut Setup)` chooses its columns once and shares its files: `setup.files.share("proc/stat")`.
-//! - `sample(&mut self, files, now, row)` parses `files.text(id)` with [`scan`], keeps what it needs for the next time and
-//!   pushes one `f64` a column; [`counter`] has the differences; `now.span` is the time since the last.
+//! - `open(&mut Setup)` chooses its columns once and shares its files:
+//!   `setup.files.share("proc/stat")`.
+//! - `sample(&mut self, files, now, row)` parses `files.text(id)` with [`scan`], keeps what it
+//!   needs for the next time and pushes one `f64` a column; [`counter`] has the differences;
+//!   `now.span` is the time since the last.
 //! - A number of things that changes while watching (VMs) is `row_table` and `rows`.
 //! - Options with a value are a field of [`choices::Choices`] and an `Arg` in `command_line`.
 

@@ -1,13 +1,15 @@
 //! What a module is: columns with names that stay, and their values at each tick.
 //!
-//! A module is one row in `modules::KINDS` and one type that implements [`Module`]. It is opened once, then sampled at
-//! each tick, the first time only to know where the counters start. Values are `f64`; NaN is "not known" (this kernel
-//! does not tell, or the disk is gone), shown as `-`, an empty CSV field and JSON's null.
+//! A module is one row in `modules::KINDS` and one type that implements [`Module`]. It is opened
+//! once, then sampled at each tick, the first time only to know where the counters start. Values
+//! are `f64`; NaN is "not known" (this kernel does not tell, or the disk is gone), shown as `-`, an
+//! empty CSV field and JSON's null.
 
 use crate::choices::Choices;
 use crate::files::Files;
 
-/// What a number counts, and with it how it is written in a terminal. Values have the unit they are named with.
+/// What a number counts, and with it how it is written in a terminal. Values have the unit they are
+/// named with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Percent,
@@ -85,11 +87,12 @@ pub struct Moment {
     pub span: f64,
 }
 
-/// Columns of things of which there is a varying number, one row each at every tick: virtual machines. They are fixed
-/// when the module is opened.
+/// Columns of things of which there is a varying number, one row each at every tick: virtual
+/// machines. They are fixed when the module is opened.
 ///
-/// In a terminal the rows are lines of their own below the line, in JSON `"rows":{KEY:[[id, values...], ...]}` in the
-/// sample; in CSV the row's identity and columns follow those of the line, which is written again for each row.
+/// In a terminal the rows are lines of their own below the line, in JSON `"rows":{KEY:[[id,
+/// values...], ...]}` in the sample; in CSV the row's identity and columns follow those of the
+/// line, which is written again for each row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowTable {
     /// What a row is one of, and the name of the column of its identity: `vm`.
@@ -102,10 +105,11 @@ pub trait Module {
     /// The columns of the line; they do not change.
     fn groups(&self) -> &[Group];
 
-    /// Look now and append one value for each column to `row`, rates as the mean since the sample before.
+    /// Look now and append one value for each column to `row`, rates as the mean since the sample
+    /// before.
     ///
-    /// The files that were shared at opening have just been read: `files.text(id)`. What is appended at the first
-    /// sample is not shown. Never panics, whatever the files hold.
+    /// The files that were shared at opening have just been read: `files.text(id)`. What is
+    /// appended at the first sample is not shown. Never panics, whatever the files hold.
     fn sample(&mut self, files: &Files, now: Moment, row: &mut Vec<f64>);
 
     /// For a module with rows: their columns.

@@ -19,7 +19,8 @@ pub struct Sheet {
     pub row_table: Option<RowTable>,
     /// Seconds.
     pub delay: f64,
-    /// Places in the line of the columns that a recording has: a name that two modules share stands once.
+    /// Places in the line of the columns that a recording has: a name that two modules share stands
+    /// once.
     recorded: Vec<usize>,
 }
 

@@ -19,7 +19,8 @@ pub fn cpu_seconds() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
 
-/// Resident memory of this program, read from its own /proc file, which a recorded tree does not have.
+/// Resident memory of this program, read from its own /proc file, which a recorded tree does not
+/// have.
 pub struct OwnMemory {
     statm: Option<OwnedFd>,
     text: Vec<u8>,

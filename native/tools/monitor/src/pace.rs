@@ -36,7 +36,8 @@ impl Pace {
         loop {
             let left = self.next.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(io::Error::other)?;
-            // No event of the output is asked for: what comes is only that the other end was closed.
+            // No event of the output is asked for: what comes is only that the other end was
+            // closed.
             let mut ends =
                 [PollFd::new(output, PollFlags::empty()), PollFd::new(signals, PollFlags::IN)];
             match poll(&mut ends, Some(&left)) {
@@ -56,7 +57,8 @@ impl Pace {
     }
 }
 
-/// The next tick on the grid that is still to come: a stopped machine gets no burst of samples afterwards.
+/// The next tick on the grid that is still to come: a stopped machine gets no burst of samples
+/// afterwards.
 fn next_tick(last: Instant, now: Instant, interval: Duration) -> Instant {
     let missed = now.saturating_duration_since(last).as_nanos() / interval.as_nanos();
     last + interval * u32::try_from(missed + 1).unwrap_or(u32::MAX)

@@ -16,7 +16,8 @@ pub fn whole_number(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal fraction as /proc/loadavg and the pressure files write it: digits, perhaps a point and digits.
+/// A decimal fraction as /proc/loadavg and the pressure files write it: digits, perhaps a point and
+/// digits.
 pub fn decimal(word: &[u8]) -> Option<f64> {
     let dot = word.iter().position(|&byte| byte == b'.');
     let (whole, part) = word.split_at(dot.unwrap_or(word.len()));

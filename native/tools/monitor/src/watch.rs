@@ -57,8 +57,8 @@ impl Clock {
         Ok(Clock::Live(Pace::new(Duration::from_secs_f64(delay)), signals))
     }
 
-    /// Every folder in `folder`, by name; each holds `proc/`, perhaps `sys/`, and `moment`: two numbers, the seconds of
-    /// CLOCK_MONOTONIC and of CLOCK_REALTIME.
+    /// Every folder in `folder`, by name; each holds `proc/`, perhaps `sys/`, and `moment`: two
+    /// numbers, the seconds of CLOCK_MONOTONIC and of CLOCK_REALTIME.
     pub fn replay(folder: &Path) -> io::Result<Clock> {
         let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
         let mut moments: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();

@@ -13,8 +13,8 @@ const DESCRIPTORS: usize = 1024;
 /// Bytes between two drops.
 const STEP: i64 = 1 << 20;
 
-/// A page that spans what is to go and what is to stay was left by the last drop: the largest the cache makes, with
-/// room for others.
+/// A page that spans what is to go and what is to stay was left by the last drop: the largest the
+/// cache makes, with room for others.
 const OVERLAP: i64 = 8 << 20;
 
 /// `f_type` of overlayfs, from linux/magic.h.
@@ -99,7 +99,8 @@ impl Reader {
     #[cold]
     fn drop_behind(&self, fd: c_int, offset: Option<i64>) {
         self.since_drop.store(0, Relaxed);
-        // Closed behind our back (close_range, a call of its own) and opened again: not known to be ours alone.
+        // Closed behind our back (close_range, a call of its own) and opened again: not known to be
+        // ours alone.
         if stat(fd).is_none_or(|seen| seen.inode() != self.inode.load(Relaxed)) {
             self.state.store(OTHERS, Relaxed);
             return;

@@ -1,8 +1,9 @@
-//! Reads that drop what lies behind them, in the reader itself: the bound that a watcher beside it cannot keep. Opens that
-//! tell the watcher instead of stopping for it.
+//! Reads that drop what lies behind them, in the reader itself: the bound that a watcher beside it
+//! cannot keep. Opens that tell the watcher instead of stopping for it.
 //!
-//! Made of system calls: no allocation, no lock, no constructor; safe in signal handlers and after fork. Files that
-//! were cached in part when they were first read here are left to the watcher, who remembers which pages were.
+//! Made of system calls: no allocation, no lock, no constructor; safe in signal handlers and after
+//! fork. Files that were cached in part when they were first read here are left to the watcher, who
+//! remembers which pages were.
 #![no_std]
 
 mod behind;

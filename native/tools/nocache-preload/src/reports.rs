@@ -62,7 +62,8 @@ fn ask_for_socket() -> Option<i32> {
     Some(high)
 }
 
-/// The socket, if the program has not closed it, nor opened something else under its number. It is asked for again.
+/// The socket, if the program has not closed it, nor opened something else under its number. It is
+/// asked for again.
 fn find_socket() -> Option<i32> {
     let socket = SOCKET.load(Relaxed);
     if socket < 0 {
@@ -101,15 +102,16 @@ pub fn report(fd: c_int, can_write: bool) {
     }
 }
 
-/// The watcher looks at the file while we wait: some of it is cached, or the kernel does not tell us.
+/// The watcher looks at the file while we wait: some of it is cached, or the kernel does not tell
+/// us.
 #[cold]
 fn report_and_wait(fd: c_int) {
     // SAFETY: a folder that is none.
     unsafe { syscall::call(syscall::OPENAT, [TELL.into(), fd.into(), 0, 0, 0, 0]) };
 }
 
-/// The file travels as a descriptor of its own without any use but to find it: locks and writers are those of the
-/// program's.
+/// The file travels as a descriptor of its own without any use but to find it: locks and writers
+/// are those of the program's.
 fn send(fd: c_int, before: Message) -> bool {
     const EMPTY_PATH_CLOEXEC: i64 = 0x1000 | 0o2_000_000;
     let Some(socket) = find_socket() else { return false };

@@ -1,5 +1,5 @@
-//! The other strategy: a memory cgroup of its own, whose pages the kernel takes away when there are too many, and all at
-//! the end. What was cached before is charged to others and stays.
+//! The other strategy: a memory cgroup of its own, whose pages the kernel takes away when there are
+//! too many, and all at the end. What was cached before is charged to others and stays.
 
 use serde::Serialize;
 use std::fs;

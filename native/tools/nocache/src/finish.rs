@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Pages whose write-back has just ended may be held for a moment, and the kernel tells of a process's end before it takes
-/// away its mappings.
+/// Pages whose write-back has just ended may be held for a moment, and the kernel tells of a
+/// process's end before it takes away its mappings.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -20,7 +20,8 @@ pub struct Report {
     pub files: u64,
     /// Files that we may not look at: what they brought in is unknown.
     pub unseen_files: u64,
-    /// Read from disks and made dirty by the command and the children it waited for, as the kernel accounts it.
+    /// Read from disks and made dirty by the command and the children it waited for, as the kernel
+    /// accounts it.
     pub brought_in_bytes: u64,
     /// By the watcher; readers with the library drop the most part themselves.
     pub dropped_by_watcher_bytes: u64,
@@ -53,7 +54,8 @@ pub fn find_left(files: &[Shared]) -> Vec<Shared> {
     files.iter().filter(has_left).cloned().collect()
 }
 
-/// Writes all of them at once, waits for each, drops its pages. Nothing is flushed: no promise is made about power cuts.
+/// Writes all of them at once, waits for each, drops its pages. Nothing is flushed: no promise is
+/// made about power cuts.
 pub fn write_and_drop(files: &[Shared]) {
     for file in files {
         let _ = lock(file).write_back();

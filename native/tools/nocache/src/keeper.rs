@@ -1,4 +1,5 @@
-//! Keeps files in order while the command runs: drops behind readers, has writes written and dropped behind writers.
+//! Keeps files in order while the command runs: drops behind readers, has writes written and
+//! dropped behind writers.
 
 use crate::position::Positions;
 use crate::registry::{Closing, Registry};
@@ -36,7 +37,8 @@ pub fn lock(file: &Shared) -> MutexGuard<'_, Watched> {
 pub struct Totals {
     pub files: u64,
     pub dropped: u64,
-    /// Most pages of ours that one file, and all together, had in the cache when they were looked at.
+    /// Most pages of ours that one file, and all together, had in the cache when they were looked
+    /// at.
     pub peak_file: u64,
     pub peak_all: u64,
 }
@@ -79,7 +81,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Looks at the large files that changed lately and at some of the others. True while there are any of the first kind.
+    /// Looks at the large files that changed lately and at some of the others. True while there are
+    /// any of the first kind.
     fn round(&mut self) -> bool {
         self.registry.catch_up();
         self.take_new();
@@ -176,8 +179,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Puts the older half in order; those that are then without pages of ours are watched no longer if there are too
-    /// many.
+    /// Puts the older half in order; those that are then without pages of ours are watched no
+    /// longer if there are too many.
     fn make_room(&mut self) {
         let mut gone = Vec::new();
         let too_many = self.files.len() > FILES;
@@ -217,7 +220,8 @@ pub fn write_behind(files: &Receiver<Shared>) {
     }
 }
 
-/// A round takes microseconds and is of use in time only: real-time if we may, a better nice value else.
+/// A round takes microseconds and is of use in time only: real-time if we may, a better nice value
+/// else.
 fn ask_for_precedence() {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the structure is live; 0 is this thread.

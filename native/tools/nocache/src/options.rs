@@ -3,10 +3,12 @@
 use clap::{Parser, ValueEnum};
 use std::ffi::OsString;
 
-/// Run a command that leaves the page cache as it was: what was cached stays, what the command brought in leaves.
+/// Run a command that leaves the page cache as it was: what was cached stays, what the command
+/// brought in leaves.
 ///
-/// Pages leave while the command runs (behind readers and writers) and when it has ended; its exit code passes through.
-/// Files that are still being written then are finished by a process in the background, without a flush.
+/// Pages leave while the command runs (behind readers and writers) and when it has ended; its exit
+/// code passes through. Files that are still being written then are finished by a process in the
+/// background, without a flush.
 #[derive(Debug, Parser)]
 #[command(
     name = "diskproof-nocache",

@@ -1,4 +1,5 @@
-//! How far a reader is, from /proc/PID/fdinfo: what lies before it can go, what lies ahead was read ahead for it.
+//! How far a reader is, from /proc/PID/fdinfo: what lies before it can go, what lies ahead was read
+//! ahead for it.
 
 use crate::watched::Key;
 use rustix::fs::stat;
@@ -14,8 +15,8 @@ pub struct Positions {
 }
 
 impl Positions {
-    /// Offset in bytes of the descriptor through which `opener` has a file open; None when it has not, or may not be
-    /// looked at.
+    /// Offset in bytes of the descriptor through which `opener` has a file open; None when it has
+    /// not, or may not be looked at.
     pub fn find(&mut self, key: Key, opener: u32) -> Option<u64> {
         let place = self.found.get(&key).copied().filter(|&place| is_open(key, place));
         let place = place.or_else(|| find_open(key, opener));

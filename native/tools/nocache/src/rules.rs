@@ -1,4 +1,5 @@
-//! Which system calls stop for us: those after which a file can be read, and those that take its name away.
+//! Which system calls stop for us: those after which a file can be read, and those that take its
+//! name away.
 
 use crate::door::MARKS;
 use diskproof_supervise::calls::{CREAT, OPEN, OPENAT, OPENAT2};

@@ -176,7 +176,8 @@ pub fn wait(child: &Child, signals: &Signals) -> io::Result<Ended> {
     }
 }
 
-/// Our library before those of the user's. Without it all is done from outside, with a little more in the cache.
+/// Our library before those of the user's. Without it all is done from outside, with a little more
+/// in the cache.
 fn find_preload() -> Option<OsString> {
     let library = std::env::current_exe().ok()?.with_file_name(LIBRARY);
     let unusable = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':'; // they part names

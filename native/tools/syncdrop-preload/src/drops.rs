@@ -1,4 +1,5 @@
-//! Each call of the family as the kernel would answer it, less the sync. Answers are the kernel's: negative for errors.
+//! Each call of the family as the kernel would answer it, less the sync. Answers are the kernel's:
+//! negative for errors.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -42,7 +43,8 @@ pub fn sync_all() {
     }
 }
 
-/// MS_ASYNC makes the kernel check the same things and write nothing. Both flags together are an error of the caller's.
+/// MS_ASYNC makes the kernel check the same things and write nothing. Both flags together are an
+/// error of the caller's.
 pub fn sync_memory(start: i64, length: i64, flags: i32) -> i64 {
     let page = page();
     let drops = flags & (syscall::MS_SYNC | syscall::MS_ASYNC) == syscall::MS_SYNC && is_ours(page);
@@ -125,7 +127,8 @@ pub unsafe fn open_how(fd: i32, path: i64, how: i64, size: i64) -> i64 {
     value
 }
 
-/// Requests of one io_submit that are looked at; more than that go in several calls, as the kernel may do itself.
+/// Requests of one io_submit that are looked at; more than that go in several calls, as the kernel
+/// may do itself.
 const BATCH: usize = 64;
 const IOCB_PREAD: u16 = 0;
 const IOCB_PWRITE: u16 = 1;
@@ -159,7 +162,8 @@ pub unsafe fn submit(context: i64, asked: i64, list: i64) -> i64 {
     let mut before = [(0_u32, 0_u16); BATCH];
     let mut syncs = 0;
     let page = page();
-    // SAFETY: requests that could be read, and that the kernel writes to as well; changed back below.
+    // SAFETY: requests that could be read, and that the kernel writes to as well; changed back
+    // below.
     let request = |place: usize| unsafe { &mut *(pointers[place] as *mut Request) };
     for (place, before) in before[..known].iter_mut().enumerate() {
         *before = (request(place).flags, request(place).operation);

@@ -1,7 +1,8 @@
-//! The sync family as a library to preload: every call answers as the kernel would, and nothing reaches the disk.
+//! The sync family as a library to preload: every call answers as the kernel would, and nothing
+//! reaches the disk.
 //!
-//! Made of system calls: no allocation, no lock, no constructor, no symbol version; safe in signal handlers and after
-//! fork. Works under glibc and musl. `docs/sync-drop.md` says what it covers.
+//! Made of system calls: no allocation, no lock, no constructor, no symbol version; safe in signal
+//! handlers and after fork. Works under glibc and musl. `docs/sync-drop.md` says what it covers.
 #![no_std]
 
 mod closes;

@@ -1,4 +1,5 @@
-//! What all processes under one `sync drop` share: counts, and how far the preloaded library decides alone.
+//! What all processes under one `sync drop` share: counts, and how far the preloaded library
+//! decides alone.
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
@@ -6,12 +7,13 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 pub const VERSION: u32 = 0x5d0a_0001;
 /// Names the page's file to the library where no filter can hand it out.
 pub const VARIABLE: &str = "DISKPROOF_SYNC_DROP";
-/// fsync of this descriptor asks the filter's supervisor for the page. It never is an open one: without a supervisor
-/// the kernel says EBADF.
+/// fsync of this descriptor asks the filter's supervisor for the page. It never is an open one:
+/// without a supervisor the kernel says EBADF.
 pub const ASK_FOR_PAGE: i32 = -0x5d0a_0001;
 /// In the unused arguments 3 and 4 of io_submit: the library has looked through the requests.
 pub const LOOKED_THROUGH: [u32; 2] = [0x5d0a_10a0, 0x0d15_c0de];
-/// High half of the offset with which a sync_file_range waits for nothing and only tells of errors seen before.
+/// High half of the offset with which a sync_file_range waits for nothing and only tells of errors
+/// seen before.
 pub const FAR_AWAY: u32 = 0x7fff_ffff;
 
 /// Kinds of dropped calls, in the order of their counters.
@@ -50,7 +52,8 @@ pub const TOGGLE_SIZE: usize = 4096;
 #[repr(C)]
 pub struct Page {
     pub version: AtomicU32,
-    /// 1: the library drops without asking. 0: it makes the call, and the filter's supervisor decides.
+    /// 1: the library drops without asking. 0: it makes the call, and the filter's supervisor
+    /// decides.
     pub direct: AtomicU32,
     /// 1: there is no filter; the library looks at `after` and `toggle`.
     pub alone: AtomicU32,

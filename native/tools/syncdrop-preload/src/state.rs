@@ -61,8 +61,8 @@ pub fn count(page: &Page, kind: Kind) {
     page.dropped[kind as usize].fetch_add(1, Relaxed);
 }
 
-/// Whether this sync is ours to drop. If not, the call is made as it is: to the filter, which decides and counts, or,
-/// when there is none, to the disk.
+/// Whether this sync is ours to drop. If not, the call is made as it is: to the filter, which
+/// decides and counts, or, when there is none, to the disk.
 #[inline(always)]
 pub fn is_ours(page: &Page) -> bool {
     page.direct.load(Relaxed) == 1 && (page.alone.load(Relaxed) == 0 || is_ours_alone(page))
@@ -118,11 +118,12 @@ impl Marks {
 
 /// It was examined in full.
 static EXAMINED: Marks = Marks::none();
-/// It was opened here for writing, and will be closed here: it is open as long as nobody told otherwise.
+/// It was opened here for writing, and will be closed here: it is open as long as nobody told
+/// otherwise.
 static OPENED: Marks = Marks::none();
 static CALLS: AtomicU32 = AtomicU32::new(0);
-/// So often it is examined again: errors of writes are told late at worst, and a descriptor that changed its file
-/// unseen does not pass for long.
+/// So often it is examined again: errors of writes are told late at worst, and a descriptor that
+/// changed its file unseen does not pass for long.
 const AGAIN: u32 = 64;
 
 /// How much of a descriptor is known, from nothing on.
@@ -151,7 +152,8 @@ pub fn set_examined(fd: i32) {
     EXAMINED.set(fd);
 }
 
-/// The C library itself redirects the standard ones, and closes directories, which nobody opens for writing.
+/// The C library itself redirects the standard ones, and closes directories, which nobody opens for
+/// writing.
 pub fn set_opened(fd: i32, flags: i32) {
     const O_ACCMODE: i32 = 3;
     forget(fd);

@@ -13,7 +13,8 @@ pub enum Verdict {
     Error(i32),
 }
 
-/// One cheap call: the descriptor is open for more than its path, and is a file, directory or block device.
+/// One cheap call: the descriptor is open for more than its path, and is a file, directory or block
+/// device.
 ///
 /// sync_file_range(2) without flags makes these checks and then does nothing.
 #[inline(always)]
@@ -24,8 +25,8 @@ pub fn is_syncable(fd: i32) -> bool {
 
 const WAIT_BEFORE: i64 = 1;
 
-/// The full check, for a descriptor that passed the cheap one: errors of earlier writes; files of kernel interfaces,
-/// which have no fsync.
+/// The full check, for a descriptor that passed the cheap one: errors of earlier writes; files of
+/// kernel interfaces, which have no fsync.
 pub fn examine(fd: i32) -> Verdict {
     let offset = i64::from(crate::page::FAR_AWAY) << 32;
     // SAFETY: no pointers.
@@ -56,8 +57,8 @@ fn has_fsync(fd: i32) -> bool {
     })
 }
 
-/// File systems without a device of their own that keep files: tmpfs, ramfs, btrfs, overlayfs, FUSE, NFS, SMB (two), Ceph,
-/// 9p, ZFS, bcachefs. Numbers from linux/magic.h.
+/// File systems without a device of their own that keep files: tmpfs, ramfs, btrfs, overlayfs,
+/// FUSE, NFS, SMB (two), Ceph, 9p, ZFS, bcachefs. Numbers from linux/magic.h.
 const STORAGE: [u64; 12] = [
     0x0102_1994,
     0x8584_58f6,
@@ -73,7 +74,8 @@ const STORAGE: [u64; 12] = [
     0xca45_1a4e,
 ];
 
-/// An empty file on an anonymous device: of one of those, or of /proc and its like, whose files have no fsync.
+/// An empty file on an anonymous device: of one of those, or of /proc and its like, whose files
+/// have no fsync.
 fn is_storage(fd: i32) -> bool {
     syscall::find_file_system(fd).is_some_and(|kind| STORAGE.contains(&kind))
 }

@@ -42,8 +42,8 @@ fn prefix(options: &Options) -> Result<Vec<OsString>, Refusal> {
     Ok(words)
 }
 
-/// io_uring is left alone unless that is asked for; a library alone does not reach into the C library's own thread, nor
-/// into programs that do not load it.
+/// io_uring is left alone unless that is asked for; a library alone does not reach into the C
+/// library's own thread, nor into programs that do not load it.
 fn is_promised(options: &Options, way: &Way) -> bool {
     let beyond_library = ["aio_fsync", "static-fsync", "instruction-fsync"].contains(&way.id);
     if way.id.starts_with("io_uring") {

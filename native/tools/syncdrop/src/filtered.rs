@@ -1,4 +1,5 @@
-//! With a filter: the server is started, signals go through it to the command, and its word of the end comes back.
+//! With a filter: the server is started, signals go through it to the command, and its word of the
+//! end comes back.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

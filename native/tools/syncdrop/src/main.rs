@@ -1,4 +1,5 @@
-//! `diskproof-sync-drop -- COMMAND`: its syncs succeed at once and write nothing. `docs/sync-drop.md` says how.
+//! `diskproof-sync-drop -- COMMAND`: its syncs succeed at once and write nothing.
+//! `docs/sync-drop.md` says how.
 
 /// Lines on stderr. Unlike `eprintln!` it goes on when that is closed.
 macro_rules! complain {
@@ -26,7 +27,8 @@ mod scope;
 mod server;
 mod shared;
 
-// The library has no standard library and cannot be linked with: it and we are made of the same files.
+// The library has no standard library and cannot be linked with: it and we are made of the same
+// files.
 #[path = "../../syncdrop-preload/src/page.rs"]
 mod page;
 #[path = "../../syncdrop-preload/src/target.rs"]

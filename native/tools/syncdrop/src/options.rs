@@ -21,10 +21,12 @@ not allowed here. A crash or power cut while it runs loses or corrupts what the 
 #[derive(Parser)]
 #[command(name = "diskproof-sync-drop", version, after_help = EXAMPLES)]
 pub struct Options {
-    /// Only with LD_PRELOAD, without a seccomp filter: static, Go and 32-bit programs are not covered
+    /// Only with LD_PRELOAD, without a seccomp filter: static, Go and 32-bit programs are not
+    /// covered
     #[arg(long)]
     pub preload: bool,
-    /// Hide io_uring from the command, and refuse (EPERM) what can be neither dropped nor seen through
+    /// Hide io_uring from the command, and refuse (EPERM) what can be neither dropped nor seen
+    /// through
     #[arg(long, conflicts_with = "preload")]
     pub strict: bool,
     /// Let the first N syncs through

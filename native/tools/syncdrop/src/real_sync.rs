@@ -8,8 +8,9 @@ use rustix::io::pwrite;
 
 const BLOCK: [u8; 4096] = [0x5d; 4096];
 
-/// The shorter of two: fdatasync after 4 KiB, in a file without a name in the current folder, or in the one for
-/// temporary files. Measured before the command makes anything dirty: a sync at its end would write all of that.
+/// The shorter of two: fdatasync after 4 KiB, in a file without a name in the current folder, or in
+/// the one for temporary files. Measured before the command makes anything dirty: a sync at its end
+/// would write all of that.
 pub fn measure() -> Option<Duration> {
     [Path::new("."), &std::env::temp_dir()].into_iter().find_map(measure_in)
 }

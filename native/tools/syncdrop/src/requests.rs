@@ -19,7 +19,8 @@ const PWRITE: u16 = 1;
 const FSYNC: u16 = 2;
 const FDSYNC: u16 = 3;
 
-/// Requests with a sync in them, as they are and as they are to be. `find` gives the file if its syncs are dropped.
+/// Requests with a sync in them, as they are and as they are to be. `find` gives the file if its
+/// syncs are dropped.
 ///
 /// # Errors
 /// EFAULT as the kernel would say, or no right to look.
@@ -48,7 +49,8 @@ pub fn find_syncs(
     Ok(patches)
 }
 
-/// The request without its sync, if it has one. A sync alone becomes a transfer of nothing, which completes with 0 too.
+/// The request without its sync, if it has one. A sync alone becomes a transfer of nothing, which
+/// completes with 0 too.
 fn relieve(request: &[u8], find: &mut impl FnMut(i32) -> Option<OwnedFd>) -> Option<Vec<u8>> {
     let word =
         |place: usize| u32::from_le_bytes(request[place..place + 4].try_into().expect("four"));

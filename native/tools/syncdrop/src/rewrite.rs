@@ -1,8 +1,9 @@
 //! Lets a waiting call run with other arguments: exactly the caller's call, less its sync flag.
 //!
-//! The caller waits for its answer. It is seized with ptrace(2), told that its call was interrupted, and so stops on its
-//! way out of the kernel. There the call is put back in front of it with the changed argument, runs, and the register
-//! gets its old value before the caller goes on. Nobody is traced before or after; the price is some 30 us.
+//! The caller waits for its answer. It is seized with ptrace(2), told that its call was
+//! interrupted, and so stops on its way out of the kernel. There the call is put back in front of
+//! it with the changed argument, runs, and the register gets its old value before the caller goes
+//! on. Nobody is traced before or after; the price is some 30 us.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -185,7 +186,8 @@ impl Tracee {
     }
 
     fn ask(&self, request: libc::c_uint, data: usize) -> io::Result<()> {
-        // SAFETY: for these requests the data is a number, or the address of a register set that outlives the call.
+        // SAFETY: for these requests the data is a number, or the address of a register set that
+        // outlives the call.
         match unsafe { libc::ptrace(request, self.thread, 0_usize, data) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),

@@ -13,7 +13,8 @@ pub const SET_FLAGS: u32 = 0x4008_6602;
 pub const SET_FLAGS_32: u32 = 0x4004_6602;
 pub const SET_ATTRIBUTES: u32 = 0x401c_5820;
 
-/// Arguments of 64 bits take two registers in 32-bit programs, and one in x32 ones: their flags are elsewhere.
+/// Arguments of 64 bits take two registers in 32-bit programs, and one in x32 ones: their flags are
+/// elsewhere.
 const SYNC_FILE_RANGE_64: Call = Call { i386: None, ..SYNC_FILE_RANGE };
 const SYNC_FILE_RANGE_32: Call = Call { x86_64: NEVER, x32: None, ..SYNC_FILE_RANGE };
 const PWRITEV2_64: Call = Call { x32: None, ..PWRITEV2 };

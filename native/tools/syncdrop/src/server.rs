@@ -1,5 +1,5 @@
-//! The process between us and the command: it starts the command, answers its calls, and stays until the last process
-//! under the filter has ended, while we end with the command.
+//! The process between us and the command: it starts the command, answers its calls, and stays
+//! until the last process under the filter has ended, while we end with the command.
 
 use std::collections::HashSet;
 use std::io;
@@ -46,7 +46,8 @@ pub fn serve(orders: Orders, shared: &Shared, signals: &Signals, main: &OwnedFd)
             exit(1);
         }
     };
-    // Whoever reads our output to its end, or ends our process group, means the command and not what it left.
+    // Whoever reads our output to its end, or ends our process group, means the command and not
+    // what it left.
     diskproof_session::stay_behind();
     let server = Server::new(child, listener, shared, signals, main, orders.strict);
     match server {
@@ -159,7 +160,8 @@ impl<'a> Server<'a> {
         self.given_up.lock().is_ok_and(|mut threads| threads.remove(&thread))
     }
 
-    /// In a thread, since the changed call may take its time. It is the caller's tracer until it ends.
+    /// In a thread, since the changed call may take its time. It is the caller's tracer until it
+    /// ends.
     fn rewrite_apart(&self, job: Job) {
         let (listener, let_go) = (self.listener.clone(), self.let_go.clone());
         let (given_up, page, strict) = (self.given_up.clone(), self.shared.page, self.strict);
@@ -202,7 +204,8 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// The main process is gone: because the command has ended, or because it was killed. Then the command ends too.
+    /// The main process is gone: because the command has ended, or because it was killed. Then the
+    /// command ends too.
     fn lose_main(&mut self) -> io::Result<()> {
         epoll::delete(&self.wake, self.main)?;
         if self.ended {
@@ -241,8 +244,8 @@ fn note_unreachable(page: &Page, strict: bool) -> Answer {
     leave(strict)
 }
 
-/// A child of ours that has ended. One that stopped under a thread that changes its call is left alone: wait(2) for any
-/// child would take that stop away from the thread.
+/// A child of ours that has ended. One that stopped under a thread that changes its call is left
+/// alone: wait(2) for any child would take that stop away from the thread.
 fn take_ended(pid: Pid) -> Option<WaitStatus> {
     let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let seen = rustix::process::waitid(WaitId::Pid(pid), peek).ok().flatten()?;

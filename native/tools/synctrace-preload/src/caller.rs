@@ -42,8 +42,8 @@ const _: () = assert!(size_of::<Thread>() == 32);
 #[inline(always)]
 fn thread() -> &'static Thread {
     let place: *const Thread;
-    // SAFETY: the initial-exec model of thread-local storage: a library that is preloaded has its place at a fixed
-    // distance from the thread pointer. No other thread uses the reference.
+    // SAFETY: the initial-exec model of thread-local storage: a library that is preloaded has its
+    // place at a fixed distance from the thread pointer. No other thread uses the reference.
     unsafe {
         asm!(
             "mov {0}, qword ptr fs:[0]",
@@ -93,7 +93,8 @@ fn map_page() -> Option<*mut Page> {
     (unsafe { &*page }.version.load(Relaxed) == VERSION).then_some(page)
 }
 
-/// The number of this process, if the tracer knows it by that number. A child of vfork passes for its parent.
+/// The number of this process, if the tracer knows it by that number. A child of vfork passes for
+/// its parent.
 #[inline(always)]
 fn find_process(page: &Page) -> Option<u64> {
     let word = PROCESS.load(Acquire);
@@ -152,7 +153,8 @@ pub struct Caller {
 }
 
 const FRESH_MS: u32 = 500;
-/// A descriptor is looked at again after so long, in ns: to close it, open another file and sync that takes longer.
+/// A descriptor is looked at again after so long, in ns: to close it, open another file and sync
+/// that takes longer.
 const SAME_FILE: u64 = 2_000;
 
 #[inline(always)]

@@ -7,7 +7,8 @@ use diskproof_bare::c_function;
 type SetType = extern "C" fn(c_int, *mut c_int) -> c_int;
 const ASYNCHRONOUS: c_int = 1;
 
-/// From here on a thread that waits may be cancelled, as glibc does it in its own calls; the type from before.
+/// From here on a thread that waits may be cancelled, as glibc does it in its own calls; the type
+/// from before.
 #[inline(always)]
 pub fn allow_cancelling() -> c_int {
     set_cancel_type(ASYNCHRONOUS)

@@ -1,7 +1,9 @@
-//! The sync family as a library to preload: each call is made as it is, timed, and told to the tracer through shared memory.
+//! The sync family as a library to preload: each call is made as it is, timed, and told to the
+//! tracer through shared memory.
 //!
-//! Made of system calls: no allocation, no lock, no constructor, no symbol version; safe in signal handlers and after fork.
-//! What it cannot tell it calls without the mark, so that the tracer's filter sees it. `docs/sync-trace.md` has the limits.
+//! Made of system calls: no allocation, no lock, no constructor, no symbol version; safe in signal
+//! handlers and after fork. What it cannot tell it calls without the mark, so that the tracer's
+//! filter sees it. `docs/sync-trace.md` has the limits.
 #![no_std]
 
 mod caller;

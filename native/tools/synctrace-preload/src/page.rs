@@ -1,4 +1,5 @@
-//! The memory that the traced processes and the tracer share: finished calls, and the texts they refer to.
+//! The memory that the traced processes and the tracer share: finished calls, and the texts they
+//! refer to.
 //!
 //! All zero when it is made. Anything may stand here: the traced programs can write to it.
 
@@ -8,7 +9,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const VERSION: u32 = 0x57ac_0001;
 /// Names the page's file to the library.
 pub const VARIABLE: &str = "DISKPROOF_SYNC_TRACE";
-/// In argument 4, which the kernel does not look at in any of these calls: this one is timed, others need not see it.
+/// In argument 4, which the kernel does not look at in any of these calls: this one is timed,
+/// others need not see it.
 pub const MARK: u64 = 0x57ac_0d15_c0de_0001;
 
 pub const EVENTS: u64 = 1 << 15;
@@ -77,7 +79,8 @@ pub struct Page {
     pub version: AtomicU32,
     /// 1: nobody reads any more.
     pub closed: AtomicU32,
-    /// Inode number of the tracer's /proc/self/ns/pid: numbers of processes mean something there only.
+    /// Inode number of the tracer's /proc/self/ns/pid: numbers of processes mean something there
+    /// only.
     pub pid_namespace: AtomicU64,
     /// Position of the next event.
     pub head: Count,

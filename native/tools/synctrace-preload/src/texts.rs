@@ -1,4 +1,5 @@
-//! Names of files and threads, kept in the page: asked for once, and again when they may have changed.
+//! Names of files and threads, kept in the page: asked for once, and again when they may have
+//! changed.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -118,7 +119,8 @@ fn write_number(number: u32, to: &mut [u8]) {
     }
 }
 
-/// Device, inode number and time of birth, mixed; never 0. The number of a removed file is soon given to another.
+/// Device, inode number and time of birth, mixed; never 0. The number of a removed file is soon
+/// given to another.
 fn identify(fd: i32) -> Option<u64> {
     const INODE_BIRTH: i64 = 0x100 | 0x800;
     let seen = syscall::statx(fd, c"", INODE_BIRTH)?;

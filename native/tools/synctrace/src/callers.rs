@@ -1,4 +1,5 @@
-//! The threads whose calls we see while they wait: what /proc says of them, asked no more often than is worth it.
+//! The threads whose calls we see while they wait: what /proc says of them, asked no more often
+//! than is worth it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -56,7 +57,8 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// What a thread's process has written so far, unless it was asked just now. Also learns its name.
+    /// What a thread's process has written so far, unless it was asked just now. Also learns its
+    /// name.
     pub fn ask(&mut self, thread: u32) -> Option<u64> {
         match self.known.get_mut(&thread).map(Caller::ask) {
             Some(Ok(written)) => return written,

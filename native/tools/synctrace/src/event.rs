@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-/// A call that may wait for a disk. Writes count only when their descriptor or flags make them wait.
+/// A call that may wait for a disk. Writes count only when their descriptor or flags make them
+/// wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
     Fsync,
@@ -80,7 +81,8 @@ impl Call {
         }
     }
 
-    /// Whether this one waits for the disk; of a write that is only known from its descriptor's flags.
+    /// Whether this one waits for the disk; of a write that is only known from its descriptor's
+    /// flags.
     pub fn waits(self, arguments: &[u64; 6]) -> bool {
         const MS_SYNC: u64 = 4;
         const RWF_SYNC_OR_DSYNC: u64 = 6;

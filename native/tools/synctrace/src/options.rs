@@ -20,7 +20,8 @@ Mechanisms, the best first:
 Exit code: the command's own; 126 or 127 when it cannot be run; 2 wrong usage;
 3 the host does not allow it.";
 
-/// How long a program waits for its data to reach the disk: each fsync and its like, by process, call and file
+/// How long a program waits for its data to reach the disk: each fsync and its like, by process,
+/// call and file
 #[derive(Debug, Parser)]
 #[command(name = "diskproof-sync-trace", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(group(ArgGroup::new("what").required(true).args(["pid", "command"])))]

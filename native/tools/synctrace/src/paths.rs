@@ -1,4 +1,5 @@
-//! Paths of open files, remembered for a moment: to ask for one costs 5 us, to recognise a file less than 1.
+//! Paths of open files, remembered for a moment: to ask for one costs 5 us, to recognise a file
+//! less than 1.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,5 +1,6 @@
-//! A library inside the command times the calls and leaves them in shared memory: for programs that are linked dynamically and
-//! keep their environment. It marks the calls it tells of, so that a filter for the other programs lets them pass.
+//! A library inside the command times the calls and leaves them in shared memory: for programs that
+//! are linked dynamically and keep their environment. It marks the calls it tells of, so that a
+//! filter for the other programs lets them pass.
 
 mod reader;
 mod shared;

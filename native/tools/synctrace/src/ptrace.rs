@@ -1,5 +1,5 @@
-//! ptrace(2), for those who may not read tracepoints. A command gets a seccomp filter, which stops it at the calls that matter
-//! only; a running process stops at every system call: slow, but exact.
+//! ptrace(2), for those who may not read tracepoints. A command gets a seccomp filter, which stops
+//! it at the calls that matter only; a running process stops at every system call: slow, but exact.
 
 mod hold;
 mod sys;
@@ -79,7 +79,8 @@ impl Tracing {
         })
     }
 
-    /// What begins the trace runs in the thread that traces: the kernel lets no other one go on with it.
+    /// What begins the trace runs in the thread that traces: the kernel lets no other one go on
+    /// with it.
     fn start<T: Send + 'static>(
         writes: bool,
         out: Sender<Message>,
@@ -181,7 +182,8 @@ struct Tracer {
 
 impl Tracer {
     /// # Errors
-    /// When the first process cannot be followed; its descendants may have gone or belong to others.
+    /// When the first process cannot be followed; its descendants may have gone or belong to
+    /// others.
     fn follow(&mut self, family: &[i32]) -> io::Result<()> {
         for (index, pid) in family.iter().enumerate() {
             let followed = self.follow_process(*pid);

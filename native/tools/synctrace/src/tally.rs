@@ -59,7 +59,8 @@ impl Latencies {
         self.powers[event.nanoseconds().max(1).ilog2() as usize] += 1;
     }
 
-    /// The smallest latency in ns that this share of the calls does not exceed; at most the maximum.
+    /// The smallest latency in ns that this share of the calls does not exceed; at most the
+    /// maximum.
     pub fn percentile(&self, percent: f64) -> u64 {
         self.exact.value_at_percentile(percent).min(self.sums.most)
     }

@@ -1,4 +1,5 @@
-//! Who waits beside whom: calls on one file that overlap in time, by the names of their threads' processes.
+//! Who waits beside whom: calls on one file that overlap in time, by the names of their threads'
+//! processes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What happened, in order. A store is complete at its event, a flush covers what was complete when it began.
+/// What happened, in order. A store is complete at its event, a flush covers what was complete when
+/// it began.
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
     Stored(u64),
@@ -90,7 +91,8 @@ fn run(plan: Plan, fail_at: Option<u64>) -> (Written, Vec<Event>) {
     (written, events)
 }
 
-/// Replays the events: each promise must rest on a flush that began after all it promises were complete.
+/// Replays the events: each promise must rest on a flush that began after all it promises were
+/// complete.
 fn check_promises(events: &[Event], durable: Durable) {
     let (mut complete, mut began, mut flushed) = (BTreeSet::new(), 0, 0);
     let prefix = |complete: &BTreeSet<u64>| (1..).take_while(|n| complete.contains(n)).count();

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Beside the folder of the tests: dash, which runs our compiler's wrapper, drops variables with a `-` in their name, and
-/// so CARGO_BIN_EXE_diskproof-ledger.
+/// Beside the folder of the tests: dash, which runs our compiler's wrapper, drops variables with a
+/// `-` in their name, and so CARGO_BIN_EXE_diskproof-ledger.
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("diskproof-ledger")

@@ -9,7 +9,8 @@ use crate::trace::Trace;
 /// The acknowledgements of one ledger.
 pub struct Promises {
     pub geometry: Geometry,
-    /// Of each acknowledgement that promised more than those before: its record, its time, the highest durable sequence.
+    /// Of each acknowledgement that promised more than those before: its record, its time, the
+    /// highest durable sequence.
     steps: Vec<(u64, u64, u64)>,
 }
 

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// What is kept of a program's output.
 const MAX_OUTPUT: u64 = 64 << 10;
 
-/// Ended, with all that it started, when dropped. Start it from a thread that lives as long as it shall.
+/// Ended, with all that it started, when dropped. Start it from a thread that lives as long as it
+/// shall.
 pub struct Program(Child);
 
 impl Program {
@@ -24,8 +25,9 @@ impl Program {
         command.spawn().map(Program)
     }
 
-    /// Start it in a folder of a file system that this process serves. The child lets go of its end of that file system
-    /// before it enters: while anybody has that open, what the child asks there waits for an answer, also of the dead.
+    /// Start it in a folder of a file system that this process serves. The child lets go of its end
+    /// of that file system before it enters: while anybody has that open, what the child asks there
+    /// waits for an answer, also of the dead.
     pub fn start_in(command: &mut Command, folder: &Path) -> io::Result<Program> {
         let folder = CString::new(folder.as_os_str().as_bytes())?;
         let (parent, served) = (std::process::id(), find_served()?);
@@ -51,7 +53,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: kill has no memory to harm; the group is the child's own, which is not yet waited for or was just now.
+        // SAFETY: kill has no memory to harm; the group is the child's own, which is not yet waited
+        // for or was just now.
         unsafe { libc::kill(-(self.0.id() as libc::pid_t), libc::SIGKILL) };
         let _ = self.0.wait();
     }
@@ -117,8 +120,8 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end, in a folder that we serve if one is given; kills it, and what it started, when that takes
-/// too long.
+/// Runs a program to its end, in a folder that we serve if one is given; kills it, and what it
+/// started, when that takes too long.
 pub fn run(command: &mut Command, served: Option<&Path>, limit: Duration) -> io::Result<Ended> {
     let deadline = Instant::now() + limit;
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -156,7 +159,8 @@ fn keep(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<String>
     Ok(told)
 }
 
-/// Its output is closed, so it is about to end; what closes its output early has until the deadline.
+/// Its output is closed, so it is about to end; what closes its output early has until the
+/// deadline.
 fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     use rustix::event::{poll, PollFd, PollFlags, Timespec};
     use rustix::process::{pidfd_open, Pid, PidfdFlags};

@@ -45,7 +45,8 @@ impl<'s> CommandCheck<'s> {
         }
     }
 
-    /// When the oldest lost promise was made, at the latest: a count names none, so those that were made last are lost.
+    /// When the oldest lost promise was made, at the latest: a count names none, so those that were
+    /// made last are lost.
     fn since(&self, lost: u64) -> Option<u64> {
         let kept = self.promised.last()?.0.saturating_sub(lost);
         let first = self.promised.partition_point(|&(promised, _)| promised <= kept);
@@ -76,7 +77,8 @@ impl<'s> CommandCheck<'s> {
     }
 }
 
-/// What is promised after one more line: a ledger's tells how much, any other line is one promise more.
+/// What is promised after one more line: a ledger's tells how much, any other line is one promise
+/// more.
 fn promised_by(line: &[u8], before: u64) -> u64 {
     match Acknowledgement::parse(line) {
         Some(said) => before.max(said.sequence),

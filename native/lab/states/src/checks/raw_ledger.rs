@@ -1,4 +1,5 @@
-//! A ledger on a raw image, judged in process: only the slots that differ from what is durable are looked at.
+//! A ledger on a raw image, judged in process: only the slots that differ from what is durable are
+//! looked at.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

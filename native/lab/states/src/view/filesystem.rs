@@ -53,7 +53,7 @@ fn answer_xattr(reply: ReplyXattr, size: u32, value: std::result::Result<Vec<u8>
 }
 
 impl Filesystem for Server {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Older kernels do without.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
@@ -64,11 +64,11 @@ impl Filesystem for Server {
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         answer_entry(reply, self.find(parent, name));
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         if ino.0 == VIEW_ROOT {
             return reply.attr(&TTL, &root_attributes());
         }
@@ -78,20 +78,20 @@ impl Filesystem for Server {
 
     fn setattr(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
         gid: Option<u32>,
         size: Option<u64>,
-        _atime: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
         let done = self.with(ino, |tree, id| {
@@ -112,7 +112,7 @@ impl Filesystem for Server {
         answer!(reply, done, found => reply.attr(&TTL, &found))
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         let target = self.with(ino, |tree, id| Ok(tree.node(id)?.target.clone()));
         answer!(reply, target, target => reply.data(&target))
     }
@@ -123,7 +123,7 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        _: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
@@ -137,7 +137,7 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        _: u32,
         reply: ReplyEntry,
     ) {
         let new = new_node(request, libc::S_IFDIR | (mode & 0o7777), 0, b"");
@@ -156,17 +156,17 @@ impl Filesystem for Server {
         answer_entry(reply, self.with_entry(parent, |tree, id| tree.make(id, name, new)));
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         answer_empty(reply, self.with(parent, |tree, id| tree.remove(id, name, false)));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         answer_empty(reply, self.with(parent, |tree, id| tree.remove(id, name, true)));
     }
 
     fn rename(
         &self,
-        _request: &Request,
+        _: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -186,7 +186,7 @@ impl Filesystem for Server {
 
     fn link(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
         new_parent: INodeNo,
         new_name: &OsStr,
@@ -202,7 +202,7 @@ impl Filesystem for Server {
         answer_entry(reply, made);
     }
 
-    fn open(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let found = self.with(ino, |tree, id| tree.node(id).map(|_| ()));
         answer!(reply, found, () => reply.opened(FileHandle(0), self.open_flags()))
     }
@@ -213,8 +213,8 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
-        _flags: i32,
+        _: u32,
+        _: i32,
         reply: ReplyCreate,
     ) {
         let new = new_node(request, libc::S_IFREG | (mode & 0o7777), 0, b"");
@@ -226,13 +226,13 @@ impl Filesystem for Server {
 
     fn read(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        _: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        _: OpenFlags,
+        _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let read = self.with(ino, |tree, id| tree.read(id, offset, size as usize));
@@ -241,14 +241,14 @@ impl Filesystem for Server {
 
     fn write(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        _: FileHandle,
         offset: u64,
         data: &[u8],
-        _from: WriteFlags,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let done = self.with(ino, |tree, id| tree.write(id, offset, data));
@@ -257,9 +257,9 @@ impl Filesystem for Server {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        _: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
@@ -282,45 +282,24 @@ impl Filesystem for Server {
         answer_empty(reply, done);
     }
 
-    fn flush(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.error(FuseErrno::ENOSYS);
     }
 
     /// What is written here is to be thrown away.
-    fn fsync(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _data_only: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
 
-    fn fsyncdir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _data_only: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
 
     fn readdir(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
@@ -341,18 +320,18 @@ impl Filesystem for Server {
         answer!(reply, filled, () => reply.ok())
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         reply.statfs(1 << 30, 1 << 18, 1 << 18, 1 << 20, 1 << 19, 4096, 255, 4096);
     }
 
     fn setxattr(
         &self,
-        _request: &Request,
+        _: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
-        _flags: i32,
-        _position: u32,
+        _: i32,
+        _: u32,
         reply: ReplyEmpty,
     ) {
         let done = self.with(ino, |tree, id| {
@@ -366,21 +345,14 @@ impl Filesystem for Server {
         answer_empty(reply, done);
     }
 
-    fn getxattr(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        size: u32,
-        reply: ReplyXattr,
-    ) {
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.with(ino, |tree, id| {
             tree.node(id)?.extended.get(name.as_bytes()).cloned().ok_or(Errno::NODATA)
         });
         answer_xattr(reply, size, value);
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.with(ino, |tree, id| {
             Ok(tree
                 .node(id)?
@@ -392,7 +364,7 @@ impl Filesystem for Server {
         answer_xattr(reply, size, names);
     }
 
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let done = self.with(ino, |tree, id| {
             let removed = tree.node_mut(id)?.extended.remove(name.as_bytes());
             removed.map(|_| ()).ok_or(Errno::NODATA)

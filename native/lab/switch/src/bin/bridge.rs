@@ -1,7 +1,7 @@
 //! A bridge with taps in a network of its own, handed over as descriptors.
 //!
-//! Nothing but these keeps the network, the bridge and the taps: when the last is closed they are gone, however their
-//! owners ended.
+//! Nothing but these keeps the network, the bridge and the taps: when the last is closed they are
+//! gone, however their owners ended.
 
 use clap::Parser;
 use libc::{c_short, ifreq, Ioctl, IFF_NO_PI, IFF_TAP, IFF_UP, IFF_VNET_HDR};
@@ -92,7 +92,8 @@ fn add_tap(network: &OwnedFd, number: u16) -> Outcome<OwnedFd> {
         tun.or_else(|error| fail("/dev/net/tun cannot be opened (kernel module tun)", error))?;
     let name = format!("tap{number}");
     let mut tap = interface(&name);
-    // With a header before each frame, sums and segments need not be computed between guests of one host.
+    // With a header before each frame, sums and segments need not be computed between guests of one
+    // host.
     tap.ifr_ifru.ifru_flags = (IFF_TAP | IFF_NO_PI | IFF_VNET_HDR) as c_short;
     // SAFETY: TUNSETIFF reads and writes an ifreq.
     check("a tap cannot be made", unsafe {

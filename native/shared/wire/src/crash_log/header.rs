@@ -9,7 +9,8 @@ pub const HEADER_LENGTH: usize = 64;
 /// What holds for the whole log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes that the backing's disk writes in one piece, as far as the kernel tells; a power of two.
+    /// Bytes that the backing's disk writes in one piece, as far as the kernel tells; a power of
+    /// two.
     pub sector: u32,
     /// The backing file system's block, in bytes.
     pub block: u32,

@@ -3,8 +3,8 @@
 use super::record::{Geometry, MAX_SLOTS};
 use super::SLOT;
 
-/// `ledger ID SEQUENCE`: all records up to this one are durable. The first line of a ledger acknowledges 0 and goes on with
-/// `OFFSET SLOTS SEED`.
+/// `ledger ID SEQUENCE`: all records up to this one are durable. The first line of a ledger
+/// acknowledges 0 and goes on with `OFFSET SLOTS SEED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
     pub id: u64,

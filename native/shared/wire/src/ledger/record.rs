@@ -192,8 +192,9 @@ fn read_head(bytes: &[u8]) -> Option<Record> {
     sound.then_some(Record { geometry, slot, place })
 }
 
-/// Whose a sector of a slot is: the sequence number of the record that it belongs to, by itself. None for bytes that are
-/// no sector `number` of a record of this ledger in this slot. (The times in sector 0 are not checked.)
+/// Whose a sector of a slot is: the sequence number of the record that it belongs to, by itself.
+/// None for bytes that are no sector `number` of a record of this ledger in this slot. (The times
+/// in sector 0 are not checked.)
 pub fn read_sector(geometry: &Geometry, slot: u64, number: usize, sector: &[u8]) -> Option<u64> {
     let (sequence, start) = if number == 0 {
         let head = read_head(sector)?;

@@ -37,7 +37,8 @@ pub enum Loss {
     Missing,
     /// An older record of the ledger is there, whole.
     Stale,
-    /// A part of the promised record is gone: some sectors are older, or no record's, or its checksum is wrong.
+    /// A part of the promised record is gone: some sectors are older, or no record's, or its
+    /// checksum is wrong.
     Torn,
     /// A whole record that belongs into another slot is there.
     Misplaced,
@@ -50,7 +51,8 @@ pub enum Slot {
     Holds(u64),
     /// Nothing was promised here, and no whole record is here.
     Free,
-    /// A write that came after the promised record was not complete: it may tear what it overwrites.
+    /// A write that came after the promised record was not complete: it may tear what it
+    /// overwrites.
     Overwriting,
     Lost {
         expected: u64,
@@ -70,7 +72,8 @@ pub struct Report {
     pub beyond: u64,
     /// Slots in which a later write was under way.
     pub overwriting: u64,
-    /// The sum of the four kinds below: acknowledged records that are not there, nor a later one in their slot.
+    /// The sum of the four kinds below: acknowledged records that are not there, nor a later one in
+    /// their slot.
     pub lost: u64,
     pub missing: u64,
     pub stale: u64,

@@ -18,7 +18,8 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// The line `cpu` or `cpu0`; kernels before 2.6.11 end it before `steal`. None when it is not there.
+    /// The line `cpu` or `cpu0`; kernels before 2.6.11 end it before `steal`. None when it is not
+    /// there.
     pub fn find(stat: &[u8], key: &[u8]) -> Option<Ticks> {
         Self::parse(scan::after_key(stat, key)?)
     }

@@ -66,7 +66,8 @@ fn devices(text: &[u8]) -> impl Iterator<Item = (&[u8], Numbers)> {
     })
 }
 
-/// Devices that pass on what another one counts as well, by how their names start; and the loopback.
+/// Devices that pass on what another one counts as well, by how their names start; and the
+/// loopback.
 const PASSED_ON: [&[u8]; 9] =
     [b"bond", b"team", b"br", b"virbr", b"docker", b"veth", b"vnet", b"tap", b"ifb"];
 

@@ -9,7 +9,8 @@ const MIB: f64 = 1048576.0;
 /// One process that lives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Counters {
-    /// Clock ticks since boot: with the number it names the process, for the number may be used again.
+    /// Clock ticks since boot: with the number it names the process, for the number may be used
+    /// again.
     started: u64,
     cpu_seconds: f64,
     resident: f64,
@@ -84,7 +85,8 @@ impl Watched {
     }
 }
 
-/// Over the processes that lived through the interval. NaN when there is none, or one does not tell: a part is no sum.
+/// Over the processes that lived through the interval. NaN when there is none, or one does not
+/// tell: a part is no sum.
 fn sum(numbers: impl Iterator<Item = Option<f64>>) -> f64 {
     let mut numbers = numbers.peekable();
     if numbers.peek().is_none() {

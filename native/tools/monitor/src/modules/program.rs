@@ -1,4 +1,5 @@
-//! `--module COMMAND`: columns of a program of one's own, which writes the JSON lines that the monitor writes itself.
+//! `--module COMMAND`: columns of a program of one's own, which writes the JSON lines that the
+//! monitor writes itself.
 
 mod command_text;
 mod lines;

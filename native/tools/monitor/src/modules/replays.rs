@@ -1,4 +1,5 @@
-//! Values of modules from files of /proc and /sys: written by hand with what they must give, and wild ones.
+//! Values of modules from files of /proc and /sys: written by hand with what they must give, and
+//! wild ones.
 
 mod disks;
 mod numbers;

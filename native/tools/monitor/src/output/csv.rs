@@ -1,7 +1,8 @@
-//! CSV: one header row with unique names and units, then one row a sample; what is not known is empty.
+//! CSV: one header row with unique names and units, then one row a sample; what is not known is
+//! empty.
 //!
-//! `time [s],cpu.user [percent],...`. With rows (VMs) their columns follow, and the line stands once for each row, or
-//! once with the row's columns empty when there is none.
+//! `time [s],cpu.user [percent],...`. With rows (VMs) their columns follow, and the line stands
+//! once for each row, or once with the row's columns empty when there is none.
 
 use std::io;
 use std::path::Path;

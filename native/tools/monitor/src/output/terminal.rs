@@ -161,7 +161,8 @@ impl Terminal {
     fn push_rows(&mut self, sheet: &Sheet, sample: &Sample<'_>) {
         let Some(table) = &sheet.row_table else { return };
         for (id, values) in sample.rows {
-            // What another program chose as its name does not reach the terminal as control characters.
+            // What another program chose as its name does not reach the terminal as control
+            // characters.
             let id: String = id.chars().filter(|letter| !letter.is_control()).take(20).collect();
             self.paint(Shade::Middle, &format!("  {id:<20} "));
             self.push_cells(&table.columns, values);

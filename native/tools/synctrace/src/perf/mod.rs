@@ -1,8 +1,9 @@
 //! The kernel's tracepoints of the calls, read from a ring per CPU. The program is never stopped.
 //!
-//! The calls of every process arrive, which spares the watched ones the cost of counters that they would inherit with each
-//! fork; births tell which processes belong to the watched. The rings are looked at every 100 us while calls come. A file's name
-//! is looked up when the entry of a call is read: a call that lasts longer than that is still in flight, and its name is sure.
+//! The calls of every process arrive, which spares the watched ones the cost of counters that they
+//! would inherit with each fork; births tell which processes belong to the watched. The rings are
+//! looked at every 100 us while calls come. A file's name is looked up when the entry of a call is
+//! read: a call that lasts longer than that is still in flight, and its name is sure.
 
 mod records;
 mod sys;

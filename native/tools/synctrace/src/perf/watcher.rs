@@ -14,7 +14,8 @@ use crate::event::{Call, Event};
 use crate::message::Message;
 use crate::places;
 
-/// A record may become visible this much later than its time says; order is settled after that. Nanoseconds.
+/// A record may become visible this much later than its time says; order is settled after that.
+/// Nanoseconds.
 const SETTLED: u64 = 2_000_000;
 /// Between two looks at the rings: while calls come, and when none came for `BUSY` ns.
 const BUSY_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
@@ -44,7 +45,8 @@ struct Entry {
     seen: Seen,
 }
 
-/// Whether writes to a process's descriptor wait for the disk, as it was when it could last be asked.
+/// Whether writes to a process's descriptor wait for the disk, as it was when it could last be
+/// asked.
 #[derive(Default)]
 struct WriteFlags {
     known: HashMap<(i32, i32), bool>,
@@ -83,7 +85,8 @@ pub struct Watcher {
     out: Sender<Message>,
 }
 
-/// Short sleeps shall be short, and a busy machine shall not let the rings run over. Where the kernel refuses, more is lost.
+/// Short sleeps shall be short, and a busy machine shall not let the rings run over. Where the
+/// kernel refuses, more is lost.
 fn be_prompt() {
     const NICER_BY: i32 = -10;
     // SAFETY: plain numbers; on Linux nice changes the calling thread only.
@@ -124,7 +127,8 @@ impl Watcher {
 
     /// A moment; true when told to stop.
     ///
-    /// The kernel is not asked to wake us: in a virtual machine that costs the traced program 10 to 30 us a call.
+    /// The kernel is not asked to wake us: in a virtual machine that costs the traced program 10 to
+    /// 30 us a call.
     fn wait(&self, stop: &OwnedFd) -> bool {
         let idle = now().saturating_sub(self.busy_at) > BUSY;
         let timeout = if idle { IDLE_PERIOD } else { BUSY_PERIOD };

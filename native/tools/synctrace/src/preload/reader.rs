@@ -1,4 +1,5 @@
-//! From the ring to finished calls. The traced programs never wait for us: what we do not fetch in time is counted as lost.
+//! From the ring to finished calls. The traced programs never wait for us: what we do not fetch in
+//! time is counted as lost.
 
 use std::collections::HashMap;
 use std::io;
@@ -165,7 +166,8 @@ impl Reader {
         })
     }
 
-    /// The file, and whether it is sure: the library asked while the descriptor was in use, we ask afterwards.
+    /// The file, and whether it is sure: the library asked while the descriptor was in use, we ask
+    /// afterwards.
     fn find_file(&mut self, call: Call, told: &FinishedCall) -> (Arc<str>, bool) {
         if call == Call::Sync {
             return (places::EVERYTHING.into(), true);
@@ -210,8 +212,8 @@ impl Reader {
         Some(text)
     }
 
-    /// Bytes are asked for once for all calls that came together. They belong to the last of them; if there are no new
-    /// ones, there were none before any of them.
+    /// Bytes are asked for once for all calls that came together. They belong to the last of them;
+    /// if there are no new ones, there were none before any of them.
     fn add_written(&mut self, events: &mut [Event]) {
         let mut asked = HashMap::<i32, Option<u64>>::new();
         for event in events.iter_mut().rev() {

@@ -1,4 +1,5 @@
-//! The page of finished calls, in memory that the command's processes can map. They may write anything there.
+//! The page of finished calls, in memory that the command's processes can map. They may write
+//! anything there.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -92,7 +93,8 @@ impl Shared {
         Place::Filled(told)
     }
 
-    /// Use a place no more, which somebody took and never filled. False when it was filled just now.
+    /// Use a place no more, which somebody took and never filled. False when it was filled just
+    /// now.
     pub fn retire(&self, position: u64) -> bool {
         let (event, free) = self.event(position);
         let turn = event.turn.load(Acquire);

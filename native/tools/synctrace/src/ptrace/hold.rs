@@ -1,4 +1,5 @@
-//! What runs between us and the command: it waits until it is traced, sets the filter and becomes the command.
+//! What runs between us and the command: it waits until it is traced, sets the filter and becomes
+//! the command.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -10,7 +11,8 @@ use diskproof_supervise::{build_filter, Action, Rule, Test};
 
 use crate::preload::let_marked_pass;
 
-/// The first word of our own command line that says so; followed by that of `Stops` and the command.
+/// The first word of our own command line that says so; followed by that of `Stops` and the
+/// command.
 pub const HOLD: &str = "--hold-for-tracer";
 const MS_SYNC: u32 = 4;
 const RWF_SYNC_OR_DSYNC: u32 = 6;

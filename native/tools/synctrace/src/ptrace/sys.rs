@@ -51,7 +51,8 @@ struct Info {
 }
 
 fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: the requests sent through here read and write no memory of ours but what `data` points to for its length.
+    // SAFETY: the requests sent through here read and write no memory of ours but what `data`
+    // points to for its length.
     let done = unsafe { libc::ptrace(kind, tid, address, data) };
     if done < 0 {
         Err(io::Error::last_os_error())
@@ -106,7 +107,8 @@ pub fn find_edge(tid: i32) -> Option<Edge> {
     }
 }
 
-/// The next stop of a thread that this thread traces; EINTR when a signal came, ECHILD when there is none.
+/// The next stop of a thread that this thread traces; EINTR when a signal came, ECHILD when there
+/// is none.
 pub fn wait() -> io::Result<(i32, Stop)> {
     let mut status = 0;
     // SAFETY: the kernel writes one status.

@@ -17,7 +17,8 @@ pub struct Kind {
     pub ms: u64,
 }
 
-/// One line. Fields that the kernel does not have are None: discards came with 4.18, flushes with 5.5.
+/// One line. Fields that the kernel does not have are None: discards came with 4.18, flushes with
+/// 5.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub reads: Kind,
@@ -31,7 +32,8 @@ pub struct Counters {
     pub weighted_ms: u64,
 }
 
-/// Name and counters of a line; None for what is no such line (partitions before 2.6.25 have four fields).
+/// Name and counters of a line; None for what is no such line (partitions before 2.6.25 have four
+/// fields).
 pub fn parse(line: &[u8]) -> Option<(&[u8], Counters)> {
     let mut words = scan::words(line);
     let (name, mut numbers, mut count) = (words.nth(2)?, [0u64; 17], 0);

@@ -1,5 +1,5 @@
-//! Which disks are summed up: whole ones that a device stands behind. Loop, ram, zram, device-mapper and md have none,
-//! and would count bytes twice.
+//! Which disks are summed up: whole ones that a device stands behind. Loop, ram, zram,
+//! device-mapper and md have none, and would count bytes twice.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -44,7 +44,8 @@ pub struct Header {
     pub columns: Vec<Column>,
 }
 
-/// Read the first line. `given` names a program that does not name itself. Err says what is wrong with it.
+/// Read the first line. `given` names a program that does not name itself. Err says what is wrong
+/// with it.
 pub fn parse_header(line: &[u8], given: &str) -> Result<Header, String> {
     let (protocol, name, named) = match serde_json::from_slice(line) {
         Ok(Line::Header { protocol, name, columns }) => (protocol, name, columns),

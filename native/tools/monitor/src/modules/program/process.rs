@@ -1,4 +1,5 @@
-//! A program that runs beside the monitor: its lines are taken as they come, it is never waited for.
+//! A program that runs beside the monitor: its lines are taken as they come, it is never waited
+//! for.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,7 +39,8 @@ impl Program {
         let mut command = Command::new(program);
         command.args(arguments).env("DISKPROOF_INTERVAL", interval.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own: Ctrl-C is for the monitor, and all that the program starts ends with it.
+        // A group of its own: Ctrl-C is for the monitor, and all that the program starts ends with
+        // it.
         command.process_group(0);
         // SAFETY: between fork and exec only calls that are safe there (signal-safety(7)) are made.
         unsafe { command.pre_exec(prepare_child) };

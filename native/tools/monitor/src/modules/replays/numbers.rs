@@ -10,7 +10,8 @@ fn cpu_of_a_kernel_of_today_and_of_one_without_steal() {
         "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1000 100 500 8000 200 50 50 100 7 7\ncpu1 10 0 0 10\nintr 5 0\n",
         "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1030 110 520 8100 220 55 55 110 9 9\ncpu1 25 0 0 15\nintr 9 0\n",
     ];
-    // cpu0: 200 ticks in all: 40 user and nice, 20 + 5 + 5 system, 20 waiting, 10 stolen; guest time is in user already.
+    // cpu0: 200 ticks in all: 40 user and nice, 20 + 5 + 5 system, 20 waiting, 10 stolen; guest
+    // time is in user already.
     check(
         &between("cpu", &choices, "proc/stat", stat),
         &[

@@ -26,7 +26,8 @@ const FILES: [&str; 14] = [
     "sys/kernel/mm/ksm/pages_shared",
 ];
 
-/// Keys and separators as the kernel writes them, around any numbers: more likely to get far than noise is.
+/// Keys and separators as the kernel writes them, around any numbers: more likely to get far than
+/// noise is.
 fn kernel_like() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         any::<u64>().prop_map(|number| number.to_string()),

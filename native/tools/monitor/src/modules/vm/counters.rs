@@ -22,7 +22,8 @@ const SLOW_SECONDS: f64 = 4.5;
 pub struct Counters {
     /// CPU seconds of all threads, dead ones too; steps of a tick (10 ms).
     pub cpu: f64,
-    /// CPU seconds of the vCPU threads, and seconds in which they could have run but had to wait for a core.
+    /// CPU seconds of the vCPU threads, and seconds in which they could have run but had to wait
+    /// for a core.
     pub vcpu: f64,
     pub waited: f64,
     /// CPU seconds of iothreads.
@@ -86,7 +87,8 @@ impl Watched {
         })
     }
 
-    /// The second number of `/proc/PID/statm`, in bytes; `status` has it too, at five times the cost.
+    /// The second number of `/proc/PID/statm`, in bytes; `status` has it too, at five times the
+    /// cost.
     fn resident(&self, buffer: &mut [u8]) -> f64 {
         let text = text_of(Some(&self.statm), buffer).unwrap_or_default();
         let pages =
@@ -109,7 +111,8 @@ impl Watched {
         thread_ids(&self.folder)
     }
 
-    /// Whether QEMU names its threads (`-name ...,debug-threads=on`): without it vCPUs are not told from the rest.
+    /// Whether QEMU names its threads (`-name ...,debug-threads=on`): without it vCPUs are not told
+    /// from the rest.
     pub fn has_named_threads(&self) -> bool {
         self.threads.named
     }
@@ -137,7 +140,8 @@ impl Watched {
 }
 
 impl Threads {
-    /// A thread gets its name a moment after it was started: look twice, and now and then while none has one.
+    /// A thread gets its name a moment after it was started: look twice, and now and then while
+    /// none has one.
     fn look_again(&mut self, folder: &Path, count: u64) {
         self.age += 1;
         let changed = self.count != count;
@@ -187,8 +191,8 @@ fn open_file(path: &Path) -> Option<OwnedFd> {
     open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
-/// One read: none of these files is longer than the buffer, and the kernel makes each in one go. A process may give
-/// itself a name that is no UTF-8.
+/// One read: none of these files is longer than the buffer, and the kernel makes each in one go. A
+/// process may give itself a name that is no UTF-8.
 fn text_of<'a>(file: Option<&OwnedFd>, buffer: &'a mut [u8]) -> Option<Cow<'a, str>> {
     let length = pread(file?, &mut *buffer, 0).ok()?;
     Some(String::from_utf8_lossy(&buffer[..length]))
@@ -225,8 +229,8 @@ fn find_number(text: &str, word: &str) -> Option<f64> {
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|number| number as f64)
 }
 
-/// Seconds on a core and seconds in wait for one, over threads that live; `/proc/PID/task/TID/schedstat` has
-/// nanoseconds of both.
+/// Seconds on a core and seconds in wait for one, over threads that live;
+/// `/proc/PID/task/TID/schedstat` has nanoseconds of both.
 fn sum_schedstat(threads: &[OwnedFd], buffer: &mut [u8]) -> (f64, f64) {
     let mut sum = (0.0, 0.0);
     for thread in threads {

@@ -9,7 +9,8 @@ use super::command_line::{parse_command_line, CommandLine};
 
 /// The shortest time between two looks at all processes.
 const SCAN_PAUSE: Duration = Duration::from_secs(2);
-/// A host with thousands of processes is looked at less often: at most a thousandth of the time goes there.
+/// A host with thousands of processes is looked at less often: at most a thousandth of the time
+/// goes there.
 const PAUSE_PER_SCAN: u32 = 1000;
 const LONGEST_COMMAND_LINE: usize = 256 << 10;
 /// More guests than any host runs; beyond it the monitor itself would be the load.
@@ -73,7 +74,8 @@ fn find_guests(proc: &Path, known: &[&Found]) -> Vec<Found> {
 /// Start and arguments of a process when it is a QEMU with a guest.
 fn find_guest(process: &Path) -> Option<(u64, CommandLine)> {
     let program = fs::read_link(process.join("exe"));
-    // A kernel thread has no program; the program of another user's process cannot be seen, its arguments can.
+    // A kernel thread has no program; the program of another user's process cannot be seen, its
+    // arguments can.
     if program.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return None;
     }
@@ -91,15 +93,17 @@ fn find_guest(process: &Path) -> Option<(u64, CommandLine)> {
     (!command_line.no_machine).then_some((started, command_line))
 }
 
-/// `qemu-system-x86_64`, and what Red Hat and old Debian call it. A program replaced by an update is `... (deleted)`.
+/// `qemu-system-x86_64`, and what Red Hat and old Debian call it. A program replaced by an update
+/// is `... (deleted)`.
 fn is_qemu(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
     name.starts_with("qemu-system-") || name == "qemu-kvm" || name == "kvm"
 }
 
-/// Whether it is worth reading the arguments of a process whose program is hidden or another: its own name, or any that
-/// `-name process=` gave it, says little, but all other processes are the many.
+/// Whether it is worth reading the arguments of a process whose program is hidden or another: its
+/// own name, or any that `-name process=` gave it, says little, but all other processes are the
+/// many.
 fn may_be_qemu(comm: &[u8]) -> bool {
     comm.starts_with(b"qemu") || comm.starts_with(b"kvm")
 }

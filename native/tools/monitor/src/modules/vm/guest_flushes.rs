@@ -12,7 +12,8 @@ use rustix::time::ClockId;
 use super::qmp::{ask, GuestFlushes, Silence, SocketLists};
 use crate::own_cost::seconds;
 
-/// A management tool that wants the socket meanwhile waits for less than a millisecond, at most so often.
+/// A management tool that wants the socket meanwhile waits for less than a millisecond, at most so
+/// often.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(900);
 /// Many guests are asked less often: at most a thousandth of a core goes there.
 const PAUSE_PER_COST: u32 = 1000;
@@ -79,7 +80,8 @@ impl Asker {
         SHORTEST_PAUSE.max(lock(&self.answers).cost * PAUSE_PER_COST)
     }
 
-    /// The newest answer, unless it is so old that newer ones must have failed; samples are `span` seconds apart.
+    /// The newest answer, unless it is so old that newer ones must have failed; samples are `span`
+    /// seconds apart.
     pub fn find(&self, key: ProcessKey, span: f64) -> Option<Answer> {
         let limit = 2.0 * (self.pause().as_secs_f64() + span.max(0.0)) + 0.5;
         let answer = lock(&self.answers).answers.get(&key).copied();

@@ -1,7 +1,9 @@
-//! How often a process asks the kernel to flush: fsync, fdatasync and io_uring's fsync, counted in the kernel.
+//! How often a process asks the kernel to flush: fsync, fdatasync and io_uring's fsync, counted in
+//! the kernel.
 //!
-//! A perf counter (perf_event_open(2)) on a tracepoint for each thread; what threads that come later count is added to
-//! those that started them. Counting needs no buffer and wakes nobody. Root only: the tracepoints' numbers are root's.
+//! A perf counter (perf_event_open(2)) on a tracepoint for each thread; what threads that come
+//! later count is added to those that started them. Counting needs no buffer and wakes nobody. Root
+//! only: the tracepoints' numbers are root's.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -10,7 +12,8 @@ use diskproof_perf::{set_filter, Event, Tracefs, FLAG_INHERIT, TYPE_TRACEPOINT};
 
 /// IORING_OP_FSYNC of io_uring_enter(2).
 const RING_FSYNC: &CStr = c"opcode == 3";
-/// Tracepoints with the filter that each needs. The last was renamed in Linux 6.1: one of the two is there.
+/// Tracepoints with the filter that each needs. The last was renamed in Linux 6.1: one of the two
+/// is there.
 const TRACEPOINTS: [(&str, Option<&CStr>); 4] = [
     ("syscalls/sys_enter_fsync", None),
     ("syscalls/sys_enter_fdatasync", None),
@@ -37,11 +40,13 @@ impl Tracepoints {
 pub struct HostSyncs(Vec<OwnedFd>);
 
 impl HostSyncs {
-    /// Count from now on; None when a thread cannot be counted (no right, no descriptor left): a part is no sum.
+    /// Count from now on; None when a thread cannot be counted (no right, no descriptor left): a
+    /// part is no sum.
     pub fn start(tracepoints: &Tracepoints, threads: impl Fn() -> Vec<i32>) -> Option<Self> {
         let mut counters = Vec::new();
         let mut counted: Vec<i32> = Vec::new();
-        // Threads that start while we look are either counted with their parent or found by the next look.
+        // Threads that start while we look are either counted with their parent or found by the
+        // next look.
         loop {
             let new: Vec<i32> = threads().into_iter().filter(|id| !counted.contains(id)).collect();
             if new.is_empty() {

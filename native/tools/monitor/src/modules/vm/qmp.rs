@@ -1,8 +1,8 @@
 //! One question to a running QEMU: how many flushes its guest has asked for.
 //!
-//! A QMP socket serves one client at a time, and it is there for whoever manages the guest. So we ask only on a socket
-//! that nobody uses, hang up after each answer, and do not wait long. A stranger's socket is not spoken to: who listens
-//! must be the QEMU itself, and must greet as one.
+//! A QMP socket serves one client at a time, and it is there for whoever manages the guest. So we
+//! ask only on a socket that nobody uses, hang up after each answer, and do not wait long. A
+//! stranger's socket is not spoken to: who listens must be the QEMU itself, and must greet as one.
 
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;

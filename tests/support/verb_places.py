@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -173,9 +174,15 @@ class Place:
         return found | {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
 
     def left(self, before: set[str], makes: Sequence[str] = ()) -> tuple[str, ...]:
+        """What is there beside ``makes``; a process that was just ended may take a moment."""
         known = [f"here/{each}" for each in makes]
-        more = sorted(self.seen() - before)
-        return tuple(each for each in more if not any(fnmatch(each, one) for one in known))
+        deadline = time.monotonic() + GONE_SECONDS
+        while True:
+            more = sorted(self.seen() - before)
+            left = tuple(each for each in more if not any(fnmatch(each, one) for one in known))
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(0.05)
 
 
 @contextmanager
@@ -193,6 +200,7 @@ def adopted_orphans() -> Iterator[None]:
 
 
 PR_SET_CHILD_SUBREAPER = 36
+GONE_SECONDS = 5.0
 _FOLDERS = ("cache", "config", "data", "state")
 
 

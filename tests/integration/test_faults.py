@@ -83,7 +83,8 @@ def test_a_daemon_that_hangs_under_load_ends_at_the_deadline(tmp_path: Path) -> 
 
 def test_a_sampler_that_dies_fails_the_run_and_the_answer_is_kept(tmp_path: Path) -> None:
     with under_load("diskproof-monitor", lambda sampler: sampler.send_signal(signal.SIGKILL)):
-        record = execute(tmp_path / "images", make_spec("rand-read-4k-d1"), frontend="host")
+        spec = make_spec("rand-read-4k-d1", runtime="5s", ramp="0s")
+        record = execute(tmp_path / "images", spec, frontend="host")
     assert "the sampler ended" in failed(record, "tool")
     assert "fio.json" in artefacts(record)
 

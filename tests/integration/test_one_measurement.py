@@ -57,5 +57,5 @@ def test_a_running_crash_is_seen_and_nothing_measures_beside_it(tmp_path: Path) 
         refused = diskproof(*program, cwd=tmp_path)
         assert refused.returncode == 3 and "is measuring into" in refused.error_text
     after = json.loads(diskproof("status", "--json", cwd=tmp_path).text)
-    assert [each["state"] for each in after] == ["imported"]
+    assert [each["state"] for each in after] == ["done"]
     assert left_behind(tmp_path) == []

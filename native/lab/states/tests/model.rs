@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use diskproof_states::choice::{Choice, Presence};
 use diskproof_states::content::Store;
-use diskproof_states::cut::collect;
+use diskproof_states::cut::{collect, Cut};
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
 use diskproof_wire::crash_log::{Flags, Operation};
@@ -252,39 +252,42 @@ fn check_cut(
         .collect();
     let pending: Vec<usize> =
         known.iter().copied().filter(|at| !durable.iter().any(|one| one.0 == *at)).collect();
-    {
-        let collected = collect(image, &under_way);
-        let mut by_hash: HashMap<u64, After> = HashMap::new();
-        for mask in 0..1u32 << pending.len() {
-            let there: HashSet<usize> = pending
-                .iter()
-                .enumerate()
-                .filter(|(bit, _)| mask >> bit & 1 == 1)
-                .map(|p| *p.1)
-                .collect();
-            let missing = pending.iter().filter(|at| !there.contains(at)).map(|&at| at as u64 + 3);
-            let state = collected.state(&Choice::without(missing)).unwrap();
-            let expected = model.state(&known, &durable, &there);
-            prop_assert_eq!(state.size(DISK), expected.size, "size, {:?}, cut {}", fault, cut);
-            let mut bytes = vec![0; LENGTH];
-            state.read(DISK, 0, &mut bytes).unwrap();
-            prop_assert!(
-                bytes == expected.bytes,
-                "bytes, {:?}, cut {}, mask {:b}",
-                fault,
-                cut,
-                mask
-            );
-            let same = by_hash.entry(state.hash).or_insert_with(|| expected.clone());
-            prop_assert!(same.bytes == expected.bytes && same.size == expected.size, "hash");
-        }
-        for one in &collected.candidates {
-            prop_assert!(pending.contains(&(one.sequence as usize - 3)), "{:?}", one);
-        }
-        let all = collected.presences(&Choice::Everything);
-        prop_assert!(all.iter().all(|one| *one == Presence::Present));
-    }
+    check_states(model, &collect(image, &under_way), fault, cut, (&known, &durable, &pending))?;
     image.retract(&under_way);
+    Ok(())
+}
+
+/// Holds every state that the pending changes allow at a cut against the model's.
+fn check_states(
+    model: &Model<'_>,
+    collected: &Cut<'_, '_>,
+    fault: Fault,
+    cut: usize,
+    (known, durable, pending): (&[usize], &[(usize, usize)], &[usize]),
+) -> Result<(), TestCaseError> {
+    let mut by_hash: HashMap<u64, After> = HashMap::new();
+    for mask in 0..1u32 << pending.len() {
+        let there: HashSet<usize> = pending
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| mask >> bit & 1 == 1)
+            .map(|p| *p.1)
+            .collect();
+        let missing = pending.iter().filter(|at| !there.contains(at)).map(|&at| at as u64 + 3);
+        let state = collected.state(&Choice::without(missing)).unwrap();
+        let expected = model.state(known, durable, &there);
+        prop_assert_eq!(state.size(DISK), expected.size, "size, {:?}, cut {}", fault, cut);
+        let mut bytes = vec![0; LENGTH];
+        state.read(DISK, 0, &mut bytes).unwrap();
+        prop_assert!(bytes == expected.bytes, "bytes, {:?}, cut {}, mask {:b}", fault, cut, mask);
+        let same = by_hash.entry(state.hash).or_insert_with(|| expected.clone());
+        prop_assert!(same.bytes == expected.bytes && same.size == expected.size, "hash");
+    }
+    for one in &collected.candidates {
+        prop_assert!(pending.contains(&(one.sequence as usize - 3)), "{:?}", one);
+    }
+    let all = collected.presences(&Choice::Everything);
+    prop_assert!(all.iter().all(|one| *one == Presence::Present));
     Ok(())
 }
 

@@ -109,7 +109,8 @@ impl Group {
 /// The folder of our own memory cgroup.
 fn find_home(membership: &str, mounts: &str) -> Option<(PathBuf, Version)> {
     let mut ours: Vec<_> = membership.lines().filter_map(|line| line.split_once(':')).collect();
-    ours.sort_by_key(|(number, _)| *number == "0"); // the memory controller is in one hierarchy only: v1's, if there
+    // The memory controller is in one hierarchy only: v1's, if there.
+    ours.sort_by_key(|(number, _)| *number == "0");
     ours.into_iter().find_map(|(number, rest)| {
         let (controllers, path) = rest.split_once(':')?;
         let version = match number {

@@ -1,6 +1,6 @@
 //! JSON lines: a header that names the columns, then one line of values an interval.
 //!
-//! `{"type":"header","protocol":1,"interval_ms":500,"columns":[{"name":"cpu.user","unit":"percent"},...]}`
+//! `{"type":"header","protocol":1,"interval_ms":500,"columns":[{"name":"cpu.user",...},...]}`
 //! `{"type":"sample","time":1700000000.25,"values":[1.5,null,...]}`: `time` is CLOCK_REALTIME in
 //! seconds; a value is the mean over the interval that ends then, or the state at its end; null is
 //! what this kernel or process does not tell. With rows the header has

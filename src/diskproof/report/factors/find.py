@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from diskproof.errors import DiskproofError
 from diskproof.records import Cell, StudyRecord
 from diskproof.report.labels import varying_factors
-from diskproof.stats.factors import FactorAnalysis, analyse_factors
+from diskproof.stats.factor_analysis import FactorAnalysis, analyse_factors
 from diskproof.stats.intervals import Sample
 from diskproof.store import ResultRow
 from diskproof.study.factors import FACTOR_BY_NAME

@@ -8,7 +8,7 @@ from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, show_stud
 from diskproof.report.factors import words
 from diskproof.report.labels import finite
 from diskproof.report.stability.words import variance_lines
-from diskproof.stats.factors import FactorAnalysis
+from diskproof.stats.factor_analysis import FactorAnalysis
 from diskproof.stats.level_effects import LevelEffect
 
 

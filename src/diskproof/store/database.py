@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Engine
 from diskproof.errors import UsageError
 from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
-from diskproof.records.verdicts import CrashRun
+from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.stats.histograms import merge_histograms
 from diskproof.store import queries, write
 from diskproof.store.connect import StoreUrl, explained, make_engine
 from diskproof.store.parts import CRASH, MEASURED, TILES, AnyRun, Run, RunKind
-from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow, VerdictRow
+from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.schema import require_schema
 from diskproof.store.tables import RUN
 
@@ -256,11 +256,7 @@ class Store:
 
     def verdicts(self, study_id: str | None = None) -> list[VerdictRow]:
         """The verdicts that count, of one study or of all, in the order they were made."""
-        return [
-            VerdictRow(run.study_id, run.host_id, run.id, run.cell, verdict, run.counts, run.ended)
-            for run in self.counted_runs(CRASH, study_id)
-            for verdict in run.verdicts
-        ]
+        return [row for run in self.counted_runs(CRASH, study_id) for row in run.rows]
 
     def tile_runs(self, study_id: str | None = None) -> tuple[TileRun, ...]:
         """The runs of tiles that count, failed ones too, of one study or of all, as they ended.

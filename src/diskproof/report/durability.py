@@ -8,6 +8,7 @@ the sizes of clusters and caches do not decide that, and are not compared.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from diskproof.records import Cell
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, TraceEvent, Verdict, VerdictRow
@@ -105,8 +106,7 @@ def states_text(verdict: Verdict) -> str:
     return f"{checked} of {'about ' if verdict.estimated else ''}{about}"
 
 
-@dataclass(frozen=True)
-class ToldVerdict:
+class VerdictText(NamedTuple):
     """A verdict as tables tell it."""
 
     text: str
@@ -114,10 +114,10 @@ class ToldVerdict:
     reason: str
     is_broken: bool
 
-
-def tell_verdict(verdict: Verdict) -> ToldVerdict:
-    told = verdict_text(verdict), states_text(verdict)
-    return ToldVerdict(*told, verdict.reason, verdict.is_broken)
+    @classmethod
+    def of(cls, verdict: Verdict) -> Self:
+        told = verdict_text(verdict), states_text(verdict)
+        return cls(*told, verdict.reason, verdict.is_broken)
 
 
 def short_text(durability: CellDurability | None) -> str:

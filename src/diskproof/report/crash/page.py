@@ -9,11 +9,10 @@ from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.chart import durability_chart, timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import (
-    ToldVerdict,
+    VerdictText,
     crash_cells_json,
     crash_labels,
     durability_sentence,
-    tell_verdict,
     worst_losses,
 )
 from diskproof.report.view import StudyView, WorkloadView
@@ -69,11 +68,7 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
     """The study's own verdicts by cell, with the pictures of its worst losses."""
     rows = list(zip(crash_labels(verdicts), verdicts, strict=True))
     return {
-        "losses": [
-            (label, row.verdict.fault, row.verdict.reproduce)
-            for label, row in rows
-            if row.verdict.reproduce
-        ],
+        "rows": rows,
         "faults": [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)],
         "table": _by_cell(rows),
         "fault_words": FAULT_WORDS,
@@ -86,12 +81,12 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
 
 def _by_cell(
     rows: Sequence[tuple[str, VerdictRow]],
-) -> list[tuple[str, str, dict[str, ToldVerdict]]]:
+) -> list[tuple[str, str, dict[str, VerdictText]]]:
     """(label, writer, verdicts by fault) of each crash cell, in the order they were made."""
-    cells: dict[str, tuple[str, str, dict[str, ToldVerdict]]] = {}
+    cells: dict[str, tuple[str, str, dict[str, VerdictText]]] = {}
     for label, row in rows:
         cell = cells.setdefault(row.cell.id, (label, row.cell.workload.name, {}))
-        cell[2][row.verdict.fault] = tell_verdict(row.verdict)
+        cell[2][row.verdict.fault] = VerdictText.of(row.verdict)
     return list(cells.values())
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.durability import crash_labels, tell_verdict
+from diskproof.report.durability import VerdictText, crash_labels
 
 
 def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
@@ -33,7 +33,7 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
     for label, row in zip(crash_labels(rows), rows, strict=True):
         key = (label, row.cell.workload.name)
         named = ["", ""] if key == before else list(key)
-        told = tell_verdict(row.verdict)
+        told = VerdictText.of(row.verdict)
         text = " - ".join(filter(None, (told.text, told.reason)))
         style = "bold" if told.is_broken else None
         table.add_row(*named, row.verdict.fault, text, told.states, style=style)

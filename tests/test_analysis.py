@@ -13,9 +13,8 @@ import pytest
 from diskproof.cli import run_command_line
 from diskproof.records import Cell, WorkloadSpec
 from diskproof.report.analysis import read_analyses
-from diskproof.report.factors.find import order_levels
 from diskproof.report.factors.words import alias_words, effect_words, fold
-from diskproof.report.labels import change
+from diskproof.report.labels import change, order_levels
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.stability.words import steady_words, variance_lines

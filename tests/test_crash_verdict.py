@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from diskproof.crash.end_state import promised_at
 from diskproof.crash.explore import StateSearch, search_request
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
-from diskproof.crash.verdict import Explored, Loss, judge, loses_promises, take_line
+from diskproof.crash.verdict import Explored, Loss, fall_short, judge, take_line
 from diskproof.errors import RunFailure
 from diskproof.recording.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
 from diskproof.records.verdicts import FAULTS, Verdict
@@ -60,7 +60,7 @@ def test_a_loss_that_was_found_is_proved_whatever_came_after(found: Explored) ->
         shown = found.smallest or worst
         assert verdict.badness == worst.severity
         assert (verdict.cut, verdict.missing) == (shown.cut, shown.missing)
-        assert loses_promises([verdict]) == (found.fault != "lying-device")
+        assert fall_short([verdict]) == (found.fault != "lying-device")
         assert verdict.reason.endswith(found.failure)
 
 

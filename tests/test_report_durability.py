@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
-from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
-from diskproof.report.crash.chart import timeline_caption
+from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict, VerdictRow
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
@@ -23,12 +22,13 @@ from diskproof.report.durability import (
     render_age,
     short_text,
     states_text,
+    timeline_caption,
     verdict_text,
 )
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.report.study_tables import ranking_json, render_study
-from diskproof.store import Store, VerdictRow, open_store
+from diskproof.store import Store, open_store
 from support.crashing import LOSS, make_crash_run, make_verdict
 
 LEVELS = {"frontend": "daemon", "format": "raw", "aio": "threads", "backing": "ssd"}

@@ -110,8 +110,9 @@ def test_a_word_alone_names_no_factor(text: str, tmp_path: Path) -> None:
 
 
 def test_an_import_is_followed_to_its_module(tmp_path: Path) -> None:
-    for text in ("from diskproof.records import Verdict", "from .records import Verdict"):
-        assert spelling.names_used(module(text, tmp_path), ["diskproof.records.verdicts.Verdict"])
+    for home in ("diskproof.records.verdicts", ".records.verdicts"):
+        own = module(f"from {home} import Verdict", tmp_path)
+        assert spelling.names_used(own, ["diskproof.records.verdicts.Verdict"])
     other = module("from diskproof.stats.speed_verdict import Verdict", tmp_path)
     assert not spelling.names_used(other, ["diskproof.records.verdicts.Verdict"])
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.multitest import multipletests
 
-from diskproof.stats.factors import FactorAnalysis, analyse_factors
+from diskproof.stats.factor_analysis import FactorAnalysis, analyse_factors
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample, ratio_interval
 from diskproof.stats.level_effects import LevelEffect

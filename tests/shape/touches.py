@@ -31,6 +31,7 @@ print(json.dumps({
 """
 
 
+_JINJA = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
 _VIEWS = ("view", "study", "parts")
 
 
@@ -139,7 +140,8 @@ def _outside(tree: Tree, chapter: str, own: Sequence[str]) -> Iterator[str]:
     pattern = re.compile(rf"\b(entry|view|parts?)\.{chapter}\b|['\"/]({words or chapter})['\"/]")
     for template in tree.templates:
         name = template.relative_to(tree.package).as_posix()
-        if not name.startswith(starts) and pattern.search(template.read_text()):
+        asked = " ".join(_JINJA.findall(template.read_text()))  # not classes, not words for people
+        if not name.startswith(starts) and pattern.search(asked):
             yield name
 
 

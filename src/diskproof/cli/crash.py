@@ -15,15 +15,15 @@ from diskproof.crash.explore import Explorer, explore
 from diskproof.crash.flush_audit import audit_flushes
 from diskproof.crash.next import CrashCampaign, CrashJob
 from diskproof.crash.run import CrashLab
-from diskproof.crash.verdict import loses_promises
+from diskproof.crash.verdict import fall_short
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome, Standing, start_telling
 from diskproof.plan import make_crash_plan
-from diskproof.records.verdicts import CrashRun
+from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.report.crash.table import render_verdicts
-from diskproof.report.durability import crash_cells_json, verdict_text
+from diskproof.report.durability import crash_cells_json, run_text
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.store import Store, VerdictRow
+from diskproof.store import Store
 from diskproof.study.crash import GUEST_EXTRAS
 from diskproof.study.load import Study
 
@@ -74,7 +74,7 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
         head = f"{cell_label(run.cell, self.factors)}  {run.writer}"
         if (failure := run.failure) is not None:
             return failure_lines(head, failure)
-        return f"{head}  " + ", ".join(f"{v.fault}: {verdict_text(v)}" for v in run.verdicts)
+        return f"{head}  {run_text(run)}"
 
     def left(self, standing: Standing) -> str:
         return f"{standing.total - standing.done} verdicts"
@@ -94,9 +94,7 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
 
     def falls_short(self, outcome: Outcome) -> bool:
         """Where a promise was broken that a setting can keep, or nothing could be said."""
-        verdicts = [row.verdict for row in self.verdicts()]
-        unsaid = any(verdict.verdict == "undecided" for verdict in verdicts)
-        return unsaid or loses_promises(verdicts)
+        return fall_short([row.verdict for row in self.verdicts()])
 
 
 def audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str, Any]]:

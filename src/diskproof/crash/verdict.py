@@ -110,9 +110,9 @@ def undecided(fault: Fault, reason: str, seed: int = 0) -> Verdict:
     return Verdict(fault, "undecided", reason=reason, seed=seed)
 
 
-def loses_promises(verdicts: Sequence[Verdict]) -> bool:
-    """Whether a promise was broken that a setting is responsible for."""
-    return any(verdict.is_broken and verdict.counts for verdict in verdicts)
+def fall_short(verdicts: Sequence[Verdict]) -> bool:
+    """Whether a promise was broken that a setting is responsible for, or nothing could be said."""
+    return any(each.verdict == "undecided" or (each.is_broken and each.counts) for each in verdicts)
 
 
 # -- the explorer's lines -------------------------------------------------------------------

@@ -6,7 +6,7 @@ of json+ is named by its middle, as fio's percentiles are; no bin is wider than 
 ``FIO_IO_U_PLAT_BITS`` of 6).
 """
 
-from diskproof.fio_output.metrics import combine_clones, job_histograms, job_metrics
+from diskproof.fio_output.job_metrics import combine_clones, job_histograms, job_metrics
 from diskproof.fio_output.parse import (
     Direction,
     FioJob,

@@ -1,6 +1,6 @@
 """Verdicts of crash runs: what a fault leaves of what a writer was promised."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -73,6 +73,20 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class VerdictRow:
+    """A verdict that counts. ``cell.workload`` is the writer; ``counts`` are of its recording,
+    ``ended`` is the Unix time at which it was made, in seconds."""
+
+    study_id: str
+    host_id: str
+    run_id: str
+    cell: Cell
+    verdict: Verdict
+    counts: Mapping[str, int] = field(default_factory=dict)
+    ended: float = 0.0
+
+
+@dataclass(frozen=True)
 class CrashRun:
     """One recorded writer in one stack and its verdicts; stored in one transaction.
 
@@ -97,3 +111,9 @@ class CrashRun:
     @property
     def writer(self) -> str:
         return self.cell.workload.name
+
+    @property
+    def rows(self) -> Iterator[VerdictRow]:
+        """Its verdicts, each with what it is of."""
+        of_run = (self.study_id, self.host_id, self.id, self.cell)
+        return (VerdictRow(*of_run, each, self.counts, self.ended) for each in self.verdicts)

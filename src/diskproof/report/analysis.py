@@ -8,6 +8,7 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import layout
 from diskproof.report.factors.find import WorkloadFactors, find_factors
 from diskproof.report.stability.find import WorkloadStability, find_stability
+from diskproof.report.stability.words import variance_lines
 from diskproof.report.view import by_workload, choose_studies
 from diskproof.store import ResultRow, Store
 
@@ -18,6 +19,11 @@ class WorkloadAnalysis:
 
     factors: WorkloadFactors
     stability: WorkloadStability
+
+    @property
+    def advice(self) -> list[str]:
+        """Where repeats pay."""
+        return variance_lines(self.stability.variance, self.stability.mostly_steady)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ and in which order. The accelerator, the guest's size, the iothread, the place o
 the sizes of clusters and caches do not decide that, and are not compared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from diskproof.records import Cell
-from diskproof.records.verdicts import FAULTS, Fault, Verdict
+from diskproof.records.verdicts import FAULTS, CrashRun, Fault, TraceEvent, Verdict, VerdictRow
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.store.rows import VerdictRow
 from diskproof.study.factors import FACTORS
 
 DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
@@ -84,6 +84,11 @@ def verdict_text(verdict: Verdict) -> str:
     return verdict.verdict
 
 
+def run_text(run: CrashRun) -> str:
+    """All verdicts of a run in one line."""
+    return ", ".join(f"{each.fault}: {verdict_text(each)}" for each in run.verdicts)
+
+
 def render_age(seconds: float) -> str:
     """How old the oldest lost acknowledgement was: ``<1 ms``, ``12 ms``, ``1.3 s``, ``140 s``."""
     if seconds < 0.9995:
@@ -99,6 +104,20 @@ def states_text(verdict: Verdict) -> str:
         return f"{checked} of ?"
     about = f"{float(total):.1g}" if total > 999_999 else f"{total:,}"
     return f"{checked} of {'about ' if verdict.estimated else ''}{about}"
+
+
+class VerdictText(NamedTuple):
+    """A verdict as tables tell it."""
+
+    text: str
+    states: str
+    reason: str
+    is_broken: bool
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Self:
+        told = verdict_text(verdict), states_text(verdict)
+        return cls(*told, verdict.reason, verdict.is_broken)
 
 
 def short_text(durability: CellDurability | None) -> str:
@@ -126,6 +145,32 @@ def durability_sentence(rows: Sequence[VerdictRow]) -> str:
     left = len(cells) - kept - bad
     told += [f"of {left} it is not decided"] if left else []
     return "; ".join(told) + "."
+
+
+def worst_losses(
+    rows: Sequence[tuple[str, VerdictRow]], most: int
+) -> Iterator[tuple[Sequence[TraceEvent], str]]:
+    """The course and the caption of the worst losses, each of another fault; what a lying device
+    loses tells nothing new. ``rows`` come with their labels."""
+    told: dict[Fault, tuple[str, Verdict]] = {}
+    for label, row in sorted(rows, key=lambda each: each[1].verdict.badness, reverse=True):
+        if row.verdict.is_broken and row.verdict.counts and row.verdict.timeline:
+            told.setdefault(row.verdict.fault, (label, row.verdict))
+    for label, verdict in list(told.values())[:most]:
+        yield verdict.timeline, timeline_caption(label, verdict)
+
+
+def timeline_caption(label: str, verdict: Verdict) -> str:
+    """What the picture of a loss shows, in a sentence."""
+    count, lost = len(verdict.missing), verdict.lost
+    writes = "one write" if count == 1 else f"{count} writes"
+    promised = "one acknowledged write" if lost == 1 else f"{lost} acknowledged writes"
+    oldest = f"the oldest acknowledged {render_age(verdict.age_seconds)} before the crash"
+    worst = f"In the worst state {promised} are lost, {oldest}."
+    return (
+        f"The smallest loss that was found for {label} under {verdict.fault}: without {writes} "
+        f"that no flush had made durable. {worst if lost else 'The worst state cannot be used.'}"
+    )
 
 
 def verdict_json(row: VerdictRow) -> dict[str, object]:

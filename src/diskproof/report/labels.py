@@ -1,13 +1,14 @@
 """Names and figures short enough for a table, a chart and a phone."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from diskproof.errors import DiskproofError
 from diskproof.records import Cell
 from diskproof.stats.intervals import Interval
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
-from diskproof.units import render_latency
+from diskproof.units import parse_bytes, render_latency
 
 T = TypeVar("T")
 
@@ -26,6 +27,34 @@ def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:
             levels.setdefault(factor, set()).add(level)
     varying = [factor for factor, found in levels.items() if len(found) > 1]
     return tuple(sorted(varying, key=lambda name: (_ORDER.get(name, len(_ORDER)), name)))
+
+
+def order_levels(
+    cells: Sequence[Cell], bases: Mapping[str, str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Varying factors with their levels, the base level first: what ``bases`` says, else the
+    first one as ``factors.FACTORS`` lists them, the smallest size or count, or the first seen."""
+    ordered = {}
+    for name in varying_factors(cells):
+        seen = list(dict.fromkeys(cell.level(name) for cell in cells if cell.level(name)))
+        levels = sorted(seen, key=lambda level: _level_place(name, level, seen))
+        base = (bases or {}).get(name)
+        if base in levels:
+            levels = [base, *(level for level in levels if level != base)]
+        ordered[name] = tuple(levels)
+    return ordered
+
+
+def _level_place(factor: str, level: str, seen: Sequence[str]) -> tuple[int, float]:
+    known = FACTOR_BY_NAME.get(factor)
+    if known is not None and level in known.levels:
+        return 0, known.levels.index(level)
+    if known is not None and known.kind in ("bytes", "count"):
+        try:
+            return 0, float(parse_bytes(level))
+        except (DiskproofError, ValueError):
+            pass
+    return 1, seen.index(level)
 
 
 def cell_label(cell: Cell, factors: Sequence[str]) -> str:

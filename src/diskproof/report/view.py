@@ -38,7 +38,7 @@ class WorkloadView:
     metric: str
     unit: str
     higher_is_better: bool
-    factors: tuple[str, ...]
+    varying: tuple[str, ...]
     lines: tuple[Line, ...]
 
     @property

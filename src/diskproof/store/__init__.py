@@ -1,7 +1,7 @@
 """The waist: results go in from the lab and from foreign files, and come out for analysis."""
 
 from diskproof.store.database import Store, open_store
-from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow, VerdictRow
+from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.write import DuplicateRun
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "RunCounts",
     "RunRow",
     "Store",
-    "VerdictRow",
     "open_store",
 ]

@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Engine
 from diskproof.errors import UsageError
 from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
-from diskproof.records.verdicts import CrashRun
+from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.stats.histograms import merge_histograms
-from diskproof.store import read, write
+from diskproof.store import queries, write
 from diskproof.store.connect import StoreUrl, explained, make_engine
 from diskproof.store.parts import CRASH, MEASURED, TILES, AnyRun, Run, RunKind
-from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow, VerdictRow
+from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.schema import require_schema
 from diskproof.store.tables import RUN
 
@@ -167,26 +167,26 @@ class Store:
     def studies(self) -> list[StudyRecord]:
         """All studies, oldest first."""
         with self._reading() as connection:
-            return read.read_studies(connection)
+            return queries.read_studies(connection)
 
     def find_study(self, name_or_id: str) -> StudyRecord | None:
         """The study of this id, or else the newest of this name."""
         with self._reading() as connection:
-            return read.find_study(connection, name_or_id)
+            return queries.find_study(connection, name_or_id)
 
     def counts(self, study_id: str) -> RunCounts:
         """How many runs are planned, and how many went well and failed."""
         with self._reading() as connection:
-            return read.read_counts(connection, study_id)
+            return queries.read_counts(connection, study_id)
 
     def hosts(self) -> list[HostRecord]:
         with self._reading() as connection:
-            return read.read_hosts(connection)
+            return queries.read_hosts(connection)
 
     def finished_runs(self, study_id: str) -> set[tuple[int, str]]:
         """(block, cell id) of every run that need not be made again: counted, good or failed."""
         with self._reading() as connection:
-            return read.read_finished(connection, study_id)
+            return queries.read_finished(connection, study_id)
 
     def results(self, study: str | None = None, metric: str | None = None) -> list[ResultRow]:
         """Values of counted good runs by study, host, cell and metric.
@@ -194,18 +194,18 @@ class Store:
         ``study`` is a name or an id. Rows come in the order of studies, cells and metrics.
         """
         with self._reading() as connection:
-            return read.read_results(connection, study, metric)
+            return queries.read_results(connection, study, metric)
 
     def runs(self, study_id: str) -> list[RunRow]:
         """Every run of a study in the order they ended, replaced attempts included."""
         with self._reading() as connection:
-            return read.read_rows(connection, study_id)
+            return queries.read_rows(connection, study_id)
 
     def failures(self, study_id: str) -> list[RunRow]:
         """The counted runs of a study that failed."""
         with self._reading() as connection:
             failed = (RUN.c.counted, RUN.c.status == "failed")
-            return read.read_rows(connection, study_id, *failed)
+            return queries.read_rows(connection, study_id, *failed)
 
     def run(self, run_id: str) -> RunRecord:
         return self.run_of(MEASURED, run_id)
@@ -222,7 +222,7 @@ class Store:
         found = None
         if self._has(kind):
             with self._reading() as connection:
-                found = read.find_run(connection, kind, run_id)
+                found = queries.find_run(connection, kind, run_id)
         if found is None:
             raise UsageError(f"the store {self.place} has no {kind.name} {run_id!r}")
         return found
@@ -239,28 +239,24 @@ class Store:
         if not self._has(kind):
             return ()
         with self._reading() as connection:
-            return read.read_series(connection, kind, run_id)
+            return queries.read_series(connection, kind, run_id)
 
     def histograms(
         self, study_id: str, cell_id: str, host_id: str | None = None
     ) -> tuple[Histogram, ...]:
         """The latency distributions of a cell, each merged over its counted good runs."""
         with self._reading() as connection:
-            found = read.read_histograms(connection, study_id, cell_id, host_id)
+            found = queries.read_histograms(connection, study_id, cell_id, host_id)
         return tuple(merge_histograms(of_one_name) for of_one_name in found.values())
 
     def checks(self, study_id: str, host_id: str | None = None) -> Mapping[str, tuple[Check, ...]]:
         """By cell id, the effective configuration of its newest counted run that has one."""
         with self._reading() as connection:
-            return read.read_checks(connection, study_id, host_id)
+            return queries.read_checks(connection, study_id, host_id)
 
     def verdicts(self, study_id: str | None = None) -> list[VerdictRow]:
         """The verdicts that count, of one study or of all, in the order they were made."""
-        return [
-            VerdictRow(run.study_id, run.host_id, run.id, run.cell, verdict, run.counts, run.ended)
-            for run in self.counted_runs(CRASH, study_id)
-            for verdict in run.verdicts
-        ]
+        return [row for run in self.counted_runs(CRASH, study_id) for row in run.rows]
 
     def tile_runs(self, study_id: str | None = None) -> tuple[TileRun, ...]:
         """The runs of tiles that count, failed ones too, of one study or of all, as they ended.
@@ -275,9 +271,9 @@ class Store:
         if not self._has(kind):
             return ()
         with self._reading() as connection:
-            return tuple(read.read_counted(connection, kind, study_id))
+            return tuple(queries.read_counted(connection, kind, study_id))
 
     def progress(self) -> Progress | None:
         """The progress that was written last."""
         with self._reading() as connection:
-            return read.find_progress(connection)
+            return queries.find_progress(connection)

@@ -6,8 +6,9 @@ from typing import Literal
 
 from diskproof.records import Cell, Failure, StudyRecord
 from diskproof.records.tiles import TileRun, WorkRun
+from diskproof.records.verdicts import VerdictRow
 from diskproof.store.database import Store
-from diskproof.store.rows import RunRow, VerdictRow
+from diskproof.store.rows import RunRow
 from diskproof.store.show import show_rows
 
 Kind = Literal["results", "runs", "series", "verdicts", "tiles"]

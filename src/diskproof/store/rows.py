@@ -1,10 +1,8 @@
 """What a store answers with, beside the records it was given."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from diskproof.records import Cell, Failure, Status
-from diskproof.records.verdicts import Verdict
 
 
 @dataclass(frozen=True)
@@ -75,17 +73,3 @@ class Progress:
     current: str
     eta_seconds: float | None
     updated: float
-
-
-@dataclass(frozen=True)
-class VerdictRow:
-    """A verdict that counts. ``cell.workload`` is the writer; ``counts`` are of its recording,
-    ``ended`` is the Unix time at which it was made, in seconds."""
-
-    study_id: str
-    host_id: str
-    run_id: str
-    cell: Cell
-    verdict: Verdict
-    counts: Mapping[str, int] = field(default_factory=dict)
-    ended: float = 0.0

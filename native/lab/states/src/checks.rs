@@ -35,13 +35,27 @@ pub enum Verdict {
     Corrupts,
 }
 
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Keeps => "keeps",
+            Verdict::Loses => "loses",
+            Verdict::Corrupts => "corrupts",
+        }
+    }
+}
+
+/// Larger is worse: the word, then how much is lost.
+pub type Severity = (Verdict, u64);
+
 /// What a check found in one state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub verdict: Verdict,
     /// Acknowledged writes that are not there.
     pub lost: u64,
     /// When the oldest of them was acknowledged, on the log's clock; None: nobody knows.
+    #[serde(skip)]
     pub since_ns: Option<u64>,
 }
 
@@ -64,9 +78,13 @@ impl Finding {
         self.since_ns.map(|since| moment_ns.saturating_sub(since))
     }
 
-    /// Larger is worse.
-    pub fn severity(&self) -> (Verdict, u64) {
+    pub fn severity(&self) -> Severity {
         (self.verdict, self.lost)
+    }
+
+    /// Whether a promise was broken.
+    pub fn is_broken(&self) -> bool {
+        self.verdict != Verdict::Keeps
     }
 }
 

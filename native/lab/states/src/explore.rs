@@ -7,7 +7,7 @@ use std::sync::mpsc::{channel, Sender};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::checks::{make_check, Check, Detail, Finding, Ground, Verdict};
+use crate::checks::{make_check, Check, Detail, Finding, Ground, Severity};
 use crate::choice::{Choice, StateId};
 use crate::content::Store;
 use crate::cut::{collect, Cut};
@@ -28,7 +28,7 @@ const BARREN_ROUNDS: u64 = 16;
 pub type Order = (u64, u64, u64);
 
 /// How bad, how old the oldest loss, and of equals what one thread would have found first.
-type Rank = ((Verdict, u64), u64, Reverse<Order>);
+type Rank = (Severity, u64, Reverse<Order>);
 
 /// A state that lost something.
 #[derive(Clone, Debug)]
@@ -362,7 +362,7 @@ fn look(
             let ours = exploration.is_ours(key);
             let finding = if ours { check.check(&state)? } else { Finding::KEEPS };
             if exploration.remember(key, finding) {
-                let loses = u64::from(finding.verdict != Verdict::Keeps);
+                let loses = u64::from(finding.is_broken());
                 counters.distinct.fetch_add(1, Ordering::Relaxed);
                 counters.checked.fetch_add(u64::from(ours), Ordering::Relaxed);
                 counters.losing.fetch_add(loses, Ordering::Relaxed);
@@ -370,7 +370,7 @@ fn look(
             finding
         }
     };
-    if finding.verdict == Verdict::Keeps {
+    if !finding.is_broken() {
         return Ok(());
     }
     if let Some(more) = exploration.is_worse(rank(finding, cut.moment_ns, order)) {

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::checks::{Detail, Verdict};
+use crate::checks::{Detail, Finding};
+use crate::choice::StateId;
 use crate::explore::{Exploration, Found, Order, Outcome};
 use crate::fault::Fault;
 use crate::minimise::Minimal;
@@ -42,8 +43,8 @@ pub struct Loss<'a> {
     pub state: String,
     pub cut: u64,
     pub moment_ns: u64,
-    pub verdict: Verdict,
-    pub lost: u64,
+    #[serde(flatten)]
+    pub finding: Finding,
     #[serde(flatten)]
     pub detail: &'a Detail,
     /// Makes this state in a directory, from where the request came.
@@ -114,14 +115,12 @@ pub fn progress(exploration: &Exploration<'_>, planned: u64, begun: Instant) {
 }
 
 pub fn loss<'a>(exploration: &Exploration<'_>, found: &'a Found) -> Loss<'a> {
-    let parts = (&found.id, found.finding.verdict, found.finding.lost, &found.detail);
-    make_loss(exploration, parts)
+    make_loss(exploration, &found.id, found.finding, &found.detail)
 }
 
 pub fn minimised<'a>(exploration: &Exploration<'_>, minimal: &'a Minimal) -> Line<'a> {
-    let parts = (&minimal.id, minimal.finding.verdict, minimal.finding.lost, &minimal.detail);
     Line::Minimised {
-        loss: make_loss(exploration, parts),
+        loss: make_loss(exploration, &minimal.id, minimal.finding, &minimal.detail),
         missing: &minimal.missing,
         checks: minimal.checks,
         is_minimal: minimal.is_minimal,
@@ -130,7 +129,9 @@ pub fn minimised<'a>(exploration: &Exploration<'_>, minimal: &'a Minimal) -> Lin
 
 fn make_loss<'a>(
     exploration: &Exploration<'_>,
-    (id, verdict, lost, detail): (&crate::choice::StateId, Verdict, u64, &'a Detail),
+    id: &StateId,
+    finding: Finding,
+    detail: &'a Detail,
 ) -> Loss<'a> {
     let trace = &exploration.store.trace;
     let state = id.to_string();
@@ -147,7 +148,7 @@ fn make_loss<'a>(
     ];
     let moment_ns =
         if id.cut == 0 { trace.header.monotonic_ns } else { trace.event(id.cut).end_ns };
-    Loss { state, cut: id.cut, moment_ns, verdict, lost, detail, command }
+    Loss { state, cut: id.cut, moment_ns, finding, detail, command }
 }
 
 /// The end of an exploration in one line.
@@ -164,11 +165,10 @@ pub fn summary(
     let worst = outcome.worst();
     let trace = &exploration.store.trace;
     Summary {
-        verdict: match worst.map(|worst| worst.finding.verdict) {
-            Some(Verdict::Corrupts) => "corrupts",
-            Some(_) => "loses",
+        verdict: match worst {
+            Some(worst) => worst.finding.verdict.word(),
             None if checked == 0 => "undecided",
-            None => "keeps",
+            None => Finding::KEEPS.verdict.word(),
         },
         fault: exploration.fault(),
         sector: trace.sector,

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from diskproof.records.verdicts import TraceEvent, Verdict
+from diskproof.records.verdicts import TraceEvent
 from diskproof.report import vega
-from diskproof.report.durability import render_age, verdict_text
+from diskproof.report.durability import verdict_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
 
@@ -127,17 +127,4 @@ def timeline_chart(events: Sequence[TraceEvent]) -> vega.Spec:
                 "encoding": {"y": None, "color": None, "tooltip": [{"field": "text"}]},
             },
         ],
-    )
-
-
-def timeline_caption(label: str, verdict: Verdict) -> str:
-    """What the picture of a loss shows, in a sentence."""
-    count, lost = len(verdict.missing), verdict.lost
-    writes = "one write" if count == 1 else f"{count} writes"
-    promised = "one acknowledged write" if lost == 1 else f"{lost} acknowledged writes"
-    oldest = f"the oldest acknowledged {render_age(verdict.age_seconds)} before the crash"
-    worst = f"In the worst state {promised} are lost, {oldest}."
-    return (
-        f"The smallest loss that was found for {label} under {verdict.fault}: without {writes} "
-        f"that no flush had made durable. {worst if lost else 'The worst state cannot be used.'}"
     )

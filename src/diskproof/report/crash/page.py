@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from diskproof.records import StudyRecord
+from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
-from diskproof.report.crash.chart import durability_chart, timeline_caption, timeline_chart
+from diskproof.report.crash.chart import durability_chart, timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import (
+    VerdictText,
     crash_cells_json,
     crash_labels,
     durability_sentence,
-    states_text,
-    verdict_text,
+    worst_losses,
 )
 from diskproof.report.view import StudyView, WorkloadView
 from diskproof.store import Store
-from diskproof.store.rows import VerdictRow
 from diskproof.study.crash import FAULT_WORDS
 
 Verdicts = tuple[VerdictRow, ...]
@@ -72,33 +72,22 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
         "faults": [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)],
         "table": _by_cell(rows),
         "fault_words": FAULT_WORDS,
-        "figures": [*_timelines(rows, draw)],
-        "verdict_text": verdict_text,
-        "states_text": states_text,
+        "figures": [
+            draw(timeline_chart(course), caption, 2)
+            for course, caption in worst_losses(rows, MAX_TIMELINES)
+        ],
     }
 
 
 def _by_cell(
     rows: Sequence[tuple[str, VerdictRow]],
-) -> list[tuple[str, str, dict[str, VerdictRow]]]:
+) -> list[tuple[str, str, dict[str, VerdictText]]]:
     """(label, writer, verdicts by fault) of each crash cell, in the order they were made."""
-    cells: dict[str, tuple[str, str, dict[str, VerdictRow]]] = {}
+    cells: dict[str, tuple[str, str, dict[str, VerdictText]]] = {}
     for label, row in rows:
         cell = cells.setdefault(row.cell.id, (label, row.cell.workload.name, {}))
-        cell[2][row.verdict.fault] = row
+        cell[2][row.verdict.fault] = VerdictText.of(row.verdict)
     return list(cells.values())
-
-
-def _timelines(rows: Sequence[tuple[str, VerdictRow]], draw: Draw) -> Iterator[Figure]:
-    """The worst losses, each of another fault; what a lying device loses tells nothing new."""
-    drawn: list[str] = []
-    for label, row in sorted(rows, key=lambda each: each[1].verdict.badness, reverse=True):
-        verdict = row.verdict
-        if len(drawn) == MAX_TIMELINES or verdict.fault in drawn:
-            continue
-        if verdict.is_broken and verdict.counts and verdict.timeline:
-            drawn.append(verdict.fault)
-            yield draw(timeline_chart(verdict.timeline), timeline_caption(label, verdict), 2)
 
 
 CHAPTER = Chapter(

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.durability import crash_labels, states_text, verdict_text
-from diskproof.store.rows import VerdictRow
+from diskproof.report.durability import VerdictText, crash_labels
 
 
 def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
@@ -33,10 +33,10 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
     for label, row in zip(crash_labels(rows), rows, strict=True):
         key = (label, row.cell.workload.name)
         named = ["", ""] if key == before else list(key)
-        text = " - ".join(filter(None, (verdict_text(row.verdict), row.verdict.reason)))
-        bad = row.verdict.is_broken
-        fault, states = row.verdict.fault, states_text(row.verdict)
-        table.add_row(*named, fault, text, states, style="bold" if bad else None)
+        told = VerdictText.of(row.verdict)
+        text = " - ".join(filter(None, (told.text, told.reason)))
+        style = "bold" if told.is_broken else None
+        table.add_row(*named, row.verdict.fault, text, told.states, style=style)
         before = key
     table.caption = (
         "loses N, T: N acknowledged writes are missing in the worst state, the oldest of them "

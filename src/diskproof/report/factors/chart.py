@@ -5,7 +5,7 @@ import math
 from diskproof.report import vega
 from diskproof.report.factors.find import WorkloadFactors
 from diskproof.report.factors.words import ALPHA, effect_words, speeds
-from diskproof.stats.factors import FactorAnalysis
+from diskproof.stats.factor_analysis import FactorAnalysis
 
 MAX_EFFECTS = 24
 ROW_HEIGHT = 34

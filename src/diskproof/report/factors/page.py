@@ -7,7 +7,7 @@ from diskproof.report.factors import words as factor_words
 from diskproof.report.factors.chart import effects_chart, interaction_chart, interaction_factors
 from diskproof.report.factors.find import WorkloadFactors, find_factors
 from diskproof.report.view import StudyView
-from diskproof.stats.factors import FactorAnalysis
+from diskproof.stats.factor_analysis import FactorAnalysis
 
 
 def _find(source: Source) -> Mapping[str, WorkloadFactors]:

@@ -7,8 +7,7 @@ from diskproof.report import layout
 from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, show_studies, studies_json
 from diskproof.report.factors import words
 from diskproof.report.labels import finite
-from diskproof.report.stability.words import variance_lines
-from diskproof.stats.factors import FactorAnalysis
+from diskproof.stats.factor_analysis import FactorAnalysis
 from diskproof.stats.level_effects import LevelEffect
 
 
@@ -18,7 +17,7 @@ def render_analyses(studies: Sequence[StudyAnalysis]) -> layout.Shown:
 
 
 def _load_groups(load: WorkloadAnalysis) -> Iterator[Sequence[layout.Shown]]:
-    found, advice = load.factors, _advice(load)
+    found = load.factors
     head = f"{found.name}: {found.metric}, {HIGHER[found.higher_is_better]}"
     analysis = found.analysis
     if analysis is None:
@@ -30,14 +29,10 @@ def _load_groups(load: WorkloadAnalysis) -> Iterator[Sequence[layout.Shown]]:
     inseparable = map(words.alias_words, analysis.aliases)
     for title, lines in (
         ("These cells cannot separate", inseparable),
-        ("Where repeats pay", advice),
+        ("Where repeats pay", load.advice),
     ):
         if told := [layout.line(f"  {line}") for line in lines]:
             yield [layout.line(title, style="bold"), *told]
-
-
-def _advice(load: WorkloadAnalysis) -> list[str]:
-    return variance_lines(load.stability.variance, load.stability.mostly_steady)
 
 
 def _shares_table(analysis: FactorAnalysis) -> layout.Shown:
@@ -89,7 +84,7 @@ def _factors_json(load: WorkloadAnalysis) -> dict[str, object]:
     return {
         **_analysis_json(analysis),
         "effects": [_effect_json(effect, higher_is_better) for effect in analysis.effects],
-        "advice": _advice(load),
+        "advice": load.advice,
     }
 
 

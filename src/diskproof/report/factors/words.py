@@ -3,7 +3,7 @@
 import math
 
 from diskproof.stats.design import Alias, Term
-from diskproof.stats.factors import FactorAnalysis, TermShare
+from diskproof.stats.factor_analysis import FactorAnalysis, TermShare
 from diskproof.stats.intervals import CONFIDENCE
 from diskproof.stats.level_effects import LevelEffect
 

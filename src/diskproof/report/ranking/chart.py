@@ -85,7 +85,7 @@ def heat_factors(load: WorkloadView) -> tuple[str, str] | None:
     None with fewer than two varying factors.
     """
     spread = {}
-    for factor in load.factors:
+    for factor in load.varying:
         means: dict[str, list[float]] = {}
         for line in load.lines:
             if line.ranked.interval.mean > 0:
@@ -111,8 +111,8 @@ def heat_chart(load: WorkloadView, across: str, down: str) -> vega.Spec:
         _shares(load),
         34 * len({line.ranked.cell.level(down, "-") for line in load.lines}),
         params=[
-            vega.drop_down("across", load.factors, across),
-            vega.drop_down("down", load.factors, down),
+            vega.drop_down("across", load.varying, across),
+            vega.drop_down("down", load.varying, down),
         ],
         transform=[
             {"calculate": "datum[across]", "as": "x"},
@@ -136,7 +136,7 @@ def _shares(load: WorkloadView) -> list[dict[str, object]]:
         mean = line.ranked.interval.mean
         if mean > 0 and best > 0:
             share = mean / best if load.higher_is_better else best / mean
-            levels = {name: line.ranked.cell.level(name, "-") for name in load.factors}
+            levels = {name: line.ranked.cell.level(name, "-") for name in load.varying}
             rows.append({**levels, _LOG: round(math.log(share), 5)})
     return rows
 

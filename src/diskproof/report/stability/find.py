@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from diskproof.records import Series, StudyRecord
-from diskproof.report.factors.find import order_levels
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, order_levels, varying_factors
 from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.first_run import FirstRunEffect, first_run_effect
 from diskproof.stats.intervals import Sample

@@ -7,15 +7,19 @@ that is right with a known probability; here, as Rodriguez & Ludkovski (arXiv 17
 probability is taken from the runs: how far from the limit they are, in units of their scatter.
 """
 
+from __future__ import annotations
+
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+    Array = NDArray[np.float64]
 
 SCATTER = 0.10
 """Standard deviation of a run's log ratio before anything is known: repeats of whole workloads in
@@ -77,6 +81,7 @@ class Evidence:
 
     def holds(self, freedom: int, shifts: Array) -> Array:
         """Probability that the typical run holds, if the limit is really at these log ratios."""
+        import numpy as np
         from scipy.special import stdtr
 
         chance: Array = np.asarray(stdtr(freedom, (shifts - self.centre) / self.error))
@@ -142,6 +147,8 @@ def find_belief(trials: Sequence[Trial], most: int) -> Belief:
 
     Raises ValueError for a trial with more than ``most`` tiles.
     """
+    import numpy as np
+
     if any(trial.tiles > most for trial in trials):
         raise ValueError(f"a trial has more tiles than the most to try, {most}")
     evidence, scatter, freedom = weigh(trials)

@@ -9,7 +9,7 @@ from typing import Any
 
 from diskproof.errors import StudyError
 from diskproof.study import keys, tiles
-from diskproof.study.toml_lines import Mistakes, parse_toml, read_text, unknown
+from diskproof.study.toml_lines import parse_toml, read_text, unknown
 
 MAX_TEXT = 256 << 10
 MAX_GUESTS = 16
@@ -33,7 +33,7 @@ def load_tile(name: str, folder: Path) -> tiles.Tile:
     return parse_tile(content, str(path))
 
 
-def read_rules(content: object, folder: Path, mistakes: Mistakes) -> tiles.TileRules:
+def read_rules(content: object, folder: Path, mistakes: keys.Mistakes) -> tiles.TileRules:
     """``[tiles]`` of a study, its tile's file relative to ``folder``. Mistakes are noted; raises
     StudyError for those in the tile's own file."""
     place, name = ("tiles",), tiles.BUILT_IN
@@ -59,7 +59,7 @@ def read_built_in() -> str:
 
 def parse_tile(content: str, file: str) -> tiles.Tile:
     """Text to Tile. Raises StudyError with all mistakes of the file."""
-    mistakes = Mistakes(content, file)
+    mistakes = keys.Mistakes(content, file)
     tables = parse_toml(content, file)
     guests = tuple(_read_guests(tables, mistakes))
     works = tuple(_read_works(tables, {each.name: each.role for each in guests}, mistakes))
@@ -74,7 +74,7 @@ def parse_tile(content: str, file: str) -> tiles.Tile:
     return replace(tile, name=tile.name or Path(file).stem)
 
 
-def _read_guests(tables: Mapping[str, Any], mistakes: Mistakes) -> Iterator[tiles.TileGuest]:
+def _read_guests(tables: Mapping[str, Any], mistakes: keys.Mistakes) -> Iterator[tiles.TileGuest]:
     found = keys.read_tables(tables.get("guests", {}), ("guests",), mistakes, tiles.read_guest_name)
     environment: dict[str, str] = {}
     for name, given in found:
@@ -99,7 +99,7 @@ def _read_guests(tables: Mapping[str, Any], mistakes: Mistakes) -> Iterator[tile
 
 
 def _read_works(
-    tables: Mapping[str, Any], roles: Mapping[str, str], mistakes: Mistakes
+    tables: Mapping[str, Any], roles: Mapping[str, str], mistakes: keys.Mistakes
 ) -> Iterator[tiles.TileWork]:
     for name, given in keys.read_tables(tables.get("workloads", {}), ("workloads",), mistakes):
         place = ("workloads", name)
@@ -114,7 +114,7 @@ def _read_works(
         yield work
 
 
-def _find_load(work: tiles.TileWork, mistakes: Mistakes) -> str:
+def _find_load(work: tiles.TileWork, mistakes: keys.Mistakes) -> str:
     place = ("workloads", work.name)
     if work.command and work.load not in ("", tiles.COMMAND):
         mistakes.add(place, f"workloads.{work.name}: either a load or a command")
@@ -128,7 +128,7 @@ def _find_load(work: tiles.TileWork, mistakes: Mistakes) -> str:
     return tiles.COMMAND
 
 
-def _check_ends(work: tiles.TileWork, roles: Mapping[str, str], mistakes: Mistakes) -> None:
+def _check_ends(work: tiles.TileWork, roles: Mapping[str, str], mistakes: keys.Mistakes) -> None:
     """Whether the guests at both ends exist and can do it."""
     load, place = tiles.LOADS[work.load], ("workloads", work.name)
     for key, guest, able in (("from", work.source, load.source), ("to", work.target, load.target)):
@@ -145,7 +145,7 @@ def _check_ends(work: tiles.TileWork, roles: Mapping[str, str], mistakes: Mistak
         mistakes.add((*place, "check"), f"check: {work.load} checks its own result")
 
 
-def _check_order(works: tuple[tiles.TileWork, ...], mistakes: Mistakes) -> None:
+def _check_order(works: tuple[tiles.TileWork, ...], mistakes: keys.Mistakes) -> None:
     """Whether everything that is waited for is there and can come to its end."""
     names = {work.name for work in works}
     done: set[str] = set()

@@ -11,20 +11,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+from diskproof.backings import volumes
 from diskproof.backings.device import wipe
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.loop import start_loop
 from diskproof.backings.place import Place, choose_size, read_device_bytes, start_run_dir
-from diskproof.backings.volumes import (
-    Volume,
-    find_named,
-    find_standing_on,
-    new_name,
-    run_quietly,
-    start_note,
-    take_down,
-    write_note,
-)
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import Completed, require_tool, run
 from diskproof.records import BackingSpec
@@ -72,7 +63,7 @@ class LvmBacking:
         size = choose_size(spec, base, needed, EXTENT)
         free = base.free_bytes() * size // needed(size)
         with ExitStack() as stack:
-            note = stack.enter_context(start_note(base))
+            note = stack.enter_context(volumes.start_note(base))
             below, where = base.below, base.name or str(base.device)
             if base.device:
                 device = base.device
@@ -141,7 +132,7 @@ class Group:
         self.folder = folder
 
     def lvm(self, *arguments: str) -> Completed:
-        return run_quietly(["lvm", *arguments], LVM_SYSTEM_DIR=str(self.folder))
+        return volumes.run_quietly(["lvm", *arguments], LVM_SYSTEM_DIR=str(self.folder))
 
     def require(self, *arguments: str) -> Completed:
         """Raises HostError with LVM's words."""
@@ -158,8 +149,8 @@ def start_group(note: Path, device: Path, *, stays: bool) -> Iterator[Group]:
     device outlives it, so that it is wiped. Raises HostError."""
     device = device.resolve()
     devices = (device,) if stays else ()
-    group = configure(new_name(), note, device)
-    write_note(note, Volume("lvm", group.name, devices))
+    group = configure(volumes.new_name(), note, device)
+    volumes.write_note(note, volumes.Volume("lvm", group.name, devices))
     try:
         group.require("vgcreate", "--setautoactivation", "n", "--yes", group.name, str(device))
         yield group
@@ -179,7 +170,7 @@ def configure(name: str, note: Path, device: Path) -> Group:
 def remove_group(note: Path, name: str, devices: tuple[Path, ...]) -> str:
     """Take away a volume group of ours, also one that is half made, and its label on devices that
     stay. Gives why something is still there, or nothing."""
-    left = take_down(find_standing_on(find_named(name)))
+    left = volumes.take_down(volumes.find_standing_on(volumes.find_named(name)))
     for device in devices if not left else ():
         query = ["pvs", "--noheadings", "--options", "vg_name", str(device)]
         if (

@@ -12,19 +12,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+from diskproof.backings import volumes
 from diskproof.backings.device import require_unused
 from diskproof.backings.loop import start_loop
 from diskproof.backings.place import Place, choose_size, start_run_dir
-from diskproof.backings.volumes import (
-    SYS,
-    Volume,
-    find_standing_on,
-    new_name,
-    run_quietly,
-    start_note,
-    take_down,
-    write_note,
-)
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import BackingSpec
@@ -47,7 +38,7 @@ class MdBacking:
         require_md()
         named = [require_unused(Path(path)) for path in spec.option("path").split()]
         with ExitStack() as stack:
-            note = stack.enter_context(start_note(base))
+            note = stack.enter_context(volumes.start_note(base))
             members, free, where = named, None, " ".join(map(str, named))
             below: tuple[Path, ...] = ()
             if not named:
@@ -128,10 +119,10 @@ def start_array(
 ) -> Iterator[Path]:
     """An array of our own, noted in a folder before it is made; ``stay``: its members outlive it,
     so that they are wiped. Raises HostError with mdadm's words."""
-    name, devices = new_name(), tuple(path.resolve() for path in members)
-    write_note(note, Volume("md", name, devices if stay else ()))
+    name, devices = volumes.new_name(), tuple(path.resolve() for path in members)
+    volumes.write_note(note, volumes.Volume("md", name, devices if stay else ()))
     try:
-        done = run_quietly(["mdadm", *create_args(name, spec, devices)])
+        done = volumes.run_quietly(["mdadm", *create_args(name, spec, devices)])
         if done.returncode != 0:
             told = "\n".join(done.error_text.splitlines()[-5:])
             raise HostError(f"mdadm cannot make the array of backing {spec.name}", told)
@@ -156,7 +147,7 @@ def create_args(name: str, spec: BackingSpec, members: tuple[Path, ...]) -> list
 
 def _require_idle(array: Path) -> None:
     try:
-        action = (SYS / array.name / "md/sync_action").read_text().strip()
+        action = (volumes.SYS / array.name / "md/sync_action").read_text().strip()
     except FileNotFoundError:  # level 0
         return
     if action != "idle":
@@ -165,9 +156,9 @@ def _require_idle(array: Path) -> None:
 
 def describe(array: Path) -> str:
     """Chunks and bitmap, as the kernel tells them."""
-    chunk = int((SYS / array.name / "md/chunk_size").read_text())
+    chunk = int((volumes.SYS / array.name / "md/chunk_size").read_text())
     try:
-        policy = (SYS / array.name / "md/consistency_policy").read_text().strip()
+        policy = (volumes.SYS / array.name / "md/consistency_policy").read_text().strip()
     except FileNotFoundError:
         policy = ""
     told = [f"chunks of {render_bytes(chunk)}"] if chunk else []
@@ -178,10 +169,10 @@ def describe(array: Path) -> str:
 def remove_array(name: str, members: tuple[Path, ...]) -> str:
     """Take away an array of ours, and its superblocks on members that stay. Gives why something
     is still there, or nothing."""
-    left = take_down(find_standing_on(find_arrays(name)))
+    left = volumes.take_down(volumes.find_standing_on(find_arrays(name)))
     for member in members if not left else ():
         if member.is_block_device() and read_array_name("--examine", member) == name:
-            done = run_quietly(["mdadm", "--zero-superblock", str(member)])
+            done = volumes.run_quietly(["mdadm", "--zero-superblock", str(member)])
             left = left or ("" if done.returncode == 0 else done.error_text)
     (FOLDER / name).unlink(missing_ok=True)
     return left
@@ -189,7 +180,7 @@ def remove_array(name: str, members: tuple[Path, ...]) -> str:
 
 def find_arrays(name: str) -> tuple[str, ...]:
     """Arrays that run and have that name, as the kernel calls them (``md127``)."""
-    running = sorted(entry.name for entry in SYS.glob("md*")) if find_tool("mdadm") else []
+    running = sorted(entry.name for entry in volumes.SYS.glob("md*")) if find_tool("mdadm") else []
     return tuple(
         each for each in running if read_array_name("--detail", Path("/dev") / each) == name
     )
@@ -197,6 +188,6 @@ def find_arrays(name: str) -> tuple[str, ...]:
 
 def read_array_name(how: str, device: Path) -> str:
     """The name of an array (``--detail``), or that in a member (``--examine``), or nothing."""
-    told = run_quietly(["mdadm", how, "--export", str(device)]).text.splitlines()
+    told = volumes.run_quietly(["mdadm", how, "--export", str(device)]).text.splitlines()
     names = [line.partition("=")[2] for line in told if line.startswith("MD_NAME=")]
     return names[0].rpartition(":")[2] if names else ""

@@ -22,7 +22,7 @@ from diskproof.process.start import lifeline_args, require_tool, run, start_proc
 from diskproof.qemu.disk import image_opts
 from diskproof.qemu.images import read_network_size
 from diskproof.records import BackingSpec, Check
-from diskproof.study.factors import CACHE_MODES
+from diskproof.study.factors import DIRECT
 
 DRIVER = "nbd"
 EXPORT = "disk"
@@ -84,7 +84,7 @@ def serve(spec: BackingSpec, folder: Path, store: Path) -> Iterator[NetworkDisk]
     )
     with starting as process:
         server.await_answer(process, lambda: find_silence(room / SOCKET))
-        mode, aio = CACHE_MODES[spec.option("cache")], spec.option("aio")
+        direct, aio = spec.option("cache") in DIRECT, spec.option("aio")
         disk = NetworkDisk(
             DRIVER,
             {"server": {"type": "unix", "path": SOCKET}, "export": EXPORT},
@@ -94,7 +94,7 @@ def serve(spec: BackingSpec, folder: Path, store: Path) -> Iterator[NetworkDisk]
             {"ioengine": "nbd", "uri": f"nbd+unix:///{EXPORT}?socket=../{room.name}/{SOCKET}"},
             file=store,
             checks=(
-                server.check_server_direct(process.pid, store, mode.direct),
+                server.check_server_direct(process.pid, store, direct),
                 _check_rings(process.pid, aio),
             ),
             pids=(process.pid,),

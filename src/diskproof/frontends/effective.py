@@ -17,15 +17,7 @@ from diskproof.errors import RunFailure
 from diskproof.process.cage import PROOF
 from diskproof.process.open_files import find_open_flags, find_rings
 from diskproof.process.start import find_cage_obstacle
-from diskproof.qemu.disk import (
-    DEVICE_ID,
-    DISK_NODE,
-    FILE_NODE,
-    IOTHREAD_ID,
-    bus,
-    cache_mode,
-    has_iothread,
-)
+from diskproof.qemu import disk
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.qmp import Qmp
 from diskproof.records import Cell, Check
@@ -51,8 +43,11 @@ def read_guest(
     qmp: Qmp, pid: int, cell: Cell, image: DiskImage, machine: GuestMachine
 ) -> tuple[Check, ...]:
     """Every setting of a guest and its disk that QEMU tells."""
-    disk = read_disk(qmp, pid, cell, image)
-    return (*disk, check_device(qmp, cell), *check_machine(qmp, machine))
+    return (
+        *read_disk(qmp, pid, cell, image),
+        check_device(qmp, cell),
+        *check_machine(qmp, machine),
+    )
 
 
 def read_nodes(qmp: Qmp) -> dict[str, Mapping[str, object]]:
@@ -95,24 +90,22 @@ def check_nodes(
     nodes: Mapping[str, Mapping[str, object]], cell: Cell, image: DiskImage
 ) -> tuple[Check, ...]:
     """Both block nodes of the disk."""
-    mode = cache_mode(cell)
     wanted: list[tuple[str, str, object]] = [
-        (FILE_NODE, "drv", image.driver),
-        (DISK_NODE, "drv", image.format),
-        (DISK_NODE, "image.virtual-size", image.size),
-        (DISK_NODE, "detect_zeroes", cell.level("detect-zeroes", "off")),
+        (disk.FILE_NODE, "drv", image.driver),
+        (disk.DISK_NODE, "drv", image.format),
+        (disk.DISK_NODE, "image.virtual-size", image.size),
+        (disk.DISK_NODE, "detect_zeroes", cell.level("detect-zeroes", "off")),
     ]
-    for node in (FILE_NODE, DISK_NODE):
-        wanted += [
-            (node, "cache.direct", mode.direct),
-            (node, "cache.no-flush", mode.no_flush),
-            (node, "ro", False),
-        ]
+    for node in (disk.FILE_NODE, disk.DISK_NODE):
+        wanted += [(node, f"cache.{flag}", on) for flag, on in disk.node_cache(cell).items()]
+        wanted.append((node, "ro", False))
     if image.format == "qcow2":
         lazy = cell.level("lazy_refcounts", "off") == "on"
-        wanted.append((DISK_NODE, "image.format-specific.data.lazy-refcounts", lazy))
+        wanted.append((disk.DISK_NODE, "image.format-specific.data.lazy-refcounts", lazy))
     if cell.level("cluster_size"):
-        wanted.append((DISK_NODE, "image.cluster-size", parse_bytes(cell.level("cluster_size"))))
+        wanted.append(
+            (disk.DISK_NODE, "image.cluster-size", parse_bytes(cell.level("cluster_size")))
+        )
     return tuple(
         make_check(
             f"{node.removeprefix('diskproof-')}: {path.rpartition('data.')[2]}",
@@ -130,18 +123,20 @@ def check_way(
     """How the process reaches the disk: an open file and its rings, or a server."""
     if image.network is None:
         return check_open_flags(pid, cell, image.path), check_aio(pid, cell)
-    told = require_field(nodes.get(FILE_NODE, {}), "image.filename", f"{_NODES} ({FILE_NODE})")
+    told = require_field(
+        nodes.get(disk.FILE_NODE, {}), "image.filename", f"{_NODES} ({disk.FILE_NODE})"
+    )
     wanted = image.network.address
     return (Check("server", wanted, str(told), _NODES, wanted in str(told)),)
 
 
 def check_open_flags(pid: int, cell: Cell, image: Path) -> Check:
     """O_DIRECT on the image, as the kernel has it open for the process."""
-    flags = find_open_flags(pid, image)
+    direct, flags = disk.node_cache(cell)["direct"], find_open_flags(pid, image)
     source = f"/proc/PID/fdinfo of {image.name}"
     if flags is None:
-        return Check("O_DIRECT", render_level(cache_mode(cell).direct), "not open", source, False)
-    return make_check("O_DIRECT", cache_mode(cell).direct, bool(flags & os.O_DIRECT), source)
+        return Check("O_DIRECT", render_level(direct), "not open", source, False)
+    return make_check("O_DIRECT", direct, bool(flags & os.O_DIRECT), source)
 
 
 def check_aio(pid: int, cell: Cell) -> Check:
@@ -181,10 +176,10 @@ def check_cage(qmp: Qmp) -> Check:
 def check_iothread(qmp: Qmp, cell: Cell) -> Check:
     """The thread of the disk, among the objects of the process."""
     # A storage daemon without objects has not even the folder for them.
-    present = "objects" in _list_children(qmp, "/") and IOTHREAD_ID in _list_children(
+    present = "objects" in _list_children(qmp, "/") and disk.IOTHREAD_ID in _list_children(
         qmp, "/objects"
     )
-    return make_check("iothread", has_iothread(cell), present, "QMP qom-list /objects")
+    return make_check("iothread", disk.has_iothread(cell), present, "QMP qom-list /objects")
 
 
 def check_given(pid: int, cell: Cell) -> tuple[Check, ...]:
@@ -198,10 +193,10 @@ def check_given(pid: int, cell: Cell) -> tuple[Check, ...]:
     found = {node["node-name"]: node for node in given}
     source = "/proc/PID/cmdline, which QEMU took; it cannot be asked"
     discard = cell.level("discard", "ignore")
-    wanted = [(FILE_NODE, "discard", discard), (DISK_NODE, "discard", discard)]
+    wanted = [(disk.FILE_NODE, "discard", discard), (disk.DISK_NODE, "discard", discard)]
     if cell.level("format") == "qcow2" and cell.level("l2-cache-size"):
         size = str(parse_bytes(cell.level("l2-cache-size")))
-        wanted.append((DISK_NODE, "l2-cache-size", size))
+        wanted.append((disk.DISK_NODE, "l2-cache-size", size))
     return tuple(
         make_check(
             f"{node.removeprefix('diskproof-')}: {name}",
@@ -224,17 +219,18 @@ def check_write_through(pid: int, cell: Cell) -> Check:
     effective: object = "no export"
     if "--export" in argv:
         effective = json.loads(argv[argv.index("--export") + 1]).get("writethrough")
-    return make_check("write-through", cache_mode(cell).write_through, effective, source)
+    return make_check("write-through", disk.writes_through(cell), effective, source)
 
 
 def check_device(qmp: Qmp, cell: Cell) -> Check:
     """Write-through of the device's own backend, as the guest's driver left it."""
     source = "QMP query-block"
     for item in require_objects(qmp.execute("query-block"), source):
-        if DEVICE_ID in str(item.get("qdev")):
+        if disk.DEVICE_ID in str(item.get("qdev")):
             write_back = require_field(item, "inserted.cache.writeback", source)
-            wanted = cache_mode(cell).write_through
-            return make_check("write-through", wanted, write_back is False, source)
+            return make_check(
+                "write-through", disk.writes_through(cell), write_back is False, source
+            )
     raise RunFailure("qemu", f"{source} does not name the disk under test")
 
 
@@ -257,8 +253,8 @@ def check_view(cell: Cell, image: DiskImage, size: int, write_cache: str) -> tup
     """What the guest's own kernel says of the disk."""
     source = "the guest's sysfs"
     checks = [make_check("guest: size", image.size, size, source)]
-    if bus(cell.level("bus", "virtio-blk")).reports_write_cache:
-        wanted = "write through" if cache_mode(cell).write_through else "write back"
+    if disk.bus(cell.level("bus", "virtio-blk")).reports_write_cache:
+        wanted = "write through" if disk.writes_through(cell) else "write back"
         checks.append(make_check("guest: write_cache", wanted, write_cache, source))
     return tuple(checks)
 

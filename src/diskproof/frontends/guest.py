@@ -7,16 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from diskproof.drive import (
-    MAX_COLLECTED,
-    Command,
-    DiskImage,
-    Drive,
-    DriveFacts,
-    Execution,
-    Machine,
-    RunContext,
-)
+from diskproof import drive
 from diskproof.errors import RunFailure
 from diskproof.frontends import effective
 from diskproof.frontends.host import find_direct_obstacle, libaio_options
@@ -41,15 +32,15 @@ _SHORT = 60.0  # seconds for a small program, under emulation on a busy host
 
 
 @dataclass
-class GuestDrive(Drive):
+class GuestDrive(drive.Drive):
     """The disk inside a running guest."""
 
-    context: RunContext
+    context: drive.RunContext
     guest: Guest
     disk: GuestDisk
     _executions: int = field(default=0, init=False)
 
-    def run(self, command: Command) -> Execution:
+    def run(self, command: drive.Command) -> drive.Execution:
         argv, timeout = command.argv, command.timeout
         self._executions += 1
         scratch = f"{_SCRATCH}/{self._executions}"
@@ -63,13 +54,13 @@ class GuestDrive(Drive):
                 evidence=(("stdout", done.stdout), ("stderr", done.stderr)),
             )
         brought = {
-            name: self.guest.channel.read_file(f"{scratch}/{name}", MAX_COLLECTED)
+            name: self.guest.channel.read_file(f"{scratch}/{name}", drive.MAX_COLLECTED)
             for name in command.collect
             if self._succeeds("test", "-f", f"{scratch}/{name}")
         }
         self._succeeds("rm", "-r", scratch)
         status = end.code if end.code is not None else -(end.signal or 0)
-        return Execution(status, done.stdout, done.stderr, end.elapsed_ns / 1e9, brought)
+        return drive.Execution(status, done.stdout, done.stderr, end.elapsed_ns / 1e9, brought)
 
     def _put_files(self, scratch: str, files: Mapping[str, bytes]) -> None:
         folders = dict.fromkeys([scratch, *(str(Path(scratch, name).parent) for name in files)])
@@ -91,7 +82,7 @@ class GuestDrive(Drive):
 
 
 def with_second_disk(
-    stack: ExitStack, machine: GuestMachine, disk: DiskImage | None
+    stack: ExitStack, machine: GuestMachine, disk: drive.DiskImage | None
 ) -> GuestMachine:
     """The machine with a second disk, if there is one, which ``stack`` closes."""
     if disk is None:
@@ -113,7 +104,7 @@ def find_second_disk(guest: Guest) -> str:
     return told
 
 
-def check_second_disk(qmp: Qmp, disk: DiskImage | None) -> tuple[Check, ...]:
+def check_second_disk(qmp: Qmp, disk: drive.DiskImage | None) -> tuple[Check, ...]:
     """Whether the host caches the second disk, if there is one: not where that can be helped."""
     if disk is None:
         return ()
@@ -134,7 +125,7 @@ class GuestFrontend:
     name = "guest"
 
     @contextmanager
-    def start(self, context: RunContext) -> Iterator[Drive]:
+    def start(self, context: drive.RunContext) -> Iterator[drive.Drive]:
         image = context.image
         with ExitStack() as stack:
             starting = start_guest(
@@ -152,14 +143,16 @@ class GuestFrontend:
                     raise RunFailure("guest", "the guest names no disk under test")
                 pids = (guest.process.pid, *image.server_pids)
                 second = find_second_disk(guest) if context.second_disk else ""
-                steered = Machine(guest.qmp, image, guest.load_modules)
-                facts = DriveFacts(image.size, libaio_options(disk.device), pids, steered, second)
+                steered = drive.Machine(guest.qmp, image, guest.load_modules)
+                facts = drive.DriveFacts(
+                    image.size, libaio_options(disk.device), pids, steered, second
+                )
                 yield GuestDrive(facts, context, guest, disk)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
                     (context.run_dir / CONSOLE).write_bytes(guest.booted.console.read())
 
-    def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
+    def artefacts(self, context: drive.RunContext) -> tuple[Artefact, ...]:
         return kept_files(context.run_dir)
 
 
@@ -172,7 +165,7 @@ def kept_files(run_dir: Path, more: Mapping[str, str] | None = None) -> tuple[Ar
     )
 
 
-def guest_machine(context: RunContext, parameters: tuple[str, ...] = ()) -> GuestMachine:
+def guest_machine(context: drive.RunContext, parameters: tuple[str, ...] = ()) -> GuestMachine:
     """The guest that a cell asks for; ``parameters`` are further ones of its kernel."""
     cell = context.cell
     return GuestMachine(
@@ -192,7 +185,7 @@ def keep_argv(pid: int, path: Path) -> None:
     path.write_text(json.dumps(argv[:-1], indent=1))
 
 
-def check_disk(disk: GuestDisk, cell: Cell, image: DiskImage) -> tuple[Check, ...]:
+def check_disk(disk: GuestDisk, cell: Cell, image: drive.DiskImage) -> tuple[Check, ...]:
     """What our guest says of the disk, and of its own driver for it."""
     driver, seen = BUS_DRIVERS[cell.level("bus", "virtio-blk")][0], ", ".join(disk.drivers)
     named = Check("guest: driver", driver, seen, "the guest's sysfs", driver in disk.drivers)

@@ -8,15 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.drive import (
-    MAX_COLLECTED,
-    Command,
-    DiskImage,
-    Drive,
-    DriveFacts,
-    Execution,
-    RunContext,
-)
+from diskproof import drive
 from diskproof.errors import RunFailure
 from diskproof.process.start import run
 from diskproof.records import Artefact, Check
@@ -25,14 +17,14 @@ _BLOCK = 4096
 
 
 @dataclass
-class HostDrive(Drive):
+class HostDrive(drive.Drive):
     """A file on the backing. ``direct_obstacle`` is why direct I/O does not work, or empty."""
 
     path: Path
     run_dir: Path
     direct_obstacle: str
 
-    def run(self, command: Command) -> Execution:
+    def run(self, command: drive.Command) -> drive.Execution:
         return run_here(self.run_dir, command)
 
     def read_back(self) -> tuple[Check, ...]:
@@ -40,13 +32,13 @@ class HostDrive(Drive):
 
 
 @dataclass
-class NetworkDrive(Drive):
+class NetworkDrive(drive.Drive):
     """A disk that fio reaches with a client of its own; nothing else on the host can."""
 
-    image: DiskImage
+    image: drive.DiskImage
     run_dir: Path
 
-    def run(self, command: Command) -> Execution:
+    def run(self, command: drive.Command) -> drive.Execution:
         return run_here(self.run_dir, command)
 
     def read_back(self) -> tuple[Check, ...]:
@@ -78,7 +70,7 @@ class HostFrontend:
     name = "host"
 
     @contextmanager
-    def start(self, context: RunContext) -> Iterator[Drive]:
+    def start(self, context: drive.RunContext) -> Iterator[drive.Drive]:
         image = context.image
         if image.format != "raw":
             raise RunFailure(
@@ -89,16 +81,16 @@ class HostFrontend:
                 what = f"fio has no client for {image.driver}"
                 hint = "set frontend = daemon or guest"
                 raise RunFailure("mismatch", what, "only QEMU has", hint)
-            facts = DriveFacts(image.size, image.network.fio, image.server_pids)
+            facts = drive.DriveFacts(image.size, image.network.fio, image.server_pids)
             yield NetworkDrive(facts, image, context.run_dir)
             return
         obstacle = find_direct_obstacle(image.path)
         fio = libaio_options(str(image.path), obstacle)
         second = str(context.second_disk.path) if context.second_disk else ""
-        facts = DriveFacts(image.size, fio, second_disk=second)
+        facts = drive.DriveFacts(image.size, fio, second_disk=second)
         yield HostDrive(facts, image.path, context.run_dir, obstacle)
 
-    def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
+    def artefacts(self, context: drive.RunContext) -> tuple[Artefact, ...]:
         return ()
 
 
@@ -108,7 +100,7 @@ def libaio_options(path: str, direct_obstacle: str = "") -> dict[str, str]:
     return {"ioengine": "libaio", "filename": path.replace(":", r"\:"), "direct": direct}
 
 
-def run_here(run_dir: Path, command: Command) -> Execution:
+def run_here(run_dir: Path, command: drive.Command) -> drive.Execution:
     """Run it on this host, in a scratch folder in ``run_dir`` that goes at the end."""
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=run_dir) as name:
         scratch = Path(name)
@@ -118,7 +110,7 @@ def run_here(run_dir: Path, command: Command) -> Execution:
         done = run(command.argv, timeout=command.timeout, cwd=scratch, check=False)
         found = [file for file in command.collect if (scratch / file).is_file()]
         brought = {file: _read(scratch / file) for file in found}
-    return Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
+    return drive.Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
 
 
 def read_inside(scratch: Path, name: str) -> bytes | None:
@@ -131,9 +123,9 @@ def read_inside(scratch: Path, name: str) -> bytes | None:
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as stream:
-        content = stream.read(MAX_COLLECTED + 1)
-    if len(content) > MAX_COLLECTED:
-        raise RunFailure("workload", f"{path.name} is larger than {MAX_COLLECTED >> 20} MiB")
+        content = stream.read(drive.MAX_COLLECTED + 1)
+    if len(content) > drive.MAX_COLLECTED:
+        raise RunFailure("workload", f"{path.name} is larger than {drive.MAX_COLLECTED >> 20} MiB")
     return content
 
 

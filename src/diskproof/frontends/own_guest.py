@@ -7,15 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from diskproof.drive import (
-    MAX_COLLECTED,
-    Command,
-    Drive,
-    DriveFacts,
-    Execution,
-    Machine,
-    RunContext,
-)
+from diskproof import drive
 from diskproof.errors import RunFailure
 from diskproof.frontends.effective import check_view, read_guest
 from diskproof.frontends.guest import ARGV, CONSOLE, guest_machine, keep_argv, kept_files
@@ -37,17 +29,17 @@ _IN_FOLDER = 'cd "$0" && exec "$@"'
 
 
 @dataclass
-class OwnGuestDrive(Drive):
+class OwnGuestDrive(drive.Drive):
     """The disk inside the user's guest; ``device`` is its name there."""
 
-    context: RunContext
+    context: drive.RunContext
     running: OwnRunning
     own: OwnGuest
     vm: GuestMachine
     device: str
     _executions: int = field(default=0, init=False)
 
-    def run(self, command: Command) -> Execution:
+    def run(self, command: drive.Command) -> drive.Execution:
         argv, timeout, given = command.argv, command.timeout, command.files
         agent = self.running.agent
         if self.own.os == "windows":
@@ -65,12 +57,12 @@ class OwnGuestDrive(Drive):
             agent.write_file(f"{scratch}/{name}", content)
         done = _run(agent, ["/bin/sh", "-c", _IN_FOLDER, scratch, *argv], timeout)
         brought = {
-            name: agent.read_file(f"{scratch}/{name}", MAX_COLLECTED)
+            name: agent.read_file(f"{scratch}/{name}", drive.MAX_COLLECTED)
             for name in command.collect
             if self._succeeds("test", "-f", f"{scratch}/{name}")
         }
         self._succeeds("rm", "-r", scratch)
-        return Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
+        return drive.Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
 
     def _succeeds(self, *argv: str) -> bool:
         return _run(self.running.agent, argv, _SHORT).returncode == 0
@@ -102,7 +94,7 @@ def _no_modules(names: Sequence[str]) -> None:
     """The user's guest loads modules by itself."""
 
 
-def _run(agent: QemuAgent, argv: Sequence[str], timeout: float) -> Execution:
+def _run(agent: QemuAgent, argv: Sequence[str], timeout: float) -> drive.Execution:
     """Raises RunFailure ``workload`` for output that the agent has cut."""
     done = agent.run(argv, timeout=timeout)
     if done.truncated:
@@ -113,7 +105,7 @@ def _run(agent: QemuAgent, argv: Sequence[str], timeout: float) -> Execution:
             "have it write into a file, or print less",
             (("stdout", done.stdout[: 1 << 20]), ("stderr", done.stderr[: 1 << 20])),
         )
-    return Execution(done.status, done.stdout, done.stderr, done.seconds)
+    return drive.Execution(done.status, done.stdout, done.stderr, done.seconds)
 
 
 def find_disk(agent: QemuAgent, own: OwnGuest, deadline: float) -> str:
@@ -168,7 +160,7 @@ class OwnGuestFrontend:
     name = "own-guest"
 
     @contextmanager
-    def start(self, context: RunContext) -> Iterator[Drive]:
+    def start(self, context: drive.RunContext) -> Iterator[drive.Drive]:
         own, image, vm = context.own_guest, context.image, guest_machine(context)
         if own is None:
             raise ValueError("this frontend needs the study's [guest]")
@@ -187,14 +179,14 @@ class OwnGuestFrontend:
                 device = find_disk(running.agent, own, left)
                 time.sleep(own.settle)
                 pids = (running.process.pid,)
-                steered = Machine(running.qmp, image, _no_modules)
-                facts = DriveFacts(image.size, libaio_options(device), pids, steered)
+                steered = drive.Machine(running.qmp, image, _no_modules)
+                facts = drive.DriveFacts(image.size, libaio_options(device), pids, steered)
                 yield OwnGuestDrive(facts, context, running, own, vm, device)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
                     (context.run_dir / CONSOLE).write_bytes(running.console.read())
 
-    def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
+    def artefacts(self, context: drive.RunContext) -> tuple[Artefact, ...]:
         return kept_files(context.run_dir)
 
 

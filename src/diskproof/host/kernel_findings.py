@@ -14,15 +14,8 @@ from pathlib import Path
 
 from diskproof.errors import DiskproofError, HostError
 from diskproof.host.audit import read_state
+from diskproof.process import start
 from diskproof.process.cage import QEMU_CAGE
-from diskproof.process.start import (
-    CONFINED_UID,
-    find_cage_obstacle,
-    find_tool,
-    lifeline_args,
-    require_tool,
-    run,
-)
 from diskproof.records import Finding
 
 SECONDS = 20.0
@@ -39,7 +32,7 @@ def is_root() -> bool:
 def try_command(argv: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
     """Run a program; gives why it failed, or nothing when it did not."""
     try:
-        done = run(argv, timeout=SECONDS, check=False, pass_fds=pass_fds)
+        done = start.run(argv, timeout=SECONDS, check=False, pass_fds=pass_fds)
     except DiskproofError as error:
         return error.what
     if done.returncode == 0:
@@ -51,7 +44,7 @@ def try_command(argv: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
 def namespace_args(*kinds: str) -> list[str]:
     """Run a program in namespaces of its own; a user who is not root becomes root of one."""
     own = [] if is_root() else ["--user", "--map-root-user"]
-    return [require_tool("unshare", "util-linux"), *own, *kinds, "--"]
+    return [start.require_tool("unshare", "util-linux"), *own, *kinds, "--"]
 
 
 def find_module(name: str) -> str:
@@ -74,15 +67,16 @@ def examine_confinement() -> Finding:
     """QEMU's cage, as every run has it."""
     name = "confined QEMU"
     try:
-        obstacle = find_cage_obstacle()
-        argv = lifeline_args(confined=True, cage=QEMU_CAGE)
+        obstacle = start.find_cage_obstacle()
+        argv = start.lifeline_args(confined=True, cage=QEMU_CAGE)
     except HostError as error:
         return Finding(name, "no", error.what, error.hint, needed=True)
     if failed := try_command([*argv, "true"]):
         return Finding(name, "no", failed, _IN_CONTAINER, needed=True)
     what = "it runs as you, and cannot gain rights"
     if is_root():
-        what = f"it runs as user {CONFINED_UID}, without rights, in a network namespace of its own"
+        user = f"user {start.CONFINED_UID}"
+        what = f"it runs as {user}, without rights, in a network namespace of its own"
     if obstacle:
         what = f"{what}, but can open all that its user can: {obstacle}"
         return Finding(name, "limited", what, _LANDLOCK, needed=True)
@@ -99,7 +93,7 @@ def examine_network_namespaces() -> Finding:
 def examine_user_namespaces() -> Finding:
     """User namespaces, and ranges of ids for those who are not root (subuid(5))."""
     name = "user namespaces"
-    unshare = require_tool("unshare", "util-linux")
+    unshare = start.require_tool("unshare", "util-linux")
     if failed := try_command([unshare, "--user", "--map-root-user", "--", "true"]):
         return Finding(name, "no", failed, "sysctl -w user.max_user_namespaces=10000")
     if is_root():
@@ -108,7 +102,7 @@ def examine_user_namespaces() -> Finding:
     if not failed:
         return Finding(name, "yes", "one with a range of ids was made")
     hint = f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {_user_name()}"
-    if find_tool("newuidmap") is None:
+    if start.find_tool("newuidmap") is None:
         hint = "apt-get install uidmap"
     return Finding(name, "limited", f"one was made, but none with a range of ids: {failed}", hint)
 
@@ -136,7 +130,7 @@ def examine_fuse() -> Finding:
         os.close(handle)
     if failed:
         return Finding("FUSE", "no", failed, _IN_CONTAINER)
-    if not is_root() and find_tool("fusermount3") is None:
+    if not is_root() and start.find_tool("fusermount3") is None:
         what = "a file system was mounted, but only in a namespace"
         return Finding("FUSE", "limited", what, "apt-get install fuse3")
     return Finding("FUSE", "yes", "a file system was mounted")

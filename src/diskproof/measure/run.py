@@ -21,15 +21,7 @@ from diskproof.host.sampler import start_sampler
 from diskproof.lab.notes import RunNotes
 from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, Deadline, LabSetup
 from diskproof.process.start import run
-from diskproof.qemu.images import (
-    clone_image,
-    create_image,
-    ensure_fill_source,
-    fill_image,
-    inspect_image,
-    inspect_network,
-    network_image,
-)
+from diskproof.qemu import images
 from diskproof.records import (
     BackingSpec,
     Cell,
@@ -144,15 +136,19 @@ class MeasureLab:
         with notes.phase("create"):
             if place.service:
                 disk = stack.enter_context(place.service.start(folder, size))
-                image = network_image(disk, size)
-                notes.require(inspect_network(image))
+                image = images.network_image(disk, size)
+                notes.require(images.inspect_network(image))
                 return image
             if has_own_system(cell.workload.kind):
                 base = require_system(cell.workload).image
-                image = clone_image(folder, cell, base, device=device, timeout=deadline.left())
+                image = images.clone_image(
+                    folder, cell, base, device=device, timeout=deadline.left()
+                )
             else:
-                image = create_image(folder, cell, size, device=device, timeout=deadline.left())
-            notes.require(inspect_image(image, cell))
+                image = images.create_image(
+                    folder, cell, size, device=device, timeout=deadline.left()
+                )
+            notes.require(images.inspect_image(image, cell))
         return image
 
     def _put_second_disk(
@@ -167,7 +163,7 @@ class MeasureLab:
             folder = stack.enter_context(start_run_dir(place))
             size, plain = int(cell.workload.option("size")), Cell((), cell.workload)
             device = find_device(folder)
-            return create_image(folder, plain, size, device=device, timeout=deadline.left())
+            return images.create_image(folder, plain, size, device=device, timeout=deadline.left())
 
     def _fill(
         self, image: DiskImage, backing: BackingSpec, deadline: Deadline, notes: RunNotes
@@ -175,7 +171,7 @@ class MeasureLab:
         with notes.phase("make_data"):
             source = self._ensure_source(backing, image.size)
         with notes.phase("fill"):
-            fill_image(image, source, timeout=deadline.left())
+            images.fill_image(image, source, timeout=deadline.left())
 
     def _ensure_place(self, backing: BackingSpec) -> Place:
         """The backing, made at its first run and there until the end of the study."""
@@ -195,7 +191,7 @@ class MeasureLab:
         for other in folder.glob("fill-*.raw"):
             if other.stat().st_size != size:
                 other.unlink()
-        return ensure_fill_source(folder, size)
+        return images.ensure_fill_source(folder, size)
 
     def _put_under_load(
         self, frontend: Frontend, context: RunContext, deadline: Deadline, notes: RunNotes

@@ -53,7 +53,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
     selection = select(study, facts)
     _require_something(study, selection)
     workloads = resolved_workloads(study.workloads, selection.kept, facts)
-    cells = tuple(Cell(levels, workloads[name]) for levels, name in selection.kept)
+    cells = selection.as_cells(workloads)
     needed = needed_bytes(workloads.values())
     require_space(needed, cells, facts)
     warnings = (

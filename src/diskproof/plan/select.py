@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from diskproof.errors import StudyError
 from diskproof.plan.rules import RULES, Rule, program_rules
-from diskproof.records import Dropped, HostFacts
+from diskproof.records import Cell, Dropped, HostFacts, WorkloadSpec
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS, Factor
 from diskproof.study.load import Filter, Study
 
@@ -41,6 +41,10 @@ class Selection:
             else:
                 kept.append((levels, workload))
         return Selection(kept, (*self.dropped, *drops.as_records()), self.matched)
+
+    def as_cells(self, workloads: Mapping[str, WorkloadSpec]) -> tuple[Cell, ...]:
+        """What is kept, each with the workload of its name."""
+        return tuple(Cell(levels, workloads[name]) for levels, name in self.kept)
 
     def require_some(self, study: str, to_do: str, hint: str) -> None:
         """Raises StudyError when nothing is kept."""

@@ -5,17 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from diskproof.errors import HostError
+from diskproof.plan import tile_costs
 from diskproof.plan.crash import keep_conditions, keep_filters
 from diskproof.plan.select import Levels, select
 from diskproof.plan.sizes import FREE_MARGIN, warn_of_emulation
-from diskproof.plan.tile_costs import (
-    cell_seconds,
-    count_fitting,
-    most_tiles,
-    planned_runs,
-    require_memory,
-    tile_memory,
-)
 from diskproof.records import BackingFacts, Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
 from diskproof.study.load import Filter, Study
 from diskproof.study.tile_file import built_in_tile
@@ -45,7 +38,7 @@ class TilePlan:
     @property
     def runs(self) -> int:
         """Runs of all cells at most."""
-        return len(self.cells) * sum(runs for _, runs in planned_runs(self.rules))
+        return len(self.cells) * sum(runs for _, runs in tile_costs.planned_runs(self.rules))
 
 
 def tile_rules(study: Study) -> TileRules:
@@ -62,8 +55,8 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
     rules = tile_rules(study)
     room = facts.memory_bytes if memory is None else memory
     accel = _slowest_accel(study, facts)
-    fitting = count_fitting(rules.tile, room, accel)
-    require_memory(rules.tile, room, accel)
+    fitting = tile_costs.count_fitting(rules.tile, room, accel)
+    tile_costs.require_memory(rules.tile, room, accel)
     bounded = _bound(rules, fitting)
     narrowed = select(_narrow(study, rules.tile), facts)
     selection = narrowed.without(lambda levels, _: _obstacle(levels, facts))
@@ -76,8 +69,8 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
         cells=cells,
         dropped=selection.dropped,
         warnings=tuple(_warnings(rules, bounded, cells, facts, room)),
-        needed_bytes=most_tiles(bounded) * rules.tile.disk,
-        seconds=sum(cell_seconds(cell, bounded, facts.cpus) for cell in cells),
+        needed_bytes=tile_costs.most_tiles(bounded) * rules.tile.disk,
+        seconds=sum(tile_costs.cell_seconds(cell, bounded, facts.cpus) for cell in cells),
     )
 
 
@@ -125,13 +118,13 @@ def _slowest_accel(study: Study, facts: HostFacts) -> str:
 def _warnings(
     rules: TileRules, bounded: TileRules, cells: Sequence[Cell], facts: HostFacts, room: int
 ) -> Iterator[str]:
-    wanted, most = most_tiles(rules), most_tiles(bounded)
+    wanted, most = tile_costs.most_tiles(rules), tile_costs.most_tiles(bounded)
     emulation = list(warn_of_emulation(cells, facts))
     accel = "tcg" if emulation else facts.accel
     if most < wanted:
         yield (
             f"{wanted} tiles are asked for, at most {most} fit: one takes "
-            f"{render_bytes(tile_memory(rules.tile, accel))} of {render_bytes(room)}"
+            f"{render_bytes(tile_costs.tile_memory(rules.tile, accel))} of {render_bytes(room)}"
         )
     if rules.counts and 1 not in rules.counts:
         yield "1 tile is run as well: all is compared with it"

@@ -68,9 +68,20 @@ BUSES: Mapping[str, Bus] = {
 }
 
 
-def cache_mode(cell: Cell) -> CacheMode:
+def _cache_mode(cell: Cell) -> CacheMode:
     """The meaning of the cell's ``cache`` level. Raises UsageError for an unknown one."""
     return _require(CACHE_MODES, cell.level("cache", "writeback"), "cache mode")
+
+
+def node_cache(cell: Cell) -> dict[str, bool]:
+    """BlockdevCacheOptions of both nodes."""
+    mode = _cache_mode(cell)
+    return {"direct": mode.direct, "no-flush": mode.no_flush}
+
+
+def writes_through(cell: Cell) -> bool:
+    """Each write is flushed before it is acknowledged."""
+    return _cache_mode(cell).write_through
 
 
 def bus(name: str) -> Bus:
@@ -120,9 +131,8 @@ def clone_image_args(image: DiskImage, base: str) -> list[str]:
 
 def blockdev_nodes(cell: Cell, image: DiskImage) -> tuple[dict[str, object], dict[str, object]]:
     """The file node and the format node above it, as QMP's BlockdevOptions."""
-    mode = cache_mode(cell)
     both = {
-        "cache": {"direct": mode.direct, "no-flush": mode.no_flush},
+        "cache": node_cache(cell),
         "discard": cell.level("discard", "ignore"),
         "read-only": False,
         "auto-read-only": False,
@@ -199,7 +209,7 @@ def device_args(cell: Cell) -> list[str]:
         **(where.attach or {}),
         "drive": DISK_NODE,
         "serial": DISK_SERIAL,
-        "write-cache": "off" if cache_mode(cell).write_through else "on",
+        "write-cache": "off" if writes_through(cell) else "on",
     }
     if where.reports_errors:
         # By default QEMU stops the guest when the disk below is full, and nobody would notice.
@@ -250,7 +260,7 @@ def daemon_args(cell: Cell, image: DiskImage, *, nbd_fd: int, qmp_fd: int) -> li
         "node-name": DISK_NODE,
         "name": EXPORT_NAME,
         "writable": True,
-        "writethrough": cache_mode(cell).write_through,
+        "writethrough": writes_through(cell),
     }
     if has_iothread(cell):
         export["iothread"] = IOTHREAD_ID

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
@@ -11,8 +11,10 @@ from diskproof.records.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_s
 from diskproof.report.durability import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, evenly, varying_factors
 from diskproof.stats.intervals import Sample
-from diskproof.stats.ranking import Measured, Ranked, rank
 from diskproof.store import ResultRow, Store
+
+if TYPE_CHECKING:
+    from diskproof.stats.ranking import Ranked
 
 Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
@@ -22,7 +24,7 @@ class Line:
     """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric;
     ``durability`` is what crash studies say of the same disk, where they do."""
 
-    ranked: Ranked
+    ranked: "Ranked"
     label: str
     values: tuple[float, ...]
     run_ids: tuple[str, ...]
@@ -107,6 +109,8 @@ def rank_workloads(
 
 def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: bool) -> WorkloadView:
     """Imported results are not paired: their numbers of runs are not randomised blocks."""
+    from diskproof.stats.ranking import Measured, rank
+
     primary = [row for row in rows if row.primary]
     factors = varying_factors(row.cell for row in primary)
     first = primary[0]

@@ -4,16 +4,12 @@ Every fit of that model rests on it: ``model`` (with a variance for each cell), 
 contrasts of cells) and ``race_fit`` (for cells that left early).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 RESOLVED = 1e-10
 """Smaller eigenvalues, relative to the largest, are none: one is always 0, for only differences of
@@ -35,8 +31,6 @@ def eliminate_cells(present: Array, weights: Array) -> BlockEquations:
     ``present`` counts the runs of each cell in each block (cells x blocks); ``weights`` are the
     precision of a run, by cell. A cell without a run takes no part.
     """
-    import numpy as np
-
     runs = np.maximum(present.sum(axis=1), 1.0)
     normal = np.diag(weights @ present) - (present * (weights / runs)[:, None]).T @ present
     return BlockEquations(normal, np.linalg.pinv(normal, rcond=RESOLVED, hermitian=True))

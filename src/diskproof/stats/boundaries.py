@@ -8,17 +8,13 @@ is no last look that would have to be named before, so that a race can be prolon
 to what it decided before.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 EXPONENT = 0.5
 """Of the spending curve 1 - n^-EXPONENT: 29 % of alpha at two blocks, 68 % at ten, 90 % at a
@@ -45,7 +41,6 @@ def pair_alpha(alpha: float, others: int, top: int = 1) -> float:
     differences that share a cell are correlated by a half. Several best cells: Sidak 1967 over all
     pairs, a bound for positively correlated differences.
     """
-    import numpy as np
     from scipy.optimize import brentq
     from scipy.special import ndtr
 
@@ -95,7 +90,6 @@ class Boundary:
 
     def _look(self, blocks: int) -> None:
         """Find the next boundary and the density of the sums that stay below it."""
-        import numpy as np
         from scipy.special import ndtri
         from scipy.stats import norm
 

@@ -6,22 +6,18 @@ error of the runs that it weighs. With two cells and complete blocks that is the
 without blocks Welch's. (Comparisons of single cells, which have few runs each, are ``model``'s.)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.blocks import eliminate_cells
 from diskproof.stats.intervals import CONFIDENCE, RESOLUTION, Sample
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float64]
-    Indices = NDArray[np.int64]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 _MOST = 700.0
 """Beyond this exp has no result; a variance this large is a host gone mad."""
@@ -107,8 +103,6 @@ class CellMeans:
         Each cell brings its own variance (a cache mode may scatter ten times as much as another);
         degrees of freedom by Satterthwaite 1946. A cell with one run gets the pooled variance.
         """
-        import numpy as np
-
         value = float(contrast @ self.means)
         if not self.freedom:
             return Difference(value, None, None)
@@ -123,8 +117,6 @@ class CellMeans:
 
         The blocks' degrees of freedom are taken from all cells in proportion to their own.
         """
-        import numpy as np
-
         own = self.counts - 1
         inflation = own.sum() / self.freedom
         squares = np.bincount(self.cell_of, self.residuals**2, len(self.means))
@@ -139,8 +131,6 @@ def fit_cell_means(samples: Sequence[Sample]) -> CellMeans:
     """Fit the model by least squares; blocks are in it where all samples have them and they
     connect the cells. Raises ValueError for an empty sample or a value that is not positive.
     """
-    import numpy as np
-
     if not samples or any(not s.values or min(s.values) <= 0 for s in samples):
         raise ValueError("cell means on the log scale need positive values in every cell")
     logs = np.log([value for sample in samples for value in sample.values])
@@ -178,8 +168,6 @@ def _blocks(samples: Sequence[Sample]) -> tuple[tuple[int, ...], Indices]:
     They cannot where a cell has none, where they would use up every degree of freedom, or where
     they fall into groups without a common cell: between such groups cells and blocks are one.
     """
-    import numpy as np
-
     runs = sum(len(sample.values) for sample in samples)
     none: tuple[tuple[int, ...], Indices] = ((), np.full(runs, -1, dtype=np.int64))
     if any(len(sample.blocks) != len(sample.values) for sample in samples):

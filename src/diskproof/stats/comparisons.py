@@ -12,17 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import Fit, fit_cells
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 ALPHA = 0.05
 _FARTHEST = 37.0
@@ -41,15 +39,11 @@ class Comparisons:
     @property
     def proved(self) -> Flags:
         """Which pairs differ, as a symmetric table."""
-        import numpy as np
-
         differ: Flags = np.abs(self.differences) > self.half_widths
         return differ
 
     def reordered(self, order: Sequence[int]) -> Comparisons:
         """The same comparisons with the cells in another order."""
-        import numpy as np
-
         cells, pairs, fit = list(order), np.ix_(order, order), self.fit
         moved = Fit(
             fit.centres[cells],
@@ -69,7 +63,6 @@ def compare_all(samples: Sequence[Sample]) -> Comparisons:
 
 def compare_fit(fit: Fit) -> Comparisons:
     """Compare cells by what is known of their centres."""
-    import numpy as np
     from scipy.special import stdtrit
 
     differences = np.subtract.outer(fit.centres, fit.centres)
@@ -84,8 +77,6 @@ def compare_fit(fit: Fit) -> Comparisons:
 
 
 def _comparable(fit: Fit) -> int:
-    import numpy as np
-
     return int(np.isfinite(fit.variances).sum())
 
 
@@ -100,7 +91,6 @@ def pair_level(cells: int, alpha: float = ALPHA) -> float:
 
 def adjusted_p(compared: Comparisons, row: int) -> Array:
     """p-values of one cell against all, corrected for all pairs; 1 where nothing is known."""
-    import numpy as np
     from scipy.special import stdtr
     from scipy.stats import norm, studentized_range
 
@@ -122,8 +112,6 @@ def letter_groups(differ: Flags) -> list[tuple[int, ...]]:
     Each pair that shares nothing yet opens a group, the farthest first, and every cell that
     differs from no member joins.
     """
-    import numpy as np
-
     count = len(differ)
     groups: list[list[int]] = [[] for _ in range(count)]
     open_pairs = ~differ

@@ -5,19 +5,15 @@ one over the average of all other levels. A cell that lacks a factor (a bare-met
 has no cache mode) stands at its average: 0 in each of its columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Matrix = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 Levels = Mapping[str, str]
 Term = tuple[str, ...]
@@ -60,8 +56,6 @@ class Design:
 
     def columns(self, term: Term) -> Matrix:
         """The term's columns, a row a cell; those that are nought in all cells are left out."""
-        import numpy as np
-
         coded = [self._coded[factor] for factor in term]
         if len(coded) == 1:
             return coded[0]
@@ -74,8 +68,6 @@ class Design:
         return {factor: self._coding(factor) for factor in self.factors}
 
     def _coding(self, factor: str) -> Matrix:
-        import numpy as np
-
         names = self.factors[factor]
         rows = np.zeros((len(self.cells), len(names) - 1))
         for row, cell in zip(rows, self.cells, strict=True):
@@ -85,8 +77,6 @@ class Design:
 
     def level_code(self, factor: str, level: str) -> Matrix:
         """A level's entries in the factor's columns: a one, or all minus one for the last."""
-        import numpy as np
-
         place = self.factors[factor].index(level)
         size = len(self.factors[factor]) - 1
         return np.eye(size)[place] if place < size else -np.ones(size)
@@ -95,8 +85,6 @@ class Design:
     def _factored(self) -> tuple[Matrix, Matrix, dict[Term, slice]]:
         """QR factors of the mean's column and those of all terms, each cell by the root of its
         runs, and where each term's columns stand. All later algebra is done on the small R."""
-        import numpy as np
-
         parts, places, start = [np.ones((len(self.cells), 1))], {}, 1
         for term in (*self.mains, *self.pairs):
             parts.append(self.columns(term))
@@ -108,23 +96,17 @@ class Design:
 
     def weighted(self, *terms: Term) -> Matrix:
         """The mean's column and those of the terms, in the coordinates of ``project``."""
-        import numpy as np
-
         _, columns, places = self._factored
         return np.hstack([columns[:, :1], *(columns[:, places[term]] for term in terms)])
 
     def project(self, values: Matrix) -> Matrix:
         """A value a cell, by the root of its runs, in the coordinates of all terms together."""
-        import numpy as np
-
         projected: Matrix = self._factored[0].T @ (values * np.sqrt(self.weights))
         return projected
 
 
 def orthonormal(columns: Matrix) -> Matrix:
     """An orthonormal basis of what the columns span."""
-    import numpy as np
-
     if columns.shape[1] == 0:
         return columns
     left, size, _ = np.linalg.svd(columns, full_matrices=False)
@@ -188,8 +170,6 @@ def _pair_freedom(design: Design, pair: Term) -> int:
 
 def _touch(one: Matrix, other: Matrix) -> bool:
     """Whether two subspaces have a direction in common."""
-    import numpy as np
-
     if not one.shape[1] or not other.shape[1]:
         return False
     return bool(np.linalg.norm(one.T @ other, 2) > SAME)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from diskproof.stats.cell_means import Difference, fit_cell_means
 from diskproof.stats.intervals import RESOLUTION, Sample
 
@@ -43,8 +45,6 @@ def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Dri
     The repeats are blocks, not runs: what happens to the host hits all cells of a block. None
     without two blocks that the cells connect.
     """
-    import numpy as np
-
     usable = [s for s in samples if s.values and min(s.values) > 0]
     if not usable or any(len(s.blocks) != len(s.values) for s in usable):
         return None
@@ -79,8 +79,6 @@ def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Dri
 
 def _slope(clock: object, effects: object) -> Difference:
     """Slope of ordinary least squares with its standard error; no error below three points."""
-    import numpy as np
-
     x, y = np.asarray(clock, dtype=float), np.asarray(effects, dtype=float)
     away = x - x.mean()
     square = float((away**2).sum())

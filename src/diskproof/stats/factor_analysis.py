@@ -3,11 +3,12 @@
 Everything is on the log scale, from the means of the blocked model in ``cell_means``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.cell_means import CellMeans, fit_cell_means
 from diskproof.stats.design import Alias, Design, Levels, Term, beyond, find_aliases, orthonormal
@@ -15,11 +16,7 @@ from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import RESOLUTION, Sample
 from diskproof.stats.level_effects import LevelEffect, level_effects
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 _ROUNDING = 1e-18
 """A sum of squares of logarithms that is nothing but rounding."""
@@ -75,8 +72,6 @@ def analyse_factors(
     Cells with a value that is not positive are left out. None when fewer than two cells or no
     factor with two levels is left.
     """
-    import numpy as np
-
     usable = [(levels, s) for levels, s in cells if s.values and min(s.values) > 0]
     present = {
         name: tuple(x for x in levels if any(cell.get(name) == x for cell, _ in usable))

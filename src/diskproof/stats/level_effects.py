@@ -1,22 +1,19 @@
 """Each level of a factor against its base level, as a ratio with an interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.cell_means import CellMeans, Difference
 from diskproof.stats.design import Design
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import RESOLUTION
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 Noise = tuple[float, int]
 """Variance of a run on the log scale and its degrees of freedom."""
@@ -111,8 +108,6 @@ def matched_pairs(design: Design, factor: str, level: str) -> list[tuple[int, in
 
 
 def _matched_contrast(pairs: list[tuple[int, int]], cells: int) -> Vector:
-    import numpy as np
-
     contrast = np.zeros(cells)
     for one, other in pairs:
         contrast[one] += 1 / len(pairs)
@@ -136,8 +131,6 @@ def _adjusted(
     What the cells deviate from that model (interactions) counts as noise, when that is more than
     the noise of runs: which cells were measured is taken as a sample of all combinations.
     """
-    import numpy as np
-
     columns = np.hstack([np.ones((len(design.cells), 1)), *map(design.columns, design.mains)])
     wanted = _wanted(design, factor, level)
     inverse = np.linalg.pinv(columns)
@@ -158,8 +151,6 @@ def _adjusted(
 
 def _wanted(design: Design, factor: str, level: str) -> Vector:
     """The comparison of two levels in terms of the model's coefficients."""
-    import numpy as np
-
     parts: Mapping[str, Vector] = {
         name: np.zeros(len(levels) - 1) for name, levels in design.factors.items()
     }

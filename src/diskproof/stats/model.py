@@ -7,21 +7,17 @@ runs a variance is hardly known, so each is drawn towards what the cells have in
 they do have it in common (Smyth 2004, doi 10.2202/1544-6115.1027: the moderated t statistic).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.blocks import BlockEquations, eliminate_cells
 from diskproof.stats.intervals import RESOLUTION, Sample
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 ROUNDS = 4
 """Weights and variances are found in turn; from the third round on, nothing that counts moves."""
@@ -56,8 +52,6 @@ class Fit:
 
 def fit_cells(samples: Sequence[Sample]) -> Fit:
     """Fit the model to the samples of all cells of a workload (at least one)."""
-    import numpy as np
-
     usable = np.array([len(each.values) > 1 and min(each.values) > 0 for each in samples])
     chosen = [each for each, good in zip(samples, usable, strict=True) if good]
     count = len(samples)
@@ -92,8 +86,6 @@ def has_blocks(samples: Sequence[Sample]) -> bool:
 def _table(samples: Sequence[Sample], blocked: bool) -> tuple[Array, Array]:
     """Logarithms in a table of cells x blocks (or runs), 0 where a run is missing, and which are
     there as 0 or 1."""
-    import numpy as np
-
     named = [each.blocks if blocked else range(len(each.values)) for each in samples]
     columns = {name: place for place, name in enumerate(sorted({n for row in named for n in row}))}
     logs = np.zeros((len(samples), len(columns)))
@@ -106,8 +98,6 @@ def _table(samples: Sequence[Sample], blocked: bool) -> tuple[Array, Array]:
 
 
 def _fit_one_way(logs: Array, present: Array) -> tuple[Array, Array, Array, Array]:
-    import numpy as np
-
     runs = present.sum(axis=1)
     centres = logs.sum(axis=1) / runs
     squares = (((logs - centres[:, None]) * present) ** 2).sum(axis=1)
@@ -127,8 +117,6 @@ def _fit_blocked(logs: Array, present: Array) -> tuple[Array, Array, Array, Arra
     projection: the estimating equation of restricted maximum likelihood, Patterson and
     Thompson 1971).
     """
-    import numpy as np
-
     runs = present.sum(axis=1)
     shares = present / runs[:, None]
     means = logs.sum(axis=1) / runs
@@ -154,8 +142,6 @@ def _fit_blocked(logs: Array, present: Array) -> tuple[Array, Array, Array, Arra
 
 def _pair_errors(own: Array, shares: Array, solved: BlockEquations) -> Array:
     """Squared errors of differences; what cells lack of each other's blocks adds to them."""
-    import numpy as np
-
     products = shares @ solved.inverse @ shares.T
     diagonal = np.diag(products)
     through_blocks = np.maximum(np.add.outer(diagonal, diagonal) - 2 * products, 0)
@@ -174,7 +160,6 @@ def moderate(squares: Array, freedom: Array) -> tuple[Array, Array]:
     a noisy cell with quiet ones is the error that claims false differences. Fewer than three
     cells are not drawn: there is no scatter to see.
     """
-    import numpy as np
     from scipy.special import polygamma, psi
 
     held = np.maximum(freedom, 1e-3)

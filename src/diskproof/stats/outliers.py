@@ -4,20 +4,16 @@ The spread is pooled over cells, because five runs of one cell hold too little o
 median deviation is small by chance often enough to make outliers of ordinary runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.intervals import RESOLUTION, Sample
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 ALPHA = 0.05
 LEAST = 3.5
@@ -50,8 +46,6 @@ def find_outliers(samples: Sequence[Sample]) -> tuple[Outlier, ...]:
     together and the cell's own. Cells with fewer than three runs, or with a value that is
     not positive, have none.
     """
-    import numpy as np
-
     usable = [c for c, s in enumerate(samples) if len(s.values) > 2 and min(s.values) > 0]
     if not usable:
         return ()
@@ -83,8 +77,6 @@ def _spread(logs: Sequence[Vector]) -> float:
 
     Distances of pairs need no centre, whose error would matter with three runs.
     """
-    import numpy as np
-
     pairs = [np.abs(np.subtract.outer(each, each))[np.triu_indices(len(each), 1)] for each in logs]
     return float(np.median(np.concatenate(pairs))) / math.sqrt(2) / _NORMAL
 
@@ -96,8 +88,6 @@ def _beside_median(runs: int) -> float:
 
 def _own_spread(values: Vector) -> float:
     """The cell's median absolute deviation as a standard deviation; 0 below five runs."""
-    import numpy as np
-
     if len(values) < 5:
         return 0.0
     return float(np.median(np.abs(values - np.median(values)))) / _NORMAL
@@ -108,8 +98,6 @@ def _without_blocks(samples: Sequence[Sample]) -> list[Vector]:
 
     A block of fewer than three cells says nothing of what its cells share.
     """
-    import numpy as np
-
     logs = [np.log(np.array(sample.values)) for sample in samples]
     if any(len(sample.blocks) != len(sample.values) for sample in samples):
         return logs

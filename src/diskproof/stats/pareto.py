@@ -1,19 +1,15 @@
 """Cells that no other beats in everything at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.score import Levels, ScoredLoad, compare_scores, join_levels
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,6 @@ class FrontPoint:
 def find_front(aims: Sequence[Sequence[ScoredLoad]]) -> tuple[FrontPoint, ...]:
     """The cells that have every workload of every aim (reads, writes), the first aim's best first.
     Empty when an aim has no workload of positive weight."""
-    import numpy as np
-
     counted = [[load for load in loads if load.weight > 0] for loads in aims]
     levels, _ = join_levels([load for loads in counted for load in loads])
     if not all(counted) or not levels:
@@ -57,8 +51,6 @@ def pareto_front(points: Array) -> list[bool]:
     A row is off it if another is at least as good in every aim and better in one. A row with an
     aim that is not a number is neither on the front nor takes another off it.
     """
-    import numpy as np
-
     every, some = np.logical_and.reduce, np.logical_or.reduce
     whole: Flags = every(~np.isnan(points), axis=1)
     held = np.where(whole[:, None], points, -np.inf)
@@ -74,7 +66,5 @@ def proved_off(better_by_aim: Sequence[Flags]) -> list[bool]:
     ``better_by_aim[a][i, j]``: cell i is proved better than j in aim a. Each table holds at a
     family-wise error of 5 %, and a claim here needs all of them, so it holds at 5 % as well.
     """
-    import numpy as np
-
     every = np.logical_and.reduce(better_by_aim)
     return [bool(lost) for lost in every.any(axis=0)]

@@ -1,19 +1,15 @@
 """The whole race, replayed block by block from values: the same values give the same course."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.racing import Drop, RaceVerdict, judge
 from diskproof.study.protocol import RaceRules
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 
 PATIENCE = 5
@@ -68,8 +64,6 @@ class Race:
     def add_block(self, values: Sequence[float]) -> RaceVerdict:
         """Take a complete block: a logarithm for each cell of the study, larger is better; nan for
         a failed run and for cells that are out. Judges, and says who goes on."""
-        import numpy as np
-
         self._rows.append(values)
         verdict = judge(np.array(self._rows, dtype=float), self._racing, self.rules)
         self._racing = verdict.racing

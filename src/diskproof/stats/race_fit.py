@@ -5,21 +5,17 @@ still say how much a run scatters. Each cell's variance is drawn towards the com
 the cells look alike (Smyth 2004, doi 10.2202/1544-6115.1027).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.blocks import eliminate_cells
 from diskproof.stats.intervals import RESOLUTION
 from diskproof.stats.model import inverse_trigamma
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Places = NDArray[np.int64]
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 _TINY = 1e-9
 ODD = 0.05
@@ -43,8 +39,6 @@ class RaceFit:
     def squared_errors(self, cells: Places) -> Array:
         """Squared standard errors of the differences of these cells' centres, a table; infinite
         where no chain of common blocks ties two cells."""
-        import numpy as np
-
         own = self.variances[cells] / self.runs[cells]
         products = self._products[np.ix_(cells, cells)]
         through = np.diag(products)
@@ -58,8 +52,6 @@ class RaceFit:
 
 def fit_race(table: Array) -> RaceFit:
     """Fit blocks x cells of logarithms, nan where a run is missing."""
-    import numpy as np
-
     present = np.isfinite(table).astype(float)
     logs = np.where(present > 0, table, 0.0)
     runs = present.sum(axis=0)
@@ -84,7 +76,6 @@ def _scatter(residuals: Array, runs: Array, blocks: int) -> tuple[Array, Array, 
     cell that scatters more than the others let expect stands alone (after Phipson et al. 2016, doi
     10.1214/16-AOAS920): few like it would otherwise be judged by the calm of the many.
     """
-    import numpy as np
     from scipy.special import fdtrc
 
     own = np.maximum(runs - 1.0, 0.0)
@@ -106,7 +97,6 @@ def _scatter(residuals: Array, runs: Array, blocks: int) -> tuple[Array, Array, 
 def _prior(squares: Array, freedom: Array, pooled: float) -> tuple[float, float]:
     """Degrees of freedom and value of what the cells' variances have in common; infinite degrees
     where they scatter no more than by chance (Smyth 2004, section 6.2)."""
-    import numpy as np
     from scipy.special import polygamma, psi
 
     repeated = freedom > 0

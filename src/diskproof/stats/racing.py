@@ -11,23 +11,20 @@ That a cell is surely worse, and out, is said of any pair, so all of them are pa
 more; but a cell that can no longer touch the answer need not run until it is proved: it rests.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.boundaries import Boundary, any_pair_alpha, find_boundary, pair_alpha
 from diskproof.stats.race_fit import RaceFit, fit_race
 from diskproof.study.protocol import RaceRules
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Places = NDArray[np.int64]
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 
 _ANY = 1e3
@@ -88,8 +85,6 @@ def judge(table: Array, racing: Sequence[int], rules: RaceRules) -> RaceVerdict:
     run failed, or the cell had left or rested). ``racing`` are the cells that had not left before
     the last block.
     """
-    import numpy as np
-
     blocks = len(table)
     if blocks < rules.min_blocks:
         return _nothing_known(table, racing, (), rules)
@@ -130,7 +125,6 @@ def half_widths(fit: RaceFit, cells: Places, boundary: Boundary) -> Array:
 
     Each pair is at the boundary of the one of its two cells that has more of it to pay.
     """
-    import numpy as np
     from scipy.special import ndtr, stdtrit
 
     runs = np.maximum(fit.runs[cells], 2).astype(int)
@@ -179,8 +173,6 @@ class _Pairs:
 def _settle(
     cells: Places, pairs: _Pairs, dropped: tuple[Drop, ...], rules: RaceRules
 ) -> RaceVerdict:
-    import numpy as np
-
     order: Places = (-pairs.ahead[:, 0]).argsort(kind="stable").astype(np.int64)
     leaders, others = order[: rules.top], order[rules.top :]
     racing = tuple(int(cell) for cell in cells)
@@ -212,7 +204,6 @@ def _probability(
     By normal errors around the estimates, independent given the last leader's own (a quadrature
     over it); half of a difference's squared error counts as the leader's.
     """
-    import numpy as np
     from scipy.special import ndtr
 
     last = int(leaders[-1])
@@ -229,8 +220,6 @@ def _nothing_known(
 ) -> RaceVerdict:
     """Before anything may be judged the means lead, and nothing is sure; unless no more cells are
     left than are looked for."""
-    import numpy as np
-
     seen = np.isfinite(table)
     means = np.where(seen, table, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     order = sorted(racing, key=lambda cell: (not seen[:, cell].any(), -means[cell]))

@@ -5,23 +5,19 @@ the best: which cell is the best is read off the same data, so among equal cells
 with the observed best is a comparison of extremes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.records import Cell
 from diskproof.stats.comparisons import Comparisons, adjusted_p, compare_all, letter_groups
 from diskproof.stats.intervals import Interval, RatioInterval, Sample, mean_interval, ratio_interval
 from diskproof.stats.model import Fit
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Flags = NDArray[np.bool_]
+Flags = NDArray[np.bool_]
 
 NOISY = 2.0
 """A cell whose error variance is more than this many times the median cell's may be left
@@ -130,8 +126,6 @@ def _by_mean(rows: Sequence[Measured], fit: Fit, higher_is_better: bool) -> list
 
 def _scatter(compared: Comparisons) -> tuple[list[bool], list[bool]]:
     """Of which cells anything is known at all, and which of them are noisy."""
-    import numpy as np
-
     variances = compared.fit.variances
     known = np.isfinite(variances)
     limit = NOISY * np.median(variances[known]) if known.any() else 0.0
@@ -150,8 +144,6 @@ def settle(
     all placed cells below j. That takes claims away and adds none, so the family-wise error
     stays, and the number of cells claimed better cannot fall down the table.
     """
-    import numpy as np
-
     upper = np.triu(proved_better, 1)
     counts = [int(count) for count in upper.sum(axis=0)]
     rows = [row for row in range(len(counts)) if known[row]]
@@ -172,8 +164,6 @@ def settle(
 
 def _rising(counts: Sequence[int], weights: Sequence[int]) -> set[int]:
     """Places of the heaviest subsequence that never falls."""
-    import numpy as np
-
     held, total = np.asarray(counts), np.zeros(len(counts))
     before = np.full(len(counts), -1)
     for place, weight in enumerate(weights):
@@ -192,16 +182,12 @@ def _rising(counts: Sequence[int], weights: Sequence[int]) -> set[int]:
 
 def told_apart(proved: Flags, claimed: Flags, placed: Sequence[bool]) -> Flags:
     """Which pairs differ for the groups: as claimed among placed cells, else as proved."""
-    import numpy as np
-
     both = np.outer(placed, placed)
     return np.where(both, claimed | claimed.T, proved)
 
 
 def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
     """Each cell over one of them, the blocks taken out; that one over itself has no interval."""
-    import numpy as np
-
     logs, halves = compared.differences[:, best], compared.half_widths[:, best]
     p_values, runs = adjusted_p(compared, best), compared.fit.runs
     with np.errstate(over="ignore"):

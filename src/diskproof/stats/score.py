@@ -6,22 +6,18 @@ depend on what the ratios are taken to (Fleming and Wallace 1986, doi 10.1145/56
 that lacks a workload of positive weight has no score; nothing is guessed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.comparisons import Comparisons, compare_fit
 from diskproof.stats.intervals import RatioInterval, Sample
 from diskproof.stats.model import Fit, fit_cells
 from diskproof.stats.ranking import CellRank, place, ratios_to
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 Levels = tuple[tuple[str, str], ...]
 DRAWS = 4000
@@ -67,8 +63,6 @@ class Scores:
 
 def score(loads: Sequence[ScoredLoad]) -> Scores:
     """Score all cells. Raises ValueError when no weight is positive."""
-    import numpy as np
-
     counted = [load for load in loads if load.weight > 0]
     if not counted:
         raise ValueError("a score needs a workload of positive weight")
@@ -110,8 +104,6 @@ def compare_scores(
 ) -> tuple[Comparisons, Array]:
     """The scores of these cells compared, and the logarithms of their speeds, cells x loads,
     more is better."""
-    import numpy as np
-
     fits = [fit_cells([load.samples[each] for each in levels]) for load in loads]
     signs = [1.0 if load.higher_is_better else -1.0 for load in loads]
     speeds = np.array([sign * fit.centres for sign, fit in zip(signs, fits, strict=True)]).T
@@ -122,8 +114,6 @@ def compare_scores(
 def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
     """The fit of the weighted logarithms. Runs of different workloads are independent, so squared
     errors add up; the degrees of freedom are those of the workload that knows least."""
-    import numpy as np
-
     squared = shares**2
     return Fit(
         centres=speeds @ shares,
@@ -138,8 +128,6 @@ def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
 def _lines(
     ordered: Sequence[Levels], compared: Comparisons, speeds: Array, names: Sequence[str]
 ) -> tuple[Scored, ...]:
-    import numpy as np
-
     places = place(compared, higher_is_better=True)
     ratios = ratios_to(compared, 0)
     wins = winning_shares(speeds)
@@ -163,8 +151,6 @@ def winning_shares(speeds: Array) -> Array:
     """For each cell the share of all weights, drawn evenly from the simplex with a fixed seed,
     under which its score is the best (the first acceptability index of Lahdelma and others 1998).
     """
-    import numpy as np
-
     drawn = np.random.default_rng(1).dirichlet(np.ones(speeds.shape[1]), DRAWS)
     counts = np.bincount((speeds @ drawn.T).argmax(axis=0), minlength=len(speeds))
     shares: Array = counts / DRAWS
@@ -177,8 +163,6 @@ def holds_within(speeds: Array, shares: Array) -> float | None:
     Against another row, whose logarithms differ by d, weights w (1 -+ t) do worst where each errs
     against the sign of d: the lead is sum(w d) - t sum(w |d|).
     """
-    import numpy as np
-
     leads = speeds[0] - speeds[1:]
     if not len(leads):
         return None

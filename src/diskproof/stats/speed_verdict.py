@@ -5,15 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from diskproof.stats import intervals
 from diskproof.stats.holm import holm_adjusted
-from diskproof.stats.intervals import (
-    CONFIDENCE,
-    RESOLUTION,
-    RatioInterval,
-    Sample,
-    paired_blocks,
-    ratio_interval,
-)
 
 DELTA = 0.02
 POWER = 0.9
@@ -34,13 +27,15 @@ class SpeedVerdict:
     """
 
     outcome: Outcome
-    ratio: RatioInterval
+    ratio: intervals.RatioInterval
     p_corrected: float | None
     further_runs: int | None
 
 
 def judge(
-    pairs: Sequence[tuple[Sample, Sample]], higher_is_better: Sequence[bool], delta: float = DELTA
+    pairs: Sequence[tuple[intervals.Sample, intervals.Sample]],
+    higher_is_better: Sequence[bool],
+    delta: float = DELTA,
 ) -> tuple[SpeedVerdict, ...]:
     """A verdict on each (A, B), with 5 % for any false ``faster`` or ``slower`` among all of them.
 
@@ -50,7 +45,7 @@ def judge(
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta is a share between 0 and 1, not {delta}")
-    ratios = [ratio_interval(b, a) for a, b in pairs]
+    ratios = [intervals.ratio_interval(b, a) for a, b in pairs]
     tested = [place for place, ratio in enumerate(ratios) if ratio.p_value is not None]
     adjusted = holm_adjusted([ratios[place].p_value or 0.0 for place in tested])
     corrected = dict(zip(tested, adjusted, strict=True))
@@ -65,9 +60,9 @@ def judge(
 
 
 def _outcome(
-    a: Sample,
-    b: Sample,
-    ratio: RatioInterval,
+    a: intervals.Sample,
+    b: intervals.Sample,
+    ratio: intervals.RatioInterval,
     corrected: float | None,
     higher_is_better: bool,
     delta: float,
@@ -76,20 +71,22 @@ def _outcome(
         return "undecided"
     if _within(a, b, delta):
         return "same"
-    if corrected > 1 - CONFIDENCE:
+    if corrected > 1 - intervals.CONFIDENCE:
         return "undecided"
     return "faster" if (ratio.ratio > 1) == higher_is_better else "slower"
 
 
-def _within(a: Sample, b: Sample, delta: float) -> bool:
+def _within(a: intervals.Sample, b: intervals.Sample, delta: float) -> bool:
     """Two one-sided tests at 5 % (Schuirmann 1987): the 90 % interval lies within delta."""
-    inner = ratio_interval(b, a, confidence=2 * CONFIDENCE - 1)
+    inner = intervals.ratio_interval(b, a, confidence=2 * intervals.CONFIDENCE - 1)
     if inner.low is None or inner.high is None:
         return False
     return inner.low >= 1 / (1 + delta) and inner.high <= 1 + delta
 
 
-def find_further_runs(a: Sample, b: Sample, delta: float, comparisons: int = 1) -> int | None:
+def find_further_runs(
+    a: intervals.Sample, b: intervals.Sample, delta: float, comparisons: int = 1
+) -> int | None:
     """Runs that each side needs beyond those it has for a verdict with a probability of 90 %.
 
     At the observed ratio and scatter; the difference is held against 5 % / ``comparisons``.
@@ -126,8 +123,8 @@ class _Noise:
         return math.sqrt(total), min(freedom, len(parts) * min(freedoms))
 
 
-def _noise(a: Sample, b: Sample) -> _Noise | None:
-    common = paired_blocks(a, b)
+def _noise(a: intervals.Sample, b: intervals.Sample) -> _Noise | None:
+    common = intervals.paired_blocks(a, b)
     if common:
         old, new = (dict(zip(s.blocks, s.values, strict=True)) for s in (a, b))
         logs = [[math.log(new[block] / old[block]) for block in common]]
@@ -137,7 +134,7 @@ def _noise(a: Sample, b: Sample) -> _Noise | None:
         return None
     means = [math.fsum(each) / len(each) for each in logs]
     variances = [
-        max(math.fsum((x - mean) ** 2 for x in each) / (len(each) - 1), RESOLUTION**2)
+        max(math.fsum((x - mean) ** 2 for x in each) / (len(each) - 1), intervals.RESOLUTION**2)
         for each, mean in zip(logs, means, strict=True)
     ]
     return _Noise(
@@ -158,7 +155,7 @@ def power_of_difference(noncentrality: float, freedom: float, comparisons: int =
     ``noncentrality`` standard errors (noncentral t distribution)."""
     from scipy.special import nctdtr, stdtrit
 
-    critical = float(stdtrit(freedom, 1 - (1 - CONFIDENCE) / 2 / comparisons))
+    critical = float(stdtrit(freedom, 1 - (1 - intervals.CONFIDENCE) / 2 / comparisons))
     away = abs(noncentrality)
     if away > 30:  # beyond the range where the noncentral distribution is computed well
         return 1.0 if away > 2 * critical else 0.0
@@ -169,15 +166,15 @@ def _power_of_sameness(difference: float, error: float, freedom: float, delta: f
     """Probability that both one-sided tests succeed, with the scatter taken as known."""
     from scipy.special import ndtr, stdtrit
 
-    room = math.log1p(delta) - float(stdtrit(freedom, CONFIDENCE)) * error
+    room = math.log1p(delta) - float(stdtrit(freedom, intervals.CONFIDENCE)) * error
     if room <= 0:
         return 0.0
     return float(ndtr((room - difference) / error) - ndtr((-room - difference) / error))
 
 
 def overall_samples(
-    pairs: Sequence[tuple[Sample, Sample]],
-) -> tuple[Sample, Sample] | None:
+    pairs: Sequence[tuple[intervals.Sample, intervals.Sample]],
+) -> tuple[intervals.Sample, intervals.Sample] | None:
     """Each side as one sample: by block, the geometric mean of its cells, all of equal weight.
 
     A block is the repeat: its cells share the host's luck and are not independent. Only blocks
@@ -187,7 +184,7 @@ def overall_samples(
     return None if sides[0] is None or sides[1] is None else (sides[0], sides[1])
 
 
-def _by_block(samples: Sequence[Sample]) -> Sample | None:
+def _by_block(samples: Sequence[intervals.Sample]) -> intervals.Sample | None:
     if any(min(sample.values) <= 0 for sample in samples):
         return None
     numbered = all(len(s.blocks) == len(s.values) == len(set(s.blocks)) for s in samples)
@@ -203,4 +200,4 @@ def _by_block(samples: Sequence[Sample]) -> Sample | None:
         math.exp(math.fsum(math.log(table[block]) for table in tables) / len(tables))
         for block in common
     ]
-    return Sample(tuple(values), tuple(common) if numbered else ())
+    return intervals.Sample(tuple(values), tuple(common) if numbered else ())

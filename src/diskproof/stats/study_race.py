@@ -7,11 +7,14 @@ dropped when and why.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from diskproof.records import Cell, StudyRecord
-from diskproof.stats.race_course import Race, RaceCourse
-from diskproof.stats.racing import RaceVerdict
 from diskproof.study.protocol import RaceRules, find_rules
+
+if TYPE_CHECKING:
+    from diskproof.stats.race_course import RaceCourse
+    from diskproof.stats.racing import RaceVerdict
 
 Scores = Mapping[tuple[int, str], float]
 """(block, cell id) -> logarithm of a finished run's primary figure, larger is better; nan when the
@@ -33,10 +36,10 @@ class RaceState:
     workload: str
     cells: tuple[Cell, ...]
     rules: RaceRules
-    course: RaceCourse
+    course: "RaceCourse"
 
     @property
-    def verdict(self) -> RaceVerdict | None:
+    def verdict(self) -> "RaceVerdict | None":
         """What the complete blocks tell; None before the first."""
         return self.course.verdicts[-1] if self.course.verdicts else None
 
@@ -73,6 +76,8 @@ class WorkloadRace:
     given does not matter."""
 
     def __init__(self, workload: str, cells: Sequence[Cell], rules: RaceRules) -> None:
+        from diskproof.stats.race_course import Race
+
         self.workload = workload
         self.cells = tuple(sorted(cells, key=lambda cell: cell.id))
         self.rules = rules
@@ -80,7 +85,7 @@ class WorkloadRace:
         self.entrants = frozenset(cell.id for cell in cells)
         self.block = 0
 
-    def advance(self, scores: Scores) -> list[RaceVerdict]:
+    def advance(self, scores: Scores) -> "list[RaceVerdict]":
         """Judge every block that is complete by now, and say what that told."""
         verdicts = []
         while self.entrants and all((self.block, cell) in scores for cell in self.entrants):

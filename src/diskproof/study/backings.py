@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from diskproof.records import BackingSpec
 from diskproof.study import keys
 from diskproof.study.factors import FACTOR_BY_NAME
-from diskproof.study.toml_lines import Mistakes, unknown
+from diskproof.study.toml_lines import unknown
 
 MAX_BACKINGS = 100
 FOLDER = BackingSpec("directory", "directory", (("path", "diskproof-images"),))
@@ -120,7 +120,7 @@ Tables = Mapping[str, BackingTable]
 Made = dict[str, tuple[BackingSpec, ...]]
 
 
-def read_backings(content: object, mistakes: Mistakes) -> tuple[Tables, Made]:
+def read_backings(content: object, mistakes: keys.Mistakes) -> tuple[Tables, Made]:
     """The tables, and by their names the backings that each makes, in the order of the file;
     mistakes are noted."""
     tables = {
@@ -143,7 +143,7 @@ def chain(spec: BackingSpec) -> tuple[BackingSpec, ...]:
     return (spec, *(chain(spec.on) if spec.on else ()))
 
 
-def _read_table(name: str, given: Mapping[str, object], mistakes: Mistakes) -> BackingTable:
+def _read_table(name: str, given: Mapping[str, object], mistakes: keys.Mistakes) -> BackingTable:
     place = ("backings", name)
     own = {each: value for each, value in given.items() if each not in keys.of(BackingTable)}
     table = keys.read_table(BackingTable, given, place, mistakes, own)
@@ -154,7 +154,7 @@ def _read_table(name: str, given: Mapping[str, object], mistakes: Mistakes) -> B
 
 
 def _values(
-    kind: str, given: Mapping[str, object], place: tuple[str, str], mistakes: Mistakes
+    kind: str, given: Mapping[str, object], place: tuple[str, str], mistakes: keys.Mistakes
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each option with its values, defaults included, in the order of the kind."""
     options = KINDS[kind].options
@@ -172,7 +172,7 @@ def _values(
 
 
 def _make(
-    name: str, tables: Tables, made: Made, above: tuple[str, ...], mistakes: Mistakes
+    name: str, tables: Tables, made: Made, above: tuple[str, ...], mistakes: keys.Mistakes
 ) -> tuple[BackingSpec, ...]:
     """The backings of one table, and before them those of the table below."""
     if name in made:

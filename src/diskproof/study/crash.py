@@ -10,7 +10,7 @@ from diskproof.records import WorkloadSpec
 from diskproof.records.verdicts import FAULTS, Fault
 from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
-from diskproof.study.toml_lines import Mistakes, shown
+from diskproof.study.toml_lines import shown
 from diskproof.units import parse_bytes, render_bytes
 
 KIND = "crash"
@@ -98,7 +98,7 @@ class CrashRules:
     seed: int = keys.field(0, keys.whole(0, keys.MAX_SEED))
 
 
-def read_crash(content: object, mistakes: Mistakes) -> CrashRules:
+def read_crash(content: object, mistakes: keys.Mistakes) -> CrashRules:
     """``[crash]`` of a study; mistakes are noted."""
     rules = keys.read_table(CrashRules, content, ("crash",), mistakes)
     least = FILE_SYSTEM_BYTES[rules.filesystem]

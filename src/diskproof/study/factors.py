@@ -32,8 +32,8 @@ CACHE_MODES: Mapping[str, CacheMode] = {
     "unsafe": CacheMode(no_flush=True),
 }
 
-
 DIRECT = tuple(name for name, mode in CACHE_MODES.items() if mode.direct)
+"""Modes that bypass the page cache of the host that has the file."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import Any
 
 from diskproof.study import keys
 from diskproof.study.factors import FACTOR_BY_NAME
-from diskproof.study.toml_lines import Mistakes
 
 FRONTEND = "own-guest"
 HEAD_BYTES = 64 << 10
@@ -59,7 +58,7 @@ class OwnGuest:
         return [self.digest, self.format, *named, *waits]
 
 
-def read_guest(content: object, folder: Path, mistakes: Mistakes) -> OwnGuest:
+def read_guest(content: object, folder: Path, mistakes: keys.Mistakes) -> OwnGuest:
     """The table's machine, files relative to ``folder``; mistakes are noted."""
     guest = keys.read_table(OwnGuest, content, ("guest",), mistakes)
     digest = hashlib.sha256()
@@ -76,7 +75,7 @@ def read_guest(content: object, folder: Path, mistakes: Mistakes) -> OwnGuest:
     return replace(guest, **files, digest=digest.hexdigest())
 
 
-def _read_facts(key: str, path: Path, form: str, mistakes: Mistakes) -> bytes:
+def _read_facts(key: str, path: Path, form: str, mistakes: keys.Mistakes) -> bytes:
     """Length, time of change and first bytes of a file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO must not block
@@ -100,7 +99,7 @@ def check_use(
     guest: OwnGuest | None,
     factors: Mapping[str, tuple[str, ...]],
     workloads: Sequence[tuple[str, str]],
-    mistakes: Mistakes,
+    mistakes: keys.Mistakes,
 ) -> None:
     """Whether table, factors and workloads (names and kinds) go together; mistakes are noted."""
     used = FRONTEND in factors.get("frontend", ())

@@ -8,10 +8,12 @@ in canonical spelling, so that ids are stable.
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from diskproof.study.toml_lines import BadValue, Location, Mistakes, dotted, shown, unknown
+from diskproof.errors import StudyError
+from diskproof.study.toml_lines import Location, dotted, find_line, shown, unknown
 from diskproof.units import MIB, SCALE, parse_bytes, parse_seconds, render_bytes
 
 _Value = TypeVar("_Value")
@@ -21,6 +23,43 @@ Reader = Callable[[Any], _Value]
 
 DAY = 86_400
 MAX_SEED = 2**31 - 1
+
+
+class BadValue(ValueError):
+    """A mistake in one item of a list: ``value`` is that item."""
+
+    def __init__(self, message: str, value: object) -> None:
+        super().__init__(message)
+        self.value = value
+
+
+class Mistakes:
+    """Gathers the mistakes of one file, to name all of them at once."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.found: set[tuple[int, str]] = set()
+
+    def add(self, location: Location, message: str, value: object = None) -> None:
+        self.found.add((find_line(self.text, location, value) or 0, message))
+
+    @contextmanager
+    def noting(self, location: Location, value: object) -> Iterator[None]:
+        """A ValueError in the block becomes a mistake of that value."""
+        try:
+            yield
+        except ValueError as error:
+            self.add(location, f"{dotted(location)}: {error}", getattr(error, "value", value))
+
+    def raise_any(self) -> None:
+        if not self.found:
+            return
+        lines = [
+            f"{self.file}:{line}: {message}" if line else f"{self.file}: {message}"
+            for line, message in sorted(self.found)[:20]
+        ]
+        raise StudyError("\n".join(lines))
 
 
 def field(

@@ -17,7 +17,7 @@ from diskproof.study.programs import SECOND_DISK_ON
 from diskproof.study.protocol import DEFAULT_BLOCKS, RaceRules, read_protocol
 from diskproof.study.tile_file import read_rules
 from diskproof.study.tiles import TileRules
-from diskproof.study.toml_lines import Location, Mistakes, parse_toml, read_text, unknown
+from diskproof.study.toml_lines import Location, parse_toml, read_text, unknown
 from diskproof.study.workloads import read_workloads
 from diskproof.units import parse_bytes
 
@@ -115,7 +115,7 @@ def parse_study(text: str, file: str = "study.toml", folder: Path = Path()) -> S
 
 def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> Study:
     """TOML content to Study. Raises StudyError with all mistakes of the file."""
-    mistakes = Mistakes(text, file)
+    mistakes = keys.Mistakes(text, file)
     protocol = read_protocol(content.get("protocol", {}), mistakes)
     tables, backings = read_backings(content.get("backings", {}), mistakes)
     backings = backings or {"": (FOLDER,)}
@@ -164,7 +164,7 @@ def _backing_shape(spec: BackingSpec) -> list[object]:
 
 
 def _sources(
-    workloads: tuple[WorkloadSpec, ...], made: Made, mistakes: Mistakes
+    workloads: tuple[WorkloadSpec, ...], made: Made, mistakes: keys.Mistakes
 ) -> tuple[str, ...]:
     """The backings of second disks."""
     known = [spec.name for specs in made.values() for spec in specs]
@@ -177,7 +177,7 @@ def _sources(
 
 
 def _factors(
-    content: object, tables: Tables, made: Made, mistakes: Mistakes
+    content: object, tables: Tables, made: Made, mistakes: keys.Mistakes
 ) -> dict[str, tuple[str, ...]]:
     backings = tuple(spec.name for specs in made.values() for spec in specs)
     below = {table.on for table in tables.values()}
@@ -201,7 +201,11 @@ def _factors(
 
 
 def _level(
-    factor: Factor, text: str, location: Location, backings: tuple[str, ...], mistakes: Mistakes
+    factor: Factor,
+    text: str,
+    location: Location,
+    backings: tuple[str, ...],
+    mistakes: keys.Mistakes,
 ) -> str:
     """One level in canonical spelling."""
     if factor.kind in ("choice", "name"):
@@ -226,7 +230,7 @@ def _filters(
     content: Mapping[str, Any],
     factors: Factors,
     workloads: tuple[str, ...],
-    mistakes: Mistakes,
+    mistakes: keys.Mistakes,
 ) -> Iterator[Filter]:
     tables = content.get(key, [])
     if not isinstance(tables, list):
@@ -249,7 +253,7 @@ def _condition(
     location: Location,
     factors: Factors,
     workloads: tuple[str, ...],
-    mistakes: Mistakes,
+    mistakes: keys.Mistakes,
 ) -> tuple[str, frozenset[str]]:
     """One ``factor = levels`` of a filter; a level that no cell has is a mistake."""
     factor = FACTOR_BY_NAME.get(_canonical_factor(name))

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 from diskproof.study import keys
-from diskproof.study.toml_lines import Mistakes, shown
+from diskproof.study.toml_lines import shown
 from diskproof.units import parse_share
 
 MAX_DELTA = 0.5
@@ -79,7 +79,7 @@ class Protocol:
     race: RaceRules | None = None
 
 
-def read_protocol(content: object, mistakes: Mistakes) -> Protocol:
+def read_protocol(content: object, mistakes: keys.Mistakes) -> Protocol:
     """``blocks`` and what rules a race exclude each other: which of two limits is meant should not
     have to be guessed. Mistakes are noted."""
     place = ("protocol",)
@@ -108,7 +108,7 @@ def find_rules(text: str) -> RaceRules | None:
         return None
     if not isinstance(protocol, dict) or protocol.get("stop") != "decided":
         return None
-    mistakes = Mistakes("", "")
+    mistakes = keys.Mistakes("", "")
     rules = {name: protocol[name] for name in protocol.keys() & keys.of(RaceRules).keys()}
     race = keys.read_table(RaceRules, rules, ("protocol",), mistakes)
     return None if mistakes.found else race

@@ -7,8 +7,7 @@ lines, which is how people write study files, and answers with the nearest line 
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,44 +94,7 @@ def _find_value(text: str, start: int, value: object) -> int | None:
     return None
 
 
-# -- mistakes -------------------------------------------------------------------------------
-
-
-class BadValue(ValueError):
-    """A mistake in one item of a list: ``value`` is that item."""
-
-    def __init__(self, message: str, value: object) -> None:
-        super().__init__(message)
-        self.value = value
-
-
-class Mistakes:
-    """Gathers the mistakes of one file, to name all of them at once."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.text = text
-        self.file = file
-        self.found: set[tuple[int, str]] = set()
-
-    def add(self, location: Location, message: str, value: object = None) -> None:
-        self.found.add((find_line(self.text, location, value) or 0, message))
-
-    @contextmanager
-    def noting(self, location: Location, value: object) -> Iterator[None]:
-        """A ValueError in the block becomes a mistake of that value."""
-        try:
-            yield
-        except ValueError as error:
-            self.add(location, f"{dotted(location)}: {error}", getattr(error, "value", value))
-
-    def raise_any(self) -> None:
-        if not self.found:
-            return
-        lines = [
-            f"{self.file}:{line}: {message}" if line else f"{self.file}: {message}"
-            for line, message in sorted(self.found)[:20]
-        ]
-        raise StudyError("\n".join(lines))
+# -- words of messages ----------------------------------------------------------------------
 
 
 def dotted(location: Location) -> str:

@@ -10,7 +10,7 @@ from diskproof.study.job_file import find_job_mistakes
 from diskproof.study.presets import PRESET_BY_NAME
 from diskproof.study.programs import COMMAND, PROGRAM_BY_NAME
 from diskproof.study.protocol import Protocol
-from diskproof.study.toml_lines import Location, Mistakes, read_text, unknown
+from diskproof.study.toml_lines import Location, read_text, unknown
 
 MAX_JOB_TEXT = 64 << 10
 
@@ -42,7 +42,7 @@ class WorkloadTable:
 
 
 def read_workloads(
-    content: object, protocol: Protocol, folder: Path, mistakes: Mistakes
+    content: object, protocol: Protocol, folder: Path, mistakes: keys.Mistakes
 ) -> Iterator[WorkloadSpec]:
     """Each as a spec; ``folder`` is where fio job files are looked for. Mistakes are noted."""
     place = ("workloads",)
@@ -66,7 +66,11 @@ _read_names = keys.one_or_some(keys.text(), 1000)
 
 
 def _named_workload(
-    name: str, table: WorkloadTable, own: dict[str, object], protocol: Protocol, mistakes: Mistakes
+    name: str,
+    table: WorkloadTable,
+    own: dict[str, object],
+    protocol: Protocol,
+    mistakes: keys.Mistakes,
 ) -> WorkloadSpec | None:
     """A preset or a program, with changes."""
     place = ("workloads", name)
@@ -99,7 +103,7 @@ def _job_workload(
     own: dict[str, object],
     protocol: Protocol,
     folder: Path,
-    mistakes: Mistakes,
+    mistakes: keys.Mistakes,
 ) -> WorkloadSpec:
     """A user's fio job file. What shapes the load stands in that file, not in the study."""
     place = ("workloads", name)
@@ -130,7 +134,7 @@ def _common_options(
     }
 
 
-def _job_text(file: Path, location: Location, mistakes: Mistakes) -> str:
+def _job_text(file: Path, location: Location, mistakes: keys.Mistakes) -> str:
     """Content of a fio job file, checked; part of the spec, so that the cell's id covers it."""
     try:
         job = read_text(file, MAX_JOB_TEXT)

@@ -20,20 +20,11 @@ from diskproof.process.start import run
 from diskproof.records import Cell
 from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
 from diskproof.study.tiles import Tile, TileRules
+from diskproof.tiles import machines
 from diskproof.tiles.boot_states import BootStates
 from diskproof.tiles.engine import Engine, OnStep
 from diskproof.tiles.group import GuestKey, start_group
 from diskproof.tiles.host_side import guest_use, read_use, require_memory
-from diskproof.tiles.machines import (
-    Bay,
-    check_guest,
-    check_images,
-    keep_argvs,
-    keep_logs,
-    make_bays,
-    make_members,
-    make_station,
-)
 from diskproof.tiles.network import Network, start_network
 from diskproof.tiles.steps import TileContext, TileStep, load_load, tile_steps
 
@@ -127,11 +118,11 @@ class _Run:
             with notes.phase("stop"):
                 stack.close()
 
-    def _make_disks(self, stack: ExitStack, place: Place) -> tuple[Bay, ...]:
+    def _make_disks(self, stack: ExitStack, place: Place) -> tuple[machines.Bay, ...]:
         notes = self.notes
         with notes.phase("create"):
-            bays = make_bays(stack, place, self.cell, self.tile, self.tiles, self.deadline)
-            notes.require(check_images(bays, self.cell))
+            bays = machines.make_bays(stack, place, self.cell, self.tile, self.tiles, self.deadline)
+            notes.require(machines.check_images(bays, self.cell))
         with notes.phase("drop"):
             for bay in bays:
                 check = drop_cache(bay.image.path).as_check()
@@ -145,15 +136,15 @@ class _Run:
             self.notes.require(stack.enter_context(start_ksm(room, level)))
 
     def _start(
-        self, stack: ExitStack, room: Path, bays: Sequence[Bay]
+        self, stack: ExitStack, room: Path, bays: Sequence[machines.Bay]
     ) -> tuple[Network, Mapping[GuestKey, Guest]]:
         seats = [(bay.tile, bay.place) for bay in bays]
         network = stack.enter_context(start_network(room, self.lab.rules.network, seats))
-        members = make_members(bays, self.cell, network, self.accel)
+        members = machines.make_members(bays, self.cell, network, self.accel)
         within = min(START_SECONDS + BOOT_SECONDS * len(bays), self.deadline.left())
         starting = start_group(members, deadline=within, states=self.lab.states)
         guests = stack.enter_context(starting)
-        self.notes.keep([keep_argvs(guests)])
+        self.notes.keep([machines.keep_argvs(guests)])
         return network, guests
 
     @contextmanager
@@ -162,12 +153,12 @@ class _Run:
         try:
             yield
         except RunFailure:
-            self.notes.keep(keep_logs(guests))
+            self.notes.keep(machines.keep_logs(guests))
             raise
 
     def _load(
         self,
-        bays: Sequence[Bay],
+        bays: Sequence[machines.Bay],
         guests: Mapping[GuestKey, Guest],
         network: Network,
         room: Path,
@@ -176,10 +167,11 @@ class _Run:
         notes, rules = self.notes, self.lab.rules
         with notes.phase("read_back"):
             for bay in bays:
-                notes.require(check_guest(bay, guests[bay.key], self.cell))
+                notes.require(machines.check_guest(bay, guests[bay.key], self.cell))
         context = TileContext(self.tile, self.cell.level("share", "smb"), rules.scale)
         stations = [
-            make_station(bay, guests[bay.key], self.tile, self.tiles, rules.scale) for bay in bays
+            machines.make_station(bay, guests[bay.key], self.tile, self.tiles, rules.scale)
+            for bay in bays
         ]
         steps = all_steps(context)
         engine = Engine(stations, steps, self.deadline.left, self.on_step)
@@ -196,7 +188,7 @@ class _Run:
             notes.steps = engine.step_runs(notes.zero or time.monotonic())
         notes.works = read_works(engine, self.tile, steps, self.tiles)
 
-    def _write_back(self, bays: Sequence[Bay]) -> None:
+    def _write_back(self, bays: Sequence[machines.Bay]) -> None:
         """What setting up has written is on the host's disk before the load begins."""
         paths = [str(path) for bay in bays for path in bay.image.local]
         run(["sync", "--", *paths], timeout=self.deadline.left())

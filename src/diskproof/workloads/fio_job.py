@@ -9,19 +9,7 @@ from diskproof.fio_output import FioJob, combine_clones, job_histograms, job_met
 from diskproof.records import Check, Metric, Series, WorkloadSpec
 from diskproof.study.job_file import JobSection, parse_job_file
 from diskproof.units import parse_bytes
-from diskproof.workloads import WorkloadResult
-from diskproof.workloads.fio_run import (
-    FIXED_OPTIONS,
-    FioRun,
-    broken_answer,
-    check_depth,
-    check_messages,
-    log_options,
-    log_window,
-    render_milliseconds,
-    render_options,
-    run_fio,
-)
+from diskproof.workloads import WorkloadResult, fio_run
 
 # The queue of a job that waits between its operations runs empty.
 _WAITING = ("rate", "rate_iops", "thinktime", "latency_target", "fsync", "fdatasync", "sync")
@@ -38,15 +26,17 @@ class FioJobWorkload:
         """
         sections = read_sections(spec, drive)
         logs = {f"job{number}": section.name for number, section in enumerate(sections)}
-        window = log_window(float(spec.option("runtime")))
-        run = run_fio(drive, render_jobs(spec, sections, drive), _DAY, dict.fromkeys(logs, window))
+        window = fio_run.log_window(float(spec.option("runtime")))
+        run = fio_run.run_fio(
+            drive, render_jobs(spec, sections, drive), _DAY, dict.fromkeys(logs, window)
+        )
         jobs = combine_clones(run.result.jobs)
         if [job.name for job in jobs] != [section.name for section in sections]:
-            raise broken_answer(run, "its jobs are not those of the job file")
+            raise fio_run.broken_answer(run, "its jobs are not those of the job file")
         try:
             metrics = combined_metrics(spec, jobs)
         except ValueError as error:
-            raise broken_answer(run, str(error)) from None
+            raise fio_run.broken_answer(run, str(error)) from None
         whole = combine_whole(spec, jobs)
         return WorkloadResult(
             metrics,
@@ -87,21 +77,21 @@ def render_jobs(spec: WorkloadSpec, sections: Sequence[JobSection], drive: Drive
     runtime, ramp = float(spec.option("runtime")), float(spec.option("ramp"))
     target = dict(drive.facts.fio)
     defaults = {
-        **FIXED_OPTIONS,
+        **fio_run.FIXED_OPTIONS,
         "size": str(drive.facts.size),
-        **({"ramp_time": render_milliseconds(ramp)} if ramp else {}),
+        **({"ramp_time": fio_run.render_milliseconds(ramp)} if ramp else {}),
     }
     parts = []
     for number, section in enumerate(sections):
         own = dict(section.options)
         own.pop("group_reporting", None)  # clones are taken together here, from all they said
         if not {"runtime", "timeout", "io_size", "io_limit", "number_ios", "loops"} & own.keys():
-            own |= {"time_based": "1", "runtime": render_milliseconds(runtime)}
+            own |= {"time_based": "1", "runtime": fio_run.render_milliseconds(runtime)}
         if target["ioengine"] == "nbd":
             own = {**own, **_over_nbd(section)}
             own.pop("fdatasync", None)
-        logs = log_options(runtime, f"job{number}")
-        parts.append(render_options(section.name, {**target, **defaults, **own, **logs}))
+        logs = fio_run.log_options(runtime, f"job{number}")
+        parts.append(fio_run.render_options(section.name, {**target, **defaults, **own, **logs}))
     return "\n".join(parts)
 
 
@@ -132,17 +122,17 @@ def combined_metrics(spec: WorkloadSpec, jobs: Sequence[FioJob]) -> tuple[Metric
 
 
 def check_jobs(
-    sections: Sequence[JobSection], jobs: Sequence[FioJob], drive: Drive, run: FioRun
+    sections: Sequence[JobSection], jobs: Sequence[FioJob], drive: Drive, run: fio_run.FioRun
 ) -> tuple[Check, ...]:
     """Depth where it tells something, and what the frontend made of the file."""
-    checks = [check_messages(run)]
+    checks = [fio_run.check_messages(run)]
     engine = drive.facts.fio["ioengine"]
     for section, job in zip(sections, jobs, strict=True):
         if engine == "nbd":
             checks += check_nbd(section)
         depth = _find_steady_depth(section)
         if depth > 1:
-            checks.append(check_depth(job, depth))
+            checks.append(fio_run.check_depth(job, depth))
     return tuple(checks)
 
 
@@ -165,7 +155,7 @@ def _find_steady_depth(section: JobSection) -> int:
     return 0 if waits or batched or not depth.isdigit() else int(depth)
 
 
-def _named_series(run: FioRun, logs: dict[str, str]) -> tuple[Series, ...]:
+def _named_series(run: fio_run.FioRun, logs: dict[str, str]) -> tuple[Series, ...]:
     if len(logs) == 1:
         return tuple(series for found in run.series.values() for series in found)
     return tuple(

@@ -12,14 +12,7 @@ from diskproof.errors import RunFailure
 from diskproof.fio_output import FioJob
 from diskproof.records import Metric, WorkloadSpec
 from diskproof.units import MIB, parse_bytes
-from diskproof.workloads import WorkloadResult
-from diskproof.workloads.fio_run import (
-    FIXED_OPTIONS,
-    broken_answer,
-    check_messages,
-    render_options,
-    run_fio,
-)
+from diskproof.workloads import WorkloadResult, fio_run
 
 PASSES = ("first_write", "rewrite")
 SLOWEST = 2 << 20  # bytes/s, under emulation on a busy host
@@ -33,14 +26,14 @@ class FirstWrite:
         """Raises RunFailure; see ``run_fio``."""
         parts = int(spec.option("parts"))
         seconds = START_SECONDS + 2 * drive.facts.size / SLOWEST
-        run = run_fio(drive, render_jobs(spec, drive), seconds, {})
+        run = fio_run.run_fio(drive, render_jobs(spec, drive), seconds, {})
         if len(run.result.jobs) != parts * len(PASSES):
-            raise broken_answer(run, f"{len(run.result.jobs)} jobs answered")
+            raise fio_run.broken_answer(run, f"{len(run.result.jobs)} jobs answered")
         speeds = [measure(job) for job in run.result.jobs]
         if min(speeds) <= 0:
-            raise broken_answer(run, "a part was not written")
+            raise fio_run.broken_answer(run, "a part was not written")
         metrics = tuple(curve_metrics(speeds, parts))
-        return WorkloadResult(metrics, (check_messages(run),), artefacts=run.artefacts)
+        return WorkloadResult(metrics, (fio_run.check_messages(run),), artefacts=run.artefacts)
 
 
 WORKLOAD = FirstWrite()
@@ -53,10 +46,12 @@ def render_jobs(spec: WorkloadSpec, drive: Drive) -> str:
     length = min(int(spec.option("size")), drive.facts.size) // parts // block * block
     if length < block:
         raise RunFailure("workload", f"{parts} parts of the disk are smaller than {block} bytes")
-    shared = {**drive.facts.fio, **FIXED_OPTIONS, "rw": spec.option("rw")}
+    shared = {**drive.facts.fio, **fio_run.FIXED_OPTIONS, "rw": spec.option("rw")}
     shared |= {"bs": str(block), "iodepth": spec.option("iodepth"), "size": str(length)}
     return "".join(
-        render_options(f"{name}{part}", {**shared, "stonewall": "1", "offset": str(part * length)})
+        fio_run.render_options(
+            f"{name}{part}", {**shared, "stonewall": "1", "offset": str(part * length)}
+        )
         for name in PASSES
         for part in range(parts)
     )

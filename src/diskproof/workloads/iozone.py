@@ -21,14 +21,7 @@ from diskproof.errors import RunFailure
 from diskproof.fio_output import FioJob
 from diskproof.records import Check, Metric, WorkloadSpec
 from diskproof.units import MIB, render_bytes
-from diskproof.workloads import WorkloadResult
-from diskproof.workloads.fio_run import (
-    FIXED_OPTIONS,
-    broken_answer,
-    check_messages,
-    render_options,
-    run_fio,
-)
+from diskproof.workloads import WorkloadResult, fio_run
 
 MAX_JOBS = 900  # a run holds 1000 metrics
 SLOWEST = 4 << 20  # bytes/s, under emulation on a busy host
@@ -74,11 +67,11 @@ class IozoneWorkload:
         """Raises RunFailure; see ``run_fio``."""
         threads = int(spec.option("threads"))
         steps = plan_steps(spec, drive.facts.size)
-        run = run_fio(drive, render_jobs(spec, steps, drive), _seconds(steps, threads), {})
+        run = fio_run.run_fio(drive, render_jobs(spec, steps, drive), _seconds(steps, threads), {})
         jobs = run.result.jobs
         started = sum(2 if step.writes else 1 for step in steps) * threads
         if len(jobs) != started:
-            raise broken_answer(run, f"{len(jobs)} jobs, {started} were started")
+            raise fio_run.broken_answer(run, f"{len(jobs)} jobs, {started} were started")
         rest = iter(jobs)
         figures = [measure_step(rest, step, threads) for step in steps]
         metrics = [
@@ -88,7 +81,7 @@ class IozoneWorkload:
         mean = math.exp(sum(map(math.log, figures)) / len(figures))
         metrics.insert(0, Metric("mean_bandwidth", "MiB/s", mean, True, primary=True))
         size = max(step.file for step in steps) * threads
-        checks = (check_messages(run), check_memory(drive, size))
+        checks = (fio_run.check_messages(run), check_memory(drive, size))
         return WorkloadResult(tuple(metrics), checks, artefacts=run.artefacts)
 
 
@@ -122,7 +115,7 @@ def render_jobs(spec: WorkloadSpec, steps: Sequence[Step], drive: Drive) -> str:
     threads = int(spec.option("threads"))
     shared = {
         **drive.facts.fio,
-        **FIXED_OPTIONS,
+        **fio_run.FIXED_OPTIONS,
         "ioengine": "psync",
         "direct": "1" if spec.option("direct") == "on" else "0",
         "invalidate": "0",  # iozone reads what it has just written
@@ -131,9 +124,11 @@ def render_jobs(spec: WorkloadSpec, steps: Sequence[Step], drive: Drive) -> str:
     }
     sections = []
     for number, step in enumerate(steps):
-        sections.append(render_options(f"step{number}", {**shared, **_job(step)}))
+        sections.append(fio_run.render_options(f"step{number}", {**shared, **_job(step)}))
         if step.writes:
-            sections.append(render_options(f"flush{number}", {**shared, **_flush_job(step)}))
+            sections.append(
+                fio_run.render_options(f"flush{number}", {**shared, **_flush_job(step)})
+            )
     return "".join(sections)
 
 

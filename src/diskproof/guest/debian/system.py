@@ -24,13 +24,7 @@ from diskproof.guest.ours.kernel import read_module
 from diskproof.process.start import require_tool, run
 from diskproof.qemu.machine import BUS_DRIVERS
 from diskproof.records import WorkloadSpec, content_id
-from diskproof.study.boots import (
-    FOLDER_FILES,
-    MEAN_BYTES,
-    parse_scale,
-    payload_bytes,
-    payload_files,
-)
+from diskproof.study import boots
 from diskproof.units import render_bytes
 
 RECIPE = 1  # raise it when the steps below change what comes out
@@ -63,7 +57,7 @@ def build_system(
     """
     guest, suite, final = _locate(spec)
     folder = final.parent
-    size, scale = int(spec.option("size")), parse_scale(spec.option("scale"))
+    size, scale = int(spec.option("size")), boots.parse_scale(spec.option("scale"))
     if not final.is_dir():
         with cache.build_lock(cache.cache_folder(), progress):
             cache.remove_unfinished(cache.cache_folder())
@@ -149,7 +143,7 @@ def _mode_args() -> list[str]:
 
 
 def _build_image(final: Path, packed: Path, guest: GuestFiles, size: int, scale: float) -> None:
-    cache.require_space(final.parent, SPACE_NEEDED + payload_bytes(scale) * 2)
+    cache.require_space(final.parent, SPACE_NEEDED + boots.payload_bytes(scale) * 2)
     with cache.new_folder(final) as work:
         scratch = work / "scratch"
         tree = scratch / "root"
@@ -256,9 +250,9 @@ def write_payload(path: Path, scale: float) -> None:
     """Write the tarball, not packed: an emulated processor would measure its unpacking."""
     source = random.Random(SEED)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for number in range(payload_files(scale)):
-            if number % FOLDER_FILES == 0:
-                folder = f"linux/part{number // 1000}/dir{number // FOLDER_FILES}"
+        for number in range(boots.payload_files(scale)):
+            if number % boots.FOLDER_FILES == 0:
+                folder = f"linux/part{number // 1000}/dir{number // boots.FOLDER_FILES}"
                 tar.addfile(_member(folder, tarfile.DIRTYPE, 0))
             content = source.randbytes(_size(source))
             member = _member(f"{folder}/file{number}.c", tarfile.REGTYPE, len(content))
@@ -267,7 +261,7 @@ def write_payload(path: Path, scale: float) -> None:
 
 def _size(source: random.Random) -> int:
     """Log-normal, its mean ``MEAN_BYTES``."""
-    mu = math.log(MEAN_BYTES) - _SIGMA**2 / 2
+    mu = math.log(boots.MEAN_BYTES) - _SIGMA**2 / 2
     return min(_LARGEST, round(source.lognormvariate(mu, _SIGMA)))
 
 

@@ -17,6 +17,7 @@ from support.sync_drop import (
     Build,
     drop,
     read_counts,
+    sync_words,
 )
 
 # What programs are told

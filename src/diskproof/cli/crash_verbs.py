@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from diskproof.cli import options
 from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit, UsageError
+from diskproof.records.verdicts import Fault
 
 Target = Annotated[
     Path, typer.Argument(metavar="STUDY|DIR", help="A study file; with --writer a folder.")
@@ -144,9 +145,7 @@ def flushes(
 @crash.command()
 def reproduce(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a crash run.")],
-    fault: Annotated[
-        str, typer.Option(metavar="FAULT", help="Under which fault it lost something.")
-    ] = "power",
+    fault: Annotated[Fault, typer.Option(help="Under which fault it lost something.")] = "power",
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="A new folder for the state.")
     ] = None,

@@ -99,7 +99,7 @@ def identify(name: str) -> Identity:
 
 
 def _read_facts(number: str) -> dict[str, str]:
-    """Of a partition those of its disk, too."""
+    """Read what the kernel knows of a device; of a partition, of its disk too."""
     folder = (_DEVICES / number).resolve()
     folders = [folder, *([folder.parent] if (folder / "partition").exists() else [])]
     found: dict[str, str] = {}

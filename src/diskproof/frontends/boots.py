@@ -74,7 +74,7 @@ class BootsDrive(Drive):
         return read_guest(qmp, pid, context.cell, context.image, machine)
 
     def read_back(self) -> tuple[Check, ...]:
-        """Of the last boot; every boot is checked as it happens."""
+        """Give the checks of the last boot; every boot is checked as it happens."""
         return self.checks
 
 

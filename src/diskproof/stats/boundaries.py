@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 EXPONENT = 0.5
-"""Of the spending curve 1 - n^-EXPONENT: 29 % of alpha at two blocks, 68 % at ten, 90 % at a
+"""Shapes the spending curve 1 - n^-EXPONENT: 29 % of alpha at two blocks, 68 % at ten, 90 % at a
 hundred. Between Pocock's and O'Brien and Fleming's manner; chosen by benchmarks/racing.py."""
 
 FIRST = 2

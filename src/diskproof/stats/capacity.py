@@ -87,7 +87,7 @@ def next_trial(trials: Sequence[Trial], most: int, runs: int) -> int | None:
 
 
 def _most_open(belief: Belief, most: int, runs: int) -> int | None:
-    """Of the numbers that may run again, the one whose probability to hold is nearest to a half
+    """Find the number that may run again whose probability to hold is nearest to a half
     (of equals the one with fewer runs); None when none of them matters any more."""
     ranked = []
     for tiles in range(1, most + 1):

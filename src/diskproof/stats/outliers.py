@@ -22,9 +22,9 @@ LEAST = 3.5
 _NORMAL = 0.6744897501960817
 """Median of the absolute value of a standard normal variable."""
 _EFFICIENCY = 0.37
-"""Of the median deviation at normal noise: it knows as much as 37 % of the runs would."""
+"""The efficiency of the median deviation at normal noise: as if of 37 % of the runs."""
 _SWEEPS = 10
-"""Of the median polish; more change nothing visible."""
+"""The rounds of the median polish; more change nothing visible."""
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _by_mean(rows: Sequence[Measured], fit: Fit, higher_is_better: bool) -> list
 
 
 def _scatter(compared: Comparisons) -> tuple[list[bool], list[bool]]:
-    """Of which cells anything is known at all, and which of them are noisy."""
+    """Tell of which cells anything is known at all, and which of them are noisy."""
     variances = compared.fit.variances
     known = np.isfinite(variances)
     limit = NOISY * np.median(variances[known]) if known.any() else 0.0

@@ -74,7 +74,7 @@ class Site:
     rooms: Mapping[str, Room]
 
     def path(self, name: str) -> str:
-        """Of a tree."""
+        """Tell where a tree lies."""
         return f"{self.rooms[name].folder}/{name}"
 
     def do(self, *argv: str) -> Execution:

@@ -60,7 +60,7 @@ pub struct Counters {
     pub built: AtomicU64,
     /// States that hold something else than those before, or that were promised more.
     pub distinct: AtomicU64,
-    /// Of those, the ones of our shard.
+    /// How many of those belong to our shard.
     pub checked: AtomicU64,
     pub losing: AtomicU64,
 }
@@ -81,7 +81,7 @@ pub struct Exploration<'s> {
 
 /// How an exploration ended.
 pub struct Outcome {
-    /// Of each pass, those that were worse than all before, the worst last.
+    /// The losses of each pass that were worse than all before, the worst last.
     pub found: Vec<Found>,
     /// Passes that were finished.
     pub passes: u64,

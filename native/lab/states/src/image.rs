@@ -18,7 +18,7 @@ use crate::trace::{Change, Place};
 /// A part of the directory; in the order of files and sectors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Of a file, the sectors from this one on.
+    /// The sectors of a file from this one on.
     Data(u64, u64),
     Size(u64),
     Attributes(u64),
@@ -54,7 +54,7 @@ pub struct Version {
 /// A part and its versions, the durable one first.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Of data: the sector behind its last one. Else 0.
+    /// The sector behind the last one of data; 0 for anything else.
     pub end: u64,
     pub versions: Vec<Version>,
 }
@@ -78,7 +78,7 @@ pub struct Image<'s> {
     pub cells: BTreeMap<Key, Cell>,
     /// Changes that are not durable.
     pub pending: BTreeSet<u64>,
-    /// Of the state with nothing but what is durable.
+    /// The hash of the state with nothing but what is durable.
     pub settled_hash: u64,
     /// The last record that is in it.
     pub at: u64,

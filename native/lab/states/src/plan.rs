@@ -35,7 +35,7 @@ pub struct Cuts {
     pub acknowledgements: Vec<u64>,
     /// Those, the flushes, and seeded others between.
     pub all: Vec<u64>,
-    /// Of `acknowledgements`, or of all when there are none.
+    /// The first cuts to look at: those of `acknowledgements`, or of all when there are none.
     pub quick: Vec<u64>,
 }
 

@@ -60,7 +60,7 @@ pub struct Summary {
     pub seed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// Of the state that lost most; of equals, of the one whose loss is oldest.
+    /// Names the state that lost most; among equals, the one whose loss is oldest.
     pub lost: u64,
     pub age_ns: Option<u64>,
     pub state: Option<String>,
@@ -84,10 +84,10 @@ pub struct States {
     pub built: u64,
     /// Distinct in content and promise.
     pub distinct: u64,
-    /// Of those, the ones of this shard.
+    /// How many of those belong to this shard.
     pub checked: u64,
     pub losing: u64,
-    /// Of the passes that are not random; an upper bound when they were not finished.
+    /// Counts the passes that are not random; an upper bound when they were not finished.
     pub planned: u64,
     pub planned_done: bool,
     pub random_rounds: u64,

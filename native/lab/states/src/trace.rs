@@ -42,7 +42,7 @@ pub enum Change {
         at: u64,
         /// Durable at its end.
         synced: bool,
-        /// Of each whole sector that it covers, in order.
+        /// The hash of each whole sector that it covers, in order.
         hashes: Box<[u64]>,
     },
     Truncate {

@@ -16,7 +16,7 @@ const INFO_EXPORT: u16 = 0;
 const READ_ONLY: u16 = 1 << 1;
 const SEND_FLUSH: u16 = 1 << 2;
 const SEND_FUA: u16 = 1 << 3;
-/// Of one reply to an option, and how many of them.
+/// These bound one reply to an option, and how many of them are read.
 const MAX_REPLY: usize = 64 << 10;
 const MAX_REPLIES: usize = 64;
 

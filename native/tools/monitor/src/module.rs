@@ -29,7 +29,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it is named in a header.
+    /// The name that stands in a header.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Percent => "percent",

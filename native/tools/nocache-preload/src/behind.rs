@@ -128,7 +128,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of what has no pages of its own.
+    /// The facts of what has no pages of its own.
     pub const NOBODYS: Self = Self { inode: 0, cached: None };
 
     pub fn find(fd: c_int, seen: &Stat) -> Self {

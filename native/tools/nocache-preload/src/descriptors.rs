@@ -11,7 +11,7 @@ impl Stat {
         self.0[1] ^ self.0[0].rotate_left(32)
     }
 
-    /// Of its bytes.
+    /// Tells in how many pages its bytes lie.
     pub fn pages(&self) -> u64 {
         self.0[6].div_ceil(4096)
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Pages of one file that may stay dirty (4 MiB of 4 KiB pages).
 const DIRTY_PAGES: u64 = 1024;
 
-/// Of all files together (64 MiB): beyond it even those that seem to be in use are put in order.
+/// All files together (64 MiB): beyond it even those that seem to be in use are put in order.
 const ALL_PAGES: u64 = 1 << 14;
 
 /// Files that are watched at once, each with a descriptor.

@@ -34,7 +34,7 @@ pub struct Trace {
     pub written: Vec<(i32, u64)>,
 }
 
-/// Whose end is the end of the trace.
+/// The process whose end is the end of the trace.
 pub enum Subject {
     /// It, and the name it was given by.
     Command(Child, String),

@@ -81,7 +81,7 @@ pub const WAYS: [Way; 23] = [
 /// Writes and forces nothing: what it wrote must not be on the disk, or nothing else is proved.
 pub(crate) const CONTROL: Way = dynamic("none", "write only", &[plain::none]);
 
-/// Of the table; the control is not in it.
+/// Finds a way in the table; the control is not in it.
 #[must_use]
 pub fn find_way(id: &str) -> Option<&'static Way> {
     WAYS.iter().find(|way| way.id == id)

@@ -11,7 +11,7 @@ from diskproof.stats.factor_analysis import FactorAnalysis
 
 
 def _find(source: Source) -> Mapping[str, WorkloadFactors]:
-    """Of workloads with two cells of different levels."""
+    """Find the factors of workloads with two cells of different levels."""
     found = {name: find_factors(source.study, rows) for name, rows in source.by_load.items()}
     return {name: load for name, load in found.items() if load.analysis is not None}
 

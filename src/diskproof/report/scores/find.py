@@ -23,8 +23,8 @@ RANDOM_4K["write"] = tuple(name.replace("read", "write") for name in RANDOM_4K["
 
 @dataclass(frozen=True)
 class StudyScores:
-    """Of one study on one host. ``front`` is of (read, write) scores, empty unless there are both
-    kinds; ``weighted`` is None with the reason in ``unweighted``."""
+    """The scores of one study on one host. ``front`` is of (read, write) scores, empty unless both
+    kinds are there; ``weighted`` is None with the reason in ``unweighted``."""
 
     scores: Scores
     front: tuple[FrontPoint, ...]

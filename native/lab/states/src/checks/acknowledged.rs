@@ -15,7 +15,7 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// Of the ledger whose first line comes first in the log.
+    /// The id of the ledger whose first line comes first in the log.
     pub fn read(trace: &Trace) -> Result<Promises> {
         let mut lines = trace.acknowledgements(trace.last());
         let geometry = lines

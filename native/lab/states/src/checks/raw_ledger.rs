@@ -47,7 +47,7 @@ pub struct RawLedger {
     file: u64,
     sector: u64,
     promises: Promises,
-    /// Of each slot: the first sequence that lies in it.
+    /// The first sequence that lies in each slot.
     first: Vec<u64>,
     durable: Vec<Durable>,
     /// Promised sequences that are not durable, in a state with nothing else.

@@ -57,7 +57,7 @@ pub(super) fn attributes(inode: u64, leaf: &Leaf) -> FileAttr {
     }
 }
 
-/// Of the mount itself.
+/// Gives the attributes of the mount itself.
 pub(super) fn root_attributes() -> FileAttr {
     let leaf = (UNIX_EPOCH, libc::S_IFDIR | 0o755);
     FileAttr {

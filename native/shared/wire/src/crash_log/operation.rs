@@ -48,7 +48,7 @@ pub struct Entry<'a> {
     pub size: u64,
     /// Empty for the recorded directory itself.
     pub name: Name<'a>,
-    /// Of a symbolic link, else empty.
+    /// The target of a symbolic link; empty for anything else.
     pub target: Name<'a>,
 }
 

@@ -16,7 +16,7 @@ pub struct Geometry {
     pub offset: u64,
     /// At most [`MAX_SLOTS`], at least 1.
     pub slots: u64,
-    /// Of the permutation that scatters sequences over slots; 0: in order.
+    /// The seed of the permutation that scatters sequences over slots; 0 keeps their order.
     pub seed: u64,
 }
 
@@ -192,7 +192,7 @@ fn read_head(bytes: &[u8]) -> Option<Record> {
     sound.then_some(Record { geometry, slot, place })
 }
 
-/// Whose a sector of a slot is: the sequence number of the record that it belongs to, by itself.
+/// Tells the sequence number of the record that a sector of a slot says it belongs to.
 /// None for bytes that are no sector `number` of a record of this ledger in this slot. (The times
 /// in sector 0 are not checked.)
 pub fn read_sector(geometry: &Geometry, slot: u64, number: usize, sector: &[u8]) -> Option<u64> {

@@ -68,7 +68,7 @@ pub struct Report {
     pub highest: u64,
     /// Slots with a whole record that is as new as promised.
     pub present: u64,
-    /// Of those, records that were not acknowledged.
+    /// How many of those records were not acknowledged.
     pub beyond: u64,
     /// Slots in which a later write was under way.
     pub overwriting: u64,

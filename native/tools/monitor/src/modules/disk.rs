@@ -104,7 +104,7 @@ struct Disk {
     name: Vec<u8>,
     physical: bool,
     last: Option<Counters>,
-    /// Of the interval that ends now; None when it was not there at both ends.
+    /// The counters of the interval that ends now; None when it was not there at both ends.
     activity: Option<Activity>,
     seen: bool,
 }

@@ -114,7 +114,7 @@ pub struct Activity {
     pub discards: Done,
     pub flushes: Done,
     pub weighted_ms: f64,
-    /// Of the busiest disk.
+    /// The time that the busiest disk was busy.
     pub busy_ms: f64,
     pub in_flight: f64,
     pub seconds: f64,
@@ -134,7 +134,7 @@ impl Activity {
         }
     }
 
-    /// Of several disks together; None when there is none.
+    /// Adds several disks together; None when there is none.
     pub fn sum(parts: impl Iterator<Item = Activity>) -> Option<Activity> {
         parts.reduce(|mut sum, part| {
             sum.reads.add(part.reads);

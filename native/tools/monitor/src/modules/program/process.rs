@@ -147,7 +147,7 @@ impl Program {
         });
     }
 
-    /// Of its standard error only the end is kept.
+    /// Only the end of its standard error is kept.
     fn take_complaints(&mut self) {
         let words = &mut self.last_words;
         read_some(self.errors.as_fd(), MOST_PER_TICK, |bytes| keep_end(words, bytes, LAST_WORDS));

@@ -167,7 +167,7 @@ struct Device {
     stats: Statistics,
 }
 
-/// Of QEMU's BlockDeviceStats.
+/// These are fields of QEMU's BlockDeviceStats.
 #[derive(Deserialize)]
 struct Statistics {
     #[serde(default)]

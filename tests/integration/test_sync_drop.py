@@ -16,9 +16,16 @@ from support.sync_drop import (
     DEADLINE,
     Build,
     drop,
+    make_build,
     read_counts,
     sync_words,
 )
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    return make_build(tmp_path_factory.mktemp("programs"))
+
 
 # What programs are told
 

@@ -21,11 +21,17 @@ from support.sync_drop import (
     Build,
     drop,
     drop_args,
+    make_build,
     read_counts,
     start_drop,
     sync_words,
     wait_for,
 )
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    return make_build(tmp_path_factory.mktemp("programs"))
 
 
 @pytest.mark.parametrize("options", [(), ("--preload",)], ids=str)

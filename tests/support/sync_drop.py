@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from diskproof.process.native import require_native
 from diskproof.process.start import Completed, run
 from support import sync_programs as programs
@@ -34,10 +32,8 @@ BUILDS: dict[str, tuple[str, tuple[str, ...]]] = {
 Build = Callable[[str], Path]
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Programs by name, each compiled when it is first asked for."""
-    folder = tmp_path_factory.mktemp("programs")
+def make_build(folder: Path) -> Build:
+    """Programs by name, each compiled in the folder when it is first asked for."""
     built: dict[str, Path] = {}
 
     def find(name: str) -> Path:

@@ -192,7 +192,7 @@ def test_an_interrupt_on_the_way_leaves_nothing(
             raise KeyboardInterrupt
         return run_quietly(argv, LVM_SYSTEM_DIR=LVM_SYSTEM_DIR)
 
-    monkeypatch.setattr(lvm, "run_quietly", interrupted)
+    monkeypatch.setattr("diskproof.backings.volumes.run_quietly", interrupted)
     with (
         pytest.raises(KeyboardInterrupt),
         start_place(volume(folder(tmp_path), "thin"), NO_CONSENT),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.backings import NO_CONSENT, md, start_place
+from diskproof.backings import NO_CONSENT, start_place
 from diskproof.backings.consent import give_consent
 from diskproof.backings.md import require_md
 from diskproof.backings.volumes import SYS, run_quietly
@@ -174,7 +174,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
         return done
 
-    monkeypatch.setattr(md, "run_quietly", interrupted)
+    monkeypatch.setattr("diskproof.backings.volumes.run_quietly", interrupted)
     with pytest.raises(KeyboardInterrupt), start_place(array(folder(tmp_path)), NO_CONSENT):
         pytest.fail("it was not interrupted")
     assert_clean(tmp_path, before)

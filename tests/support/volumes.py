@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from diskproof.backings import lvm, md, start_place
+from diskproof.backings import start_place
+from diskproof.backings import volumes as commands
 from diskproof.backings.consent import give_consent
 from diskproof.backings.loop import find_loops, start_loop
 from diskproof.backings.place import Place, find_device, start_run_dir
@@ -125,8 +126,7 @@ def _own(spec: BackingSpec, die_at: int, tell: int) -> NoReturn:
         return done
 
     try:
-        for module in (lvm, md):
-            setattr(module, "run_quietly", step)  # noqa: B010
+        setattr(commands, "run_quietly", step)  # noqa: B010
         with start_place(spec, give_consent([spec])):
             os.write(tell, b"made")
             os.close(tell)

@@ -16,8 +16,8 @@ from diskproof.drive import DiskImage, RunContext
 from diskproof.frontends import boots
 from diskproof.guest.debian.system import build_system
 from diskproof.guest.ours.build import GuestFiles
-from diskproof.measure import run as executor
 from diskproof.process.start import run
+from diskproof.qemu import images
 from diskproof.qemu.images import clone_image
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec
@@ -55,7 +55,7 @@ def spoil(base: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             run(["debugfs", "-w", "-f", str(script), str(image.path)], timeout=30)
             return image
 
-        monkeypatch.setattr(executor, "clone_image", clone)
+        monkeypatch.setattr(images, "clone_image", clone)
 
     return spoil_clones
 

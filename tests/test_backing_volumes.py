@@ -140,10 +140,10 @@ def read_spec(text: str) -> BackingSpec:
 
 
 def test_an_array_of_named_devices_needs_consent_as_a_device_does() -> None:
-    assert read_spec('kind = "md"\npath = "/dev/sdb /dev/sdc"\nlevel = 1').destroys
-    assert not read_spec('kind = "md"\nlevel = 1').destroys
-    assert not read_spec('kind = "lvm"').destroys
-    assert not folder(Path("/images")).destroys
+    assert read_spec('kind = "md"\npath = "/dev/sdb /dev/sdc"\nlevel = 1').targets
+    assert not read_spec('kind = "md"\nlevel = 1').targets
+    assert not read_spec('kind = "lvm"').targets
+    assert not folder(Path("/images")).targets
 
 
 @pytest.mark.parametrize(

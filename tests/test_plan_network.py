@@ -96,8 +96,8 @@ def test_a_crash_is_recorded_in_files_only() -> None:
 
 def test_a_server_that_the_study_names_is_written_on() -> None:
     named = TABLES.replace('kind = "nbd"', 'kind = "nbd"\nuri = "nbd://disks:10810/lent"')
-    assert [spec.name for spec in parse_study(named).backings if spec.destroys] == ["nbd"]
-    assert not any(spec.destroys for spec in parse_study(TABLES).backings)
+    assert [spec.name for spec in parse_study(named).backings if spec.targets] == ["nbd"]
+    assert not any(spec.targets for spec in parse_study(TABLES).backings)
 
 
 def test_nothing_is_made_on_a_disk_over_a_network() -> None:

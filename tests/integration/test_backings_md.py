@@ -84,7 +84,7 @@ def test_named_devices_are_left_as_empty_as_they_were(tmp_path: Path) -> None:
         devices = [stack.enter_context(lent_device(file)) for file in files]
         path = " ".join(map(str, devices))
         spec = array(folder(tmp_path / "images"), path=path, size="")
-        assert spec.destroys
+        assert spec.targets
         with start_place(spec, give_consent([spec])) as place:
             assert place.free_bytes() >= 2 * 48 * MIB
             with (

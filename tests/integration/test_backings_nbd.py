@@ -143,7 +143,7 @@ def test_a_named_server_is_used(
     levels = {"format": "raw", "cache": "writeback"} if frontend == "daemon" else {}
     with start_server(room, *arguments) as file:
         on = backing("nbd", uri=uri)
-        assert on.destroys
+        assert on.targets
         with start_executor(tmp_path, backing=on) as executor:
             record = executor.execute(plan_run(spec, frontend=frontend, **levels))
         assert record.failure is None

@@ -100,11 +100,6 @@ class BackingSpec:
             return ()
         return (*self.option("path").split(), *filter(None, [self.option("uri")]))
 
-    @property
-    def destroys(self) -> bool:
-        """Whether it writes on something that the study has not made."""
-        return bool(self.targets)
-
 
 @dataclass(frozen=True)
 class BackingFacts:

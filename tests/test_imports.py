@@ -19,7 +19,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 # The store is the waist: what comes after it must work from a store alone, without QEMU.
 AFTER_THE_WAIST = ("report",)
-SEEN_AFTER_THE_WAIST = ("store", "stats", "study")
+SEEN_AFTER_THE_WAIST = ("store", "stats", "study", "advice")
 
 
 def read_floors(text: str) -> list[list[str]]:

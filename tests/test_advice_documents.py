@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskproof.advice.documents import (
     MAX_CHARACTERS,
+    dump_yaml,
     find_at,
     list_at,
     load_json,
@@ -36,6 +38,19 @@ TREES = st.recursive(
 def test_a_tree_that_json_wrote_is_read_back_as_json_and_as_yaml(tree: object) -> None:
     assert load_json(json.dumps(tree), "x") == tree
     assert load_yaml(json.dumps(tree), "x") == tree
+
+
+@settings(max_examples=100, deadline=None)
+@given(TREES)
+def test_a_tree_that_we_wrote_as_yaml_is_read_back_the_same(tree: object) -> None:
+    assert load_yaml(dump_yaml(tree), "x") == tree
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.from_regex(r"[-+0-9a-fxonyesru.:_~]{1,6}", fullmatch=True))
+def test_what_we_wrote_is_the_same_to_a_reader_of_yaml_1_1(text: str) -> None:
+    """Such as Go's, which kubectl has: 1e3, 0x1f, 010, on and 12:30 have to be in quotes."""
+    assert yaml.safe_load(dump_yaml({"a": text})) == {"a": text}
 
 
 def test_words_of_yaml_1_1_stay_words() -> None:
@@ -88,6 +103,7 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
 HOSTILE_YAML = {
     "billion laughs": LAUGHS,
     "merged laughs": MERGES,
+    "one long line a thousand times": f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 1000)}]",
     "an alias of itself": "a: &a [*a]",
     "an old anchor in a new one": "a: &a 1\nb: &a [*a]",
     "no such anchor": "a: *b",

@@ -20,6 +20,8 @@ MAX_DEPTH = 64
 MAX_NODES = 300_000
 """Of YAML, with every alias counted as what it stands for: a list of a thousand machines has about
 a third of that, and reading so many takes about two seconds."""
+_NODE_CHARACTERS = 64
+"""So much of a long scalar counts as one node more."""
 _CORE_TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]{1,30}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
@@ -80,6 +82,20 @@ def load_yaml_documents(text: str, name: str) -> list[object]:
     except (yaml.YAMLError, UnicodeError) as error:
         raise UsageError(f"{name}: this is not YAML", str(error).splitlines()[0]) from error
     return builder.documents
+
+
+def load_documents(text: str, name: str) -> list[object]:
+    """The documents of a text that is JSON where it begins as JSON does, else YAML. Raises
+    UsageError as the two do."""
+    if text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+        return [load_json(text, name)]
+    return load_yaml_documents(text, name)
+
+
+def dump_yaml(document: object) -> str:
+    """A document as YAML that every reader takes for what it is: a string that YAML 1.1 or 1.2
+    could take for something else stands in quotes."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
 
 
 def find_at(document: object, *keys: str) -> object:
@@ -173,6 +189,27 @@ def _read_plain(word: str) -> object:
     return word
 
 
+_YAML_1_1 = ("y", "yes", "on", "true", "n", "no", "off", "false", "null")
+_BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+
+
+_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_SafeDumper):  # type: ignore[misc]
+    """PyYAML quotes what YAML 1.1 takes for no string, and not what Go's or YAML 1.2 does."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    bare = _BARE.fullmatch(text) and text.lower() not in _YAML_1_1
+    return dumper.represent_scalar(f"{_CORE_TAG}str", text, style=None if bare else '"')
+
+
+_Dumper.add_representer(str, _represent_text)
+
 _MERGE = object()
 """Stands for the key ``<<``, whose mapping gives what a mapping does not say itself."""
 
@@ -229,13 +266,14 @@ class _Builder:
             self._size += 1
             self._take_key(event, parent, _MERGE if plain and event.value == "<<" else event.value)
         else:
-            self._place(event, _read_plain(event.value) if plain else event.value, 1, event.anchor)
+            value = _read_plain(event.value) if plain else event.value
+            self._place(event, value, 1 + len(event.value) // _NODE_CHARACTERS, event.anchor)
 
     def _take_key(self, event: Any, parent: _Open, key: str | object) -> None:
         if key is not _MERGE and key in parent.value:
             raise self._refuse(event, f"the key {str(key)[:60]!r} stands twice")
         if event.anchor:
-            self._anchors[event.anchor] = (event.value, 1)
+            self._anchors[event.anchor] = (event.value, 1 + len(event.value) // _NODE_CHARACTERS)
         parent.key = key
 
     def _place(self, event: Any, value: object, size: int, anchor: str | None) -> None:

@@ -5,8 +5,8 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("kubevirt", "proxmox")
-_READINGS: tuple[str, ...] = ("kubevirt_objects", "proxmox_config")
+_DIALECTS: tuple[str, ...] = ("incus", "kubevirt", "proxmox")
+_READINGS: tuple[str, ...] = ("incus_instance", "kubevirt_objects", "proxmox_config")
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

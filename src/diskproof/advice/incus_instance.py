@@ -221,7 +221,7 @@ class _Instance:
             elif key == "raw.qemu.scriptlet" and text:
                 return "raw.qemu.scriptlet is a program that"
             elif key.startswith(("raw.qemu.conf", "raw.qemu.qmp.")) and re.search(
-                r"block|drive|scsi|nvme|cache|iothread|throttle", text
+                r"block|blk|\bdrive\b|scsi|nvme|cache|iothread|throttle", text
             ):
                 return f"{key} speaks of disks and"
         return ""

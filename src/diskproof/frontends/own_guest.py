@@ -42,6 +42,7 @@ class OwnGuestDrive(drive.Drive):
     def run(self, command: drive.Command) -> drive.Execution:
         argv, timeout, given = command.argv, command.timeout, command.files
         agent = self.running.agent
+        agent.end_within(command.left)
         if self.own.os == "windows":
             if given or command.collect:
                 raise RunFailure("workload", "in a Windows guest a workload is a command")

@@ -6,7 +6,15 @@ from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
 _DIALECTS: tuple[str, ...] = ("qemu", "kubevirt", "nova")
-_READINGS: tuple[str, ...] = ("qemu_read", "kubevirt_objects", "nova_hosts")
+_READINGS: tuple[str, ...] = (
+    "containers",  # before QEMU's: they tell of command lines too
+    "qemu_read",
+    "kubevirt_objects",
+    "nova_hosts",
+    "firecracker",
+    "cloud_hypervisor",
+    "crosvm",
+)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

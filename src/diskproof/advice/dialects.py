@@ -5,12 +5,22 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("qemu", "kubevirt", "nova")
+_DIALECTS: tuple[str, ...] = (
+    "kubevirt",
+    "nova",
+    "qemu",
+    "libvirt",
+    "incus",
+    "proxmox",
+)
 _READINGS: tuple[str, ...] = (
     "containers",  # before QEMU's: they tell of command lines too
-    "qemu_read",
     "kubevirt_objects",
     "nova_hosts",
+    "qemu_read",
+    "libvirt",
+    "incus_instance",
+    "proxmox_config",
     "firecracker",
     "cloud_hypervisor",
     "crosvm",

@@ -6,7 +6,12 @@ from importlib import import_module
 
 from diskproof.records.machines import Machine
 
-_ROWS: tuple[str, ...] = ("running", "microvms")
+_ROWS: tuple[str, ...] = (
+    "running",
+    "incus",
+    "proxmox",
+    "microvms",
+)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("libvirt",)
+_DIALECTS: tuple[str, ...] = ("libvirt", "virt_install")
 _READINGS: tuple[str, ...] = ("libvirt",)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS

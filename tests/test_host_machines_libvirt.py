@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.host.machines import find_machines
-from diskproof.host.machines.libvirt import Place, find_at, find_live_socket, session
+from diskproof.host.machines.libvirt import LibvirtHome, find_at, find_live_socket, session
 from diskproof.records.machines import Machine
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines" / "libvirt"
@@ -20,7 +20,7 @@ UUID = "7b1f0a62-93e7-4dc5-8b5f-3f3c5e3d1bbb"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> LibvirtHome:
     found = session("qemu:///session", tmp_path / "config", tmp_path / "run")
     found.configured.mkdir(parents=True)
     found.status.mkdir(parents=True)
@@ -40,13 +40,13 @@ def fixture(name: str) -> str:
     return (FIXTURES / name).read_text()
 
 
-def machines(place: Place) -> list[Machine]:
+def machines(place: LibvirtHome) -> list[Machine]:
     found = list(find_at(place))
     assert [item for item in found if isinstance(item, str)] == []
     return [item for item in found if isinstance(item, Machine)]
 
 
-def test_configured_machines_are_found(place: Place) -> None:
+def test_configured_machines_are_found(place: LibvirtHome) -> None:
     (place.configured / "web.xml").write_text(fixture("virt-manager-web.xml"))
     (place.configured / "networks").mkdir()
     (machine,) = machines(place)
@@ -55,7 +55,7 @@ def test_configured_machines_are_found(place: Place) -> None:
     assert machine.disks[0].configured is not None and machine.disks[0].running is None
 
 
-def test_what_runs_is_joined_with_its_configuration(place: Place, pid: int) -> None:
+def test_what_runs_is_joined_with_its_configuration(place: LibvirtHome, pid: int) -> None:
     status = fixture("chain.xml").replace("pid='4711'", f"pid='{pid}'")
     (place.status / "desktop.xml").write_text(status)
     begin, end = status.index("<domain "), status.index("</domstatus>")
@@ -68,13 +68,13 @@ def test_what_runs_is_joined_with_its_configuration(place: Place, pid: int) -> N
     assert disk.pending is not None and disk.pending.levels["cache"] == "none"
 
 
-def test_the_status_of_a_machine_that_is_gone_is_left_out(place: Place) -> None:
+def test_the_status_of_a_machine_that_is_gone_is_left_out(place: LibvirtHome) -> None:
     status = fixture("chain.xml").replace("pid='4711'", f"pid='{os.getpid()}'")
     (place.status / "desktop.xml").write_text(status)
     assert machines(place) == []
 
 
-def test_a_file_that_cannot_be_read_hides_no_other(place: Place) -> None:
+def test_a_file_that_cannot_be_read_hides_no_other(place: LibvirtHome) -> None:
     (place.configured / "a.xml").write_text("<domain>")
     (place.configured / "b.xml").write_bytes(b"\xff\xfe")
     (place.configured / "c.xml").write_text("<domain/>" + " " * (4 << 20))
@@ -103,7 +103,7 @@ def test_without_rights_it_is_said() -> None:
     assert done.stdout.startswith("/proc/1/fd cannot be read (Permission denied)"), done.stderr
 
 
-def test_a_stale_socket_and_a_foreign_process_are_no_daemon(place: Place) -> None:
+def test_a_stale_socket_and_a_foreign_process_are_no_daemon(place: LibvirtHome) -> None:
     socket = place.sockets[1]
     socket.write_text("")
     place.pid_files[1].write_text(str(os.getpid()))
@@ -112,7 +112,7 @@ def test_a_stale_socket_and_a_foreign_process_are_no_daemon(place: Place) -> Non
     assert find_live_socket(place) is None
 
 
-def test_thousands_of_machines_are_read_in_time(place: Place) -> None:
+def test_thousands_of_machines_are_read_in_time(place: LibvirtHome) -> None:
     text = fixture("virt-manager-web.xml")
     for number in range(1000):
         uuid = f"5a3f4a1e-7f0b-4c53-9d6f-{number:012d}"
@@ -123,7 +123,7 @@ def test_thousands_of_machines_are_read_in_time(place: Place) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_the_registry_looks_here_too(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+def test_the_registry_looks_here_too(monkeypatch: pytest.MonkeyPatch, place: LibvirtHome) -> None:
     (place.configured / "web.xml").write_text(fixture("virt-manager-web.xml"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(place.configured.parents[1]))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place.status.parents[2]))

@@ -1,5 +1,6 @@
 """The seam between who drives a disk (``frontends/``) and what loads it (``workloads/``)."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,7 +94,7 @@ class Monitor(Protocol):
 
 
 @dataclass(frozen=True)
-class Machine:
+class SteeredMachine:
     """What stands behind a guest's disk, for workloads that watch or steer it from the host."""
 
     monitor: Monitor
@@ -111,7 +112,7 @@ class DriveFacts:
     """How fio reaches it: job options (``ioengine``, ``filename`` or ``uri``, ...)."""
     pids: Sequence[int] = ()
     """Processes whose cost is the disk's (QEMU, the storage daemon), for the sampler."""
-    machine: Machine | None = None
+    machine: SteeredMachine | None = None
     """The virtual machine that the disk belongs to, if it belongs to one."""
     second_disk: str = ""
     """The run's second disk, as commands see it; empty where there is none."""
@@ -120,12 +121,14 @@ class DriveFacts:
 @dataclass(frozen=True)
 class Command:
     """A command for where the disk is visible. ``files`` (relative name -> content) are put into
-    its scratch folder first; ``collect`` names what to bring back (missing ones are left out)."""
+    its scratch folder first; ``collect`` names what to bring back (missing ones are left out).
+    ``timeout`` bounds the command, ``left`` all that goes with it; both in seconds."""
 
     argv: Sequence[str]
     timeout: float
     files: Mapping[str, bytes]
     collect: Sequence[str]
+    left: float = math.inf
 
 
 @dataclass

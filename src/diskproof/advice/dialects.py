@@ -5,8 +5,23 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("libvirt", "virt_install")
-_READINGS: tuple[str, ...] = ("libvirt",)
+_DIALECTS: tuple[str, ...] = (
+    "kubevirt",
+    "nova",
+    "qemu",
+    "libvirt",
+    "virt_install",
+    "incus",
+    "proxmox",
+)
+_READINGS: tuple[str, ...] = (
+    "kubevirt_objects",
+    "nova_hosts",
+    "qemu_read",
+    "libvirt",
+    "incus_instance",
+    "proxmox_config",
+)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

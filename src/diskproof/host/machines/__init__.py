@@ -6,7 +6,12 @@ from importlib import import_module
 
 from diskproof.records.machines import Machine
 
-_ROWS: tuple[str, ...] = ("libvirt",)
+_ROWS: tuple[str, ...] = (
+    "running",
+    "libvirt",
+    "incus",
+    "proxmox",
+)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ MAPPING = (
     ("iothread", "always off", "driver_qemu.go, driver_qemu_templates.go: none is made"),
     ("bus", "io.bus=virtio-scsi|virtio-blk|nvme; absent: virtio-scsi", "disk.go validateConfig"),
     ("format", "the pool decides: raw", "driver_qemu.go addDriveConfig"),
+    ("preallocation", "the pool decides", "storage/drivers/driver_*_volumes.go"),
     ("l2-cache-size", "cannot be said", "driver_qemu.go addDriveConfig"),
 )  # fmt: skip
 """A factor, how it is written here, and the file and function that it was read from."""

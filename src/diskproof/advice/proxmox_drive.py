@@ -143,6 +143,23 @@ def check_drive(drive: DriveLine) -> list[str]:
             findings.append(f"{drive.prefix} disks have no key {name[:40]!r}")
         elif name in _WORDS and value not in _WORDS[name]:
             findings.append(f"{name} cannot be {value[:40]!r}")
+    return findings + _check_limits(drive.properties)
+
+
+def _check_limits(properties: Mapping[str, str]) -> list[str]:
+    """Limits that need another one, and those that bar each other."""
+    told = {re.sub(r"^bps(?=$|_..$)", "mbps", k): v for k, v in properties.items() if v != "0"}
+    findings = []
+    for name in told:
+        if (parts := _LIMIT.fullmatch(name)) is None:
+            continue
+        kind = "iops" if parts[1] == "iops" else "mbps"
+        side = parts[2] or ""
+        needed = f"{kind}{side}_max" if parts[4] else f"{kind}{side}"
+        if (parts[3] or parts[4]) and needed not in told:
+            findings.append(f"{name} needs {needed}")
+        elif side and not parts[3] and not parts[4] and kind in told:
+            findings.append(f"{name} cannot stand beside {kind}")
     return findings
 
 

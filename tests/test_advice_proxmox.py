@@ -199,7 +199,7 @@ CELLS = [
         f"scsi0: {EXISTING}",
         "virtio2: local:101/vm-101-disk-0.raw,cache=unsafe,discard=on,iothread=1,size=8G",
         "sata1: tank:101/vm-101-disk-0.qcow2,detect_zeroes=0,size=8G",
-        "scsi3: s:vm-101-disk-0,cache=writethrough,aio=threads\nscsihw: virtio-scsi-single",
+        "scsi3: s1:vm-101-disk-0,cache=writethrough,aio=threads\nscsihw: virtio-scsi-single",
         "scsi1: lvm-store:vm-101-disk-1,aio=native,iothread=1\nscsihw: lsi\nlvm: lvm-store",
         "ide0: cow:101/vm-101-disk-1.raw,model=X\nbtrfs: cow",
     ],

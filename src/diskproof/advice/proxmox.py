@@ -291,8 +291,6 @@ def read(text: str, target: Target) -> Levels:
         if not key:
             raise ValueError("there is no disk in it")
         drive = parse_drive(key, found.drives[key])
-        if not re.match(r"/|[\w.-]+:", drive.volume):
-            raise ValueError(f"{drive.volume[:40]!r} is neither a path nor STORAGE:VOLUME")
     except ValueError as error:
         raise UsageError("not a disk of Proxmox", str(error)) from error
     if findings := check_drive(drive):

@@ -19,7 +19,8 @@ INDEXES = {"virtio": 16, "scsi": 31, "ide": 4, "sata": 6}
 TRUE = ("1", "on", "yes", "true")
 FALSE = ("0", "off", "no", "false")
 
-_KEY = re.compile(r"(ide|sata|scsi|virtio)(\d{1,2})", re.ASCII)
+_KEY = re.compile(r"(ide|sata|scsi|virtio)(0|[1-9]\d?)", re.ASCII)
+_VOLUME = re.compile(r"/|none$|cdrom$|[A-Za-z][\w.-]*[A-Za-z0-9]:.", re.ASCII)
 _STORAGE_TYPES = frozenset(
     ("btrfs", "cephfs", "cifs", "dir", "esxi", "glusterfs", "iscsi", "iscsidirect", "lvm",
      "lvmthin", "nfs", "pbs", "rbd", "zfs", "zfspool")
@@ -138,6 +139,8 @@ def check_drive(drive: DriveLine) -> list[str]:
     """What Proxmox refuses in it: it then leaves the whole disk out, with a warning in its log."""
     known = _BASE | _DROPPED | _ONLY[drive.prefix]
     findings = []
+    if _VOLUME.match(drive.volume) is None:
+        findings.append(f"{drive.volume[:40]!r} is neither a path nor STORAGE:VOLUME")
     for name, value in drive.properties.items():
         if name not in known and _LIMIT.fullmatch(name) is None:
             findings.append(f"{drive.prefix} disks have no key {name[:40]!r}")

@@ -51,7 +51,8 @@ class Dialect:
 
     ``source`` names what its rules were read from, with the version. ``find_obstacles`` says what
     of a cell cannot be said; ``write`` raises ValueError where that is not empty. ``read`` is the
-    inverse of ``write``. ``defaults`` are the levels that a new disk gets from this manager.
+    inverse of ``write``. ``defaults`` are the levels that a new disk gets from this manager;
+    ``version`` is the manager's that they hold for, as short as people say it (``9``).
     """
 
     name: str
@@ -61,6 +62,7 @@ class Dialect:
     write: Callable[[Levels, Target], Paste]
     read: Callable[[str, Target], Levels]
     defaults: Callable[[Target], Mapping[str, str]]
+    version: str = ""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
     selection = select(narrowed, facts).without(partial(_obstacle, rules, facts))
     hint = "change the factors, the filters or the [crash] writers"
     selection.require_some(study.name, "nothing to crash", hint)
-    cells = tuple(
+    cells = selection.named(
         Cell(levels, crash_workload(rules, name, dict(levels)["frontend"]))
         for levels, name in selection.kept
     )

@@ -5,32 +5,35 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import TypeVar
 
 from diskproof.errors import StudyError
+from diskproof.plan.like import Axes, Levels, find_like, find_whole, like_axes, without_decided
 from diskproof.plan.rules import RULES, Rule, program_rules
 from diskproof.records import Cell, Dropped, HostFacts, WorkloadSpec
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS, Factor
+from diskproof.study.like import DiskDefault, named
 from diskproof.study.load import Filter, Study
 
 MAX_COMBINATIONS = 200_000
 
-Levels = tuple[tuple[str, str], ...]
 Values = tuple[str, ...]
 _Values = TypeVar("_Values")
-Axes = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """``kept`` are (levels sorted by factor, workload name); ``matched`` the filters that did."""
+    """``kept`` are (levels sorted by factor, workload name); ``matched`` the filters that did;
+    ``defaults`` what managers give a new disk, where some of it may be a default."""
 
     kept: list[tuple[Levels, str]]
     dropped: tuple[Dropped, ...]
     matched: frozenset[Filter]
+    defaults: tuple[DiskDefault, ...] = ()
 
     def without(self, find_obstacle: Callable[[Levels, str], str]) -> Selection:
         """What is left when what has an obstacle is dropped as well."""
@@ -40,11 +43,15 @@ class Selection:
                 drops.add(reason, levels, lambda levels: levels)
             else:
                 kept.append((levels, workload))
-        return Selection(kept, (*self.dropped, *drops.as_records()), self.matched)
+        return replace(self, kept=kept, dropped=(*self.dropped, *drops.as_records()))
 
     def as_cells(self, workloads: Mapping[str, WorkloadSpec]) -> tuple[Cell, ...]:
         """What is kept, each with the workload of its name."""
-        return tuple(Cell(levels, workloads[name]) for levels, name in self.kept)
+        return self.named(Cell(levels, workloads[name]) for levels, name in self.kept)
+
+    def named(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+        """The cells, with the names of the managers that give such a disk."""
+        return tuple(named(cells, self.defaults))
 
     def require_some(self, study: str, to_do: str, hint: str) -> None:
         """Raises StudyError when nothing is kept."""
@@ -65,22 +72,49 @@ def select(study: Study, facts: HostFacts) -> Selection:
     drops = _Drops()
     matched: set[Filter] = set()
     for axes in groups:
-        order = sorted(range(len(axes)), key=list(axes).__getitem__)
-        named = _naming(axes, order)
-        find_obstacle = _obstacles(axes, facts, RULES)
-        screens = [
-            (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, program_rules(w)))
-            for w in study.workloads
-        ]
-        for values in itertools.product(*axes.values()):
-            obstacle = find_obstacle(values)
-            for workload, screen, find_misfit in screens:
-                reason = screen.refuse(values, matched) or obstacle or find_misfit(values)
-                if reason:
-                    drops.add(reason, values, named)
-                else:
-                    kept.append((named(values), workload))
-    return Selection(kept, drops.as_records(), frozenset(matched))
+        for levels, workload, reason in _judge(study, axes, facts, matched):
+            if reason:
+                drops.add(reason, levels, lambda levels: levels())
+            else:
+                kept.append((levels(), workload))
+    found = Selection(kept, drops.as_records(), frozenset(matched))
+    return _with_defaults(study, found, facts)
+
+
+def _judge(
+    study: Study, axes: Axes, facts: HostFacts, matched: set[Filter]
+) -> Iterator[tuple[Callable[[], Levels], str, str]]:
+    """Each combination of a group: its levels when asked for them, the workload, and why it cannot
+    be or is not wanted (empty when nothing is against it). ``matched`` takes in the filters."""
+    order = sorted(range(len(axes)), key=list(axes).__getitem__)
+    name = _naming(axes, order)
+    find_obstacle = _obstacles(axes, facts, RULES)
+    screens = [
+        (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, program_rules(w)))
+        for w in study.workloads
+    ]
+    for values in itertools.product(*axes.values()):
+        obstacle = find_obstacle(values)
+        for workload, screen, find_misfit in screens:
+            reason = screen.refuse(values, matched) or obstacle or find_misfit(values)
+            yield partial(name, values), workload, reason
+
+
+def _with_defaults(study: Study, found: Selection, facts: HostFacts) -> Selection:
+    """The selection with the managers' defaults that the study asks for, each once."""
+    if not study.like:
+        return replace(found, defaults=tuple(find_whole(study, found.kept, facts)))
+    defaults, missing = find_like(study, facts)
+    kept, drops = dict.fromkeys(found.kept), _Drops()
+    for default, axes in like_axes(study, defaults, facts):
+        meant = replace(study, only=without_decided(study.only, default))
+        for levels, workload, reason in _judge(meant, axes, facts, set()):
+            if reason:
+                drops.add(f"{default.name} default: {reason}", levels(), lambda levels: levels)
+            else:
+                kept[levels(), workload] = None
+    dropped = (*found.dropped, *missing, *drops.as_records())
+    return replace(found, kept=list(kept), dropped=dropped, defaults=defaults)
 
 
 def _require_bounded(study: Study, groups: list[Axes]) -> None:

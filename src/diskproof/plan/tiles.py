@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from diskproof.errors import HostError
 from diskproof.plan import tile_costs
 from diskproof.plan.crash import keep_conditions, keep_filters
+from diskproof.plan.like import tell_of_names
 from diskproof.plan.select import Levels, select
 from diskproof.plan.sizes import FREE_MARGIN, warn_of_emulation
 from diskproof.records import BackingFacts, Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
@@ -62,7 +63,7 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
     selection = narrowed.without(lambda levels, _: _obstacle(levels, facts))
     hint = "change the factors or the filters; a tile's guests are always frontend=guest"
     selection.require_some(study.name, "no tile to run", hint)
-    cells = tuple(_cells((levels for levels, _ in selection.kept), rules))
+    cells = selection.named(_cells((levels for levels, _ in selection.kept), rules))
     _require_space(rules.tile, cells, facts)
     return TilePlan(
         rules=bounded,
@@ -129,6 +130,7 @@ def _warnings(
     if rules.counts and 1 not in rules.counts:
         yield "1 tile is run as well: all is compared with it"
     yield from emulation
+    yield from tell_of_names(cells, facts)
     yield from filter(None, (backing.unprobed for backing in _used(cells, facts)))
     grown = most * rules.tile.disk
     for backing in _used(cells, facts):

@@ -7,6 +7,7 @@ from diskproof.records import Cell, Dropped, StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.stats.study_race import race_rules
+from diskproof.study.like import find_defaults, keep_warnings
 from diskproof.units import render_bytes, render_seconds
 
 MAX_CELLS = 40
@@ -30,11 +31,13 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
                 "cell": cell.levels_dict(),
                 "workload": cell.workload.name,
                 "options": dict(cell.workload.options),
+                "default_of": list(cell.names),
             }
             for cell in study.cells
         ],
         "dropped": dropped_json(study.dropped),
-        "warnings": list(study.warnings),
+        "defaults": defaults_json(study.warnings),
+        "warnings": keep_warnings(study.warnings),
     }
 
 
@@ -53,9 +56,26 @@ def show_plan(
     head: str, warnings: Sequence[str], cells: layout.Shown, dropped: Sequence[Dropped]
 ) -> layout.Shown:
     """A plan of any kind, with what was left out of it."""
-    told = [layout.line(f"warning: {text}", style="yellow") for text in warnings]
+    found = keep_warnings(warnings)
+    told = [layout.line(f"warning: {text}", style="yellow") for text in found]
+    defaults = [_render_defaults(warnings)] if len(found) < len(warnings) else []
     left_out = [render_dropped(dropped)] if dropped else []
-    return layout.paragraphs([[layout.line(head, style="bold"), *told], [cells], left_out])
+    head_lines = [layout.line(head, style="bold"), *told]
+    return layout.paragraphs([head_lines, [cells], defaults, left_out])
+
+
+def _render_defaults(told: Sequence[str]) -> layout.Shown:
+    """What managers give a new disk, and where that is written."""
+    defaults = find_defaults(told)
+    table = layout.start_table("what a new disk gets", "-of", "-on", "*settings", "*source")
+    for each in defaults:
+        table.add_row(each.name, each.backing, each.levels_text, each.source)
+    return table
+
+
+def defaults_json(told: Sequence[str]) -> list[dict[str, object]]:
+    """Defaults of managers, as a plan told of them."""
+    return [{**asdict(each), "levels": dict(each.levels)} for each in find_defaults(told)]
 
 
 def _render_cells(cells: Sequence[Cell]) -> layout.Shown:

@@ -1,0 +1,107 @@
+"""What managers of virtual machines give a new disk, as points beside a study's matrix."""
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from diskproof.advice.dialect import Dialect, Target
+from diskproof.advice.dialects import DIALECTS
+from diskproof.records import BackingFacts, Cell, Dropped, HostFacts
+from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
+from diskproof.study.like import FRONTENDS, MANAGERS, DiskDefault
+from diskproof.study.load import Filter, Study
+
+SPOKEN = {"virt-manager": "virt-install"}
+"""Managers that another one's dialect speaks for: both make disks with the same library."""
+
+Levels = tuple[tuple[str, str], ...]
+Axes = Mapping[str, tuple[str, ...]]
+
+
+def find_dialect(manager: str) -> Dialect | None:
+    return DIALECTS.get(SPOKEN.get(manager, manager))
+
+
+def disk_default(manager: str, backing: str, facts: BackingFacts) -> DiskDefault | None:
+    """What a manager gives a new disk there; None where it is not known: over a network that is
+    decided by what serves it."""
+    dialect = find_dialect(manager)
+    if dialect is None or facts.network:
+        return None
+    given = dialect.defaults(Target(block=facts.device, filesystem=facts.filesystem))
+    levels = tuple((name, given[name]) for name in FACTOR_BY_NAME if name in given)
+    return DiskDefault(manager, dialect.version, backing, levels, dialect.source)
+
+
+def find_like(study: Study, facts: HostFacts) -> tuple[tuple[DiskDefault, ...], list[Dropped]]:
+    """The defaults that the study asks for, on each of its backings, and which there are not."""
+    found, missing = [], []
+    for manager in study.like:
+        for backing in study.levels(FACTOR_BY_NAME["backing"]):
+            where = facts.backings[backing]
+            if default := disk_default(manager, backing, where):
+                found.append(default)
+                continue
+            why = f"what {manager} gives a disk over {where.network} is not known"
+            missing.append(Dropped(why, len(study.workloads), (("backing", backing),)))
+    return tuple(found), missing
+
+
+def like_axes(
+    study: Study, defaults: Iterable[DiskDefault], facts: HostFacts
+) -> Iterator[tuple[DiskDefault, Axes]]:
+    """Each default on each frontend that it means something to, as axes of one level each: what
+    the manager does not decide is at the study's first level."""
+    for default in defaults:
+        for frontend in study.levels(FACTOR_BY_NAME["frontend"]):
+            if frontend not in FRONTENDS:
+                continue
+            levels = {factor.name: study.levels(factor)[0] for factor in FACTORS}
+            if levels["accel"] == "auto":
+                levels["accel"] = facts.accel
+            levels |= default.levels_in(frontend)
+            levels |= {"frontend": frontend, "backing": default.backing}
+            yield (
+                default,
+                {
+                    factor.name: (levels[factor.name],)
+                    for factor in FACTORS
+                    if frontend in factor.frontends
+                    and (not factor.formats or levels["format"] in factor.formats)
+                },
+            )
+
+
+def without_decided(filters: Iterable[Filter], default: DiskDefault) -> tuple[Filter, ...]:
+    """``[[only]]`` for a default: a condition on what the manager decides was meant for the
+    matrix, and falls away."""
+    decided = dict(default.levels)
+    return tuple(
+        Filter(tuple((name, levels) for name, levels in each.levels if name not in decided))
+        for each in filters
+    )
+
+
+def find_whole(
+    study: Study, kept: Collection[tuple[Levels, str]], facts: HostFacts
+) -> Iterator[DiskDefault]:
+    """Of a study that asks for none: the defaults that some guest's disk in it is with all that
+    its manager decides."""
+    backings = study.levels(FACTOR_BY_NAME["backing"])
+    for manager, backing in itertools.product(MANAGERS, backings):
+        default = disk_default(manager, backing, facts.backings[backing])
+        if default is None or not all(
+            level in study.levels(FACTOR_BY_NAME[name]) for name, level in default.levels
+        ):
+            continue
+        wanted = {*default.levels, ("backing", backing)}
+        if any(wanted <= {*levels} for levels, _ in kept):
+            yield default
+
+
+def tell_of_names(cells: Collection[Cell], facts: HostFacts) -> Iterator[str]:
+    """The defaults that cells are named after, as the sentences that are stored."""
+    named = {(name, cell.level("backing")) for cell in cells for name in cell.names}
+    for manager, backing in itertools.product(MANAGERS, dict.fromkeys(b for _, b in sorted(named))):
+        default = disk_default(manager, backing, facts.backings[backing])
+        if default and (default.name, backing) in named:
+            yield default.sentence

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from diskproof.plan.select import Levels, select
+from diskproof.plan.like import Levels
+from diskproof.plan.select import select
 from diskproof.plan.sizes import FREE_MARGIN, require_space
 from diskproof.records import Cell, Dropped, HostFacts
 from diskproof.study.crash import WRITERS, CrashRules, crash_workload, least_disk

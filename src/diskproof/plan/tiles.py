@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from diskproof.errors import HostError
 from diskproof.plan import tile_costs
 from diskproof.plan.crash import keep_conditions, keep_filters
-from diskproof.plan.like import tell_of_names
-from diskproof.plan.select import Levels, select
+from diskproof.plan.like import Levels, tell_of_names
+from diskproof.plan.select import select
 from diskproof.plan.sizes import FREE_MARGIN, warn_of_emulation
 from diskproof.records import BackingFacts, Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
 from diskproof.study.load import Filter, Study

@@ -78,7 +78,8 @@ def find_default(text: str) -> DiskDefault | None:
         return None
     pairs = (pair.partition("=") for pair in found["levels"].split(" "))
     levels = tuple((name, level) for name, _, level in pairs)
-    return DiskDefault(*found.group("manager", "version", "backing"), levels, found["source"])
+    where = found["manager"], found["version"], found["backing"]
+    return DiskDefault(*where, levels, found["source"])
 
 
 def find_defaults(told: Iterable[str]) -> tuple[DiskDefault, ...]:

@@ -7,7 +7,7 @@ from diskproof.advice.dialect import Dialect, Target
 from diskproof.advice.dialects import DIALECTS
 from diskproof.records import BackingFacts, Cell, Dropped, HostFacts
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
-from diskproof.study.like import FRONTENDS, MANAGERS, DiskDefault
+from diskproof.study.like import FRONTENDS, GUESTS, MANAGERS, DiskDefault
 from diskproof.study.load import Filter, Study
 
 SPOKEN = {"virt-manager": "virt-install"}
@@ -71,14 +71,11 @@ def like_axes(
             )
 
 
-def without_decided(filters: Iterable[Filter], default: DiskDefault) -> tuple[Filter, ...]:
+def without_decided(only: Filter, default: DiskDefault) -> Filter:
     """``[[only]]`` for a default: a condition on what the manager decides was meant for the
     matrix, and falls away."""
     decided = dict(default.levels)
-    return tuple(
-        Filter(tuple((name, levels) for name, levels in each.levels if name not in decided))
-        for each in filters
-    )
+    return Filter(tuple((name, levels) for name, levels in only.levels if name not in decided))
 
 
 def find_whole(
@@ -93,8 +90,9 @@ def find_whole(
             level in study.levels(FACTOR_BY_NAME[name]) for name, level in default.levels
         ):
             continue
-        wanted = {*default.levels, ("backing", backing)}
-        if any(wanted <= {*levels} for levels, _ in kept):
+        guests = (("frontend", frontend) for frontend in GUESTS)
+        whole = [{*default.levels, ("backing", backing), guest} for guest in guests]
+        if any(wanted <= {*levels} for levels, _ in kept for wanted in whole):
             yield default
 
 

@@ -105,16 +105,18 @@ def _with_defaults(study: Study, found: Selection, facts: HostFacts) -> Selectio
     if not study.like:
         return replace(found, defaults=tuple(find_whole(study, found.kept, facts)))
     defaults, missing = find_like(study, facts)
-    kept, drops = dict.fromkeys(found.kept), _Drops()
+    kept, drops, matched = dict.fromkeys(found.kept), _Drops(), set(found.matched)
     for default, axes in like_axes(study, defaults, facts):
-        meant = replace(study, only=without_decided(study.only, default))
-        for levels, workload, reason in _judge(meant, axes, facts, set()):
+        meant = tuple(without_decided(each, default) for each in study.only)
+        fitting: set[Filter] = set()
+        for levels, workload, reason in _judge(replace(study, only=meant), axes, facts, fitting):
             if reason:
                 drops.add(f"{default.name} default: {reason}", levels(), lambda levels: levels)
             else:
                 kept[levels(), workload] = None
+        matched |= fitting | {o for o, m in zip(study.only, meant, strict=True) if m in fitting}
     dropped = (*found.dropped, *missing, *drops.as_records())
-    return replace(found, kept=list(kept), dropped=dropped, defaults=defaults)
+    return Selection(list(kept), dropped, frozenset(matched), defaults)
 
 
 def _require_bounded(study: Study, groups: list[Axes]) -> None:

@@ -93,7 +93,10 @@ class Head:
             *(fact for lead in self.leads for fact in lead.facts),
             ("blocks and seed", f"{study.blocks}, {study.seed}" if study.origin == "run" else ""),
             *(
-                (f"a new disk of {each.name}", f"on {each.backing}: {each.levels_text}")
+                (
+                    f"a new disk of {each.name}",
+                    f"{each.levels_text} on {each.backing} ({each.source})",
+                )
                 for each in find_defaults(study.warnings)
             ),
             ("study made", made if study.created else ""),

@@ -12,7 +12,8 @@ from diskproof.records import Cell
 from diskproof.study.keys import Mistakes
 
 MANAGERS = ("qemu", "libvirt", "virt-manager", "proxmox", "incus", "kubevirt", "nova")
-FRONTENDS = ("daemon", "guest", "own-guest")
+GUESTS = ("guest", "own-guest")
+FRONTENDS = ("daemon", *GUESTS)
 """Where the settings of a disk mean something."""
 
 _DEVICE = ("bus", "iothread")

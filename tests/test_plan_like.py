@@ -178,7 +178,7 @@ def test_writers_have_the_same_defaults() -> None:
     cells, _ = make_crash_plan(study, FACTS)
     assert [cell.names for cell in cells] == [(), ("qemu 9",), ("proxmox 9",)]
     assert [cell.workload.name for cell in cells] == ["ledger"] * 3
-    told = find_defaults(plan_like.tell_of_names(cells, FACTS))
+    told = find_defaults(plan_like.tell_of_names(study, cells, FACTS))
     assert [each.name for each in told] == ["qemu 9", "proxmox 9"]
 
 

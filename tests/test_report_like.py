@@ -63,7 +63,7 @@ def stored(study: Study, record: StudyRecord, tmp_path_factory: pytest.TempPathF
         with pytest.MonkeyPatch.context() as patch:
             use_plain_dialects(patch)
             cells, _ = make_crash_plan(study, FACTS)
-            told = tuple(tell_of_names(cells, FACTS))
+            told = tuple(tell_of_names(study, cells, FACTS))
         store.add_study(study_record(study, told=told))
         cell = next(each for each in cells if each.names == ("proxmox 9",))
         run = make_crash_run(1, study_id=record.id, host_id=SIMULATED_HOST.id)

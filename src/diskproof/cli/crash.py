@@ -43,7 +43,7 @@ def start_crashing(
         for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
             ensure_guest(extra)
         lab = CrashLab(make_setup(study, facts, consent, store), explorer)
-        faults, told = study.crash.faults, tuple(tell_of_names(cells, facts))
+        faults, told = study.crash.faults, tuple(tell_of_names(study, cells, facts))
         record = study_record(study, told=told)
         yield CrashWords(CrashCampaign(record, cells, faults, lab.execute, store))
 

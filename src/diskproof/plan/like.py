@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from diskproof.advice.dialect import Dialect, Target
 from diskproof.advice.dialects import DIALECTS
-from diskproof.records import BackingFacts, Cell, Dropped, HostFacts
+from diskproof.records import BackingFacts, BackingSpec, Cell, Dropped, HostFacts
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
 from diskproof.study.like import FRONTENDS, GUESTS, MANAGERS, DiskDefault
 from diskproof.study.load import Filter, Study
@@ -21,29 +21,41 @@ def find_dialect(manager: str) -> Dialect | None:
     return DIALECTS.get(SPOKEN.get(manager, manager))
 
 
-def disk_default(manager: str, backing: str, facts: BackingFacts) -> DiskDefault | None:
+def disk_default(manager: str, spec: BackingSpec, facts: BackingFacts) -> DiskDefault | None:
     """What a manager gives a new disk there; None where it is not known: over a network that is
     decided by what serves it."""
     dialect = find_dialect(manager)
     if dialect is None or facts.network:
         return None
-    given = dialect.defaults(Target(block=facts.device, filesystem=facts.filesystem))
+    given = dialect.defaults(Target(block=facts.device, filesystem=_filesystem(spec, facts)))
     levels = tuple((name, given[name]) for name in FACTOR_BY_NAME if name in given)
-    return DiskDefault(manager, dialect.version, backing, levels, dialect.source)
+    return DiskDefault(manager, dialect.version, spec.name, levels, dialect.source)
+
+
+def _filesystem(spec: BackingSpec, facts: BackingFacts) -> str:
+    """Where the disk lies, in the word that managers have for it: ``ext4``, ``zfs``, ``lvm``."""
+    if spec.kind == "lvm":
+        return "lvmthin" if spec.option("type") == "thin" else "lvm"
+    return spec.option("fs") or facts.filesystem.partition(" ")[0].lower()
 
 
 def find_like(study: Study, facts: HostFacts) -> tuple[tuple[DiskDefault, ...], list[Dropped]]:
     """The defaults that the study asks for, on each of its backings, and which there are not."""
     found, missing = [], []
-    for manager in study.like:
-        for backing in study.levels(FACTOR_BY_NAME["backing"]):
-            where = facts.backings[backing]
-            if default := disk_default(manager, backing, where):
-                found.append(default)
-                continue
-            why = f"what {manager} gives a disk over {where.network} is not known"
-            missing.append(Dropped(why, len(study.workloads), (("backing", backing),)))
+    for manager, spec in itertools.product(study.like, _disk_backings(study)):
+        where = facts.backings[spec.name]
+        if default := disk_default(manager, spec, where):
+            found.append(default)
+            continue
+        why = f"what {manager} gives a disk over {where.network} is not known"
+        missing.append(Dropped(why, len(study.workloads), (("backing", spec.name),)))
     return tuple(found), missing
+
+
+def _disk_backings(study: Study) -> list[BackingSpec]:
+    """Where disks under test are; a study has others for what is copied from."""
+    names = study.levels(FACTOR_BY_NAME["backing"])
+    return [spec for spec in study.backings if spec.name in names]
 
 
 def like_axes(
@@ -83,23 +95,22 @@ def find_whole(
 ) -> Iterator[DiskDefault]:
     """Of a study that asks for none: the defaults that some guest's disk in it is with all that
     its manager decides."""
-    backings = study.levels(FACTOR_BY_NAME["backing"])
-    for manager, backing in itertools.product(MANAGERS, backings):
-        default = disk_default(manager, backing, facts.backings[backing])
+    for manager, spec in itertools.product(MANAGERS, _disk_backings(study)):
+        default = disk_default(manager, spec, facts.backings[spec.name])
         if default is None or not all(
             level in study.levels(FACTOR_BY_NAME[name]) for name, level in default.levels
         ):
             continue
         guests = (("frontend", frontend) for frontend in GUESTS)
-        whole = [{*default.levels, ("backing", backing), guest} for guest in guests]
+        whole = [{*default.levels, ("backing", spec.name), guest} for guest in guests]
         if any(wanted <= {*levels} for levels, _ in kept for wanted in whole):
             yield default
 
 
-def tell_of_names(cells: Collection[Cell], facts: HostFacts) -> Iterator[str]:
+def tell_of_names(study: Study, cells: Collection[Cell], facts: HostFacts) -> Iterator[str]:
     """The defaults that cells are named after, as the sentences that are stored."""
     named = {(name, cell.level("backing")) for cell in cells for name in cell.names}
-    for manager, backing in itertools.product(MANAGERS, dict.fromkeys(b for _, b in sorted(named))):
-        default = disk_default(manager, backing, facts.backings[backing])
-        if default and (default.name, backing) in named:
+    for manager, spec in itertools.product(MANAGERS, _disk_backings(study)):
+        default = disk_default(manager, spec, facts.backings[spec.name])
+        if default and (default.name, spec.name) in named:
             yield default.sentence

@@ -69,7 +69,10 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
         rules=bounded,
         cells=cells,
         dropped=selection.dropped,
-        warnings=tuple(_warnings(rules, bounded, cells, facts, room)),
+        warnings=(
+            *tell_of_names(study, cells, facts),
+            *_warnings(rules, bounded, cells, facts, room),
+        ),
         needed_bytes=tile_costs.most_tiles(bounded) * rules.tile.disk,
         seconds=sum(tile_costs.cell_seconds(cell, bounded, facts.cpus) for cell in cells),
     )
@@ -130,7 +133,6 @@ def _warnings(
     if rules.counts and 1 not in rules.counts:
         yield "1 tile is run as well: all is compared with it"
     yield from emulation
-    yield from tell_of_names(cells, facts)
     yield from filter(None, (backing.unprobed for backing in _used(cells, facts)))
     grown = most * rules.tile.disk
     for backing in _used(cells, facts):

@@ -206,3 +206,28 @@ def test_names_are_no_part_of_a_cell() -> None:
     one, other = plan('like = "qemu"').cells[0], plan("").cells[0]
     assert one == other and one.id == other.id and one.names != other.names
     assert replace(other, names=one.names) == one
+
+
+def test_a_plan_tells_whose_default_a_level_is() -> None:
+    text = f'[factors]\nfrontend = "daemon"\ncache = ["none", "unsafe"]\n{TABLES}'
+    study, facts = parse_study(text), facts_with(backings=BACKINGS)
+    owners = plan_like.find_owners(study, make_plan(study, facts).cells, facts)
+    everywhere = " on files cow disk"  # far is over a network
+    assert list(owners.items()) == [
+        (("cache", "none"), ("proxmox on files disk",)),
+        (
+            ("aio", "threads"),
+            tuple(f"{m}{everywhere}" for m in ("qemu", "libvirt", "virt-manager")),
+        ),
+        (("discard", "ignore"), tuple(f"{m}{everywhere}" for m in ("qemu", "libvirt"))),
+        (
+            ("detect-zeroes", "off"),
+            tuple(f"{m}{everywhere}" for m in ("qemu", "libvirt", "virt-manager")),
+        ),
+    ]
+    one = parse_study("")
+    owners = plan_like.find_owners(one, make_plan(one, FACTS).cells, FACTS)
+    assert owners["cache", "writeback"] == ("qemu", "libvirt", "virt-manager")
+    assert ("iothread", "on") not in owners and ("bus", "virtio-blk") not in owners
+    host = parse_study('[factors]\nfrontend = "host"')
+    assert plan_like.find_owners(host, make_plan(host, FACTS).cells, FACTS) == {}

@@ -13,6 +13,7 @@ from diskproof.study.load import Filter, Study
 SPOKEN = {"virt-manager": "virt-install"}
 """Managers that another one's dialect speaks for: both make disks with the same library."""
 
+_PLACES = {name: place for place, name in enumerate(FACTOR_BY_NAME)}
 Levels = tuple[tuple[str, str], ...]
 Axes = Mapping[str, tuple[str, ...]]
 
@@ -114,3 +115,33 @@ def tell_of_names(study: Study, cells: Collection[Cell], facts: HostFacts) -> It
         default = disk_default(manager, spec, facts.backings[spec.name])
         if default and (default.name, spec.name) in named:
             yield default.sentence
+
+
+def find_owners(
+    study: Study, cells: Iterable[Cell], facts: HostFacts
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Of the levels that disks have, those that are some manager's default, with its managers:
+    ``("cache", "none")`` -> ``proxmox``, or ``proxmox on lv`` where it is so on some backings."""
+    specs = {spec.name: spec for spec in _disk_backings(study)}
+    there = {
+        (cell.level("frontend"), cell.level("backing"), *pair)
+        for cell in cells
+        for pair in cell.levels
+    }
+    owners: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for manager, name in itertools.product(MANAGERS, specs):
+        default = disk_default(manager, specs[name], facts.backings[name])
+        meant = (
+            [(f, pair) for f in FRONTENDS for pair in default.levels_in(f).items()]
+            if default
+            else []
+        )
+        for pair in dict.fromkeys(pair for f, pair in meant if (f, name, *pair) in there):
+            owners.setdefault(pair, {}).setdefault(manager, []).append(name)
+    return {
+        pair: tuple(
+            manager if len(where) == len(specs) else f"{manager} on {' '.join(where)}"
+            for manager, where in of_pair.items()
+        )
+        for pair, of_pair in sorted(owners.items(), key=lambda each: _PLACES[each[0][0]])
+    }

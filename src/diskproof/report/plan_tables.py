@@ -1,6 +1,6 @@
 """What a study means on a host, before anything is measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from diskproof.records import Cell, Dropped, StudyRecord
@@ -14,7 +14,13 @@ MAX_CELLS = 40
 """Rows of the table; JSON has them all."""
 
 
-def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, object]:
+Owners = Mapping[tuple[str, str], tuple[str, ...]]
+"""Managers that give a new disk a level, by factor and level."""
+
+
+def plan_json(
+    study: StudyRecord, seconds: float, disk_bytes: int, owners: Owners | None = None
+) -> dict[str, object]:
     """The plan with everything in it. ``seconds`` are for all runs, ``disk_bytes`` the peak."""
     return {
         "study": study.name,
@@ -37,19 +43,36 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
         ],
         "dropped": dropped_json(study.dropped),
         "defaults": defaults_json(study.warnings),
+        "default_levels": [
+            {"factor": factor, "level": level, "managers": list(managers)}
+            for (factor, level), managers in (owners or {}).items()
+        ],
         "warnings": keep_warnings(study.warnings),
     }
 
 
-def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> layout.Shown:
-    """The plan for people."""
+def render_plan(
+    study: StudyRecord, seconds: float, disk_bytes: int, owners: Owners | None = None
+) -> layout.Shown:
+    """The plan for people; whose defaults levels are, where no whole disk is told to be one."""
     runs = count(study.blocks * len(study.cells), "run")
     head = (
         f"study {study.name}: {count(len(study.cells), 'cell')} x "
         f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
-    return show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
+    shown = show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
+    if not owners or find_defaults(study.warnings):
+        return shown
+    return layout.paragraphs([[shown], [_render_owners(owners)]])
+
+
+def _render_owners(owners: Owners) -> layout.Shown:
+    table = layout.start_table("levels that managers give a new disk", "-level", "*of")
+    for (factor, level), managers in owners.items():
+        table.add_row(f"{factor}={level}", ", ".join(managers))
+    table.caption = 'like = "MANAGER" in the study measures all that one gives'
+    return table
 
 
 def show_plan(

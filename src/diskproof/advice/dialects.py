@@ -5,8 +5,22 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("kubevirt", "nova")
-_READINGS: tuple[str, ...] = ("kubevirt_objects", "nova_hosts")
+_DIALECTS: tuple[str, ...] = (
+    "kubevirt",
+    "nova",
+    "qemu",
+    "libvirt",
+    "incus",
+    "proxmox",
+)
+_READINGS: tuple[str, ...] = (
+    "kubevirt_objects",
+    "nova_hosts",
+    "qemu_read",
+    "libvirt",
+    "incus_instance",
+    "proxmox_config",
+)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

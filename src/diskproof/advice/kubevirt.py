@@ -156,7 +156,7 @@ def _read_item(text: str, name: str) -> dict[str, object]:
     return found
 
 
-DIALECT = Dialect("kubevirt", "KubeVirt", SOURCE, find_obstacles, write, read, defaults)
+DIALECT = Dialect("kubevirt", "KubeVirt", SOURCE, find_obstacles, write, read, defaults, "1.9")
 
 MAPPING = (
     ("cache", "cache: none|writethrough|writeback, from 1.10 directsync|unsafe",

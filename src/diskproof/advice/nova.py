@@ -216,7 +216,7 @@ def defaults(target: Target) -> Mapping[str, str]:
     return levels | ({"preallocation": "off"} if kind == "file" else {})
 
 
-DIALECT = Dialect("nova", "OpenStack Nova", SOURCE, find_obstacles, write, read, defaults)
+DIALECT = Dialect("nova", "OpenStack Nova", SOURCE, find_obstacles, write, read, defaults, "33")
 
 MAPPING = (
     ("cache", "[libvirt] disk_cachemodes = file=none,block=none,network=writeback",

@@ -17,13 +17,15 @@ PLACES = {
     "a file": Target(filesystem="ext4"),
     "a file on Btrfs": Target(filesystem="btrfs"),
     "a file on ZFS": Target(filesystem="zfs"),
+    "a file without O_DIRECT": Target(filesystem="tmpfs", direct=False),
     "a block device": Target(block=True),
     "LVM": Target(block=True, filesystem="lvm"),
     "LVM-thin": Target(block=True, filesystem="lvmthin"),
     "a zvol": Target(block=True, filesystem="zfs"),
 }
 COLUMNS = ("format", "cache", "aio", "discard", "detect-zeroes", "iothread", "bus")
-FILE, BTRFS, BLOCK, LVM, ZVOL = "a file", "a file on Btrfs", "a block device", "LVM", "a zvol"
+FILE, BTRFS, TMPFS = "a file", "a file on Btrfs", "a file without O_DIRECT"
+BLOCK, LVM, ZVOL = "a block device", "LVM", "a zvol"
 
 
 def levels_of(text: str) -> dict[str, str]:
@@ -62,6 +64,8 @@ SAID = {
     ("kubevirt", BLOCK): levels_of("raw none native unmap off off ahci"),
     # Nova virt/libvirt/driver.py, imagebackend.py, conf/libvirt.py.
     ("nova", FILE): levels_of("qcow2 none threads ignore off off virtio-blk"),
+    ("kubevirt", TMPFS): levels_of("raw writethrough threads unmap off off ahci"),
+    ("nova", TMPFS): levels_of("qcow2 writeback threads ignore off off virtio-blk"),
     ("nova", BLOCK): levels_of("raw none native ignore off off virtio-blk"),
 }
 

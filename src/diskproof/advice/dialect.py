@@ -12,7 +12,7 @@ class Target:
 
     ``image`` is a path, a device or a volume of the manager; ``machine`` the name or number of the
     virtual machine; ``disk`` its key there (``scsi0``, ``vda``); ``existing`` the disk's
-    configuration as found, whose other contents stay.
+    configuration as found, whose other contents stay; ``direct`` whether O_DIRECT works there.
     """
 
     image: str = ""
@@ -21,6 +21,7 @@ class Target:
     disk: str = ""
     existing: str = ""
     filesystem: str = ""
+    direct: bool = True
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ def defaults(target: Target) -> Mapping[str, str]:
     is writethrough and io is QEMU's threads). A file that is preallocated has io native too."""
     return {
         "format": "raw",
-        "cache": "none",
-        "aio": "native" if target.block else "threads",
+        "cache": "none" if target.direct else "writethrough",
+        "aio": "native" if target.block and target.direct else "threads",
         "discard": "unmap",
         "detect-zeroes": "off",
         "iothread": "off",

@@ -317,7 +317,8 @@ def find_defaults(target: Target) -> dict[str, str]:
 DIALECT = Dialect(
     name="proxmox",
     title="Proxmox VE",
-    source=f"{SOURCE}, Blockdev.pm, DriveDevice.pm; pve-docs 9.1.3 (e5010dc) qm.adoc",
+    source=f"{SOURCE}, Blockdev.pm, DriveDevice.pm; pve-docs 9.1.3 (e5010dc) qm.adoc; "
+    "pve-manager DiskStorageSelector.js; pve-storage Plugin.pm, BTRFSPlugin.pm",
     find_obstacles=find_obstacles,
     write=write,
     read=read,

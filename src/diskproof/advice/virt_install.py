@@ -173,7 +173,7 @@ def find_defaults(target: Target) -> dict[str, str]:
 DIALECT = Dialect(
     name="virt-install",
     title="virt-install",
-    source="virt-install 4.1 and 5.0, virtinst/cli.py and devices/disk.py",
+    source="virt-install 4.1 and 5.0, virtinst/cli.py, devices/disk.py and storage.py",
     find_obstacles=find_obstacles,
     write=write,
     read=read,

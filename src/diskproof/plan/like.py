@@ -28,7 +28,9 @@ def disk_default(manager: str, spec: BackingSpec, facts: BackingFacts) -> DiskDe
     dialect = find_dialect(manager)
     if dialect is None or facts.network:
         return None
-    given = dialect.defaults(Target(block=facts.device, filesystem=_filesystem(spec, facts)))
+    given = dialect.defaults(
+        Target(block=facts.device, filesystem=_filesystem(spec, facts), direct=facts.o_direct)
+    )
     levels = tuple((name, given[name]) for name in FACTOR_BY_NAME if name in given)
     return DiskDefault(manager, dialect.version, spec.name, levels, dialect.source)
 

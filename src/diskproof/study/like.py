@@ -16,8 +16,8 @@ GUESTS = ("guest", "own-guest")
 FRONTENDS = ("daemon", *GUESTS)
 """Where the settings of a disk mean something."""
 
-_DEVICE = ("bus", "iothread")
-"""Settings of a guest's device: the storage daemon has none."""
+_OF_DEVICES = ("iothread",)
+"""What a manager gives a guest's device. The storage daemon's iothread is another one."""
 
 _SENTENCE = re.compile(
     r"a new disk of (?P<manager>[\w-]+) ?(?P<version>\S*) on (?P<backing>\S+): "
@@ -51,7 +51,7 @@ class DiskDefault:
 
     def levels_in(self, frontend: str) -> dict[str, str]:
         """What of it means something to a frontend."""
-        return {k: v for k, v in self.levels if frontend != "daemon" or k not in _DEVICE}
+        return {k: v for k, v in self.levels if frontend != "daemon" or k not in _OF_DEVICES}
 
     def is_of(self, levels: Mapping[str, str]) -> bool:
         """Whether a cell is this default: all that it has of what the manager decides is so."""

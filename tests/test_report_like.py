@@ -104,7 +104,7 @@ def test_a_ranking_bears_the_names(stored: Path, capsys: pytest.CaptureFixture[s
     text = printed(capsys, stored, "rank")
     assert "(proxmox" in text and "(qemu 9" in text
     words = squeezed(text)
-    assert words.count("What proxmox 9 gives ") == words.count("What qemu 9 gives ") == 2
+    assert words.count("Default of proxmox 9: ") == words.count("Default of qemu 9: ") == 2
     assert "; a crash: loses" in words and "; nobody has judged what it keeps." in words
     assert "warning: a new disk" not in text and max(map(len, text.splitlines())) <= 120
 

@@ -309,7 +309,7 @@ def find_defaults(target: Target) -> dict[str, str]:
     kind = target.filesystem if target.filesystem in ("btrfs", "lvm", "cifs") else "dir"
     drive = DriveLine("scsi0", "new:0", {"iothread": "1"})
     levels, _ = find_levels(drive, SINGLE, {"new": Storage("new", kind, {})})
-    is_qcow2 = not target.block and kind != "btrfs"
+    is_qcow2 = not target.block and kind in ("dir", "cifs")
     image = {"format": "qcow2", "preallocation": "metadata"} if is_qcow2 else {"format": "raw"}
     return levels | image
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.advice.dialect import Target
-from diskproof.plan.like import find_dialect
+from diskproof.plan.like import dialect_of
 from diskproof.study.factors import FACTOR_BY_NAME
 from diskproof.study.like import MANAGERS, DiskDefault, find_default
 
@@ -71,8 +71,7 @@ SAID = {
 
 
 def given(manager: str, place: str) -> Mapping[str, str]:
-    dialect = find_dialect(manager)
-    assert dialect is not None
+    dialect = dialect_of(manager)
     return dialect.defaults(PLACES[place])
 
 
@@ -85,8 +84,8 @@ def test_a_default_is_what_the_manager_s_source_says(manager: str, place: str) -
 
 @pytest.mark.parametrize("manager", MANAGERS)
 def test_every_manager_has_a_version_a_source_and_known_levels(manager: str) -> None:
-    dialect = find_dialect(manager)
-    assert dialect is not None and dialect.version and dialect.source
+    dialect = dialect_of(manager)
+    assert dialect.version and dialect.source
     for place in PLACES:
         levels = given(manager, place)
         assert {"cache", "aio", "discard", "detect-zeroes", "format"} <= levels.keys()
@@ -102,8 +101,7 @@ def test_every_manager_has_a_version_a_source_and_known_levels(manager: str) -> 
 
 def rows_of(manager: str) -> Iterator[str]:
     """The rows of a manager: places that get the same stand in one."""
-    dialect = find_dialect(manager)
-    assert dialect is not None
+    dialect = dialect_of(manager)
     places: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for place in PLACES:
         places.setdefault(tuple(sorted(given(manager, place).items())), []).append(place)
@@ -130,5 +128,5 @@ def test_the_document_tells_what_the_dialects_give() -> None:
 
 @pytest.mark.parametrize("manager", MANAGERS)
 def test_the_document_names_the_source(manager: str) -> None:
-    dialect = find_dialect(manager)
-    assert dialect is not None and f"- {manager}: {dialect.source}\n" in DOCUMENT
+    dialect = dialect_of(manager)
+    assert f"- {manager}: {dialect.source}\n" in DOCUMENT

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from diskproof.advice import dialects
 from diskproof.advice.dialect import Dialect, Target
-from diskproof.plan import like
 
 BY_ALL = {"cache": "none", "aio": "io_uring", "detect-zeroes": "on", "bus": "virtio-scsi"}
 """What this proxmox gives a disk wherever it is."""
@@ -27,7 +27,7 @@ def _made(name: str, defaults: Any) -> Dialect:
 
 
 def use_plain_dialects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let plans ask these four, and no others."""
+    """Let plans ask these."""
     plain = {"cache": "writeback", "aio": "threads", "discard": "ignore", "detect-zeroes": "off"}
     known = {
         "proxmox": _made("proxmox", _proxmox),
@@ -35,4 +35,6 @@ def use_plain_dialects(monkeypatch: pytest.MonkeyPatch) -> None:
         "libvirt": _made("libvirt", lambda target: plain | {"bus": "virtio-blk"}),
         "virt-install": _made("virt-install", lambda target: plain | {"discard": "unmap"}),
     }
-    monkeypatch.setattr(like, "DIALECTS", known)
+    for name in ("incus", "kubevirt", "nova"):
+        known[name] = _made(name, lambda target: {"format": "qed", "cache": "directsync"})
+    monkeypatch.setattr(dialects, "DIALECTS", known)

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from diskproof.advice.dialect import Dialect, Target
-from diskproof.advice.dialects import DIALECTS
 from diskproof.records import BackingFacts, BackingSpec, Cell, Dropped, HostFacts
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
 from diskproof.study.like import FRONTENDS, GUESTS, MANAGERS, DiskDefault
@@ -18,16 +17,18 @@ Levels = tuple[tuple[str, str], ...]
 Axes = Mapping[str, tuple[str, ...]]
 
 
-def find_dialect(manager: str) -> Dialect | None:
-    return DIALECTS.get(SPOKEN.get(manager, manager))
+def dialect_of(manager: str) -> Dialect:
+    from diskproof.advice.dialects import require_dialect  # all of them: most plans need none
+
+    return require_dialect(SPOKEN.get(manager, manager))
 
 
 def disk_default(manager: str, spec: BackingSpec, facts: BackingFacts) -> DiskDefault | None:
     """What a manager gives a new disk there; None where it is not known: over a network that is
     decided by what serves it."""
-    dialect = find_dialect(manager)
-    if dialect is None or facts.network:
+    if facts.network:
         return None
+    dialect = dialect_of(manager)
     given = dialect.defaults(
         Target(block=facts.device, filesystem=_filesystem(spec, facts), direct=facts.o_direct)
     )
@@ -98,15 +99,19 @@ def find_whole(
 ) -> Iterator[DiskDefault]:
     """Of a study that asks for none: the defaults that some guest's disk in it is with all that
     its manager decides."""
-    for manager, spec in itertools.product(MANAGERS, _disk_backings(study)):
+    guests = GUESTS & {*study.levels(FACTOR_BY_NAME["frontend"])}
+    specs = _disk_backings(study) if guests else []
+    disks: list[frozenset[tuple[str, str]]] = []
+    for manager, spec in itertools.product(MANAGERS, specs):
         default = disk_default(manager, spec, facts.backings[spec.name])
         if default is None or not all(
             level in study.levels(FACTOR_BY_NAME[name]) for name, level in default.levels
         ):
             continue
-        guests = (("frontend", frontend) for frontend in GUESTS)
-        whole = [{*default.levels, ("backing", spec.name), guest} for guest in guests]
-        if any(wanted <= {*levels} for levels, _ in kept for wanted in whole):
+        disks = disks or [*map(frozenset, dict.fromkeys(levels for levels, _ in kept))]
+        there = {*default.levels, ("backing", spec.name)}
+        whole = [there | {("frontend", frontend)} for frontend in guests]
+        if any(wanted <= disk for disk in disks for wanted in whole):
             yield default
 
 

@@ -12,8 +12,8 @@ from diskproof.records import Cell
 from diskproof.study.keys import Mistakes
 
 MANAGERS = ("qemu", "libvirt", "virt-manager", "proxmox", "incus", "kubevirt", "nova")
-GUESTS = ("guest", "own-guest")
-FRONTENDS = ("daemon", *GUESTS)
+GUESTS = frozenset({"guest", "own-guest"})
+FRONTENDS = ("daemon", *sorted(GUESTS))
 """Where the settings of a disk mean something."""
 
 _OF_DEVICES = ("iothread",)
@@ -96,6 +96,9 @@ def keep_warnings(told: Iterable[str]) -> list[str]:
 def named(cells: Iterable[Cell], defaults: Iterable[DiskDefault]) -> Iterator[Cell]:
     """The cells, those that are a manager's default with its name."""
     known = tuple(defaults)
+    if not known:
+        yield from cells
+        return
     for cell in cells:
         levels = cell.levels_dict()
         names = dict.fromkeys(each.name for each in known if each.is_of(levels))

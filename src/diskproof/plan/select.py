@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 from typing import TypeVar
 
@@ -72,22 +71,18 @@ def select(study: Study, facts: HostFacts) -> Selection:
     drops = _Drops()
     matched: set[Filter] = set()
     for axes in groups:
-        for levels, workload, reason in _judge(study, axes, facts, matched):
-            if reason:
-                drops.add(reason, levels, lambda levels: levels())
-            else:
-                kept.append((levels(), workload))
+        kept += _keep(study, axes, facts, matched, drops)
     found = Selection(kept, drops.as_records(), frozenset(matched))
     return _with_defaults(study, found, facts)
 
 
-def _judge(
-    study: Study, axes: Axes, facts: HostFacts, matched: set[Filter]
-) -> Iterator[tuple[Callable[[], Levels], str, str]]:
-    """Each combination of a group: its levels when asked for them, the workload, and why it cannot
-    be or is not wanted (empty when nothing is against it). ``matched`` takes in the filters."""
+def _keep(
+    study: Study, axes: Axes, facts: HostFacts, matched: set[Filter], drops: _Drops
+) -> Iterator[tuple[Levels, str]]:
+    """The combinations of a group that are wanted and can be, with their workloads; ``matched``
+    takes in the filters that did, ``drops`` the others."""
     order = sorted(range(len(axes)), key=list(axes).__getitem__)
-    name = _naming(axes, order)
+    named = _naming(axes, order)
     find_obstacle = _obstacles(axes, facts, RULES)
     screens = [
         (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, program_rules(w)))
@@ -97,7 +92,10 @@ def _judge(
         obstacle = find_obstacle(values)
         for workload, screen, find_misfit in screens:
             reason = screen.refuse(values, matched) or obstacle or find_misfit(values)
-            yield partial(name, values), workload, reason
+            if reason:
+                drops.add(reason, values, named)
+            else:
+                yield named(values), workload
 
 
 def _with_defaults(study: Study, found: Selection, facts: HostFacts) -> Selection:
@@ -105,18 +103,15 @@ def _with_defaults(study: Study, found: Selection, facts: HostFacts) -> Selectio
     if not study.like:
         return replace(found, defaults=tuple(find_whole(study, found.kept, facts)))
     defaults, missing = find_like(study, facts)
-    kept, drops, matched = dict.fromkeys(found.kept), _Drops(), set(found.matched)
+    kept, matched, dropped = dict.fromkeys(found.kept), set(found.matched), [*missing]
     for default, axes in like_axes(study, defaults, facts):
         meant = tuple(without_decided(each, default) for each in study.only)
         fitting: set[Filter] = set()
-        for levels, workload, reason in _judge(replace(study, only=meant), axes, facts, fitting):
-            if reason:
-                drops.add(f"{default.name} default: {reason}", levels(), lambda levels: levels)
-            else:
-                kept[levels(), workload] = None
+        drops = _Drops(f"{default.name} default: ")
+        kept |= dict.fromkeys(_keep(replace(study, only=meant), axes, facts, fitting, drops))
         matched |= fitting | {o for o, m in zip(study.only, meant, strict=True) if m in fitting}
-    dropped = (*found.dropped, *missing, *drops.as_records())
-    return Selection(list(kept), dropped, frozenset(matched), defaults)
+        dropped += drops.as_records()
+    return Selection(list(kept), (*found.dropped, *dropped), frozenset(matched), defaults)
 
 
 def _require_bounded(study: Study, groups: list[Axes]) -> None:
@@ -247,9 +242,10 @@ def _table(
 
 
 class _Drops:
-    """Counts dropped cells by reason, with the first as an example."""
+    """Counts dropped cells by reason, with the first as an example; ``of`` goes before reasons."""
 
-    def __init__(self) -> None:
+    def __init__(self, of: str = "") -> None:
+        self.of = of
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, Levels] = {}
 
@@ -261,6 +257,6 @@ class _Drops:
     def as_records(self) -> tuple[Dropped, ...]:
         """The commonest first."""
         return tuple(
-            Dropped(reason, count, self.examples[reason])
+            Dropped(self.of + reason, count, self.examples[reason])
             for reason, count in self.counts.most_common()
         )

@@ -41,6 +41,11 @@ class DiskDefault:
         return f"{self.manager} {self.version}".strip()
 
     @property
+    def cache(self) -> str:
+        """Its cache mode, which every manager decides."""
+        return dict(self.levels).get("cache", "")
+
+    @property
     def levels_text(self) -> str:
         return " ".join(f"{name}={level}" for name, level in self.levels)
 
@@ -95,11 +100,13 @@ def keep_warnings(told: Iterable[str]) -> list[str]:
 
 def named(cells: Iterable[Cell], defaults: Iterable[DiskDefault]) -> Iterator[Cell]:
     """The cells, those that are a manager's default with its name."""
-    known = tuple(defaults)
-    if not known:
-        yield from cells
-        return
+    by_cache: dict[tuple[str, str], list[DiskDefault]] = {}
+    for default in defaults:
+        by_cache.setdefault((default.backing, default.cache), []).append(default)
     for cell in cells:
-        levels = cell.levels_dict()
-        names = dict.fromkeys(each.name for each in known if each.is_of(levels))
+        names: dict[str, None] = {}
+        if by_cache:
+            levels = cell.levels_dict()
+            known = by_cache.get((levels.get("backing", ""), levels.get("cache", "")), ())
+            names = dict.fromkeys(each.name for each in known if each.is_of(levels))
         yield replace(cell, names=tuple(names)) if names else cell

@@ -9,9 +9,12 @@ from diskproof.report.view import Line, WorkloadView
 
 
 def default_sentences(load: WorkloadView) -> Iterator[str]:
-    """One for each cell that is a manager's default, best first: its speed, and what it keeps."""
+    """One for each manager whose default was measured, best first: its speed, and what it keeps. Of
+    several such disks (with other numbers of processors, say) it is the best."""
+    told: set[tuple[str, ...]] = {()}
     for line in load.lines:
-        if names := line.ranked.cell.names:
+        if (names := line.ranked.cell.names) not in told:
+            told.add(names)
             judged = short_text(line.durability)
             kept = "nobody has judged what it keeps" if judged == "-" else f"a crash: {judged}"
             yield f"Default of {', '.join(names)}: {_place(line, load)}; {kept}."

@@ -279,6 +279,8 @@ def test_defaults_are_those_of_a_new_linux_guest() -> None:
         "detect-zeroes": "on",
         "iothread": "on",
         "bus": "virtio-scsi",
+        "format": "qcow2",
+        "preallocation": "metadata",
     }
     assert proxmox.find_defaults(Target(filesystem="btrfs"))["cache"] == "writeback"
     assert proxmox.find_defaults(Target(filesystem="lvm"))["aio"] == "native"

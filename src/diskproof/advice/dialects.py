@@ -10,6 +10,7 @@ _DIALECTS: tuple[str, ...] = (
     "nova",
     "qemu",
     "libvirt",
+    "virt_install",
     "incus",
     "proxmox",
 )

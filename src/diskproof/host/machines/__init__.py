@@ -8,8 +8,10 @@ from diskproof.records.machines import Machine
 
 _ROWS: tuple[str, ...] = (
     "running",
+    "libvirt",
     "incus",
     "proxmox",
+    "microvms",
 )
 
 

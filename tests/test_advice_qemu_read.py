@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+import tomllib
 from contextlib import suppress
 
 import pytest
@@ -15,7 +16,7 @@ from diskproof.advice.qemu_options import MAX_TEXT, read_keys, split_commands
 from diskproof.advice.qemu_read import READING, read_command_line
 from diskproof.errors import DiskproofError, UsageError
 from diskproof.records.machines import Machine, MachineDisk
-from support.machine_fixtures import MACHINES, read_expected, read_fixture
+from support.machine_fixtures import MACHINES, read_fixture
 
 Q = "qemu-system-x86_64 -m 1G "
 BLK = " -device virtio-blk-pci,drive=d"
@@ -174,7 +175,7 @@ def test_libvirts_log_has_its_last_start() -> None:
     assert reread.configured.levels == only.configured.levels
 
 
-EXPECTED = read_expected("qemu")
+EXPECTED = tomllib.loads((MACHINES / "qemu" / "expected.toml").read_text())
 _JUDGED_ELSEWHERE = {"unknown", "no-flush", "read-only"}
 
 

@@ -221,13 +221,13 @@ def _compare_direct(levels: dict[str, str], seen: set[bool]) -> Iterator[Remark]
 
 
 def _compare_ring(levels: dict[str, str], rings: frozenset[str] | None) -> Iterator[Remark]:
-    """Without its ring QEMU falls back to threads (file-posix.c, with a warning)."""
+    """Without its ring QEMU uses threads: it fell back (file-posix.c, with a warning on stderr), or
+    it is one that makes the ring with the first request and has had none."""
     ring = {"native": "aio", "io_uring": "io_uring"}.get(levels.get("aio", ""))
     if ring and rings is not None and ring not in rings:
-        what = f"aio={levels['aio']} is set, and QEMU has no such ring: it uses threads"
-        levels["aio"] = "threads"
-        source = "/proc/PID/maps and fd; QEMU 7.2, block/file-posix.c"
-        yield Remark("aio-fell-back", "running", "ignored", what, source)
+        what = f"aio={levels.pop('aio')} is set, and QEMU has no such ring: it fell back to "
+        what += "threads, or has had no request yet"
+        yield Remark("aio-ring-missing", "running", "note", what, "/proc/PID/maps and fd")
 
 
 def _compare_thread(levels: dict[str, str], threads: frozenset[str]) -> None:

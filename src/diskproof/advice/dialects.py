@@ -15,12 +15,16 @@ _DIALECTS: tuple[str, ...] = (
     "proxmox",
 )
 _READINGS: tuple[str, ...] = (
+    "containers",  # before QEMU's: they tell of command lines too
     "kubevirt_objects",
     "nova_hosts",
     "qemu_read",
     "libvirt",
     "incus_instance",
     "proxmox_config",
+    "firecracker",
+    "cloud_hypervisor",
+    "crosvm",
 )
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS

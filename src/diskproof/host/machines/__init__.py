@@ -11,6 +11,7 @@ _ROWS: tuple[str, ...] = (
     "libvirt",
     "incus",
     "proxmox",
+    "microvms",
 )
 
 

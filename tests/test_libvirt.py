@@ -23,7 +23,10 @@ FOLDER = Path(__file__).parent / "fixtures" / "machines" / "libvirt"
 EXPECTED = tomllib.loads((FOLDER / "expected.toml").read_text())
 LIBVIRT, VIRT_INSTALL = DIALECTS["libvirt"], DIALECTS["virt-install"]
 (READING,) = [reading for reading in READINGS if reading.name == "libvirt"]
-OURS = {"hot-plugged", "snapshot-section", "iothread-ignored", "commandline-override"}
+OURS = {
+    *("hot-plugged", "snapshot-section", "iothread-ignored", "commandline-override"),
+    *("temporary-writes", "werror-ignore"),
+}
 """What the reader itself tells; the rest follows from levels and facts."""
 SAID = ("format", "cache", "aio", "discard", "detect-zeroes", "iothread", "bus")
 LEVELS = st.fixed_dictionaries(
@@ -182,6 +185,25 @@ def test_a_paste_says_where_and_when() -> None:
     assert "<disk type='block' device='disk'>" in block.text
     assert "<source dev='/dev/vg/a'/>" in block.text
     assert block.create == ""
+
+
+def test_the_image_that_is_made_is_the_one_that_is_said() -> None:
+    """libvirt takes a disk of whose format nothing is said for raw."""
+    for target in (Target(), Target(image="/dev/vg/a", block=True)):
+        for dialect in (LIBVIRT, VIRT_INSTALL):
+            paste = dialect.write({"cache": "none"}, target)
+            form = dialect.read(paste.text, target)["format"]
+            assert form == ("raw" if target.block else "qcow2")
+            assert target.block or f"-f {form} " in paste.create
+
+
+def test_another_image_from_the_next_start_on_is_told() -> None:
+    text = (FOLDER / "hot-plugged.xml").read_text()
+    changed = "/srv/vm/other.qcow2'/>".join(text.rsplit("/srv/vm/build.qcow2'/>", 1))
+    (machine,) = READING.read_machines(changed, "x")
+    (remark,) = machine.disks[0].remarks
+    assert (remark.rule, remark.layer) == ("pending-change", "pending")
+    assert "/srv/vm/build.qcow2" in remark.what and "/srv/vm/other.qcow2" in remark.what
 
 
 def test_a_disk_moves_to_scsi_with_its_thread() -> None:

@@ -5,8 +5,9 @@ Where a text has both of a machine, what differs is pending, and a disk that onl
 in for this run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 from xml.etree.ElementTree import Element
 
 from diskproof.advice.libvirt_levels import (
@@ -28,10 +29,16 @@ from diskproof.advice.libvirt_xml import (
     render_element,
 )
 from diskproof.errors import UsageError
-from diskproof.records.machines import Layer, LayerName, Machine, MachineDisk, Remark
+from diskproof.records.machines import Effect, Layer, LayerName, Machine, MachineDisk, Remark
 
 _ROOTS = ("domain", "domstatus", "domainsnapshot")
-_KINDS = {"file": "file", "dir": "file", "block": "block", "network": "network", "volume": "volume"}
+_KINDS: Mapping[str, Literal["file", "block", "network", "volume"]] = {
+    "file": "file",
+    "dir": "file",
+    "block": "block",
+    "network": "network",
+    "volume": "volume",
+}
 _QEMU = ("kvm", "qemu", "hvf")
 
 
@@ -131,12 +138,17 @@ def _merge_disk(
     layer: LayerName = "pending" if pending else "configured" if set_ else "running"
     domain = written if kept else running
     assert domain is not None
-    remarks = [_refused(what, layer) for what in _find_thread_faults(parts)]
+    remarks = [
+        Remark(rule, layer, effect, what, SOURCE) for rule, effect, what in _find_faults(parts)
+    ]
     if _has_idle_threads(parts, domain):
         what = "the machine has iothreads, and none of its disks uses one"
         remarks.append(Remark("iothread-ignored", layer, "ignored", what, SOURCE))
     if live and running and written and not kept:
         remarks.append(Remark("hot-plugged", "running", "note", _HOT_PLUGGED, SOURCE))
+    if live and kept and (now := describe_disk(live).image) != (then := describe_disk(kept).image):
+        what = f"it runs on {now or 'nothing'}, and on {then or 'nothing'} from the next start on"
+        remarks.append(Remark("pending-change", "pending", "note", what, SOURCE))
     snapshot = written.snapshot if written else ""
     if snapshot:
         what = f"these are the settings of the snapshot {snapshot}: reverting to it brings them"
@@ -197,7 +209,7 @@ def describe_disk(parts: DiskParts) -> MachineDisk:
     return MachineDisk(
         name=parts.name,
         image=find_image(disk.get("type", ""), source),
-        kind=_KINDS.get(disk.get("type", ""), ""),  # type: ignore[arg-type]
+        kind=_KINDS.get(disk.get("type", ""), ""),
         read_only=device == "cdrom" or disk.find("readonly") is not None,
         facts={name: fact for name, fact in facts.items() if fact},
     )
@@ -222,8 +234,16 @@ def find_image(kind: str, source: Element) -> str:
     return f"{protocol}://{host.get('name', '')}{port}/{name.lstrip('/')}"
 
 
-def _refused(what: str, layer: LayerName) -> Remark:
-    return Remark("iothread-ignored", layer, "will not start", what, SOURCE)
+def _find_faults(parts: DiskParts) -> Iterator[tuple[str, Effect, str]]:
+    """Rule, effect and words of what only libvirt's own elements tell."""
+    for what in _find_thread_faults(parts):
+        yield "iothread-ignored", "will not start", what
+    if parts.disk.find("transient") is not None:
+        what = "<transient/>: all that is written is thrown away when the machine stops"
+        yield "temporary-writes", "loses", what
+    if child(parts.disk, "driver").get("error_policy") == "ignore":
+        what = "error_policy='ignore': the guest is told of a failed write that it succeeded"
+        yield "werror-ignore", "may lose", what
 
 
 def _find_thread_faults(parts: DiskParts) -> Iterator[str]:

@@ -136,7 +136,7 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
                 store.counts(study.id),
                 alive if alive is not None and alive.study_id == study.id else None,
                 time.time(),
-                race_over=_is_race_over(store, study),
+                race_over=is_race_over(store, study),
             )
             for study in store.studies()
         ]
@@ -145,7 +145,8 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
         time.sleep(FOLLOW_SECONDS)
 
 
-def _is_race_over(store: Store, study: StudyRecord) -> bool:
+def is_race_over(store: Store, study: StudyRecord) -> bool:
+    """Whether a study is a race, and all its workloads are decided or out of blocks."""
     from diskproof.stats.study_race import race_rules, replay_races
     from diskproof.store.race_scores import race_scores
 

@@ -91,5 +91,12 @@ def _by_cell(
 
 
 CHAPTER = Chapter(
-    "crash", _find, _page, table=_tables, lead=_lead, raw=crash_cells_json, hosts=_hosts
+    "crash",
+    _find,
+    _page,
+    table=_tables,
+    lead=_lead,
+    raw=crash_cells_json,
+    question="What does a crash leave of each cell?",
+    hosts=_hosts,
 )

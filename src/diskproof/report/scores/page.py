@@ -32,4 +32,4 @@ def _page(found: StudyScores, view: StudyView, draw: Draw) -> Mapping[str, objec
     }
 
 
-CHAPTER = Chapter("scores", _find, _page)
+CHAPTER = Chapter("scores", _find, _page, question="Which cell is best over all workloads?")

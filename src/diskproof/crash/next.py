@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Never
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
-from diskproof.study.crash import faults_of
+from diskproof.study.crash import faults_of, longest_seconds
 
 if TYPE_CHECKING:
     from diskproof.store import Store
-
-RECORDING_SECONDS = {"host": 1.5, "daemon": 2.0, "guest": 25.0}
 
 
 class CrashJob(NamedTuple):
@@ -34,12 +32,9 @@ def crash_jobs(cells: Iterable[Cell], faults: tuple[Fault, ...]) -> list[CrashJo
 
 def expect_first(job: CrashJob) -> float:
     """Seconds that a job takes at most, before any like it was made."""
-    spec = job.cell.workload
-    search = float(spec.option("explore_seconds", "0"))
-    writing = float(spec.option("seconds", "0"))
-    return (
-        RECORDING_SECONDS.get(job.cell.level("frontend"), 0.0) + writing + search * len(job.faults)
-    )
+    frontend, spec = job.cell.level("frontend"), job.cell.workload
+    search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
+    return longest_seconds(frontend, writing, search, len(job.faults))
 
 
 class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):

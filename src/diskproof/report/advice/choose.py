@@ -108,6 +108,8 @@ class Recommendation:
     and are not told apart from the best of them, ``leader``; ``faster`` may not be chosen and have
     a better mean, the fastest first. ``beside`` is what the gain is told against: the stack's
     default where it was measured and is slower, else the slowest that could have been chosen.
+    ``default`` is the fastest cell that has what the stack gives a new disk; ``is_default`` says
+    that the chosen one has it.
     """
 
     load: WorkloadView
@@ -144,11 +146,33 @@ def disk_levels(cell: Cell) -> dict[str, str]:
     return {name: level for name, level in cell.levels if name not in NOT_SAID}
 
 
-def recommend_all(view: StudyView, wish: Wish | None = None) -> tuple[Recommendation, ...]:
+def recommend_all(
+    view: StudyView, wish: Wish | None = None, among: frozenset[str] = frozenset()
+) -> tuple[Recommendation, ...]:
     """An answer on each workload that has cells of a machine's disk."""
     races = view.parts.get("race", {})
-    found = (recommend(view, load, wish, races.get(load.name)) for load in view.workloads)
+    found = (recommend(view, load, wish, races.get(load.name), among) for load in view.workloads)
     return tuple(each for each in found if each.frontend)
+
+
+def settle(view: StudyView, wish: Wish | None = None) -> tuple[Recommendation, ...]:
+    """The same, and one disk for all workloads where some disk would do for each: a machine has one
+    line, whatever it does. Else each has its own."""
+    found = recommend_all(view, wish)
+    could = [{levels_id(c.cell) for c in (r.chosen, *r.ties) if c} for r in found if r.chosen]
+    if len(found) < 2 or len(could) < len(found) or len({_chosen_id(r) for r in found}) == 1:
+        return found
+    first = [levels_id(each.cell) for each in (found[0].chosen, *found[0].ties) if each]
+    wanted = [_chosen_id(each) for each in found]
+    for name in sorted(set.intersection(*could), key=lambda n: (n not in wanted, first.index(n))):
+        again = recommend_all(view, wish, frozenset({name}))
+        if {_chosen_id(each) for each in again} == {name}:
+            return again
+    return found
+
+
+def _chosen_id(found: Recommendation) -> str:
+    return levels_id(found.chosen.cell) if found.chosen else ""
 
 
 def recommend(
@@ -167,8 +191,9 @@ def recommend(
 
 
 def levels_id(cell: Cell) -> str:
-    """The same for a disk's cells of all workloads."""
-    return repr(cell.levels)
+    """The same for one disk under all workloads, in a guest or in none."""
+    levels = {name: level for name, level in disk_levels(cell).items() if name != "bus"}
+    return repr((sorted(levels.items()), cell.level("backing")))
 
 
 class _Choice:

@@ -37,7 +37,8 @@ Judged = tuple[Line, Keeping]
 def loss_chart(load: WorkloadView, judged: Sequence[Judged]) -> tuple[vega.Spec, int]:
     """A row a cell with its interval, in lanes from the safest to the worst and in each from the
     fastest to the slowest (of losses the smallest first); and how many cells had no room."""
-    rows, hidden = [], 0
+    rows: list[dict[str, object]] = []
+    hidden = 0
     for lane in LANES:
         held = sorted((each for each in judged if each[1].word in lane.words), key=_loss)
         hidden += max(0, len(held) - MAX_OF_A_LANE)

@@ -1,23 +1,17 @@
 """The answer comes first: what to use, the lines to paste, speed against the worst loss."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 
-from diskproof.advice.dialect import Dialect, Paste, Target, Unsayable
+from diskproof.advice.dialect import Dialect, Target
 from diskproof.advice.dialects import DIALECTS
+from diskproof.report.advice.answer import Answer, find_answers, unsaid_sentence
 from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.chart import loss_caption, loss_chart
-from diskproof.report.advice.choose import (
-    VM_FRONTENDS,
-    Recommendation,
-    Wish,
-    disk_levels,
-    recommend_all,
-)
+from diskproof.report.advice.choose import VM_FRONTENDS, Recommendation, Wish, settle
 from diskproof.report.advice.keeping import find_keeping
 from diskproof.report.advice.words import answer_sentences, settings_text
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
+from diskproof.report.durability import writes
 from diskproof.report.view import StudyView
 
 MAX_PICTURES = 3
@@ -25,17 +19,6 @@ MAX_PICTURES = 3
 
 Advised = tuple[str, ...]
 """The workloads that have cells of a machine's disk."""
-
-
-@dataclass(frozen=True)
-class PasteOf:
-    """One dialect's lines for what is advised on these workloads; ``paste`` is None where it cannot
-    be said, and ``obstacles`` say why. ``settings`` are told where they are not the answer's own."""
-
-    loads: str
-    settings: str
-    paste: Paste | None
-    obstacles: tuple[Unsayable, ...]
 
 
 def _find(source: Source) -> Advised:
@@ -47,28 +30,23 @@ def _find(source: Source) -> Advised:
 
 
 def _lead(advised: Advised, view: StudyView) -> Lead:
-    told = (answer_sentences(found) for found in recommend_all(view))
+    told = (answer_sentences(found) for found in settle(view))
     return Lead(answers=tuple((first, " ".join(rest)) for first, *rest in told))
 
 
 def _page(advised: Advised, view: StudyView, draw: Draw) -> Mapping[str, object]:
-    found = recommend_all(view)
-    bars = Bars(view.study)
+    told = ((dialect, _pastes(view, dialect)) for dialect in DIALECTS.values())
     return {
-        "figures": [*_figures(found, bars, draw)],
-        "dialects": [
-            (dialect, pastes)
-            for dialect in DIALECTS.values()
-            if (pastes := tuple(find_pastes(view, dialect)))
-        ],
+        "figures": [*_figures(settle(view), Bars(view.study), draw)],
+        "dialects": [(dialect, pastes) for dialect, pastes in told if pastes],
+        "settings_text": settings_text,
+        "unsaid_sentence": unsaid_sentence,
     }
 
 
-def _figures(found: tuple[Recommendation, ...], bars: Bars, draw: Draw) -> Iterator[Figure]:
+def _figures(found: Sequence[Recommendation], bars: Bars, draw: Draw) -> Iterator[Figure]:
     """Of loads that write, for these lose; else of the first."""
-    from diskproof.report.crash.page import writes
-
-    loads = [each for each in found if writes(each.load)] or list(found[:1])
+    loads = [each for each in found if writes(each.load.lines[0].ranked.cell)] or list(found[:1])
     for each in loads[:MAX_PICTURES]:
         judged = [
             (line, find_keeping(line.durability, "power", bars.find(line.ranked.cell)))
@@ -79,32 +57,16 @@ def _figures(found: tuple[Recommendation, ...], bars: Bars, draw: Draw) -> Itera
         yield draw(spec, loss_caption(each.load, each.frontend, judged, hidden), 0)
 
 
-def find_pastes(view: StudyView, dialect: Dialect) -> Iterator[PasteOf]:
-    """What is advised in one dialect, by settings: those that are proved better than others, or the
-    first workload's where nothing is proved. ``unsafe`` is never among them."""
-    target = Target()
-    wish = Wish(
-        stack=dialect.title,
-        defaults=dialect.defaults(target),
-        find_obstacles=partial(dialect.find_obstacles, target=target),
-    )
-    chosen = [each for each in recommend_all(view, wish) if each.chosen]
-    chosen = [each for each in chosen if each.proved] or chosen[:1]
-    loads: dict[str, list[Recommendation]] = {}
-    for each in chosen:
-        assert each.chosen is not None
-        loads.setdefault(repr(sorted(disk_levels(each.chosen.cell).items())), []).append(each)
-    for alike in loads.values():
-        first = alike[0]
-        assert first.chosen is not None
-        levels = disk_levels(first.chosen.cell)
-        obstacles = tuple(dialect.find_obstacles(levels, target))
-        yield PasteOf(
-            ", ".join(each.load.name for each in alike),
-            settings_text(first.chosen, first),
-            None if obstacles else dialect.write(levels, target),
-            obstacles,
-        )
+def _pastes(view: StudyView, dialect: Dialect) -> list[tuple[str, Answer]]:
+    """What is advised in one dialect with the workloads that it is for: settings that are proved
+    better than others, or the first workload's where nothing is proved."""
+    found = [each for each in find_answers(view, Wish(), dialect, Target()) if each.paste]
+    found = [each for each in found if each.found.proved] or found[:1]
+    alike: dict[str, list[Answer]] = {}
+    for each in found:
+        assert each.paste is not None
+        alike.setdefault(each.paste.text, []).append(each)
+    return [(", ".join(e.found.load.name for e in same), same[0]) for same in alike.values()]
 
 
 CHAPTER = Chapter("advice", _find, _page, lead=_lead)

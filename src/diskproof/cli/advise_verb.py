@@ -221,17 +221,24 @@ def find_study_file(study: StudyRecord) -> str | None:
 def _print_answers(view: StudyView, answers: tuple[Answer, ...]) -> None:
     """A line to paste stands alone on its lines, as it is: no wrapping, nothing before it."""
     from diskproof.cli.terminal import console
-    from diskproof.report.advice.answer import render_opening, render_rest
+    from diskproof.report.advice.answer import by_paste, render_opening, render_rest
 
     screen = console()
     screen.print(f"study {view.study.name}, host {view.host.name}", style="bold", markup=False)
-    for answer in answers:
+    for group in by_paste(answers):
         screen.print()
-        screen.print(render_opening(answer))
-        if answer.paste is not None:
+        screen.print(render_opening(group))
+        if paste := group[0].paste:
             screen.print()
-            print(answer.paste.text.rstrip("\n"), end="\n\n", flush=True)
-            if answer.paste.create:
+            _print_whole(paste.text)
+            if paste.create:
                 screen.print("The image, if it is to be made new:", markup=False)
-                print("\n" + answer.paste.create.rstrip("\n"), end="\n\n", flush=True)
-        screen.print(render_rest(answer))
+                screen.print()
+                _print_whole(paste.create)
+        screen.print(render_rest(group))
+
+
+def _print_whole(text: str) -> None:
+    """Lines of others for a shell or an editor: as they are, but for what steers a terminal."""
+    kept = (char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text.strip("\n"))
+    print("".join(kept), end="\n\n", flush=True)

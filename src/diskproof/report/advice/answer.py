@@ -65,10 +65,18 @@ def find_answers(
             dialect,
             _write(found, dialect, target),
             _unsaid(found, free[found.load.name], asked),
-            find_conditions(found, view),
+            (*_of_target(target), *find_conditions(found, view)),
         )
         for found in settle(view, asked)
     )
+
+
+def _of_target(target: Target) -> tuple[tuple[str, str], ...]:
+    """A disk behind a client of its own (librbd, a URI) has caches no verdict here is about."""
+    if not target.image.startswith("rbd:") and "://" not in target.image:
+        return ()
+    what = "the disk is reached over a network: cache means its client's cache there, and verdicts"
+    return (("warning", f"{what} about files do not carry over"),)
 
 
 def _write(found: Recommendation, dialect: Dialect, target: Target) -> Paste | None:
@@ -112,33 +120,65 @@ def opening_lines(answer: Answer) -> list[str]:
     return [text for text in told if text]
 
 
-def render_opening(answer: Answer) -> layout.Shown:
+def closing_lines(answer: Answer) -> list[str]:
+    """Those that stand after it: the next faster one, and what makes the answer surer."""
+    if answer.paste is None:
+        return []
+    told = [faster_sentence(answer.found), *next_sentences(answer.found)]
+    return [text for text in told if text]
+
+
+def by_paste(answers: Sequence[Answer]) -> list[list[Answer]]:
+    """Answers with the same line together."""
+    found: dict[str, list[Answer]] = {}
+    for answer in answers:
+        found.setdefault(answer.paste.text if answer.paste else "", []).append(answer)
+    return list(found.values())
+
+
+def render_opening(answers: Sequence[Answer]) -> layout.Shown:
     """What to use and why, and where the line goes; the line itself follows, unwrapped."""
-    paste, parts = answer.paste, [layout.line(text) for text in opening_lines(answer)]
+    texts = dict.fromkeys(text for answer in answers for text in opening_lines(answer))
+    paste, parts = answers[0].paste, [layout.line(text) for text in texts]
     if paste is None:
         return layout.paragraphs([parts])
-    where = layout.line(f"{answer.dialect.title}: {paste.where}", "bold")
+    where = layout.line(f"{answers[0].dialect.title}: {paste.where}", "bold")
     return layout.paragraphs([parts, [where]])
 
 
-def render_rest(answer: Answer) -> layout.Shown:
-    """What stands after the line to paste."""
-    if answer.paste is None:
+def render_rest(answers: Sequence[Answer]) -> layout.Shown:
+    """What stands after the line that these answers share."""
+    paste = answers[0].paste
+    if paste is None:
         return layout.paragraphs([])
-    table = layout.start_table("It holds for", "!", "-")
-    table.show_header = False
-    for name, value in answer.conditions:
-        table.add_row(name, value)
-    effect = answer.paste.takes_effect
-    notes = [f"It takes effect {effect}." if effect else "", *answer.paste.notes]
-    closing = [faster_sentence(answer.found), *next_sentences(answer.found)]
+    notes = [f"It takes effect {paste.takes_effect}." if paste.takes_effect else "", *paste.notes]
+    closing = dict.fromkeys(
+        f"{answer.found.load.name}: {text}" if len(answers) > 1 else text
+        for answer in answers
+        for text in closing_lines(answer)
+    )
     return layout.paragraphs(
         [
             [layout.line(text) for text in notes if text],
-            [table],
-            [layout.line(text) for text in closing if text],
+            [_conditions_table(answers)],
+            [layout.line(text) for text in closing],
         ]
     )
+
+
+def _conditions_table(answers: Sequence[Answer]) -> layout.PlainTable:
+    """What is the same for all answers once, the rest by workload."""
+    table = layout.start_table("It holds for", "!", "-")
+    table.show_header = False
+    for name in dict.fromkeys(name for answer in answers for name, _ in answer.conditions):
+        told = {answer.found.load.name: dict(answer.conditions).get(name) for answer in answers}
+        if len(set(told.values())) == 1:
+            table.add_row(name, next(iter(told.values())))
+            continue
+        for load, value in told.items():
+            if value:
+                table.add_row(name, value if name == "workload" else f"{load}: {value}")
+    return table
 
 
 def answers_json(view: StudyView, answers: Sequence[Answer]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Head:
         if special := self._special("title"):
             return f"{study.name}: {special}"
         if study.origin == "run":
-            return f"{study.name}: which virtual disk is fast on {host.name}?"
+            return f"{study.name}: which virtual disk is fast on {host.name}, and keeps the data?"
         return f"{study.name}: results imported from {study.origin}"
 
     @property

@@ -31,6 +31,8 @@ LANES = (
     Lane(("loses",), "loses acknowledged writes", "var(--c2)", "triangle-down"),
     Lane(("corrupts",), "corrupts: cannot be used any more", "var(--c4)", "cross"),
 )
+WIDEST = 1.3
+"""An interval is drawn to this many times the best mean; beyond it goes on unseen."""
 Judged = tuple[Line, Keeping]
 
 
@@ -57,8 +59,17 @@ def loss_chart(load: WorkloadView, judged: Sequence[Judged]) -> tuple[vega.Spec,
             _heads(),
         ]
 
+    _cut(rows)
     placed = [{"place": place, **row} for place, row in enumerate(rows)]
     return vega.rows_chart(placed, names, layers, height=18), hidden
+
+
+def _cut(rows: Sequence[dict[str, object]]) -> None:
+    """A cell of which next to nothing is known would press all others together."""
+    edge = WIDEST * max((float(str(row["mean"])) for row in rows if "mean" in row), default=0.0)
+    for row in rows:
+        if row.get("high") is not None:
+            row["high"] = min(float(str(row["high"])), edge)
 
 
 def _loss(each: Judged) -> int:
@@ -136,6 +147,8 @@ def loss_caption(load: WorkloadView, frontend: str, judged: Sequence[Judged], hi
         f"{load.name}: speed with 95 % intervals (frontend {frontend}), from what keeps its data "
         "in every crash that was tried down to what is damaged by one."
     )
+    if hidden:
+        text += f" {count(hidden, 'more cell')} of these are in the table."
     if words & {"loses", "corrupts"}:
         text += (
             " loses N, T: in the worst state N acknowledged writes are missing, the oldest "
@@ -143,4 +156,4 @@ def loss_caption(load: WorkloadView, frontend: str, judged: Sequence[Judged], hi
         )
     if "not judged" in words:
         text += " Of what is not known nothing says that it is safe."
-    return f"{text} {count(hidden, 'more cell')} of these are in the table." if hidden else text
+    return f"{text} Intervals that reach the edge go on beyond it."

@@ -30,7 +30,8 @@ def _find(source: Source) -> Advised:
 
 
 def _lead(advised: Advised, view: StudyView) -> Lead:
-    told = (answer_sentences(found) for found in settle(view))
+    sure_first = sorted(settle(view), key=lambda found: not found.proved)
+    told = (answer_sentences(found) for found in sure_first)
     return Lead(answers=tuple((first, " ".join(rest)) for first, *rest in told))
 
 

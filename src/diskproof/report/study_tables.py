@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from diskproof.report import layout
+from diskproof.report.advice.choose import Recommendation, settle
+from diskproof.report.advice.words import answer_sentences
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
@@ -68,6 +70,7 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
         "id": view.study.id,
         "host": view.host.name,
         "accel": head.accelerator,
+        "answer": [_advice_json(found) for found in settle(view)],
         "failed_runs": len(view.parts["runs"].failures) if "runs" in view.parts else 0,
         "rankings": [
             {
@@ -81,6 +84,18 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
             for load in view.workloads
         ],
         **scores_json(view.study, found, best),
+    }
+
+
+def _advice_json(found: Recommendation) -> dict[str, object]:
+    """What to use; ``advise --json`` tells all of it."""
+    chosen = found.chosen.cell.levels_dict() if found.chosen else None
+    return {
+        "workload": found.load.name,
+        "sentences": list(answer_sentences(found)),
+        "chosen": chosen,
+        "proved": found.proved,
+        "keeps": found.keeps,
     }
 
 

@@ -53,6 +53,7 @@ class Bars:
                 yield from _of_backing(spec)
 
 
+MARK = " !"
 DROPS_FLUSHES = "! drops flushes: what a program was promised may be lost"
 
 

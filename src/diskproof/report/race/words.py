@@ -3,6 +3,7 @@
 import math
 
 from diskproof.records import Cell, StudyRecord
+from diskproof.report.advice.barred import Bars, is_unfit
 from diskproof.report.labels import cell_label, finite, varying_factors
 from diskproof.stats.racing import Drop
 from diskproof.stats.study_race import RaceState
@@ -130,4 +131,5 @@ def _names(cells: tuple[Cell, ...], study: StudyRecord) -> str:
 
 
 def _label(cell: Cell, study: StudyRecord) -> str:
-    return cell_label(cell, varying_factors(study.cells))
+    drops = " (drops flushes)" if is_unfit(cell, Bars(study)) else ""
+    return cell_label(cell, varying_factors(study.cells)) + drops

@@ -4,6 +4,7 @@ import math
 from collections.abc import Set
 
 from diskproof.report import vega
+from diskproof.report.advice.barred import MARK
 from diskproof.report.labels import render_figure, render_half_width
 from diskproof.report.view import Line, WorkloadView
 
@@ -82,7 +83,7 @@ def _bar_row(place: int, line: Line, unfit: Set[str]) -> dict[str, object]:
 
 
 def _bar_title(line: Line, unfit: Set[str]) -> str:
-    return f"{line.ranked.label} {line.label}{' !' if line.label in unfit else ''}"
+    return f"{line.ranked.label} {line.label}{MARK * (line.label in unfit)}"
 
 
 def heat_factors(load: WorkloadView) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from diskproof.records.metrics import MetricRow
 from diskproof.report import layout
-from diskproof.report.advice.barred import DROPS_FLUSHES, Bars, is_unfit
+from diskproof.report.advice.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.durability import short_text
 from diskproof.report.labels import (
     group_name,
@@ -39,7 +39,7 @@ def render_ranking(load: WorkloadView, bars: Bars, *, best: int = 0) -> layout.S
         ranked, unfit = line.ranked, is_unfit(line.ranked.cell, bars)
         table.add_row(
             ranked.label,
-            f"{line.label} !" if unfit else line.label,
+            line.label + MARK * unfit,
             str(ranked.interval.n),
             render_figure(ranked.interval.mean),
             render_half_width(ranked.interval),

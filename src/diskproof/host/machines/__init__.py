@@ -6,7 +6,7 @@ from importlib import import_module
 
 from diskproof.records.machines import Machine
 
-_ROWS: tuple[str, ...] = ()
+_ROWS: tuple[str, ...] = ("running", "incus", "proxmox")
 
 
 @dataclass(frozen=True)

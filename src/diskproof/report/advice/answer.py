@@ -11,7 +11,6 @@ from diskproof.report.advice.choose import (
     Recommendation,
     Wish,
     disk_levels,
-    levels_id,
     recommend_all,
     settle,
 )
@@ -86,7 +85,7 @@ def _write(found: Recommendation, dialect: Dialect, target: Target) -> Paste | N
 def _unsaid(found: Recommendation, free: Recommendation, wish: Wish) -> Candidate | None:
     """The cell that the dialect kept from being chosen."""
     best = free.chosen
-    if best is None or (found.chosen and levels_id(found.chosen.cell) == levels_id(best.cell)):
+    if best is None or (found.chosen and found.chosen.cell == best.cell):
         return None
     obstacles = tuple(wish.find_obstacles(disk_levels(best.cell)))
     return replace(best, unsayable=obstacles) if obstacles else None

@@ -68,7 +68,8 @@ def use_sentence(found: Recommendation) -> str:
 def _no_winner_sentence(found: Recommendation, settings: str) -> str:
     stack, load = found.wish.stack, found.load.name
     if not found.ties:
-        return f"For {load} there is one cell to choose: {settings}."
+        which = "that is proved to keep" if found.keeps else "that may be advised"
+        return f"For {load} use {settings}, the only one {which}."
     said = f"For {load} no difference is proved between {count(len(found.ties) + 1, 'cell')}"
     if found.is_default:
         return f"{said}: stay with what {stack} gives a new disk, {settings}."
@@ -189,6 +190,9 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
         return (
             f"To know: `diskproof crash {file}`, at most {render_seconds(found.judge_seconds)}.",
         )
+    if found.next_faster and found.next_faster.keeping.is_open and not found.next_faster.against:
+        seconds = render_seconds(found.judge_seconds)
+        return (f"To know what that keeps: `diskproof crash {file}`, at most {seconds}.",)
     row = found.chosen.keeping.row
     if row and found.chosen.keeping.is_proved and not _is_searched(row.verdict):
         return (

@@ -45,7 +45,7 @@ def loss_chart(load: WorkloadView, judged: Sequence[Judged]) -> tuple[vega.Spec,
         held = sorted((each for each in judged if each[1].word in lane.words), key=_loss)
         hidden += max(0, len(held) - MAX_OF_A_LANE)
         if held:
-            rows.append({"head": lane.head, "colour": lane.colour})
+            rows.append({"head": lane.head})
             rows += [_row(each, lane) for each in held[:MAX_OF_A_LANE]]
     names = [str(row.get("name", "")) for row in rows]
     value = {"title": f"{load.metric} ({load.unit})"}
@@ -135,7 +135,6 @@ def _heads() -> vega.Spec:
         "encoding": {
             "x": {"value": 0},
             "text": {"field": "head"},
-            "color": vega.own_colour(),
         },
     }  # fmt: skip
 

@@ -95,9 +95,9 @@ def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
     percent = f"{100 * rules.delta:g} %"
     if verdict.settled:
         sure = f"at {100 * rules.confidence:g} % no other is more than {percent} better"
-        return f"best is {names}; {sure}{_tied(race, study)}"
+        return f"fastest is {names}; {sure}{_tied(race, study)}"
     return (
-        f"best so far is {names}, with a probability of {_chance(verdict.probability)} within "
+        f"fastest so far is {names}, with a probability of {_chance(verdict.probability)} within "
         f"{percent} of the best; {_names(race.open, study)} may be "
         f"{_advantage(verdict.lead_at_least)}better{_needed(race)}"
     )

@@ -118,7 +118,7 @@ def advise(
         if dialect is None:
             note(f"for {chosen.title}; --for NAME asks for others")
         _print_answers(view, answers)
-    return Exit.OK if all(each.found.keeps for each in answers) else Exit.FELL_SHORT
+    return Exit.OK if all(each.keeps for each in answers) else Exit.FELL_SHORT
 
 
 def find_manager() -> str:

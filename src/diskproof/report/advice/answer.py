@@ -31,6 +31,10 @@ from diskproof.report.view import StudyView
 from diskproof.study.factors import CACHE_MODES
 
 
+_OF_CELL = ("verdict", "writer", "speed", "tied with")
+"""Conditions that hold for a measured cell and for no other."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """``paste`` is None without a cell to advise. ``unsaid`` would have been chosen, if the dialect
@@ -84,7 +88,9 @@ def _make_answer(
     of = free if instead else found
     conditions = (*_of_target(target), *find_conditions(of, view)) if paste else ()
     if instead:
-        conditions = (("not measured", _levels_text(instead)), *conditions)
+        of_cell = tuple((name, f"of what was measured: {value}" if name in _OF_CELL else value)
+                        for name, value in conditions)  # fmt: skip
+        conditions = (("not measured", _levels_text(instead)), *of_cell)
     return Answer(view, found, dialect, paste, unsaid, conditions, instead)
 
 

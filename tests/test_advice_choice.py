@@ -17,7 +17,12 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import DIALECTS
 from diskproof.records import Cell, HostRecord
 from diskproof.records.verdicts import DURABILITIES, FAULTS, Durability, Fault
-from diskproof.report.advice.answer import answers_json, find_answers, unsaid_sentence
+from diskproof.report.advice.answer import (
+    answers_json,
+    find_answers,
+    opening_lines,
+    unsaid_sentence,
+)
 from diskproof.report.advice.choose import (
     QEMU_DEFAULTS,
     Recommendation,
@@ -148,7 +153,7 @@ def test_a_loss_under_a_milder_fault_counts() -> None:
 def test_nothing_keeps_nothing_is_advised() -> None:
     found = one(advice_view(CACHES, speeds=SPREAD, judge=lambda cell: {"power": "loses"}))
     assert found.chosen is None and not found.keeps
-    assert "there is no safe answer: of 4 cells" in said(found)
+    assert "none of 4 cells can be advised: one loses 64" in said(found)
 
 
 BACKINGS = {
@@ -397,7 +402,9 @@ def test_unsafe_is_never_printed_without_disposable(
             written = answer.paste.text + answer.paste.create
             assert "unsafe" not in written
             assert '"no-flush":true' not in written.replace(" ", "")
-            assert answer.found.chosen is not None
+            if answer.found.chosen is None:
+                assert answer.instead and not answer.keeps
+                continue
             assert not answer.found.chosen.keeping.bars
             if migrates:
                 assert answer.found.chosen.cell.level("cache") in ("none", "directsync")
@@ -419,6 +426,16 @@ def test_what_cannot_be_said_is_refused_with_reason_and_the_best_sayable_taken()
     (free,) = find_answers(view, Wish(), DIALECTS["qemu"], Target())
     assert free.found.chosen is not None and free.found.chosen.cell.level("bus") == "nvme"
     assert unsaid_sentence(free) == ""
+
+
+def test_where_no_cell_can_be_said_the_nearest_is_told_and_is_not_called_safe() -> None:
+    view = advice_view({**CACHES, "discard": ("ignore",)})
+    (answer,) = find_answers(view, Wish(), DIALECTS["incus"], Target())
+    assert answer.paste is not None and answer.instead == {"discard": "unmap"}
+    assert not answer.keeps and answers_json(view, [answer])["answers"][0]["keeps"] is False
+    assert dict(answer.conditions)["not measured"] == "discard=unmap"
+    told = " ".join(opening_lines(answer))
+    assert "what it keeps is not known" in told and "Incus passes every discard on" in told
 
 
 @pytest.mark.parametrize("name", DIALECTS)

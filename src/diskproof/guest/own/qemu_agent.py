@@ -8,6 +8,7 @@ the guest says is hostile: lines, outputs and waits are bounded.
 import base64
 import binascii
 import json
+import math
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +63,12 @@ class QemuAgent:
         self._answer_seconds = answer_seconds
         self._pending = bytearray()
         self._syncs = 0
+        self._last = math.inf
+
+    def end_within(self, seconds: float) -> None:
+        """From now on everything together has so many seconds: a guest that hands out a file byte
+        by byte answers each time, and never ends."""
+        self._last = time.monotonic() + seconds
 
     def wait_ready(self, deadline: float) -> str:
         """Wait up to ``deadline`` seconds for the agent; gives its version.
@@ -101,9 +108,16 @@ class QemuAgent:
         request: dict[str, object] = {"execute": command}
         if arguments is not None:
             request["arguments"] = dict(arguments)
-        end = time.monotonic() + (timeout or self._answer_seconds)
+        end = min(self._last, time.monotonic() + (timeout or self._answer_seconds))
         self._send(request, end)
         line = self._receive_line(end)
+        if time.monotonic() >= self._last:
+            raise RunFailure(
+                "timeout",
+                "the guest did not end in time",
+                f"the run's time was over at {command}",
+                "set a longer run_timeout in [protocol]",
+            )
         if line is None:
             raise RunFailure(
                 "guest", "the guest agent stopped answering", f"{command} got no answer in time"

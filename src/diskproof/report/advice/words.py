@@ -173,12 +173,16 @@ def _nothing_sentence(found: Recommendation) -> str:
     load = found.load.name
     if not found.refused:
         return f"For {load} nothing was measured that a virtual machine could use as its disk."
-    reasons = list(dict.fromkeys(reason_against(each, found) for each in found.refused))
-    more = f"; {len(reasons) - 3} more reasons" if len(reasons) > 3 else ""
-    return (
-        f"For {load} there is no safe answer: of {count(len(found.refused), 'cell')} each "
-        f"{'; or '.join(reasons[:3])}{more}."
-    )
+    reasons = list(dict.fromkeys(text for each in found.refused for text in _reasons(each)))
+    more = f"; and {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""
+    cells = count(len(found.refused), "cell")
+    return f"For {load} none of {cells} can be advised: {'; '.join(reasons[:4])}{more}."
+
+
+def _reasons(each: Candidate) -> list[str]:
+    if each.keeping.word in ("loses", "corrupts") or each.keeping.bars:
+        return [f"one {keeping_text(each)}"]
+    return [text for _, text in each.against]
 
 
 def next_sentences(found: Recommendation) -> tuple[str, ...]:

@@ -6,7 +6,14 @@ from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
 _DIALECTS: tuple[str, ...] = ("qemu", "proxmox", "kubevirt", "incus", "nova", "libvirt")
-_READINGS: tuple[str, ...] = ("qemu_read", "proxmox_config", "kubevirt_objects", "incus_instance", "nova_hosts", "libvirt")
+_READINGS: tuple[str, ...] = (
+    "qemu_read",
+    "proxmox_config",
+    "kubevirt_objects",
+    "incus_instance",
+    "nova_hosts",
+    "libvirt",
+)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

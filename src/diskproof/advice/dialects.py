@@ -26,6 +26,8 @@ _READINGS: tuple[str, ...] = (
     "incus",
     "proxmox",
 )
+_READINGS: tuple[str, ...] = (
+)
 )
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS

@@ -10,6 +10,7 @@ _ROWS: tuple[str, ...] = (
     "running",
     "incus",
     "proxmox",
+    "microvms",
 )
 
 

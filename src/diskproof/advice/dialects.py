@@ -12,6 +12,7 @@ _DIALECTS: tuple[str, ...] = (
     "incus",
     "nova",
     "libvirt",
+    "virt_install",
 )
 _READINGS: tuple[str, ...] = (
     "qemu_read",
@@ -25,9 +26,6 @@ _READINGS: tuple[str, ...] = (
     "qemu",
     "incus",
     "proxmox",
-)
-_READINGS: tuple[str, ...] = (
-)
 )
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS

@@ -11,6 +11,7 @@ _ROWS: tuple[str, ...] = (
     "incus",
     "proxmox",
     "microvms",
+    "libvirt",
 )
 
 

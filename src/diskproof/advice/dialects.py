@@ -5,8 +5,28 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("qemu", "proxmox", "kubevirt", "incus", "nova", "libvirt")
-_READINGS: tuple[str, ...] = ("qemu_read", "proxmox_config", "kubevirt_objects", "incus_instance", "nova_hosts", "libvirt")
+_DIALECTS: tuple[str, ...] = (
+    "qemu",
+    "proxmox",
+    "kubevirt",
+    "incus",
+    "nova",
+    "libvirt",
+    "virt_install",
+)
+_READINGS: tuple[str, ...] = (
+    "qemu_read",
+    "proxmox_config",
+    "kubevirt_objects",
+    "incus_instance",
+    "nova_hosts",
+    "libvirt",
+    "kubevirt",
+    "nova",
+    "qemu",
+    "incus",
+    "proxmox",
+)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

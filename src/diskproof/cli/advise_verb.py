@@ -74,7 +74,9 @@ def advise(
         str | None,
         typer.Option(metavar="FAULT", help="What data must outlive: power, qemu-kill or none."),
     ] = None,
-    migrates: Annotated[bool, typer.Option("--migrates", help="The machine is to move while it runs.")] = False,
+    migrates: Annotated[
+        bool, typer.Option("--migrates", help="The machine is to move while it runs.")
+    ] = False,
     disposable: Annotated[
         bool, typer.Option("--disposable", help="The disk may be lost: unsafe will do, too.")
     ] = False,

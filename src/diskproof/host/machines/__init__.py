@@ -6,7 +6,13 @@ from importlib import import_module
 
 from diskproof.records.machines import Machine
 
-_ROWS: tuple[str, ...] = ("running", "incus", "proxmox")
+_ROWS: tuple[str, ...] = (
+    "running",
+    "incus",
+    "proxmox",
+    "microvms",
+    "libvirt",
+)
 
 
 @dataclass(frozen=True)

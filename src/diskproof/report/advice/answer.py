@@ -28,8 +28,7 @@ from diskproof.report.advice.words import (
 from diskproof.report.durability import durability_json
 from diskproof.report.labels import interval_json
 from diskproof.report.view import StudyView
-from diskproof.study.factors import CACHE_MODES
-
+from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 
 _OF_CELL = ("verdict", "writer", "speed", "tied with")
 """Conditions that hold for a measured cell and for no other."""
@@ -62,7 +61,7 @@ def find_answers(
         wish,
         stack=dialect.title.partition(" (")[0],
         defaults=dialect.defaults(target),
-        find_obstacles=lambda levels: dialect.find_obstacles(levels, target),
+        find_obstacles=lambda levels: dialect.find_obstacles(_meant(levels, target), target),
     )
     if workload:
         loads = tuple(load for load in view.workloads if load.name == workload)
@@ -80,7 +79,7 @@ def _make_answer(
 ) -> Answer:
     """``free`` is the answer of who could say everything."""
     unsaid = _unsaid(found, free, target, dialect)
-    levels: Levels = disk_levels(found.chosen.cell) if found.chosen else {}
+    levels = _meant(disk_levels(found.chosen.cell) if found.chosen else {}, target)
     instead: Levels = {}
     if unsaid and not found.chosen:
         levels, instead = _nearest(unsaid, free.wish, target, dialect)
@@ -101,7 +100,7 @@ def _unsaid(
     best = free.chosen
     if best is None or (found.chosen and found.chosen.cell == best.cell):
         return None
-    obstacles = tuple(dialect.find_obstacles(disk_levels(best.cell), target))
+    obstacles = tuple(dialect.find_obstacles(_meant(disk_levels(best.cell), target), target))
     return replace(best, unsayable=obstacles) if obstacles else None
 
 
@@ -110,7 +109,7 @@ def _nearest(
 ) -> tuple[Levels, Levels]:
     """The nearest levels that can be said, and those that are not the cell's; none where that
     would not be allowed either."""
-    levels, instead = disk_levels(best.cell), dict[str, str]()
+    levels, instead = dict(_meant(disk_levels(best.cell), target)), dict[str, str]()
     for _ in range(len(levels)):
         gaps = dialect.find_obstacles(levels, target)
         if not gaps:
@@ -128,12 +127,25 @@ def _levels_text(levels: Levels) -> str:
     return ", ".join(f"{name}={level}" for name, level in levels.items())
 
 
+def _is_remote(target: Target) -> bool:
+    """Whether a client of QEMU's own (librbd, NBD) reaches the disk."""
+    return target.image.startswith("rbd:") or "://" in target.image
+
+
+def _meant(levels: Levels, target: Target) -> Levels:
+    """Without what means nothing to such a disk: how QEMU reads a file."""
+    if not _is_remote(target):
+        return levels
+    known = ((name, level, FACTOR_BY_NAME.get(name)) for name, level in levels.items())
+    return {name: level for name, level, factor in known if factor is None or factor.over_network}
+
+
 def _of_target(target: Target) -> tuple[tuple[str, str], ...]:
-    """A disk behind a client of its own (librbd, a URI) has caches no verdict here is about."""
-    if not target.image.startswith("rbd:") and "://" not in target.image:
+    """Such a client has caches that no verdict here is about."""
+    if not _is_remote(target):
         return ()
     what = "the disk is reached over a network: cache means its client's cache there, and verdicts"
-    return (("warning", f"{what} about files do not carry over"),)
+    return (("elsewhere", f"{what} about files do not carry over"),)
 
 
 def unsaid_sentence(answer: Answer) -> str:

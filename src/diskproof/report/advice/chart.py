@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from diskproof.records.metrics import HIGHER
 from diskproof.report import vega
 from diskproof.report.advice.keeping import Keeping, KeepingWord
 from diskproof.report.durability import render_age
@@ -26,7 +27,7 @@ class Lane:
 
 LANES = (
     Lane(("keeps",), "keeps what was acknowledged", "var(--c3)", "circle"),
-    Lane(("not judged", "undecided"), "not known", "var(--bar)", "diamond"),
+    Lane(("not judged", "undecided"), "not known", "var(--soft)", "diamond"),
     Lane(("drops flushes",), "drops flushes, by rule", "var(--warn)", "triangle-up"),
     Lane(("loses",), "loses acknowledged writes", "var(--c2)", "triangle-down"),
     Lane(("corrupts",), "corrupts: cannot be used any more", "var(--c4)", "cross"),
@@ -48,7 +49,7 @@ def loss_chart(load: WorkloadView, judged: Sequence[Judged]) -> tuple[vega.Spec,
             rows.append({"head": lane.head})
             rows += [_row(each, lane) for each in held[:MAX_OF_A_LANE]]
     names = [str(row.get("name", "")) for row in rows]
-    value = {"title": f"{load.metric} ({load.unit})"}
+    value = {"title": f"{load.metric} ({load.unit}), {HIGHER[load.higher_is_better]}"}
 
     def layers(below: float) -> list[vega.Spec]:
         return [

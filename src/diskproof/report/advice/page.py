@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from diskproof.advice.dialect import Dialect, Target
 from diskproof.advice.dialects import DIALECTS
-from diskproof.report.advice.answer import Answer, find_answers, unsaid_sentence
+from diskproof.report.advice.answer import (
+    Answer,
+    by_paste,
+    find_answers,
+    instead_sentence,
+    unsaid_sentence,
+)
 from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.chart import loss_caption, loss_chart
 from diskproof.report.advice.choose import VM_FRONTENDS, Recommendation, Wish, settle
@@ -14,6 +20,7 @@ from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.durability import writes
 from diskproof.report.view import StudyView
 
+_FIRST = ("qemu", "libvirt", "virt-install", "proxmox", "incus", "kubevirt", "nova")
 MAX_PICTURES = 3
 """Workloads with a picture of speed against loss; reads need none."""
 
@@ -36,13 +43,18 @@ def _lead(advised: Advised, view: StudyView) -> Lead:
 
 
 def _page(advised: Advised, view: StudyView, draw: Draw) -> Mapping[str, object]:
-    told = ((dialect, _pastes(view, dialect)) for dialect in DIALECTS.values())
+    told = ((dialect, _told(view, dialect)) for dialect in _ordered_dialects())
     return {
         "figures": [*_figures(settle(view), Bars(view.study), draw)],
-        "dialects": [(dialect, pastes) for dialect, pastes in told if pastes],
-        "settings_text": settings_text,
-        "unsaid_sentence": unsaid_sentence,
+        "dialects": [(dialect, answers) for dialect, answers in told if answers],
+        "told_lines": told_lines,
     }
+
+
+def _ordered_dialects() -> list[Dialect]:
+    """QEMU's own words first, then from one host's managers to those of many."""
+    known = [DIALECTS[name] for name in _FIRST if name in DIALECTS]
+    return [*known, *(each for name, each in DIALECTS.items() if name not in _FIRST)]
 
 
 def _figures(found: Sequence[Recommendation], bars: Bars, draw: Draw) -> Iterator[Figure]:
@@ -54,20 +66,25 @@ def _figures(found: Sequence[Recommendation], bars: Bars, draw: Draw) -> Iterato
             for line in each.load.lines
             if line.ranked.cell.level("frontend") == each.frontend
         ]
+        if all(keeping.is_open for _, keeping in judged):
+            continue  # what nobody knows is said in words
         spec, hidden = loss_chart(each.load, judged)
         yield draw(spec, loss_caption(each.load, each.frontend, judged, hidden), 0)
 
 
-def _pastes(view: StudyView, dialect: Dialect) -> list[tuple[str, Answer]]:
+def _told(view: StudyView, dialect: Dialect) -> list[tuple[str, Answer]]:
     """What is advised in one dialect with the workloads that it is for: settings that are proved
     better than others, or the first workload's where nothing is proved."""
-    found = [each for each in find_answers(view, Wish(), dialect, Target()) if each.paste]
+    found = [each for each in find_answers(view, Wish(), dialect, Target()) if told_lines(each)]
     found = [each for each in found if each.found.proved] or found[:1]
-    alike: dict[str, list[Answer]] = {}
-    for each in found:
-        assert each.paste is not None
-        alike.setdefault(each.paste.text, []).append(each)
-    return [(", ".join(e.found.load.name for e in same), same[0]) for same in alike.values()]
+    return [(", ".join(e.found.load.name for e in alike), alike[0]) for alike in by_paste(found)]
+
+
+def told_lines(answer: Answer) -> list[str]:
+    """What stands before a line to paste: whose settings they are, and what cannot be said."""
+    chosen = answer.found.chosen
+    told = [settings_text(chosen, answer.found)] if chosen else []
+    return [*told, *filter(None, [unsaid_sentence(answer), instead_sentence(answer)])]
 
 
 CHAPTER = Chapter("advice", _find, _page, lead=_lead)

@@ -6,26 +6,25 @@ from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
 _DIALECTS: tuple[str, ...] = (
-    "qemu",
-    "proxmox",
     "kubevirt",
-    "incus",
     "nova",
+    "qemu",
     "libvirt",
     "virt_install",
-)
-_READINGS: tuple[str, ...] = (
-    "qemu_read",
-    "proxmox_config",
-    "kubevirt_objects",
-    "incus_instance",
-    "nova_hosts",
-    "libvirt",
-    "kubevirt",
-    "nova",
-    "qemu",
     "incus",
     "proxmox",
+)
+_READINGS: tuple[str, ...] = (
+    "containers",  # before QEMU's: they tell of command lines too
+    "kubevirt_objects",
+    "nova_hosts",
+    "qemu_read",
+    "libvirt",
+    "incus_instance",
+    "proxmox_config",
+    "firecracker",
+    "cloud_hypervisor",
+    "crosvm",
 )
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS

@@ -402,6 +402,12 @@ def test_unsafe_is_never_printed_without_disposable(
             written = answer.paste.text + answer.paste.create
             assert "unsafe" not in written
             assert '"no-flush":true' not in written.replace(" ", "")
+            best = answer.found.chosen or answer.unsaid
+            assert best is not None
+            wanted = {**disk_levels(best.cell), **answer.instead}
+            read = dialect.read(answer.paste.text, target)
+            wrong = {name for name in read.keys() & wanted.keys() if read[name] != wanted[name]}
+            assert not wrong, (dialect.name, wrong, wanted, answer.paste.text)
             if answer.found.chosen is None:
                 assert answer.instead and not answer.keeps
                 continue

@@ -8,10 +8,10 @@ from diskproof.records.machines import Machine
 
 _ROWS: tuple[str, ...] = (
     "running",
+    "libvirt",
     "incus",
     "proxmox",
     "microvms",
-    "libvirt",
 )
 
 

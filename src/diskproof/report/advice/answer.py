@@ -210,7 +210,7 @@ def by_paste(answers: Sequence[Answer]) -> list[list[Answer]]:
 
 def render_opening(answers: Sequence[Answer]) -> layout.Shown:
     """What to use and why, and where the line goes; the line itself follows, unwrapped."""
-    texts = dict.fromkeys(text for answer in answers for text in opening_lines(answer))
+    texts = merge_texts([(answer, text) for answer in answers for text in opening_lines(answer)])
     paste, parts = answers[0].paste, [layout.line(text) for text in texts]
     if paste is None:
         return layout.paragraphs([parts])
@@ -224,10 +224,12 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
     if paste is None:
         return layout.paragraphs([])
     notes = [f"It takes effect {paste.takes_effect}." if paste.takes_effect else "", *paste.notes]
-    closing = dict.fromkeys(
-        f"{answer.found.load.name}: {text}" if len(answers) > 1 else text
-        for answer in answers
-        for text in closing_lines(answer)
+    closing = merge_texts(
+        [
+            (answer, f"{answer.found.load.name}: {text}" if len(answers) > 1 else text)
+            for answer in answers
+            for text in closing_lines(answer)
+        ]
     )
     return layout.paragraphs(
         [
@@ -236,6 +238,21 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
             [layout.line(text) for text in closing],
         ]
     )
+
+
+def merge_texts(told: Sequence[tuple[Answer, str]]) -> list[str]:
+    """Sentences that differ by the name of their workload alone are one, of all those workloads."""
+    loads: dict[str, list[str]] = {}
+    for answer, text in told:
+        name = answer.found.load.name
+        loads.setdefault(text.replace(name, "\0", 1), []).append(name)
+    every = len({answer.found.load.name for answer, _ in told})
+    merged = []
+    for text, names in loads.items():
+        said = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        whole = len(names) == every > 1 and text.startswith("\0: ")
+        merged.append(text.removeprefix("\0: ") if whole else text.replace("\0", said))
+    return merged
 
 
 def _conditions_table(answers: Sequence[Answer]) -> layout.PlainTable:

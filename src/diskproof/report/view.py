@@ -16,6 +16,11 @@ from diskproof.store import ResultRow, Store
 if TYPE_CHECKING:
     from diskproof.stats.ranking import Ranked
 
+TCG_NOTE = (
+    "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
+    "IOPS and latency of guests are far below those under KVM and differences between buses and "
+    "threads may not carry over. It does not distort the order of flushes or what is durable."
+)
 Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
 

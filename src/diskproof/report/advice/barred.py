@@ -53,6 +53,15 @@ class Bars:
                 yield from _of_backing(spec)
 
 
+MARK = " !"
+DROPS_FLUSHES = "! drops flushes: what a program was promised may be lost"
+
+
+def is_unfit(cell: Cell, bars: Bars) -> bool:
+    """Whether a cell drops flushes by rule: its speed is that of a disk that may be lost."""
+    return any(bar.drops_flushes or bar.useless for bar in bars.find(cell))
+
+
 def _of_backing(spec: BackingSpec) -> Iterator[Bar]:
     """Sources: zfsprops(7), mount(8) and ext4(5), tgtd(8), targetcli(8), tmpfs(5)."""
     store = spec.option("store")

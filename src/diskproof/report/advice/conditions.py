@@ -9,9 +9,8 @@ from diskproof.report.advice.barred import read_backings_of
 from diskproof.report.advice.choose import Candidate, Recommendation, is_emulated
 from diskproof.report.advice.words import keeping_text, settings_text
 from diskproof.report.durability import render_age
-from diskproof.report.head import TCG_NOTE
 from diskproof.report.labels import count, render_figure, render_half_width
-from diskproof.report.view import StudyView
+from diskproof.report.view import TCG_NOTE, StudyView
 from diskproof.study.backings import chain
 
 DAEMON_NOTE = (

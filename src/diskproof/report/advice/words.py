@@ -73,6 +73,8 @@ def _no_winner_sentence(found: Recommendation, settings: str) -> str:
     said = f"For {load} no difference is proved between {count(len(found.ties) + 1, 'cell')}"
     if found.is_default:
         return f"{said}: stay with what {stack} gives a new disk, {settings}."
+    if found.default in found.ties:
+        return f"{said}, what {stack} gives a new disk among them: {settings} does for this, too."
     if found.default is None:
         return (
             f"{said}: nothing speaks for leaving what {stack} gives a new disk, which was not "
@@ -152,10 +154,10 @@ def faster_sentence(found: Recommendation) -> str:
     if each is None:
         return ""
     name = settings_text(each, found)
-    gain = f"{each.times.text} as fast"
+    why = reason_against(each, found)
     if not each.is_apart:
-        gain = f"not proved faster ({each.times.text})"
-    return f"{name} would be {gain}, but it {reason_against(each, found)}."
+        return f"{name} is not proved faster ({each.times.text}), and it {why}."
+    return f"{name} would be {each.times.text} as fast, but it {why}."
 
 
 def reason_against(each: Candidate, found: Recommendation) -> str:

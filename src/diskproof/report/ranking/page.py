@@ -1,10 +1,10 @@
 """Who is fastest under one workload: bars, ratios to the best, factor against factor, a table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from diskproof.records.metrics import HIGHER, figure_unit
+from diskproof.report.advice.barred import DROPS_FLUSHES, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
-from diskproof.report.crash.page import durability_figures
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.table import render_ranking
@@ -17,15 +17,22 @@ def _find(source: Source) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    return Lead(answers=((load.name, words.winner_sentence(load)),), reading=words.READING)
+    """Who wins, where nothing can be advised; the speed of the bare host is no advice."""
+    if load.name in view.parts.get("advice", ()):
+        return Lead(reading=words.READING)
+    sentence = words.winner_sentence(load, Bars(view.study))
+    return Lead(answers=((load.name, sentence),), reading=words.READING)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:
+    bars = Bars(view.study)
+    unfit = {line.label for line in load.lines if is_unfit(line.ranked.cell, bars)}
     return {
         "load": load,
+        "unfit": unfit,
+        "drops_flushes": DROPS_FLUSHES,
         "figures": [
-            _bars_figure(load, draw),
-            *durability_figures(load, draw),
+            _bars_figure(load, unfit, draw),
             *_ratio_figure(load, draw),
             *_heat_figure(load, draw),
         ],
@@ -37,12 +44,14 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
     }
 
 
-def _bars_figure(load: WorkloadView, draw: Draw) -> Figure:
-    text = "Means with 95 % intervals; circles are single runs; coloured: no cell is proved better."
+def _bars_figure(load: WorkloadView, unfit: Set[str], draw: Draw) -> Figure:
+    text = "Means with 95 % intervals; circles are single runs; blue: no cell is proved better."
+    if unfit:
+        text = f"{text} {DROPS_FLUSHES}."
     hidden = len(load.lines) - chart.MAX_BARS
     if hidden > 0:
         text = f"{text} The best {chart.MAX_BARS}; all are in the table."
-    return draw(chart.bars_chart(load), text, 0)
+    return draw(chart.bars_chart(load, unfit), text, 0)
 
 
 def _ratio_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
@@ -80,7 +89,7 @@ CHAPTER = Chapter(
     _find,
     _page,
     on_each_workload=True,
-    table=lambda load, view, best: [render_ranking(load, best=best)],
+    table=lambda load, view, best: [render_ranking(load, Bars(view.study), best=best)],
     lead=_lead,
     raw=_raw,
 )

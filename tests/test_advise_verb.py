@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from diskproof.cli.advise_verb import MAX_FILES, find_manager, find_study_file, find_target
+from diskproof.cli.advise_verb import (
+    MAX_FILES,
+    find_filesystems,
+    find_manager,
+    find_study_file,
+    find_target,
+)
 from diskproof.cli.app import run_verb
 from diskproof.records import HostRecord, StudyRecord
+from diskproof.report.view import StudyView
 from diskproof.store import open_store
 from diskproof.study.load import load_study
 from support.advice_views import EQUAL
@@ -174,6 +182,17 @@ def test_of_several_hosts_the_one_with_most_runs(
     fill(path, cells, blocks=9, seed=2, name="simulated", host=other, speed=EQUAL)
     advise("simulated-2", "--for", "qemu")
     assert "host second" in capsys.readouterr().out
+
+
+def test_the_file_system_of_a_study_made_here_is_told(here: Path) -> None:
+    text = '[backings.mine]\npath = "/"\n[backings.net]\nkind = "nbd"\n'
+    study = StudyRecord("s", "s", "run", text, 1, 1, ())
+    mine = StudyView(study, HostRecord("h", platform.node(), {}), ())
+    found = find_filesystems(mine)
+    assert found["mine"] not in ("", "unknown") and set(found) == {"mine", "net"}
+    bare = replace(mine, study=replace(study, text='name = "s"'))
+    assert set(find_filesystems(bare)) == {"directory"}
+    assert find_filesystems(replace(mine, host=HostRecord("h", "elsewhere", {}))) == {}
 
 
 def test_the_manager_of_this_host_is_one_that_can_be_written_for() -> None:

@@ -118,7 +118,7 @@ def advise(
     with open_store(store) as opened:
         view = _find_view(opened, study, workload)
     wish = Wish(faults, migrates, disposable, file=find_study_file(view.study) or "")
-    answers = find_answers(view, wish, chosen, target, workload or "")
+    answers = find_answers(view, wish, chosen, target, workload or "", find_filesystems(view))
     _require_answers(answers, view)
     if as_json:
         print_json(answers_json(view, answers))
@@ -233,6 +233,24 @@ def find_study_file(study: StudyRecord) -> str | None:
         except DiskproofError:
             continue
     return None
+
+
+def find_filesystems(view: StudyView) -> dict[str, str]:
+    """What the folders of a study's backings are on, where it was made on this host."""
+    from diskproof.backings.place import find_filesystem
+    from diskproof.report.advice.barred import read_backings_of
+    from diskproof.study.backings import chain
+
+    if view.host.name != platform.node():
+        return {}
+    found = {}
+    for name, spec in read_backings_of(view.study).items():
+        lowest = chain(spec)[-1]
+        if lowest.kind == "directory":
+            folder = Path(lowest.option("path")).absolute()
+            there = next(each for each in (folder, *folder.parents) if each.is_dir())
+            found[name] = find_filesystem(there)
+    return found
 
 
 def _print_answers(view: StudyView, answers: tuple[Answer, ...]) -> None:

@@ -1,6 +1,6 @@
 """The whole answer in a manager's words: the line to paste, what it holds for, what it lacks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,9 +54,15 @@ class Answer:
 
 
 def find_answers(
-    view: StudyView, wish: Wish, dialect: Dialect, target: Target, workload: str = ""
+    view: StudyView,
+    wish: Wish,
+    dialect: Dialect,
+    target: Target,
+    workload: str = "",
+    filesystems: Mapping[str, str] | None = None,
 ) -> tuple[Answer, ...]:
-    """An answer a workload, or on one of them; the same disk for all where one would do."""
+    """An answer a workload, or on one of them; the same disk for all where one would do.
+    ``filesystems`` are those that backings are on, by name, as far as somebody looked."""
     asked = replace(
         wish,
         stack=dialect.title.partition(" (")[0],
@@ -69,13 +75,18 @@ def find_answers(
     unbound = replace(asked, find_obstacles=Wish().find_obstacles)
     free = {each.load.name: each for each in recommend_all(view, unbound)}
     return tuple(
-        _make_answer(view, found, free[found.load.name], dialect, target)
+        _make_answer(view, found, free[found.load.name], dialect, target, filesystems or {})
         for found in settle(view, asked)
     )
 
 
 def _make_answer(
-    view: StudyView, found: Recommendation, free: Recommendation, dialect: Dialect, target: Target
+    view: StudyView,
+    found: Recommendation,
+    free: Recommendation,
+    dialect: Dialect,
+    target: Target,
+    filesystems: Mapping[str, str],
 ) -> Answer:
     """``free`` is the answer of who could say everything."""
     unsaid = _unsaid(found, free, target, dialect)
@@ -85,7 +96,7 @@ def _make_answer(
         levels, instead = _nearest(unsaid, free.wish, target, dialect)
     paste = dialect.write(levels, target) if levels else None
     of = free if instead else found
-    conditions = (*_of_target(target), *find_conditions(of, view)) if paste else ()
+    conditions = (*_of_target(target), *find_conditions(of, view, filesystems)) if paste else ()
     if instead:
         of_cell = tuple((name, f"of what was measured: {value}" if name in _OF_CELL else value)
                         for name, value in conditions)  # fmt: skip

@@ -18,6 +18,8 @@ from support.simulated_stores import simulated_cells
 EQUAL: Mapping[tuple[str, str], float] = {}
 """Speeds of an A/A study."""
 Judge = Callable[[Cell], Mapping[Fault, Durability]]
+CACHES = {"frontend": ("daemon",), "cache": ("none", "writeback", "writethrough", "unsafe")}
+RACE = '[protocol]\nstop = "decided"\nmax_blocks = 8\n'
 DAEMON = {
     "frontend": ("daemon",),
     "backing": ("ssd",),

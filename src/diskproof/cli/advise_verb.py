@@ -43,46 +43,57 @@ def _complete_workload(context: typer.Context, incomplete: str) -> Iterator[str]
         yield from (name for name in names if name.startswith(incomplete))
 
 
+StudyNameArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME|FILE",
+        autocompletion=complete_study,
+        help="A study's name, id or file; else the latest with results.",
+    ),
+]
+DialectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="NAME",
+        autocompletion=_complete_dialect,
+        help="qemu, libvirt, virt-install, proxmox, incus, kubevirt or nova; "
+        "else what is found here.",
+    ),
+]
+WorkloadOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", autocompletion=_complete_workload, help="Only for this."),
+]
+KeepOption = Annotated[
+    str | None,
+    typer.Option(metavar="FAULT", help="What data must outlive: power, qemu-kill or none."),
+]
+MigratesOption = Annotated[
+    bool, typer.Option("--migrates", help="The machine is to move while it runs.")
+]
+DisposableOption = Annotated[
+    bool, typer.Option("--disposable", help="The disk may be lost: unsafe will do, too.")
+]
+ImageOption = Annotated[str, typer.Option(metavar="PATH", help="The disk's image or volume.")]
+MachineOption = Annotated[str, typer.Option(metavar="NAME", help="The machine's name or id.")]
+DiskOption = Annotated[str, typer.Option(metavar="KEY", help="The disk's name there: scsi0.")]
+
+
 def register(app: typer.Typer) -> None:
     app.command()(advise)
 
 
 def advise(
-    study: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|FILE",
-            autocompletion=complete_study,
-            help="Its name, id or file; else the latest with results.",
-        ),
-    ] = None,
-    dialect: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="NAME",
-            autocompletion=_complete_dialect,
-            help="qemu, libvirt, virt-install, proxmox, incus, kubevirt or nova; "
-            "else what is found here.",
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", autocompletion=_complete_workload, help="Only for this."),
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(metavar="FAULT", help="What data must outlive: power, qemu-kill or none."),
-    ] = None,
-    migrates: Annotated[
-        bool, typer.Option("--migrates", help="The machine is to move while it runs.")
-    ] = False,
-    disposable: Annotated[
-        bool, typer.Option("--disposable", help="The disk may be lost: unsafe will do, too.")
-    ] = False,
-    image: Annotated[str, typer.Option(metavar="PATH", help="The disk's image or volume.")] = "",
-    machine: Annotated[str, typer.Option(metavar="NAME", help="The machine's name or id.")] = "",
-    disk: Annotated[str, typer.Option(metavar="KEY", help="The disk's name there: scsi0.")] = "",
+    study: StudyNameArgument = None,
+    dialect: DialectOption = None,
+    workload: WorkloadOption = None,
+    keep: KeepOption = None,
+    migrates: MigratesOption = False,
+    disposable: DisposableOption = False,
+    image: ImageOption = "",
+    machine: MachineOption = "",
+    disk: DiskOption = "",
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> int:
@@ -107,13 +118,8 @@ def advise(
     with open_store(store) as opened:
         view = _find_view(opened, study, workload)
     wish = Wish(faults, migrates, disposable, file=find_study_file(view.study) or "")
-    answers = find_answers(view, wish, chosen, target, workload or "")
-    if not answers:
-        raise UsageError(
-            f"study {view.study.name} has no speeds of a machine's disk",
-            "what is measured on the bare host or in a container tells nothing of its settings",
-            "measure frontend = daemon or guest",
-        )
+    answers = find_answers(view, wish, chosen, target, workload or "", find_filesystems(view))
+    _require_answers(answers, view)
     if as_json:
         print_json(answers_json(view, answers))
     else:
@@ -121,6 +127,15 @@ def advise(
             note(f"for {chosen.title}; --for NAME asks for others")
         _print_answers(view, answers)
     return Exit.OK if all(each.keeps for each in answers) else Exit.FELL_SHORT
+
+
+def _require_answers(answers: tuple[Answer, ...], view: StudyView) -> None:
+    if not answers:
+        raise UsageError(
+            f"study {view.study.name} has no speeds of a machine's disk",
+            "what is measured on the bare host or in a container tells nothing of its settings",
+            "measure frontend = daemon or guest",
+        )
 
 
 def find_manager() -> str:
@@ -218,6 +233,24 @@ def find_study_file(study: StudyRecord) -> str | None:
         except DiskproofError:
             continue
     return None
+
+
+def find_filesystems(view: StudyView) -> dict[str, str]:
+    """What the folders of a study's backings are on, where it was made on this host."""
+    from diskproof.backings.place import find_filesystem
+    from diskproof.report.advice.barred import read_backings_of
+    from diskproof.study.backings import chain
+
+    if view.host.name != platform.node():
+        return {}
+    found = {}
+    for name, spec in read_backings_of(view.study).items():
+        lowest = chain(spec)[-1]
+        if lowest.kind == "directory":
+            folder = Path(lowest.option("path")).absolute()
+            there = next(each for each in (folder, *folder.parents) if each.is_dir())
+            found[name] = find_filesystem(there)
+    return found
 
 
 def _print_answers(view: StudyView, answers: tuple[Answer, ...]) -> None:

@@ -1,6 +1,6 @@
 """The whole answer in a manager's words: the line to paste, what it holds for, what it lacks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,9 +54,15 @@ class Answer:
 
 
 def find_answers(
-    view: StudyView, wish: Wish, dialect: Dialect, target: Target, workload: str = ""
+    view: StudyView,
+    wish: Wish,
+    dialect: Dialect,
+    target: Target,
+    workload: str = "",
+    filesystems: Mapping[str, str] | None = None,
 ) -> tuple[Answer, ...]:
-    """An answer a workload, or on one of them; the same disk for all where one would do."""
+    """An answer a workload, or on one of them; the same disk for all where one would do.
+    ``filesystems`` are those that backings are on, by name, as far as somebody looked."""
     asked = replace(
         wish,
         stack=dialect.title.partition(" (")[0],
@@ -69,13 +75,18 @@ def find_answers(
     unbound = replace(asked, find_obstacles=Wish().find_obstacles)
     free = {each.load.name: each for each in recommend_all(view, unbound)}
     return tuple(
-        _make_answer(view, found, free[found.load.name], dialect, target)
+        _make_answer(view, found, free[found.load.name], dialect, target, filesystems or {})
         for found in settle(view, asked)
     )
 
 
 def _make_answer(
-    view: StudyView, found: Recommendation, free: Recommendation, dialect: Dialect, target: Target
+    view: StudyView,
+    found: Recommendation,
+    free: Recommendation,
+    dialect: Dialect,
+    target: Target,
+    filesystems: Mapping[str, str],
 ) -> Answer:
     """``free`` is the answer of who could say everything."""
     unsaid = _unsaid(found, free, target, dialect)
@@ -85,7 +96,7 @@ def _make_answer(
         levels, instead = _nearest(unsaid, free.wish, target, dialect)
     paste = dialect.write(levels, target) if levels else None
     of = free if instead else found
-    conditions = (*_of_target(target), *find_conditions(of, view)) if paste else ()
+    conditions = (*_of_target(target), *find_conditions(of, view, filesystems)) if paste else ()
     if instead:
         of_cell = tuple((name, f"of what was measured: {value}" if name in _OF_CELL else value)
                         for name, value in conditions)  # fmt: skip
@@ -210,7 +221,7 @@ def by_paste(answers: Sequence[Answer]) -> list[list[Answer]]:
 
 def render_opening(answers: Sequence[Answer]) -> layout.Shown:
     """What to use and why, and where the line goes; the line itself follows, unwrapped."""
-    texts = dict.fromkeys(text for answer in answers for text in opening_lines(answer))
+    texts = merge_texts([(answer, text) for answer in answers for text in opening_lines(answer)])
     paste, parts = answers[0].paste, [layout.line(text) for text in texts]
     if paste is None:
         return layout.paragraphs([parts])
@@ -224,10 +235,12 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
     if paste is None:
         return layout.paragraphs([])
     notes = [f"It takes effect {paste.takes_effect}." if paste.takes_effect else "", *paste.notes]
-    closing = dict.fromkeys(
-        f"{answer.found.load.name}: {text}" if len(answers) > 1 else text
-        for answer in answers
-        for text in closing_lines(answer)
+    closing = merge_texts(
+        [
+            (answer, f"{answer.found.load.name}: {text}" if len(answers) > 1 else text)
+            for answer in answers
+            for text in closing_lines(answer)
+        ]
     )
     return layout.paragraphs(
         [
@@ -236,6 +249,21 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
             [layout.line(text) for text in closing],
         ]
     )
+
+
+def merge_texts(told: Sequence[tuple[Answer, str]]) -> list[str]:
+    """Sentences that differ by the name of their workload alone are one, of all those workloads."""
+    loads: dict[str, list[str]] = {}
+    for answer, text in told:
+        name = answer.found.load.name
+        loads.setdefault(text.replace(name, "\0", 1), []).append(name)
+    every = len({answer.found.load.name for answer, _ in told})
+    merged = []
+    for text, names in loads.items():
+        said = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        whole = len(names) == every > 1 and text.startswith("\0: ")
+        merged.append(text.removeprefix("\0: ") if whole else text.replace("\0", said))
+    return merged
 
 
 def _conditions_table(answers: Sequence[Answer]) -> layout.PlainTable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diskproof.records import BackingSpec, Cell, StudyRecord
 from diskproof.study import keys
-from diskproof.study.backings import chain, read_backings
+from diskproof.study.backings import FOLDER, chain, read_backings
 from diskproof.study.factors import CACHE_MODES
 
 _PROVED = re.compile(r"the server of backing (\S+): (.+)")
@@ -94,4 +94,5 @@ def read_backings_of(study: StudyRecord) -> dict[str, BackingSpec]:
     except (ValueError, RecursionError):
         return {}
     _, made = read_backings(tables, keys.Mistakes(study.text, study.name))
-    return {spec.name: spec for specs in made.values() for spec in specs}
+    named = {spec.name: spec for specs in made.values() for spec in specs}
+    return named if named or not study.text else {FOLDER.name: FOLDER}

@@ -29,7 +29,8 @@ VM_FRONTENDS = ("guest", "own-guest", "daemon")
 NOT_SAID = frozenset({"frontend", "backing", "accel", "vcpus", "memory"})
 """Factors of a cell that are no setting of a disk: conditions."""
 QEMU_DEFAULTS: Mapping[str, str] = {
-    factor.name: factor.default for factor in FACTORS if factor.name not in NOT_SAID
+    **{factor.name: factor.default for factor in FACTORS if factor.name not in NOT_SAID},
+    "format": "raw",  # of qemu-img create; a study's default is the one with more to choose
 }
 Why = Literal["rule", "loses", "not judged", "slower", "migration", "cannot be said"]
 

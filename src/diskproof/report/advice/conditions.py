@@ -1,7 +1,7 @@
 """What an answer holds for: a line to paste without its conditions is a rumour."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from diskproof.records import BackingSpec, Cell
 from diskproof.records.metrics import figure_unit
@@ -23,13 +23,15 @@ MIGRATES_NOTE = (
 )
 
 
-def find_conditions(found: Recommendation, view: StudyView) -> tuple[tuple[str, str], ...]:
+def find_conditions(
+    found: Recommendation, view: StudyView, filesystems: Mapping[str, str] | None = None
+) -> tuple[tuple[str, str], ...]:
     """Name and value of each, in the order in which one asks. Empty without a choice."""
     if found.chosen is None:
         return ()
     pairs = [
         *_of_host(view),
-        ("disk on", _backing_text(found.chosen.cell, view)),
+        ("disk on", _backing_text(found.chosen.cell, view, filesystems or {})),
         ("guest", _guest_text(found.chosen.cell, view)),
         ("image", _image_text(found.chosen.cell)),
         ("workload", _workload_text(found)),
@@ -52,13 +54,14 @@ def _of_host(view: StudyView) -> Iterator[tuple[str, str]]:
         yield "warning", "the host is simulated: every figure is made up"
 
 
-def _backing_text(cell: Cell, view: StudyView) -> str:
-    """The backing with what it is made on; its file system as far as the study says it."""
+def _backing_text(cell: Cell, view: StudyView, filesystems: Mapping[str, str]) -> str:
+    """The backing with what it is made on; its file system as far as somebody knows it."""
     name = cell.level("backing")
     spec = read_backings_of(view.study).get(name)
     if spec is None:
         return f"{name or 'its folder'}, of which the study says no more"
-    return f"{name}: {', on '.join(_spec_text(each) for each in chain(spec))}"
+    below = f" on {filesystems[name]}" if name in filesystems else ""
+    return f"{name}: {', on '.join(_spec_text(each) for each in chain(spec))}{below}"
 
 
 def _spec_text(spec: BackingSpec) -> str:

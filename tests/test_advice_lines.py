@@ -109,6 +109,22 @@ def test_what_cannot_be_said_is_refused_with_reason_and_the_best_sayable_taken()
     assert unsaid_sentence(free) == ""
 
 
+@pytest.mark.parametrize("name", ["qemu", "libvirt", "proxmox"])
+def test_an_image_that_is_there_keeps_its_format(name: str) -> None:
+    """Raw is faster here, and would show the guest of a qcow2 image that image's inside."""
+    view = advice_view(DAEMON, speeds={("format", "qcow2"): 0.5, ("cache", "writeback"): 2.0})
+    (free,) = find_answers(view, Wish(), DIALECTS[name], Target())
+    assert free.found.chosen is not None and free.found.chosen.cell.level("format") == "raw"
+    (answer,) = find_answers(view, Wish(), DIALECTS[name], Target("/images/disk.qcow2"))
+    assert answer.found.chosen is not None and answer.paste is not None
+    assert answer.found.chosen.cell.level("format") == "qcow2"
+    assert "the image that is there is qcow2" in unsaid_sentence(answer)
+    found = Target("/images/disk.img", existing=answer.paste.text)
+    (again,) = find_answers(view, Wish(), DIALECTS[name], found)
+    assert again.found.chosen is not None
+    assert again.found.chosen.cell.level("format") == "qcow2"
+
+
 def test_where_no_cell_can_be_said_the_nearest_is_told_and_is_not_called_safe() -> None:
     view = advice_view({**CACHES, "discard": ("ignore",)})
     (answer,) = find_answers(view, Wish(), DIALECTS["incus"], Target())
@@ -122,7 +138,7 @@ def test_where_no_cell_can_be_said_the_nearest_is_told_and_is_not_called_safe() 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_line_says_the_chosen_levels(name: str) -> None:
     """Whatever the dialect says of a disk is what was measured, read back from its own line."""
-    dialect, target = DIALECTS[name], Target("/images/disk.qcow2")
+    dialect, target = DIALECTS[name], Target("/images/disk.raw")
     view = advice_view({**DAEMON, "frontend": ("guest",), "bus": ("virtio-scsi",)})
     for answer in find_answers(view, Wish(), dialect, target):
         assert answer.paste is not None and answer.found.chosen is not None

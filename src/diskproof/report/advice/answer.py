@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from diskproof.advice.dialect import Dialect, Paste, Target
+from diskproof.advice.dialect import Dialect, Paste, Target, Unsayable
 from diskproof.records.machines import Levels
 from diskproof.report import layout
 from diskproof.report.advice.choose import (
@@ -67,7 +67,7 @@ def find_answers(
         wish,
         stack=dialect.title.partition(" (")[0],
         defaults=dialect.defaults(target),
-        find_obstacles=lambda levels: dialect.find_obstacles(_meant(levels, target), target),
+        find_obstacles=lambda levels: _find_gaps(levels, target, dialect),
     )
     if workload:
         loads = tuple(load for load in view.workloads if load.name == workload)
@@ -111,7 +111,7 @@ def _unsaid(
     best = free.chosen
     if best is None or (found.chosen and found.chosen.cell == best.cell):
         return None
-    obstacles = tuple(dialect.find_obstacles(_meant(disk_levels(best.cell), target), target))
+    obstacles = _find_gaps(disk_levels(best.cell), target, dialect)
     return replace(best, unsayable=obstacles) if obstacles else None
 
 
@@ -122,7 +122,7 @@ def _nearest(
     would not be allowed either."""
     levels, instead = dict(_meant(disk_levels(best.cell), target)), dict[str, str]()
     for _ in range(len(levels)):
-        gaps = dialect.find_obstacles(levels, target)
+        gaps = _find_gaps(levels, target, dialect)
         if not gaps:
             mode = CACHE_MODES[levels.get("cache", "none")]
             allowed = not mode.no_flush and (mode.direct or not wish.migrates)
@@ -136,6 +136,24 @@ def _nearest(
 
 def _levels_text(levels: Levels) -> str:
     return ", ".join(f"{name}={level}" for name, level in levels.items())
+
+
+def _find_gaps(levels: Levels, target: Target, dialect: Dialect) -> tuple[Unsayable, ...]:
+    """What the dialect cannot say of a disk, and what the image that is there rules out: a line
+    that calls a qcow2 image raw would show the guest its inside."""
+    there, form = _format_there(target, dialect), levels.get("format", "")
+    gaps = dialect.find_obstacles(_meant(levels, target), target)
+    if not form or there in ("", form):
+        return gaps
+    return (Unsayable("format", form, f"the image that is there is {there}", there), *gaps)
+
+
+def _format_there(target: Target, dialect: Dialect) -> str:
+    """The format of the disk as it was found, or that its name tells; empty where nobody knows."""
+    if target.existing:
+        return dialect.read(target.existing, target).get("format", "")
+    ending = target.image.rpartition(".")[2]
+    return ending if ending in FACTOR_BY_NAME["format"].levels else ""
 
 
 def _is_remote(target: Target) -> bool:

@@ -320,6 +320,22 @@ def test_a_study_of_users_size_is_answered_in_time() -> None:
     assert time.monotonic() - began < 60  # a hang, not a benchmark
 
 
+def test_many_equal_cells_and_loads_are_answered_in_time() -> None:
+    factors = {
+        "frontend": ("daemon",),
+        "format": ("raw", "qcow2"),
+        "cache": ("none", "writeback", "writethrough", "directsync", "unsafe"),
+        "discard": ("ignore", "unmap"),
+        "detect-zeroes": ("off", "on"),
+        "iothread": ("off", "on"),
+    }
+    view = advice_view(factors, ("a", "b", "c"), speeds=EQUAL, blocks=3)
+    assert all(len(load.lines) == 80 for load in view.workloads)
+    began = time.monotonic()
+    assert len(settle(view)) == 3
+    assert time.monotonic() - began < 60  # a hang, not a benchmark
+
+
 def test_one_disk_for_all_loads_where_one_would_do() -> None:
     view = advice_view(DAEMON, ("rand-read", "sync-write", "seq-read"), speeds=EQUAL, seed=4)
     found = settle(view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import DIALECTS
-from diskproof.records import Cell
+from diskproof.records import Cell, HostRecord
 from diskproof.records.verdicts import DURABILITIES, FAULTS, Durability, Fault
 from diskproof.report.advice.answer import (
     answers_json,
@@ -21,7 +22,9 @@ from diskproof.report.advice.answer import (
 )
 from diskproof.report.advice.choose import QEMU_DEFAULTS, Wish, disk_levels, recommend
 from diskproof.report.advice.keeping import KEEPS
-from diskproof.report.view import StudyView
+from diskproof.report.advice.words import answer_sentences
+from diskproof.report.view import StudyView, rank_workloads
+from diskproof.store.rows import ResultRow
 from support.advice_views import CACHES, DAEMON, RACE, advice_view, by_cache
 
 # -- nothing unsafe is ever printed -----------------------------------------------------------
@@ -91,6 +94,31 @@ def test_unsafe_is_never_printed_without_disposable(
                 assert answer.found.chosen.cell.level("cache") in ("none", "directsync")
             if keep != "none":
                 assert answer.found.chosen.keeping.word in ("keeps", "undecided", "not judged")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_wild_figures_break_no_answer(seed: int) -> None:
+    """Noughts, stalls of fifteen decades, cells with a run or two, loads without any writes."""
+    rng = random.Random(seed)
+    study = advice_view({**DAEMON, "frontend": ("daemon", "guest")}, ("a", "b")).study
+    rows = []
+    for cell in study.cells:
+        count = rng.choice([1, 2, 4])
+        values = tuple(
+            rng.choice([0.0, 1e-9, 100.0, rng.lognormvariate(5, 9)]) for _ in range(count)
+        )
+        ids = tuple(f"{cell.id}-{number}" for number in range(count))
+        higher = cell.workload.name == "a"
+        row = ("s1", "h1", cell, "iops", "1/s", higher, True, values, tuple(range(count)), ids)
+        rows.append(ResultRow(*row))
+    view = StudyView(study, HostRecord("h1", "wild", {}), rank_workloads(study, rows))
+    for dialect in DIALECTS.values():
+        answers = find_answers(view, Wish(), dialect, Target())
+        assert len(answers) == 2
+        json.dumps(answers_json(view, answers), allow_nan=False)
+        for answer in answers:
+            assert all(opening_lines(answer)) and not answer.keeps
+            assert "nan" not in " ".join(answer_sentences(answer.found)).lower()
 
 
 # -- what a dialect cannot say ------------------------------------------------------------------

@@ -26,7 +26,7 @@ from diskproof.report.advice.words import (
     use_sentence,
 )
 from diskproof.report.durability import durability_json
-from diskproof.report.labels import interval_json
+from diskproof.report.labels import finite, interval_json
 from diskproof.report.view import StudyView
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 
@@ -356,7 +356,7 @@ def _candidate_json(each: Candidate | None, found: Recommendation) -> dict[str, 
         "n": ranked.interval.n,
         "mean": ranked.interval.mean,
         "ci95": ranked.interval.half_width,
-        "times_of_chosen": each.times.ratio,
+        "times_of_chosen": finite(each.times.ratio),
         "times_simultaneous95": interval_json(each.times.low, each.times.high),
         "told_apart": each.is_apart,
         "keeping": each.keeping.word,

@@ -6,6 +6,7 @@ pairs of cells at once; nothing here picks a best cell and then tests it (docs/s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -24,6 +25,8 @@ from diskproof.stats.study_race import RaceState
 from diskproof.study.factors import DIRECT, FACTOR_BY_NAME, FACTORS
 from diskproof.units import parse_bytes
 
+MAX_TRIES = 8
+"""Disks that are tried as one for all workloads, the likeliest first."""
 VM_FRONTENDS = ("guest", "own-guest", "daemon")
 """Cells that a manager's machine can be; a daemon's are the same nodes without a guest."""
 NOT_SAID = frozenset({"frontend", "backing", "accel", "vcpus", "memory"})
@@ -73,6 +76,8 @@ class Times:
     @property
     def text(self) -> str:
         """``2.1 times [1.7, 2.6]``."""
+        if not 0 < self.ratio < math.inf:
+            return "an unknown number of times"
         if self.low is None or self.high is None:
             return f"{self.ratio:.3g} times (no interval)"
         high = f"{self.high:.3g}" if self.high < 1e4 else "?"
@@ -176,7 +181,8 @@ def settle(view: StudyView, wish: Wish | None = None) -> tuple[Recommendation, .
         return found
     first = [levels_id(each.cell) for each in (found[0].chosen, *found[0].ties) if each]
     wanted = [_chosen_id(each) for each in found]
-    for name in sorted(set.intersection(*could), key=lambda n: (n not in wanted, first.index(n))):
+    shared = sorted(set.intersection(*could), key=lambda n: (n not in wanted, first.index(n)))
+    for name in shared[:MAX_TRIES]:
         again = recommend_all(view, wish, frozenset({name}))
         if {_chosen_id(each) for each in again} == {name}:
             return again
@@ -307,14 +313,24 @@ class _Choice:
     def _apart(self, one: Candidate, other: Candidate) -> bool:
         """Whether two cells are told apart: by the race where one of them leads it, else by the
         ranking. Of a single run nothing is known."""
-        race = self.race
         if one is other:
             return False
-        if race and race.verdict and {one.cell.id, other.cell.id} & {c.id for c in race.leaders}:
-            near = {cell.id for cell in (*race.leaders, *race.tied, *race.open)}
-            return not {one.cell.id, other.cell.id} <= near
+        told = self._told_by_race(one, other)
+        if told is not None:
+            return told
         mine, its = set(one.line.ranked.groups), set(other.line.ranked.groups)
         return bool(mine and its and not mine & its)
+
+    def _told_by_race(self, one: Candidate, other: Candidate) -> bool | None:
+        """Whether the race told them apart: those that still run or rest are not, one that left
+        because of the other is. None where it says nothing of the two."""
+        race, pair = self.race, {one.cell.id, other.cell.id}
+        if race is None or not race.verdict or not pair & {cell.id for cell in race.leaders}:
+            return None
+        if pair <= {cell.id for cell in (*race.leaders, *race.tied, *race.open)}:
+            return False
+        left = ({race.cells[d.cell].id, race.cells[d.rival].id} for d in race.course.drops)
+        return True if pair in left else None
 
     def _compared(self, chosen: Candidate | None) -> Callable[[Candidate], Candidate]:
         """It puts a candidate beside the chosen one. All lines of the workload are compared, those

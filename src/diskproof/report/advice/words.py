@@ -217,6 +217,11 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
             f"To be surer of what it keeps: a longer explore_seconds under [crash] in {file}, "
             f"then `diskproof crash {file}`.",
         )
+    if found.race and not found.proved and found.faster:
+        return (
+            "To be surer: a race among what may be advised ([[exclude]] the others, cache=unsafe "
+            f"say, in {file}); this one was stopped by cells that may not.",
+        )
     if not found.proved and found.ties:
         return (f"To be surer: more blocks in {file}, then `diskproof run {file}` again.",)
     return ()

@@ -145,7 +145,7 @@ def tie_sentence(found: Recommendation) -> str:
         return ""
     names = [f"with {differs_text(each, found)}" for each in found.ties[:MAX_NAMED]]
     more = len(found.ties) - len(names)
-    named = " or ".join([*names, *([f"in {more} more ways"] if more else [])])
+    named = " or ".join([*names, *([f"in {count(more, 'other way')}"] if more else [])])
     return f"The same {named} could not be told apart from the best; {why_this(found)}."
 
 

@@ -232,7 +232,7 @@ def test_a_tie_is_named_and_the_simplest_taken() -> None:
     found = one(advice_view(factors, speeds=SPREAD))
     assert found.chosen is not None and found.chosen.cell.level("detect-zeroes") == "off"
     assert [each.cell.level("detect-zeroes") for each in found.ties] == ["on"]
-    assert "Not told apart from the best" in said(found)
+    assert "The same with detect-zeroes=on could not be told apart from the best" in said(found)
 
 
 def test_the_simple_cell_of_a_tie_is_taken_only_if_it_shares_the_gain() -> None:

@@ -70,7 +70,7 @@ def test_the_line_stands_alone_and_whole(here: Path, capsys: pytest.CaptureFixtu
         assert json.loads(line.split("'")[1])["cache"]["no-flush"] is False
     assert all(len(line) <= 80 for line in lines if not line.startswith(("-", "qemu-img")))
     assert "loses" not in out.split("-blockdev")[0]
-    assert "cache=unsafe would be" in out.replace("\n", " ")
+    assert "With cache=unsafe it would be" in out.replace("\n", " ")
 
 
 def test_json_is_the_same_answer(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

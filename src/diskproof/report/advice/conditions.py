@@ -7,7 +7,7 @@ from diskproof.records import BackingSpec, Cell
 from diskproof.records.metrics import figure_unit
 from diskproof.report.advice.barred import read_backings_of
 from diskproof.report.advice.choose import Candidate, Recommendation, is_emulated
-from diskproof.report.advice.words import keeping_text, settings_text
+from diskproof.report.advice.words import differs_text, keeping_text
 from diskproof.report.durability import render_age
 from diskproof.report.labels import count, render_figure, render_half_width
 from diskproof.report.view import TCG_NOTE, StudyView
@@ -120,7 +120,7 @@ def _of_verdict(chosen: Candidate) -> Iterator[tuple[str, str]]:
 
 def _tie_text(found: Recommendation) -> str:
     """All of them, the most told apart by their settings."""
-    names = [settings_text(each, found) for each in found.ties]
+    names = [differs_text(each, found) for each in found.ties]
     more = f"; {len(names) - 6} more" if len(names) > 6 else ""
     return "; ".join(names[:6]) + more
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +35,6 @@ def _complete_dialect(incomplete: str) -> Iterator[str]:
 
 def _complete_workload(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Names of the workloads in the store that the command line names so far."""
-    from contextlib import suppress
-
     from diskproof.store import open_store
 
     place = context.params.get("store") or DEFAULT_STORE
@@ -219,20 +219,27 @@ def _id_of_file(name: str) -> str:
     return load_study(path).id if path.suffix == ".toml" or path.is_file() else name
 
 
+def name_files(views: Sequence[StudyView]) -> Sequence[StudyView]:
+    """Views with the files of their studies, for the commands that their answers name."""
+    files = {study_id: str(path) for study_id, path in _study_files()} if views else {}
+    return tuple(replace(view, file=files.get(view.study.id, "")) for view in views)
+
+
 def find_study_file(study: StudyRecord) -> str | None:
     """The file that a stored study was made from, where it lies here or in ``studies``."""
+    return next((str(path) for found, path in _study_files() if found == study.id), None)
+
+
+def _study_files() -> Iterator[tuple[str, Path]]:
+    """Studies that lie here by their ids."""
     from diskproof.study.load import load_study
 
     places = (
         path for folder in (Path(), Path("studies")) for path in sorted(folder.glob("*.toml"))
     )
     for path in islice(places, MAX_FILES):
-        try:
-            if load_study(path).id == study.id:
-                return str(path)
-        except DiskproofError:
-            continue
-    return None
+        with suppress(DiskproofError):
+            yield load_study(path).id, path
 
 
 def find_filesystems(view: StudyView) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from diskproof.backings import Consent
+from diskproof.cli.advise_verb import name_files
 from diskproof.cli.conduct import make_setup, probe_host, study_record
 from diskproof.cli.terminal import console, print_json
 from diskproof.cli.watch import Words, failure_lines
@@ -93,7 +94,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
         if as_json:
             print_json(show_rows(store.results(study.id)))
             return
-        for view in read_views(store, [study.id]):
+        for view in name_files(read_views(store, [study.id])):
             console().print(render_study(view))
 
     def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:

@@ -62,13 +62,15 @@ class WorkloadView:
 
 @dataclass(frozen=True)
 class StudyView:
-    """One study on one host. ``parts`` stand by the names of the chapters that found them; a
-    chapter on each workload has found a mapping by the workload's name."""
+    """One study on one host; ``file`` is the study's, where it is known. ``parts`` stand by the
+    names of the chapters that found them; a chapter on each workload has found a mapping by the
+    workload's name."""
 
     study: StudyRecord
     host: HostRecord
     workloads: tuple[WorkloadView, ...]
     parts: Mapping[str, Any] = field(default_factory=dict)
+    file: str = ""
 
     @property
     def runs(self) -> int:

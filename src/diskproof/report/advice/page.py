@@ -37,7 +37,7 @@ def _find(source: Source) -> Advised:
 
 
 def _lead(advised: Advised, view: StudyView) -> Lead:
-    sure_first = sorted(settle(view), key=lambda found: not found.proved)
+    sure_first = sorted(settle(view, Wish(file=view.file)), key=lambda found: not found.proved)
     told = (answer_sentences(found) for found in sure_first)
     return Lead(answers=tuple((first, " ".join(rest)) for first, *rest in told))
 
@@ -75,7 +75,11 @@ def _figures(found: Sequence[Recommendation], bars: Bars, draw: Draw) -> Iterato
 def _told(view: StudyView, dialect: Dialect) -> list[tuple[str, Answer]]:
     """What is advised in one dialect with the workloads that it is for: settings that are proved
     better than others, or the first workload's where nothing is proved."""
-    found = [each for each in find_answers(view, Wish(), dialect, Target()) if told_lines(each)]
+    found = [
+        each
+        for each in find_answers(view, Wish(file=view.file), dialect, Target())
+        if told_lines(each)
+    ]
     found = [each for each in found if each.found.proved] or found[:1]
     return [(", ".join(e.found.load.name for e in alike), alike[0]) for alike in by_paste(found)]
 

@@ -155,12 +155,10 @@ def why_this(found: Recommendation) -> str:
     assert chosen is not None
     if found.is_default:
         return f"this one is what {found.wish.stack} does by itself"
-    safer = any(each.keeping.word != chosen.keeping.word for each in found.ties)
-    return (
-        "this one is the safest"
-        if safer
-        else f"this one is the nearest to what {found.wish.stack} does by itself"
-    )
+    if any(each.keeping.word != chosen.keeping.word for each in found.ties):
+        return "this one is the safest"
+    stack = found.wish.stack
+    return f"of those with a proved gain this is the nearest to what {stack} does by itself"
 
 
 def faster_sentence(found: Recommendation) -> str:

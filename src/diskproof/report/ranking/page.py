@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Set
 
 from diskproof.records.metrics import HIGHER, figure_unit
-from diskproof.report.advice.barred import DROPS_FLUSHES, Bars, is_unfit
+from diskproof.report.advice.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
@@ -33,7 +33,7 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
         "drops_flushes": DROPS_FLUSHES,
         "figures": [
             _bars_figure(load, unfit, draw),
-            *_ratio_figure(load, draw),
+            *_ratio_figure(load, unfit, draw),
             *_heat_figure(load, draw),
         ],
         "latencies": present_latencies(load),
@@ -54,9 +54,11 @@ def _bars_figure(load: WorkloadView, unfit: Set[str], draw: Draw) -> Figure:
     return draw(chart.bars_chart(load, unfit), text, 0)
 
 
-def _ratio_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
+def _ratio_figure(load: WorkloadView, unfit: Set[str], draw: Draw) -> Iterator[Figure]:
     title = f"{load.metric} over the best cell's ({HIGHER[load.higher_is_better]})"
-    ratios = ratio_chart([(line.label, line.ranked) for line in load.lines], title)
+    ratios = ratio_chart(
+        [(line.label + MARK * (line.label in unfit), line.ranked) for line in load.lines], title
+    )
     if ratios is not None:
         yield draw(ratios.spec, ratios.caption, 1)
 

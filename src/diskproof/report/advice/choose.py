@@ -6,7 +6,6 @@ pairs of cells at once; nothing here picks a best cell and then tests it (docs/s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,8 +17,8 @@ from diskproof.records.machines import Levels
 from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.judging import judging_seconds
 from diskproof.report.advice.keeping import Keep, Keeping, find_keeping
+from diskproof.report.advice.times import Times, times_of
 from diskproof.report.view import Line, StudyView, WorkloadView
-from diskproof.stats.intervals import RatioInterval
 from diskproof.stats.ranking import ratios_over
 from diskproof.stats.study_race import RaceState
 from diskproof.study.factors import DIRECT, FACTOR_BY_NAME, FACTORS
@@ -55,33 +54,6 @@ class Wish:
     defaults: Mapping[str, str] = field(default_factory=lambda: QEMU_DEFAULTS)
     find_obstacles: Callable[[Levels], Sequence[Unsayable]] = _says_all
     file: str = ""
-
-
-@dataclass(frozen=True)
-class Times:
-    """How many times as fast, whichever way the metric points; the interval holds for all pairs of
-    the workload together, and has no ends where too little is known."""
-
-    ratio: float
-    low: float | None
-    high: float | None
-
-    @property
-    def inverse(self) -> Times:
-        """The same the other way round."""
-        low = None if not self.high else 1 / self.high
-        high = None if not self.low else 1 / self.low
-        return Times(1 / self.ratio if self.ratio > 0 else 0.0, low, high)
-
-    @property
-    def text(self) -> str:
-        """``2.1 times [1.7, 2.6]``."""
-        if not 0 < self.ratio < math.inf:
-            return "an unknown number of times"
-        if self.low is None or self.high is None:
-            return f"{self.ratio:.3g} times (no interval)"
-        high = f"{self.high:.3g}" if self.high < 1e4 else "?"
-        return f"{self.ratio:.3g} times [{self.low:.3g}, {high}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,7 +316,7 @@ class _Choice:
         def told(place: int) -> Candidate:
             each = self.all[place]
             ratio = ratios[ids.index(each.cell.id)]
-            times = _times(ratio, self.load.higher_is_better)
+            times = times_of(ratio, self.load.higher_is_better)
             return replace(each, times=times, is_apart=self._apart(chosen, each))
 
         return lambda each: told(self.all.index(each))
@@ -397,11 +369,6 @@ def _danger(each: Candidate) -> int:
     if keeping.bars:
         return 3
     return 0 if keeping.is_proved else 1 if keeping.is_open else 2
-
-
-def _times(ratio: RatioInterval, higher_is_better: bool) -> Times:
-    times = Times(ratio.ratio, ratio.low, ratio.high)
-    return times if higher_is_better else times.inverse
 
 
 def _same(factor: str, level: str, other: str) -> bool:

@@ -113,6 +113,8 @@ class Chapter(Generic[P]):
     lead: Callable[[P, StudyView], Lead] | None = None
     raw: Callable[[P], Iterable[Mapping[str, object]]] | None = None
     """It gives the values behind the figures, as rows of JSON that the page carries."""
+    question: str = ""
+    """Who asks it unfolds the chapter on the page; without one it stands open."""
     hosts: Callable[[Store, StudyRecord], Iterable[str]] | None = None
     """It names the hosts that a study has runs of this kind on, where they are no results."""
 

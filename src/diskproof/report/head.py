@@ -8,14 +8,9 @@ from typing import Any
 from diskproof.records import StudyRecord
 from diskproof.report.chapter import Chapter, Lead
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.view import StudyView
+from diskproof.report.view import TCG_NOTE, StudyView
 from diskproof.study.like import find_defaults, keep_warnings
 
-TCG_NOTE = (
-    "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
-    "IOPS and latency of guests are far below those under KVM and differences between buses and "
-    "threads may not carry over. It does not distort the order of flushes or what is durable."
-)
 GUESTS = ("guest", "own-guest")
 OURS = ("run", "program")
 """Origins of studies that were made here, by ``run`` and ``crash``."""
@@ -70,7 +65,7 @@ class Head:
         if special := self._special("title"):
             return f"{study.name}: {special}"
         if study.origin == "run":
-            return f"{study.name}: which virtual disk is fast on {host.name}?"
+            return f"{study.name}: which virtual disk is fast on {host.name}, and keeps the data?"
         return f"{study.name}: results imported from {study.origin}"
 
     @property

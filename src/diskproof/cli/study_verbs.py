@@ -77,7 +77,7 @@ def run(
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
-    """Measure a study, or go on where it stopped; begins its answer with what to use.
+    """Measure a study, or go on where it stopped; ends with what to use, and the ranked tables.
 
     Where the study has a table \\[crash], its cells are then judged, too: which keep the data?
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Set
 
 from diskproof.records.metrics import HIGHER, figure_unit
-from diskproof.report.advice.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
+from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
@@ -17,9 +17,6 @@ def _find(source: Source) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    """Who wins, where nothing can be advised; the speed of the bare host is no advice."""
-    if load.name in view.parts.get("advice", ()):
-        return Lead(reading=words.READING)
     sentence = words.winner_sentence(load, Bars(view.study))
     return Lead(answers=((load.name, sentence),), reading=words.READING)
 

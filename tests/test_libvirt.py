@@ -16,7 +16,7 @@ from diskproof.advice.dialect import Dialect, Target
 from diskproof.advice.dialects import DIALECTS, READINGS, require_dialect
 from diskproof.advice.libvirt_xml import DiskParts, iter_parts, parse_documents
 from diskproof.errors import UsageError
-from diskproof.records.machines import Machine, MachineDisk
+from diskproof.records.virtual_machines import Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
 FOLDER = Path(__file__).parent / "fixtures" / "machines" / "libvirt"
@@ -185,6 +185,25 @@ def test_a_paste_says_where_and_when() -> None:
     assert "<disk type='block' device='disk'>" in block.text
     assert "<source dev='/dev/vg/a'/>" in block.text
     assert block.create == ""
+
+
+def test_the_image_that_is_made_is_the_one_that_is_said() -> None:
+    """libvirt takes a disk of whose format nothing is said for raw."""
+    for target in (Target(), Target(image="/dev/vg/a", block=True)):
+        for dialect in (LIBVIRT, VIRT_INSTALL):
+            paste = dialect.write({"cache": "none"}, target)
+            form = dialect.read(paste.text, target)["format"]
+            assert form == ("raw" if target.block else "qcow2")
+            assert target.block or f"-f {form} " in paste.create
+
+
+def test_another_image_from_the_next_start_on_is_told() -> None:
+    text = (FOLDER / "hot-plugged.xml").read_text()
+    changed = "/srv/vm/other.qcow2'/>".join(text.rsplit("/srv/vm/build.qcow2'/>", 1))
+    (machine,) = READING.read_machines(changed, "x")
+    (remark,) = machine.disks[0].remarks
+    assert (remark.rule, remark.layer) == ("pending-change", "pending")
+    assert "/srv/vm/build.qcow2" in remark.what and "/srv/vm/other.qcow2" in remark.what
 
 
 def test_a_disk_moves_to_scsi_with_its_thread() -> None:

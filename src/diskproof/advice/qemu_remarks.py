@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from diskproof.advice.qemu_disks import CommandLine, DiskOptions
 from diskproof.advice.qemu_edit import edit_options
-from diskproof.records.machines import Change, Effect, Remark
+from diskproof.records.virtual_machines import Change, Effect, Remark
 from diskproof.study.factors import CACHE_MODES
 
 _FLUSH = "QEMU 7.2, block/io.c bdrv_co_flush; seen with strace"
@@ -124,8 +124,7 @@ def _guest_write_cache(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]
         "config-wce=off on the device keeps it"
     )
     source = "QEMU 7.2, hw/block/virtio-blk.c virtio_blk_set_status, virtio_blk_get_features"
-    change = _change(disk, cache=_cache_mode(disk, disk.node.end.keys.get("cache.direct", "off")))
-    yield _remark("guest-may-write-back", "note", what, source, change)
+    yield _remark("guest-may-write-back", "note", what, source)
 
 
 def _iothread_device(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 from diskproof.report import layout
 from diskproof.report.labels import count
 from diskproof.report.progress import StudyStatus

@@ -107,6 +107,7 @@ def _line_json(line: Line) -> dict[str, object]:
         "tie": group_name(ranked.groups),
         "cell": ranked.cell.levels_dict(),
         "label": line.label,
+        "default_of": list(ranked.cell.names),
         "n": ranked.interval.n,
         "mean": ranked.interval.mean,
         "ci95": ranked.interval.half_width,

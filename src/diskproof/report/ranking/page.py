@@ -7,6 +7,7 @@ from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
+from diskproof.report.ranking.defaults import default_sentences
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.ratios import ratio_chart, ratio_text
 from diskproof.report.view import StudyView, WorkloadView, present_latencies
@@ -17,8 +18,11 @@ def _find(source: Source) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    sentence = words.winner_sentence(load, Bars(view.study))
-    return Lead(answers=((load.name, sentence),), reading=words.READING)
+    bars = Bars(view.study)
+    given = " ".join(default_sentences(load, bars))
+    told = [(load.name, words.winner_sentence(load, bars))]
+    told += [(f"{load.name}, what managers give", given)] if given else []
+    return Lead(answers=tuple(told), reading=words.READING)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:

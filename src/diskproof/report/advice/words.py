@@ -107,10 +107,11 @@ def keeping_sentence(each: Candidate, found: Recommendation) -> str:
     keeping = each.keeping
     cut = CUTS[keeping.fault]
     if keeping.row and keeping.is_proved:
-        return (
-            f"It kept every acknowledged write in {cut}: "
-            f"{states_text(keeping.row.verdict)} states were checked."
-        )
+        states = states_text(keeping.row.verdict)
+        if not _is_searched(keeping.row.verdict):
+            few = f"but few states were checked: {states}"
+            return f"So far it kept every acknowledged write in {cut}, {few}."
+        return f"It kept every acknowledged write in {cut}: {states} states were checked."
     if keeping.is_open:
         why = keeping.row.verdict.reason if keeping.row else "nobody has judged it yet"
         return f"Whether it keeps acknowledged writes in {cut} is not known: {why}."

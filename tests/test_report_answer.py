@@ -15,9 +15,9 @@ from rich.console import Console
 from diskproof.advice.dialects import DIALECTS
 from diskproof.records import Cell
 from diskproof.records.verdicts import DURABILITIES, Durability, Fault
-from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.chart import LANES, Judged, loss_caption, loss_chart
 from diskproof.report.advice.keeping import find_keeping
+from diskproof.report.barred import Bars
 from diskproof.report.head import find_head
 from diskproof.report.page import render_page
 from diskproof.report.study_tables import ranking_json, render_rankings, render_study

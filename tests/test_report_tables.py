@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console, RenderableType
 
-from diskproof.report.advice.barred import Bars
+from diskproof.report.barred import Bars
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.runs.table import render_failures

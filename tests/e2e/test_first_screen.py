@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,17 @@ def test_alone_with_a_store_that_is_none(place: Place) -> None:
     place.store.write_bytes(b"no store" * 1000)
     call = place.call([])
     assert call.code == 0 and "diskproof.sqlite" in call.out
+    call.assert_no_traceback()
+
+
+def test_alone_beside_a_store_that_is_locked(place: Place) -> None:
+    with closing(sqlite3.connect(place.store, isolation_level=None)) as owner:
+        owner.execute("PRAGMA locking_mode = EXCLUSIVE")
+        owner.execute("BEGIN EXCLUSIVE")
+        owner.execute("UPDATE diskproof_schema SET version = version")
+        call = place.call([])
+        owner.execute("ROLLBACK")
+    assert call.code == 0 and "diskproof.sqlite does not answer" in " ".join(call.out.split())
     call.assert_no_traceback()
 
 

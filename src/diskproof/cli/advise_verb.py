@@ -245,7 +245,7 @@ def _study_files() -> Iterator[tuple[str, Path]]:
 def find_filesystems(view: StudyView) -> dict[str, str]:
     """What the folders of a study's backings are on, where it was made on this host."""
     from diskproof.backings.place import find_filesystem
-    from diskproof.report.advice.barred import read_backings_of
+    from diskproof.report.barred import read_backings_of
     from diskproof.study.backings import chain
 
     if view.host.name != platform.node():

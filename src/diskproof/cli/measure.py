@@ -18,7 +18,7 @@ from diskproof.plan.estimate import Estimate
 from diskproof.plan.schedule import make_schedule
 from diskproof.records import HostFacts, PlannedRun, RunRecord, StudyRecord
 from diskproof.records.metrics import figure_unit
-from diskproof.report.advice.barred import Bars, is_unfit
+from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.labels import cell_label, render_figure, varying_factors
 from diskproof.report.race.words import drop_sentence, verdict_sentence
 from diskproof.report.read import read_views

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from threading import Thread
 
 from diskproof.cli.options import DEFAULT_STORE
 from diskproof.cli.study_verbs import is_race_over
@@ -13,7 +14,9 @@ from diskproof.lab.course import is_running
 from diskproof.report.orientation import FoundStudies, Here, render_orientation
 from diskproof.report.progress import study_status
 from diskproof.store import open_store
+from diskproof.store.connect import StoreUrl
 
+STORE_SECONDS = 3.0
 EXAMPLE = Path("studies/quick.toml")
 
 
@@ -33,8 +36,20 @@ def orient() -> None:
 
 
 def _find_studies() -> FoundStudies:
-    """The studies of the store in this folder, or of the one that DISKPROOF_STORE names."""
+    """The studies of the store in this folder, or of the one that DISKPROOF_STORE names. A store
+    that is locked, or far away, is not waited for."""
     url = os.environ.get("DISKPROOF_STORE") or DEFAULT_STORE
+    found: list[FoundStudies] = []
+    looking = Thread(target=lambda: found.append(_read_studies(url)), daemon=True)
+    looking.start()
+    looking.join(STORE_SECONDS)
+    if found:
+        return found[0]
+    place = str(StoreUrl(url))  # without a password
+    return FoundStudies(place, trouble=f"{place} does not answer; `diskproof status` waits")
+
+
+def _read_studies(url: str) -> FoundStudies:
     if url == DEFAULT_STORE and not Path(url).exists():
         return FoundStudies(url)
     try:

@@ -86,6 +86,8 @@ class Lead:
     """It says what was run: ``12 runs, none failed``."""
     answers: tuple[tuple[str, str], ...] = ()
     """Each is of a name, and is a sentence."""
+    settled: tuple[str, ...] = ()
+    """Names whose answers by other chapters would add nothing."""
     reading: str = ""
     """It says how the answers are to be read."""
     facts: tuple[tuple[str, str], ...] = ()

@@ -101,7 +101,9 @@ class Head:
 
     @property
     def answers(self) -> list[tuple[str, str]]:
-        return [answer for lead in self.leads for answer in lead.answers]
+        settled = {name for lead in self.leads for name in lead.settled}
+        told = (answer for lead in self.leads for answer in lead.answers)
+        return [(name, answer) for name, answer in told if name not in settled]
 
     @property
     def failed(self) -> int:

@@ -14,10 +14,10 @@ from typing import Literal
 from diskproof.advice.dialect import Unsayable
 from diskproof.records import Cell
 from diskproof.records.virtual_machines import Levels
-from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.judging import judging_seconds
 from diskproof.report.advice.keeping import Keep, Keeping, find_keeping
 from diskproof.report.advice.times import Times, times_of
+from diskproof.report.barred import Bars
 from diskproof.report.view import Line, StudyView, WorkloadView
 from diskproof.stats.ranking import ratios_over
 from diskproof.stats.study_race import RaceState

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from diskproof.records import BackingSpec, Cell
 from diskproof.records.metrics import figure_unit
-from diskproof.report.advice.barred import read_backings_of
 from diskproof.report.advice.choose import Candidate, Recommendation, is_emulated
 from diskproof.report.advice.words import differs_text, keeping_text
+from diskproof.report.barred import read_backings_of
 from diskproof.report.durability import render_age
 from diskproof.report.labels import count, render_figure, render_half_width
 from diskproof.report.view import TCG_NOTE, StudyView

@@ -11,11 +11,11 @@ from diskproof.report.advice.answer import (
     instead_sentence,
     unsaid_sentence,
 )
-from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.chart import loss_caption, loss_chart
 from diskproof.report.advice.choose import VM_FRONTENDS, Recommendation, Wish, settle
 from diskproof.report.advice.keeping import find_keeping
 from diskproof.report.advice.words import answer_sentences, settings_text
+from diskproof.report.barred import Bars
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.durability import writes
 from diskproof.report.view import StudyView
@@ -39,7 +39,7 @@ def _find(source: Source) -> Advised:
 def _lead(advised: Advised, view: StudyView) -> Lead:
     sure_first = sorted(settle(view, Wish(file=view.file)), key=lambda found: not found.proved)
     told = (answer_sentences(found) for found in sure_first)
-    return Lead(answers=tuple((first, " ".join(rest)) for first, *rest in told))
+    return Lead(answers=tuple((first, " ".join(rest)) for first, *rest in told), settled=advised)
 
 
 def _page(advised: Advised, view: StudyView, draw: Draw) -> Mapping[str, object]:

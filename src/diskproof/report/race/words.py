@@ -3,7 +3,7 @@
 import math
 
 from diskproof.records import Cell, StudyRecord
-from diskproof.report.advice.barred import Bars, is_unfit
+from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.labels import cell_label, finite, varying_factors
 from diskproof.stats.racing import Drop
 from diskproof.stats.study_race import RaceState

@@ -4,7 +4,7 @@ import math
 from collections.abc import Set
 
 from diskproof.report import vega
-from diskproof.report.advice.barred import MARK
+from diskproof.report.barred import MARK
 from diskproof.report.labels import render_figure, render_half_width
 from diskproof.report.view import Line, WorkloadView
 

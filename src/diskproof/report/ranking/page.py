@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Set
 
 from diskproof.records.metrics import HIGHER, figure_unit
-from diskproof.report.advice.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
+from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
@@ -18,12 +18,11 @@ def _find(source: Source) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    """Who wins, where nothing can be advised (the speed of the bare host is no advice), and whether
-    what managers give is good."""
-    advised = load.name in view.parts.get("advice", ())
-    winner = "" if advised else words.winner_sentence(load, Bars(view.study))
-    told = filter(None, (winner, " ".join(default_sentences(load))))
-    return Lead(answers=tuple((load.name, text) for text in told), reading=words.READING)
+    bars = Bars(view.study)
+    given = " ".join(default_sentences(load, bars))
+    told = [(load.name, words.winner_sentence(load, bars))]
+    told += [(f"{load.name}, what managers give", given)] if given else []
+    return Lead(answers=tuple(told), reading=words.READING)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from diskproof.records.metrics import MetricRow
 from diskproof.report import layout
-from diskproof.report.advice.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
+from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.durability import short_text
 from diskproof.report.labels import (
     group_name,

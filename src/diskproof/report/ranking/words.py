@@ -1,7 +1,7 @@
 """Sentences on rankings: who won, how sure that is, how a rank is to be read."""
 
 from diskproof.records.metrics import figure_unit
-from diskproof.report.advice.barred import Bars, is_unfit
+from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.durability import verdict_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView

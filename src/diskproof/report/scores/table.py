@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from diskproof.records import StudyRecord
 from diskproof.report import layout
-from diskproof.report.advice.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
+from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.labels import (
     cell_label,
     group_name,

@@ -15,7 +15,7 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import READINGS
 from diskproof.advice.proxmox import read
 from diskproof.errors import UsageError
-from diskproof.records.machines import Machine, MachineDisk
+from diskproof.records.virtual_machines import Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES, DIRECT
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines" / "proxmox"
@@ -80,7 +80,7 @@ def test_every_change_is_a_whole_command() -> None:
         for remark in disk.remarks
         if remark.change
     ]
-    assert len(changes) >= 7
+    assert len(changes) >= 6
     assert all(text.startswith("qm ") and "VMID" not in text for text in changes)
 
 
@@ -98,6 +98,13 @@ def test_the_pending_section_is_not_what_runs() -> None:
     assert same.pending is None
 
 
+def test_a_change_for_the_worse_is_taken_back_not_brought_into_force() -> None:
+    (better,) = [each for each in read_fixture("105.conf").disks if each.name == "scsi0"]
+    (worse,) = [each for each in read_fixture("106.conf").disks if each.name == "virtio1"]
+    texts = [each.remarks[0].change.text for each in (better, worse) if each.remarks[0].change]
+    assert texts == ["qm reboot 105", "qm set 106 --revert virtio1"]
+
+
 def test_sections_that_are_no_part_of_the_machine_are_passed_over() -> None:
     text = "scsi0: local:1/d.raw\n[special:cloudinit]\nscsi1: local:1/e.raw\n[??]\nscsi2: x:y\n"
     (machine,) = proxmox_config.read_machines(text, "1.conf")
@@ -112,6 +119,18 @@ def test_drives_without_a_guest_s_data_are_no_disks() -> None:
 
 def test_a_template_is_read_only() -> None:
     assert disk_of("template: 1\nscsi0: local:1/base-1-disk-0.raw,cache=unsafe", "scsi0").read_only
+
+
+def test_sections_and_lines_that_stand_twice_are_read_as_proxmox_reads_them() -> None:
+    """Held against parse_vm_config of qemu-server 9.2.6 on 6000 texts made of such lines."""
+    text = (
+        "scsi0: st:a\nscsi0: st:b\nscsi0: refused\ncdrom: none,media=cdrom\n"
+        "[pending]\nscsi1: st:c\n[snap]\nscsi1: st:d\n[PENDING]  \nscsi2: st:e\n[snap]\n"
+        "[9bad]\nscsi3: st:f"
+    )
+    found = proxmox_config.split_sections(text.splitlines())
+    assert found.main == {"scsi0": "st:b", "ide2": "none,media=cdrom"}
+    assert (found.pending, found.snapshots) == ({"scsi2": "st:e"}, {"snap": {}})
 
 
 def test_lines_that_cannot_be_read_are_told() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.host.machines import microvms
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 HOLD = "\necho ready; read line; wait"
 
@@ -83,6 +83,14 @@ def test_one_that_was_configured_over_its_api_is_unknown(tmp_path: Path) -> None
         assert disk.image == str(tmp_path / "data.img") and not disk.layers
         assert [remark.effect for remark in disk.remarks] == ["unknown"]
         assert "curl --unix-socket fc.sock" in disk.remarks[0].what
+
+
+def test_one_of_which_nothing_is_known_is_not_without_disks(tmp_path: Path) -> None:
+    arguments = ("--config-file", "gone.json")
+    with start_vmm(tmp_path, "firecracker", *arguments, opens="3</dev/null") as pid:
+        (disk,) = find_one(pid).disks
+        assert [remark.effect for remark in disk.remarks] == ["unknown"]
+        assert "gone.json cannot be read" in disk.remarks[0].what
 
 
 @pytest.mark.parametrize("name", ["cloud-hypervisor", "crosvm"])

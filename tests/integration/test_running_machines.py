@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +18,11 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.qemu import DIALECT
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
-from diskproof.host.machines import find_machines
-from diskproof.records.machines import Layer, Machine, MachineDisk
+from diskproof.host.machines import find_machines, running
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES
 from support.qemus import make_image, start_still
+from support.recording import make_places, needs_fuse, start_recording
 
 
 def machine_of(pid: int) -> Machine:
@@ -136,7 +139,7 @@ def test_a_disk_that_was_handed_over_as_descriptor(
             (disk,) = machine_of(qemu.process.pid).disks
             assert levels(disk.running)["cache"] == ("none" if direct else "writeback")
             assert levels(disk.running)["format"] == "raw"
-            assert free or disk.facts["file"] == str(image)
+            assert disk.facts["file"] == str(image)
     finally:
         os.close(handle)
 
@@ -150,6 +153,19 @@ def test_an_image_under_a_live_snapshot_is_not_the_disk_any_more(tmp_path: Path)
         old, new = machine_of(qemu.process.pid).disks
         assert (new.image, levels(new.running)) == (str(overlay), {})
         assert (old.image, old.running, rules(old)) == (str(first), None, ["image-replaced"])
+
+
+def test_a_free_monitor_names_the_image_that_a_disk_is_on_by_now(tmp_path: Path) -> None:
+    first, overlay = make_image(tmp_path / "first"), tmp_path / "overlay"
+    args = [*lines(first, format="qcow2", cache="none"), "-qmp", "unix:m,server=on,wait=off"]
+    with start_still(tmp_path, args) as qemu:
+        arguments = {"node-name": "first-format", "snapshot-file": str(overlay)}
+        arguments |= {"format": "qcow2", "snapshot-node-name": "top"}
+        qemu.qmp.execute("blockdev-snapshot-sync", arguments)
+        (disk,) = machine_of(qemu.process.pid).disks
+        assert (disk.name, disk.image, rules(disk)) == ("first", str(overlay), ["image-replaced"])
+        assert levels(disk.running)["cache"] == "none"
+        assert "aio" not in levels(disk.running)
 
 
 def test_a_cache_that_was_changed_is_not_taken_from_the_line(tmp_path: Path) -> None:
@@ -173,6 +189,43 @@ def test_a_cache_that_was_changed_is_not_taken_from_the_line(tmp_path: Path) -> 
         assert rules(disk) == ["changed-since-start"]
         qemu.qmp.execute("device_del", {"id": "first"})
         qemu.qmp.execute("query-status")
+
+
+@pytest.mark.parametrize(
+    "monitor",
+    [
+        "-chardev socket,id=charmonitor,path={0}/m.qmp,server=on,wait=off "
+        "-mon chardev=charmonitor,mode=control",
+        "-qmp unix:{0}/qemu-server/1.qmp,server=on,wait=off",
+        "-qmp unix:{0}/libvirt/m.sock,server=on,wait=off",
+        "-monitor unix:{0}/human,server=on,wait=off",
+    ],
+)
+def test_a_managers_own_monitor_is_never_touched(tmp_path: Path, monitor: str) -> None:
+    for folder in ("qemu-server", "libvirt"):
+        (tmp_path / folder).mkdir()
+    image = make_image(tmp_path / "disk")
+    args = [*lines(image, format="qcow2", cache="none"), *monitor.format(tmp_path).split()]
+    with start_still(tmp_path, args) as qemu:
+        (disk,) = machine_of(qemu.process.pid).disks
+        assert disk.running is not None
+        assert "QMP" not in disk.running.source
+        assert disk.running.levels["cache"] == "none"
+
+
+def test_a_qemu_that_sees_other_files_than_we_do(tmp_path: Path) -> None:
+    """As one in a container does: its disk lies on a tmpfs that only it has."""
+    (tmp_path / "own").mkdir()
+    script = 'mount -t tmpfs t own && truncate -s 16M own/disk && exec "$@"'
+    args = lines(tmp_path / "own/disk", format="raw", cache="unsafe")
+    around = ["unshare", "--mount", "sh", "-c", script, "sh"]
+    with start_still(tmp_path, args, around=around) as qemu:
+        machine = machine_of(qemu.process.pid)
+        (disk,) = machine.disks
+        assert list((tmp_path / "own").iterdir()) == []
+        assert "container" in machine.notes[0]
+        assert levels(disk.running)["cache"] == "unsafe"
+        assert Path(disk.facts["seen at"]).stat().st_size == 16 << 20
 
 
 def test_files_that_are_no_disks_are_none(tmp_path: Path) -> None:
@@ -214,19 +267,45 @@ def test_a_monitor_that_stays_silent_holds_nobody_up(tmp_path: Path) -> None:
             args = [*lines(image, format="qcow2", cache="none")]
             args += ["-qmp", f"unix:{folder}/free.qmp,server=on,wait=off"]
             pids.append(stack.enter_context(start_still(folder, args)).process.pid)
-        os.kill(pids[0], 19)
+        os.kill(pids[0], signal.SIGSTOP)
         try:
             found = {m.pid: m for m in find_machines().machines if m.pid in pids}
         finally:
-            os.kill(pids[0], 18)
+            os.kill(pids[0], signal.SIGCONT)
         sources = [running.source for pid in pids if (running := found[pid].disks[0].running)]
         assert ["QMP" in source for source in sources] == [False, True, True]
         assert [levels(found[pid].disks[0].running)["cache"] for pid in pids] == ["none"] * 3
 
 
+@needs_fuse
+def test_a_file_system_that_does_not_answer_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "SECONDS", 1.0)
+    tmp_path.chmod(0o755)
+    places = make_places(tmp_path)
+    make_image(places.backing / "disk")
+    with (
+        start_recording(places) as recording,
+        start_still(tmp_path, lines(places.mount / "disk", format="qcow2")) as qemu,
+    ):
+        os.kill(recording.process.pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            found = find_machines()
+            took = time.monotonic() - began
+        finally:
+            os.kill(recording.process.pid, signal.SIGCONT)
+        (machine,) = [one for one in found.machines if one.pid == qemu.process.pid]
+        assert [sorted(disk.layers) for disk in machine.disks] == [["configured"]]
+        assert took < 4
+        (told,) = [text for text in found.obstacles if str(qemu.process.pid) in text]
+        assert "did not answer within 1 s" in told
+
+
 _AS_NOBODY = """
 import os
-from diskproof.host.machines import find_machines
+from diskproof.host.machines import find_machines, running
 find_machines()
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 found = find_machines()

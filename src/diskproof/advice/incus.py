@@ -16,7 +16,7 @@ from diskproof.advice.incus_device import (
 )
 from diskproof.advice.sayable import find_unsayable, sayable
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import FACTOR_BY_NAME
 
 MAPPING = (
@@ -31,13 +31,14 @@ MAPPING = (
     ("iothread", "always off", "driver_qemu.go, driver_qemu_templates.go: none is made"),
     ("bus", "io.bus=virtio-scsi|virtio-blk|nvme; absent: virtio-scsi", "disk.go validateConfig"),
     ("format", "the pool decides: raw", "driver_qemu.go addDriveConfig"),
+    ("preallocation", "the pool decides", "storage/drivers/driver_*_volumes.go"),
     ("l2-cache-size", "cannot be said", "driver_qemu.go addDriveConfig"),
 )  # fmt: skip
 """A factor, how it is written here, and the file and function that it was read from."""
 
 TAKES_EFFECT = (
-    "at the next start: stop the machine first, for Incus takes a disk whose io.cache or io.bus "
-    "changes out of a running one and plugs it in again"
+    "at the start in the last line: do not set it while the machine runs, for Incus takes the disk "
+    "out of it and plugs it in again, and the root disk does not come back (seen with 6.0.4)"
 )
 _L2 = FACTOR_BY_NAME["l2-cache-size"].default
 _TABLE = {
@@ -118,9 +119,11 @@ def write(levels: Levels, target: Target) -> Paste:
         verb, words = "add", ["disk", *kept, *keys]
     names = [shlex.quote(machine), shlex.quote(device.name)]
     text = " ".join([device.program, "config device", verb, *names, *map(shlex.quote, words)])
-    return Paste(
-        text, "a shell of the host", TAKES_EFFECT, notes=tuple(_notes(device, levels, verb))
-    )
+    notes = tuple(_notes(device, levels, verb))
+    if verb == "add":
+        return Paste(text, "a shell of the host", "at once", notes=notes)
+    around = (f"{device.program} {word} {names[0]}" for word in ("stop", "start"))
+    return Paste(f"\n{text}\n".join(around), "a shell of the host", TAKES_EFFECT, notes=notes)
 
 
 def _notes(device: Device, levels: Levels, verb: str) -> Iterator[str]:
@@ -139,9 +142,10 @@ def read(text: str, target: Target) -> Levels:
     """The levels of a device in a command as ``write`` makes it, or in the lines of a device as
     it was found. Raises UsageError."""
     try:
-        if text.split(maxsplit=2)[1:2] != ["config"]:
+        lines = [line for line in text.splitlines() if line.split()[1:2] == ["config"]]
+        if not lines:
             return find_levels(parse_device(text))[0]
-        words = shlex.split(text)
+        words = shlex.split(lines[0])
         if words[1:3] != ["config", "device"] or len(words) < 6:
             raise ValueError(f"{text[:60]!r} is no incus config device command")
         device = _find_device(target)
@@ -156,16 +160,18 @@ def read(text: str, target: Target) -> Levels:
 
 def find_defaults(target: Target) -> dict[str, str]:
     """What a device without io.cache gets: a host's block device or an image file as it was given,
-    else the root disk of a ``dir`` pool on ``target.filesystem`` (or of a pool of that name)."""
+    else the root disk of a ``dir`` pool on ``target.filesystem`` (or of a pool of that name; its
+    LVM is thin or not). The volume of a machine is raw in all of them."""
     pools = ("lvm", "lvmcluster", "linstor", "truenas", "ceph")
-    if target.block and (target.filesystem in (*pools, "zfs")):
-        device = Device("root", {"pool": "default", "path": "/"}, driver=target.filesystem)
+    driver = "lvm" if target.filesystem == "lvmthin" else target.filesystem
+    if target.block and driver in (*pools, "zfs"):
+        device = Device("root", {"pool": "default", "path": "/"}, driver=driver)
     elif target.block:
         device = Device("data", {"source": "/dev/DEVICE"})
     else:
         config = {"pool": "default", "path": "/"}
         device = Device("root", config, driver="dir", filesystem=target.filesystem or "ext4")
-    return find_levels(device)[0]
+    return {**find_levels(device)[0], "format": "raw"}
 
 
 DIALECT = Dialect(
@@ -176,4 +182,5 @@ DIALECT = Dialect(
     write=write,
     read=read,
     defaults=find_defaults,
+    version="7",
 )

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from diskproof.advice.libvirt_xml import disk_number
 from diskproof.errors import UsageError
-from diskproof.records.machines import LayerName, MachineDisk, Remark
+from diskproof.records.virtual_machines import LayerName, MachineDisk, Remark
 
 SOURCE = "libvirt docs/drvqemu.rst, pass-through of arbitrary QEMU commands"
 _QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"

@@ -27,7 +27,7 @@ from diskproof.advice.proxmox_drive import (
     split_storages,
 )
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import DIRECT, FACTOR_BY_NAME
 
 VERSION = "9.2"
@@ -70,13 +70,16 @@ class FoundLines:
 
 
 def _read_found(text: str, key: str) -> FoundLines:
-    """Read ``qm set`` lines, lines of a configuration, a property string of disk ``key``, and the
-    sections of a storage.cfg among them. Raises ValueError."""
+    """Read ``qm set`` lines, lines of a configuration (``# 101.conf`` names it), a property string
+    of disk ``key``, and the sections of a storage.cfg among them. Raises ValueError."""
     storages, lines = split_storages(text)
     values: dict[str, str] = {}
     machine = ""
     for line in filter(None, (line.strip() for line in lines)):
-        if line.startswith("qm "):
+        if line.startswith("#"):
+            named = re.fullmatch(r"# (\d+)\.conf", line)
+            machine = named[1] if named else machine
+        elif line.startswith("qm "):
             words = shlex.split(line)
             machine = words[2] if words[1:2] == ["set"] and len(words) > 2 else machine
             values |= _options(words)
@@ -131,7 +134,7 @@ def _plan(levels: Levels, target: Target) -> Rewrite:
     storages = dict(found.storages)
     if target.filesystem == "btrfs" and drive.storage:
         storages.setdefault(drive.storage, Storage(drive.storage, "btrfs", {}))
-    return Rewrite(was, drive, found.scsihw, storages, target.machine or found.machine or "VMID")
+    return Rewrite(was, drive, found.scsihw, storages, found.machine or target.machine or "VMID")
 
 
 def _find_obstacles(levels: Levels, target: Target) -> Iterator[Unsayable]:
@@ -288,8 +291,6 @@ def read(text: str, target: Target) -> Levels:
         if not key:
             raise ValueError("there is no disk in it")
         drive = parse_drive(key, found.drives[key])
-        if not re.match(r"/|[\w.-]+:", drive.volume):
-            raise ValueError(f"{drive.volume[:40]!r} is neither a path nor STORAGE:VOLUME")
     except ValueError as error:
         raise UsageError("not a disk of Proxmox", str(error)) from error
     if findings := check_drive(drive):
@@ -303,19 +304,25 @@ def read(text: str, target: Target) -> Levels:
 
 def find_defaults(target: Target) -> dict[str, str]:
     """What the web interface gives a new disk of a new Linux guest on a kind of storage, which
-    ``target.filesystem`` may name (``btrfs``, ``lvm``, ``cifs``)."""
+    ``target.filesystem`` may name (``btrfs``, ``lvm``, ``cifs``). It makes qcow2 images where the
+    storage has them (pve-manager, DiskStorageSelector.js; not on Btrfs: BTRFSPlugin.pm), with
+    their metadata preallocated (pve-storage, Plugin.pm preallocation_cmd_opt)."""
     kind = target.filesystem if target.filesystem in ("btrfs", "lvm", "cifs") else "dir"
     drive = DriveLine("scsi0", "new:0", {"iothread": "1"})
     levels, _ = find_levels(drive, SINGLE, {"new": Storage("new", kind, {})})
-    return {name: level for name, level in levels.items() if name != "format"}
+    is_qcow2 = not target.block and kind in ("dir", "cifs")
+    image = {"format": "qcow2", "preallocation": "metadata"} if is_qcow2 else {"format": "raw"}
+    return levels | image
 
 
 DIALECT = Dialect(
     name="proxmox",
     title="Proxmox VE",
-    source=f"{SOURCE}, Blockdev.pm, DriveDevice.pm; pve-docs 9.1.3 (e5010dc) qm.adoc",
+    source=f"{SOURCE}, Blockdev.pm, DriveDevice.pm; pve-docs 9.1.3 (e5010dc) qm.adoc; "
+    "pve-manager DiskStorageSelector.js; pve-storage Plugin.pm, BTRFSPlugin.pm",
     find_obstacles=find_obstacles,
     write=write,
     read=read,
     defaults=find_defaults,
+    version="9",
 )

@@ -25,7 +25,7 @@ from diskproof.advice.proxmox_drive import (
 )
 from diskproof.advice.qemu_extra import find_override, split_options
 from diskproof.errors import UsageError
-from diskproof.records.machines import Change, Layer, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Change, Layer, Machine, MachineDisk, Remark
 from diskproof.study.factors import DIRECT
 
 MAX_CHARS = 4 << 20
@@ -69,10 +69,12 @@ def split_sections(lines: list[str]) -> Sections:
     for number, line in enumerate(lines, 1):
         if match := _SECTION.fullmatch(line):
             name = match[1]
+            # Of a section that stands twice the last counts.
             if name.upper() == "PENDING":
                 section = found.pending
+                section.clear()
             elif re.fullmatch(r"[a-z][a-z0-9_-]+", name, re.IGNORECASE):
-                section = found.snapshots.setdefault(name, {})
+                section = found.snapshots[name] = {}
             else:
                 section = None
             continue
@@ -80,10 +82,20 @@ def split_sections(lines: list[str]) -> Sections:
             continue
         key, colon, value = line.partition(":")
         if colon and value.strip() and re.fullmatch(r"[a-z][a-z_-]*\d{0,4}", key):
-            section["ide2" if key == "cdrom" else key] = value.strip()
+            key = "ide2" if key == "cdrom" else key
+            if key not in section or _is_taken(key, value.strip()):  # what is refused counts not
+                section[key] = value.strip()
         elif len(found.odd) < 3:
             found.odd.append(f"line {number} is no setting and was passed over: {line[:60]!r}")
     return found
+
+
+def _is_taken(key: str, value: str) -> bool:
+    """Whether Proxmox takes a line: a disk that it refuses leaves an earlier one in place."""
+    try:
+        return not is_drive_key(key) or not check_drive(parse_drive(key, value))
+    except ValueError:
+        return False
 
 
 def claims(text: str) -> bool:
@@ -168,7 +180,10 @@ class _MachineReader:
     def describe(self, drive: DriveLine, now: Layer | None, later: Layer | None) -> MachineDisk:
         storage = self.storages.get(drive.storage)
         image, kind = find_image(drive, find_storage(drive, self.storages))
-        lines = [f"{drive.key}: {self.found.main.get(drive.key) or self.found.coming[drive.key]}"]
+        lines = [f"# {self.vmid}.conf"] if self.vmid else []
+        lines.append(
+            f"{drive.key}: {self.found.main.get(drive.key) or self.found.coming[drive.key]}"
+        )
         hardware = self.found.main.get("scsihw", "")
         if drive.prefix == "scsi" and hardware:
             lines.append(f"scsihw: {hardware}")
@@ -231,11 +246,15 @@ class _MachineReader:
 
     def pending_remarks(self, key: str, disk: MachineDisk) -> Iterator[Remark]:
         source = f"{QEMU_SERVER}/QemuServer.pm, vmconfig_update_disk"
-        start = Change(f"qm reboot {self.vmid or 'VMID'}", "after that: it stops and starts")
+        change: Change | None = Change(
+            f"qm reboot {self.vmid or 'VMID'}", "at once: it stops it and starts it"
+        )
+        if disk.pending is not None and disk.pending.levels.get("cache") == "unsafe":
+            change = Change(f"{self.command} --revert {key}", "at once: nothing waits any more")
         if key in self.found.deleted:
-            what = f"{key} waits to be taken out at the next stop"
+            what, change = f"{key} waits to be taken out at the next stop", None
         elif disk.pending is not None and disk.configured is None:
-            what = f"{key} waits to be plugged in"
+            what, change = f"{key} waits to be plugged in", None
         elif disk.pending is not None and disk.configured is not None:
             was = disk.configured.levels
             changes = [
@@ -246,7 +265,7 @@ class _MachineReader:
             what = f"a change waits in [PENDING]: {', '.join(changes) or 'another disk'}"
         else:
             return
-        yield Remark("pending-change", "pending", "note", what, source, change=start)
+        yield Remark("pending-change", "pending", "note", what, source, change=change)
 
     def storage_remarks(self, drive: DriveLine, disk: MachineDisk) -> Iterator[Remark]:
         storage = find_storage(drive, self.storages)

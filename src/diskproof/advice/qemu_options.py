@@ -6,6 +6,7 @@ qemu(1) 7.2, and QEMU's util/keyval.c and util/qemu-option.c for ``,,`` and bare
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -68,6 +69,11 @@ class QemuOption:
     def flat(self) -> Flat:
         """Its keys. Raises UsageError where they cannot be read."""
         return self.keys if self.keys is not None else read_keys(self.name, self.text)
+
+    def render(self) -> str:
+        """The option as a shell takes it."""
+        text = self.text or render_keys(self.name, self.keys or {})
+        return shlex.join([f"-{self.name}", *([text] if text else [])])
 
 
 def split_commands(text: str) -> list[list[str]]:
@@ -183,7 +189,10 @@ def read_keys(name: str, text: str) -> Flat:
     if text.lstrip().startswith("{"):
         return read_json(text, f"-{name}")
     keys: dict[str, str | None] = {}
-    for place, part in enumerate(_split_list(text)):
+    parts = _split_list(text)
+    if len(parts) > _MAX_KEYS:
+        raise UsageError(f"-{name}: it has more than {_MAX_KEYS} keys", text[:40])
+    for place, part in enumerate(parts):
         key, equals, value = part.partition("=")
         if not equals and place == 0 and name in _IMPLIED:
             key, value = _IMPLIED[name], part
@@ -194,11 +203,15 @@ def read_keys(name: str, text: str) -> Flat:
     return keys
 
 
-def render_keys(keys: Flat) -> str:
-    """``key=value`` with commas doubled; keys without a value are left out."""
-    return ",".join(
-        f"{key}={value.replace(',', ',,')}" for key, value in keys.items() if value is not None
-    )
+def render_keys(name: str, keys: Flat) -> str:
+    """The argument of an option: commas doubled; keys without a value are left out."""
+    parts = [
+        ("" if place == 0 and key == _IMPLIED.get(name) and "=" not in value else f"{key}=")
+        + value.replace(",", ",,")
+        for place, (key, value) in enumerate(keys.items())
+        if value is not None
+    ]
+    return ",".join(parts)
 
 
 def _split_list(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 _ROWS: tuple[str, ...] = (
     "running",

@@ -48,12 +48,12 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     study = load_study(study_file)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
-        record, cost, owners, verdicts = study_record(study), Estimate(0.0, 0), {}, None
+        record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
     else:
         record, cost, facts = plan_here(study, NO_CONSENT)
         owners = find_owners(study, record.cells, facts)
-        verdicts = plan_verdicts(study, facts) if study.names_crash else None
     planned = record, cost.seconds, cost.disk_bytes, owners
+    verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
     if as_json:
         more = {"tiles": tile_plan_json(tiles)} if tiles else {}
         print_json(

@@ -75,7 +75,8 @@ def _run_stage(
 def _judge(
     order: Order, judge: Start[Any, Any, Any], store: Store, spent: float, resume: str
 ) -> int:
-    """The exit code of the second experiment; what was measured is shown, whatever it gives."""
+    """The exit code of the second experiment; what was measured is shown, whatever it gives. Where
+    nothing can be judged, an answer is missing."""
     left = None if order.budget is None else max(0.0, order.budget - spent)
     try:
         words, outcome = _run_stage(order, judge, store, left)
@@ -83,7 +84,7 @@ def _judge(
         note(f"diskproof: the cells are not judged: {error.what}")
         for line in filter(None, (error.why, error.hint)):
             note(f"  {line}")
-        return error.exit_code
+        return Exit.FELL_SHORT
     return _conclude(words, outcome, resume)
 
 

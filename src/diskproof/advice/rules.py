@@ -155,7 +155,11 @@ def _find_wce(disk: MachineDisk) -> Iterator[Said]:
 def _find_network(disk: MachineDisk) -> Iterator[Said]:
     if disk.kind != "network":
         return
-    driver = disk.facts.get("driver", "") or disk.image.partition(":")[0].partition("+")[0]
+    driver = (
+        disk.facts.get("protocol")
+        or disk.facts.get("driver")
+        or disk.image.partition(":")[0].partition("+")[0]
+    )
     if driver == "rbd":
         cache = in_force(disk).get("cache", "not known")
         what = f"cache={cache} of RBD is librbd's own cache, not the host's page cache"
@@ -293,7 +297,7 @@ RULES = (
     Rule("pending-change", "the configuration as found", _find_pending),
     Rule("running-differs", "the configuration and what runs", _find_difference),
     Rule("shared-writeback", "libvirt formatdomain, shareable; qemu(1) share-rw", _find_shared),
-    Rule("config-wce", "virtio 1.2, 5.2.5 VIRTIO_BLK_F_CONFIG_WCE", _find_wce),
+    Rule("guest-may-write-back", "virtio 1.2, 5.2.5 VIRTIO_BLK_F_CONFIG_WCE", _find_wce),
     Rule("rbd-cache", "Ceph librbd, qemu-block-drivers(7)", _find_network),
     Rule("network-backing", "docs/backings.md", _find_network_backing),
     Rule("guest-write-cache", KERNEL_QUEUE, _find_guest_write_cache),

@@ -10,6 +10,7 @@ import typer
 from diskproof import __version__
 from diskproof.cli import (
     analysis_verbs,
+    audit_verb,
     crash_verbs,
     guest_verbs,
     host_verbs,
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 for verbs in (
     host_verbs,
+    audit_verb,
     study_verbs,
     crash_verbs,
     tile_verbs,

@@ -1,0 +1,185 @@
+"""Machines and their disks on a terminal of 80 columns, and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from diskproof.advice import observed
+from diskproof.records.machines import (
+    Change,
+    DiskJudgement,
+    Layer,
+    LayerName,
+    MachineJudgement,
+    Remark,
+)
+from diskproof.report import layout
+
+LAYERS: dict[LayerName, str] = {
+    "configured": "set",
+    "pending": "pending",
+    "running": "runs",
+    "guest": "guest sees",
+    "below": "below",
+}
+_STYLES = {
+    "keeps": "green",
+    "unknown": "yellow",
+    "will not start": "yellow",
+    "may lose": "bold red",
+    "loses": "bold red",
+}
+_LYING = "Nobody can see whether a device carries out the flushes that it acknowledges."
+_KEYS = (observed.WRITE_CACHE, observed.QUEUE, observed.CACHE_TYPE, observed.DEVICE)
+
+
+def render_machines(judged: Sequence[MachineJudgement], obstacles: Sequence[str]) -> layout.Shown:
+    """Each machine with its disks, the verdict first; then what could not be looked at, and how
+    it stands with all."""
+    groups: list[list[layout.Shown]] = [_render_machine(each) for each in judged]
+    groups.append([layout.line(f"not seen: {each}", "yellow") for each in obstacles])
+    groups.append([layout.line(summarise(judged)), *([layout.line(_LYING)] if judged else [])])
+    return layout.paragraphs(groups)
+
+
+def _render_machine(judged: MachineJudgement) -> list[layout.Shown]:
+    machine = judged.machine
+    runs = f"process {machine.pid}" if machine.pid is not None else ""
+    facts = ", ".join(filter(None, (machine.manager, runs, machine.source)))
+    shown: list[layout.Shown] = [layout.line(f"{machine.name} ({facts})", "bold")]
+    shown += [layout.line(f"  {note}") for note in machine.notes]
+    if not judged.disks:
+        shown.append(layout.line("  no disk of it was found", "yellow"))
+    return [*shown, *(_render_disk(disk) for disk in judged.disks)]
+
+
+def _render_disk(judged: DiskJudgement) -> layout.Shown:
+    disk = judged.disk
+    table = layout.start_table("", "-", "*")
+    table.title, table.show_header, table.columns[0].width = None, False, _LABEL_WIDTH
+    word = layout.line(verdict_words(judged), _STYLES.get(judged.effect, ""))
+    table.add_row(disk.name, word)
+    table.add_row("", f"{judged.what} [{judged.source}]")
+    if disk.image:
+        table.add_row("  image", disk.image)
+    for name, layer in disk.layers.items():
+        if told := layer_text(layer):
+            table.add_row(f"  {LAYERS[name]}", f"{told} [{layer.source}]")
+    for remark in disk.remarks:
+        if remark.what != judged.what and remark.effect != "keeps":
+            table.add_row(f"  {LAYERS[remark.layer]}", _remark_text(remark))
+    for change in _changes(disk.remarks):
+        for line in change.text.splitlines():
+            table.add_row("", layout.line(f"-> {line}", "bold"))
+        table.add_row("", f"   takes effect: {change.takes_effect}")
+    return table
+
+
+_LABEL_WIDTH = 14
+
+
+def verdict_words(judged: DiskJudgement) -> str:
+    """The word that counts, with how sure it is: ``loses, by rule``."""
+    if judged.effect == "unknown":
+        return "unknown"
+    return f"{judged.effect}, {judged.certainty}"
+
+
+def _remark_text(remark: Remark) -> str:
+    return f"{remark.effect}: {remark.what} [{remark.source}]"
+
+
+def _changes(remarks: Sequence[Remark]) -> list[Change]:
+    return list(dict.fromkeys(remark.change for remark in remarks if remark.change))
+
+
+def layer_text(layer: Layer) -> str:
+    """Levels as ``cache=none aio=native``, those that nobody wrote in brackets; what was read
+    around a disk in words."""
+    told = []
+    for key, value in layer.levels.items():
+        word, _, name = key.partition(" ")
+        if word == observed.MOUNT:
+            told.append(f"{name}: {value}")
+        elif word in _KEYS:
+            told.append(f"{name or word.replace('_', ' ')}: {value or 'not told'}")
+        elif name:
+            told.append(f"{word} {name}: {value}")
+        else:
+            text = f"{key}={value}"
+            told.append(f"({text})" if key in layer.assumed else text)
+    return ("; " if any(" " in key for key in layer.levels) else " ").join(told)
+
+
+def summarise(judged: Sequence[MachineJudgement]) -> str:
+    """One or two sentences on all disks."""
+    if not judged:
+        return "No virtual machine was found."
+    disks = [(each.machine.name, disk) for each in judged for disk in each.disks]
+    if not disks:
+        return "No disk of a virtual machine was found."
+    bad = [f"{name} {disk.disk.name}" for name, disk in disks if disk.falls_short]
+    open_ = [f"{name} {disk.disk.name}" for name, disk in disks if disk.effect == "unknown"]
+    dead = [f"{name} {disk.disk.name}" for name, disk in disks if disk.effect == "will not start"]
+    many = "1 disk" if len(disks) == 1 else f"{len(disks)} disks"
+    told = (
+        [f"{_count(bad, 'loses or may lose', 'lose or may lose')} what was promised"] if bad else []
+    )
+    told += [f"{_count(dead, 'will not start', 'will not start')}"] if dead else []
+    told += [f"of {_count(open_, '', '')} nobody here knows".replace("  ", " ")] if open_ else []
+    if not told:
+        return f"{many}: all keep what is flushed, as far as can be seen from here."
+    return f"{many}: {'; '.join(told)}."
+
+
+def _count(names: Sequence[str], one: str, many: str) -> str:
+    shown = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return f"{len(names)} {one if len(names) == 1 else many} ({shown})".replace("  ", " ")
+
+
+_NAMED = 8
+
+
+def machines_json(judged: Sequence[MachineJudgement], obstacles: Sequence[str]) -> dict[str, Any]:
+    """All that was found and said. ``layers`` has the levels of each layer that was read."""
+    return {
+        "machines": [
+            {
+                "name": each.machine.name,
+                "manager": each.machine.manager,
+                "source": each.machine.source,
+                "id": each.machine.id,
+                "pid": each.machine.pid,
+                "notes": list(each.machine.notes),
+                "disks": [_disk_json(disk) for disk in each.disks],
+            }
+            for each in judged
+        ],
+        "obstacles": list(obstacles),
+        "summary": summarise(judged),
+    }
+
+
+def _disk_json(judged: DiskJudgement) -> dict[str, Any]:
+    disk = judged.disk
+    return {
+        "name": disk.name,
+        "image": disk.image,
+        "kind": disk.kind,
+        "read_only": disk.read_only,
+        "line": disk.line,
+        "facts": dict(disk.facts),
+        "verdict": judged.effect,
+        "certainty": judged.certainty,
+        "what": judged.what,
+        "source": judged.source,
+        "layers": {
+            name: {
+                "levels": dict(layer.levels),
+                "source": layer.source,
+                "assumed": sorted(layer.assumed),
+            }
+            for name, layer in disk.layers.items()
+        },
+        "remarks": [asdict(remark) for remark in disk.remarks],
+    }

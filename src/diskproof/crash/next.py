@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Never
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
-from diskproof.study.crash import faults_of
+from diskproof.study.crash import faults_of, longest_seconds
 
 if TYPE_CHECKING:
     from diskproof.store import Store
-
-RECORDING_SECONDS = {"host": 1.5, "daemon": 2.0, "guest": 25.0}
 
 
 class CrashJob(NamedTuple):
@@ -65,9 +63,8 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
         frontend, spec = job.cell.level("frontend"), job.cell.workload
         if frontend in self._spent:
             return self._spent[frontend]
-        search = float(spec.option("explore_seconds", "0"))
-        writing = float(spec.option("seconds", "0"))
-        return RECORDING_SECONDS.get(frontend, 0.0) + writing + search * len(job.faults)
+        search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
+        return longest_seconds(frontend, writing, search, len(job.faults))
 
     def execute(self, job: CrashJob, tell: Tell) -> CrashRun:
         tell(Activity("recording"))

@@ -22,7 +22,8 @@ Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 @dataclass(frozen=True)
 class Line:
     """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric;
-    ``durability`` is what crash studies say of the same disk, where they do."""
+    ``durability`` is what crash studies say of the same disk, where they do. ``blocks`` are those
+    of ``values``, empty where equal numbers do not mean equal conditions."""
 
     ranked: "Ranked"
     label: str
@@ -30,6 +31,11 @@ class Line:
     run_ids: tuple[str, ...]
     latencies: Mapping[str, float]
     durability: CellDurability | None = None
+    blocks: tuple[int, ...] = ()
+
+    @property
+    def sample(self) -> Sample:
+        return Sample(self.values, self.blocks)
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,7 @@ def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: boo
             by_cell[ranked.cell.id].run_ids,
             latencies.get(ranked.cell.id, {}),
             verdicts.get(deciding_levels(ranked.cell)),
+            measured[ranked.cell.id].sample.blocks,
         )
         for ranked in rank(list(measured.values()), first.higher_is_better)
     )

@@ -1,0 +1,351 @@
+"""Which cell to use: the best of those that keep, and of what is not told apart the simplest.
+
+Pure: from the lines of a view with their verdicts. Every comparison is the ranking's own, of all
+pairs of cells at once; nothing here picks a best cell and then tests it (docs/statistics.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Literal
+
+from diskproof.advice.dialect import Unsayable
+from diskproof.records import Cell
+from diskproof.records.machines import Levels
+from diskproof.report.advice.barred import Bars
+from diskproof.report.advice.judging import judging_seconds
+from diskproof.report.advice.keeping import Keep, Keeping, find_keeping
+from diskproof.report.view import Line, StudyView, WorkloadView
+from diskproof.stats.intervals import RatioInterval
+from diskproof.stats.ranking import ratios_over
+from diskproof.stats.study_race import RaceState
+from diskproof.study.factors import DIRECT, FACTOR_BY_NAME, FACTORS
+from diskproof.units import parse_bytes
+
+VM_FRONTENDS = ("guest", "own-guest", "daemon")
+"""Cells that a manager's machine can be; a daemon's are the same nodes without a guest."""
+NOT_SAID = frozenset({"frontend", "backing", "accel", "vcpus", "memory"})
+"""Factors of a cell that are no setting of a disk: conditions."""
+QEMU_DEFAULTS: Mapping[str, str] = {
+    factor.name: factor.default for factor in FACTORS if factor.name not in NOT_SAID
+}
+Why = Literal["rule", "loses", "not judged", "slower", "migration", "cannot be said"]
+
+
+def _says_all(levels: Levels) -> tuple[Unsayable, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for. ``stack`` names who runs the machines, ``defaults`` are what a new disk
+    gets there, ``find_obstacles`` what cannot be said there. ``file`` is the study's, for commands.
+    """
+
+    keep: Keep = "power"
+    migrates: bool = False
+    disposable: bool = False
+    stack: str = "QEMU"
+    defaults: Mapping[str, str] = field(default_factory=lambda: QEMU_DEFAULTS)
+    find_obstacles: Callable[[Levels], Sequence[Unsayable]] = _says_all
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Times:
+    """How many times as fast, whichever way the metric points; the interval holds for all pairs of
+    the workload together, and has no ends where too little is known."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @property
+    def inverse(self) -> Times:
+        """The same the other way round."""
+        low = None if not self.high else 1 / self.high
+        high = None if not self.low else 1 / self.low
+        return Times(1 / self.ratio if self.ratio > 0 else 0.0, low, high)
+
+    @property
+    def text(self) -> str:
+        """``2.1 times [1.7, 2.6]``."""
+        if self.low is None or self.high is None:
+            return f"{self.ratio:.3g} times (no interval)"
+        high = f"{self.high:.3g}" if self.high < 1e4 else "?"
+        return f"{self.ratio:.3g} times [{self.low:.3g}, {high}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A cell that a machine could have. ``against`` are reasons against it; ``times`` is its speed
+    over that of the chosen cell, ``is_apart`` whether the two are told apart."""
+
+    line: Line
+    keeping: Keeping
+    against: tuple[tuple[Why, str], ...]
+    unsayable: tuple[Unsayable, ...] = ()
+    times: Times = Times(1.0, None, None)
+    is_apart: bool = False
+
+    @property
+    def cell(self) -> Cell:
+        return self.line.ranked.cell
+
+    @property
+    def why_not(self) -> str:
+        return "; ".join(text for _, text in self.against)
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The answer on one workload. ``chosen`` is None where no cell may be advised.
+
+    ``proved``: some cell that could have been chosen is proved slower, else there is no winner and
+    ``chosen`` is what is nearest to the stack's default. ``ties`` could have been chosen as well
+    and are not told apart from the best of them, ``leader``; ``faster`` may not be chosen and have
+    a better mean, the fastest first. ``beside`` is what the gain is told against: the stack's
+    default where it was measured and is slower, else the slowest that could have been chosen.
+    """
+
+    load: WorkloadView
+    wish: Wish
+    frontend: str
+    chosen: Candidate | None
+    leader: Candidate | None
+    ties: tuple[Candidate, ...]
+    faster: tuple[Candidate, ...]
+    refused: tuple[Candidate, ...]
+    beside: Candidate | None
+    default: Candidate | None
+    is_default: bool
+    proved: bool
+    judge_seconds: float
+    race: RaceState | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was asked for is proved of the cell chosen; who asks for nothing has it."""
+        return self.chosen is not None and (
+            self.wish.keep == "none" or self.chosen.keeping.is_proved
+        )
+
+    @property
+    def next_faster(self) -> Candidate | None:
+        """The next one up that is proved faster, else the fastest by its mean."""
+        apart = [each for each in self.faster if each.is_apart]
+        return apart[-1] if apart else (self.faster[0] if self.faster else None)
+
+
+def disk_levels(cell: Cell) -> dict[str, str]:
+    """A cell's levels that a dialect writes."""
+    return {name: level for name, level in cell.levels if name not in NOT_SAID}
+
+
+def recommend_all(view: StudyView, wish: Wish | None = None) -> tuple[Recommendation, ...]:
+    """An answer on each workload that has cells of a machine's disk."""
+    races = view.parts.get("race", {})
+    found = (recommend(view, load, wish, races.get(load.name)) for load in view.workloads)
+    return tuple(each for each in found if each.frontend)
+
+
+def recommend(
+    view: StudyView,
+    load: WorkloadView,
+    wish: Wish | None = None,
+    race: RaceState | None = None,
+    among: frozenset[str] = frozenset(),
+) -> Recommendation:
+    """The answer on one workload. With ``among`` only cells of these levels' ids (``levels_id``)
+    are chosen where one of them would do as well."""
+    wish = wish or Wish()
+    bars = Bars(view.study)
+    choice = _Choice.best(load, wish, bars, view, race) or _Choice(load, wish, "", (), race)
+    return choice.decide(among, judging_seconds(view, load))
+
+
+def levels_id(cell: Cell) -> str:
+    """The same for a disk's cells of all workloads."""
+    return repr(cell.levels)
+
+
+class _Choice:
+    """The candidates of one frontend: speeds are compared within it alone."""
+
+    def __init__(
+        self,
+        load: WorkloadView,
+        wish: Wish,
+        frontend: str,
+        candidates: Sequence[Candidate],
+        race: RaceState | None,
+    ) -> None:
+        self.load, self.wish, self.frontend, self.race = load, wish, frontend, race
+        self.all = list(candidates)
+        free = [each for each in candidates if not each.against]
+        sure = [each for each in free if each.keeping.is_proved]
+        self.fitting = free if wish.keep == "none" else sure or free
+
+    @classmethod
+    def best(
+        cls,
+        load: WorkloadView,
+        wish: Wish,
+        bars: Bars,
+        view: StudyView,
+        race: RaceState | None,
+    ) -> _Choice | None:
+        """Of the frontends with cells: one that has cells which are proved to keep, then one with
+        a choice at all, then a guest, unless it ran under emulation."""
+        found = {}
+        for frontend in VM_FRONTENDS:
+            lines = [line for line in load.lines if line.ranked.cell.level("frontend") == frontend]
+            made = [_candidate(line, wish, bars) for line in lines]
+            if made:
+                found[frontend] = cls(load, wish, frontend, made, race)
+
+        def merit(choice: _Choice) -> tuple[bool, bool, bool]:
+            some = choice.fitting
+            sure = bool(some) and (wish.keep == "none" or some[0].keeping.is_proved)
+            return sure, len(some) > 1, not is_emulated(choice.all[0].cell, view)
+
+        return max(found.values(), key=merit, default=None)
+
+    def decide(self, among: frozenset[str], seconds: float) -> Recommendation:
+        leader = self._leader()
+        tied = [each for each in self.fitting if leader and not self._apart(leader, each)]
+        default = next((each for each in self.all if not self.distance(each)[0]), None)
+        beside = self._beside(leader, default)
+        would_do = tied
+        if leader and beside:  # who shares the leader's mean shares its advantage, or is not taken
+            would_do = [each for each in tied if self._apart(beside, each)] or [leader]
+        named = [each for each in would_do if levels_id(each.cell) in among]
+        chosen = min(named or would_do, key=self._order, default=None)
+        told = self._compared(chosen)
+        faster = self.all[: self.all.index(chosen)] if chosen else []
+        return Recommendation(
+            load=self.load,
+            wish=self.wish,
+            frontend=self.frontend,
+            chosen=told(chosen) if chosen else None,
+            leader=told(leader) if leader else None,
+            ties=tuple(told(each) for each in tied if each is not chosen),
+            faster=tuple(told(each) for each in faster if each not in self.fitting),
+            refused=tuple(told(each) for each in self.all if each.against),
+            beside=told(beside) if beside else None,
+            default=told(default) if default else None,
+            is_default=chosen is not None and not self.distance(chosen)[0],
+            proved=len(tied) < len(self.fitting),
+            judge_seconds=seconds,
+            race=self.race,
+        )
+
+    def _leader(self) -> Candidate | None:
+        """The best mean; in a race that is decided by more than means, who leads it."""
+        leaders = {cell.id for cell in self.race.leaders} if self.race else set()
+        ahead = [each for each in self.fitting if each.cell.id in leaders]
+        return next(iter([*ahead, *self.fitting]), None)
+
+    def _beside(self, leader: Candidate | None, default: Candidate | None) -> Candidate | None:
+        """What the gain is told against, if anything is proved slower than the leader."""
+        slower = [each for each in self.fitting if leader and self._apart(leader, each)]
+        if leader and default and self._apart(leader, default):
+            ahead = self.all.index(leader) < self.all.index(default)
+            return default if slower and ahead else None
+        return slower[-1] if slower else None
+
+    def _apart(self, one: Candidate, other: Candidate) -> bool:
+        """Whether two cells are told apart: by the race where one of them leads it, else by the
+        ranking. Of a single run nothing is known."""
+        race = self.race
+        if one is other:
+            return False
+        if race and race.verdict and {one.cell.id, other.cell.id} & {c.id for c in race.leaders}:
+            near = {cell.id for cell in (*race.leaders, *race.tied, *race.open)}
+            return not {one.cell.id, other.cell.id} <= near
+        mine, its = set(one.line.ranked.groups), set(other.line.ranked.groups)
+        return bool(mine and its and not mine & its)
+
+    def _compared(self, chosen: Candidate | None) -> Callable[[Candidate], Candidate]:
+        """It puts a candidate beside the chosen one. All lines of the workload are compared, those
+        of other frontends too: that is what the ranking's intervals hold for."""
+        if chosen is None:
+            return lambda each: each
+        ids = [line.ranked.cell.id for line in self.load.lines]
+        ratios = ratios_over([line.sample for line in self.load.lines], ids.index(chosen.cell.id))
+
+        @cache  # the same candidate is the same object wherever it is told of
+        def told(place: int) -> Candidate:
+            each = self.all[place]
+            ratio = ratios[ids.index(each.cell.id)]
+            times = _times(ratio, self.load.higher_is_better)
+            return replace(each, times=times, is_apart=self._apart(chosen, each))
+
+        return lambda each: told(self.all.index(each))
+
+    def _order(self, each: Candidate) -> tuple[int, tuple[int, int], int]:
+        """The safest first, then the nearest to the stack's default, then the best mean."""
+        return _danger(each), self.distance(each), self.all.index(each)
+
+    def distance(self, each: Candidate) -> tuple[int, int]:
+        """Levels that differ from the stack's default, and those that differ from QEMU's where the
+        stack says nothing."""
+        levels = disk_levels(each.cell)
+        known = self.wish.defaults
+        own = sum(not _same(name, levels[name], known[name]) for name in levels if name in known)
+        rest = [name for name in levels if name not in known and name in QEMU_DEFAULTS]
+        return own, sum(not _same(name, levels[name], QEMU_DEFAULTS[name]) for name in rest)
+
+
+def is_emulated(cell: Cell, view: StudyView) -> bool:
+    """Whether a cell's guest ran under QEMU's emulation, whose speeds carry over to no KVM."""
+    if cell.level("frontend") == "daemon":
+        return False
+    asked = cell.level("accel", "auto")
+    return (str(view.host.facts.get("accel", "")) if asked == "auto" else asked) == "tcg"
+
+
+def _candidate(line: Line, wish: Wish, bars: Bars) -> Candidate:
+    cell = line.ranked.cell
+    keeping = find_keeping(line.durability, wish.keep, bars.find(cell))
+    obstacles = tuple(wish.find_obstacles(disk_levels(cell)))
+    against: list[tuple[Why, str]] = []
+    for bar in keeping.bars:
+        allowed = wish.keep == "none" if not bar.drops_flushes else wish.disposable
+        if bar.useless or not allowed:
+            against.append(("rule", bar.what))
+    if wish.keep != "none" and keeping.word in ("loses", "corrupts"):
+        against.append(("loses", keeping.word))
+    if wish.migrates and cell.level("cache", "none") not in DIRECT:
+        against.append(
+            ("migration", "a machine that migrates needs a cache mode that bypasses the page cache")
+        )
+    for each in obstacles:
+        against.append(("cannot be said", f"{each.factor}={each.level}: {each.reason}"))
+    return Candidate(line, keeping, tuple(against), obstacles)
+
+
+def _danger(each: Candidate) -> int:
+    """Whatever was asked for: 0 is proved to keep in a power cut, 1 unknown, 2 broken, 3 barred."""
+    keeping = find_keeping(each.line.durability, "power", each.keeping.bars)
+    if keeping.bars:
+        return 3
+    return 0 if keeping.is_proved else 1 if keeping.is_open else 2
+
+
+def _times(ratio: RatioInterval, higher_is_better: bool) -> Times:
+    times = Times(ratio.ratio, ratio.low, ratio.high)
+    return times if higher_is_better else times.inverse
+
+
+def _same(factor: str, level: str, other: str) -> bool:
+    """Levels are equal as text, or as bytes (``32M``, ``32MiB``)."""
+    known = FACTOR_BY_NAME.get(factor)
+    if level == other or known is None or known.kind != "bytes":
+        return level == other
+    try:
+        return parse_bytes(level) == parse_bytes(other)
+    except ValueError:
+        return False

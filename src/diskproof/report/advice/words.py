@@ -1,0 +1,193 @@
+"""The answer in two or three sentences, as one storage administrator would say it to another."""
+
+from diskproof.records.metrics import figure_unit
+from diskproof.records.verdicts import Fault, Verdict
+from diskproof.report.advice.choose import NOT_SAID, Candidate, Recommendation, disk_levels
+from diskproof.report.durability import states_text
+from diskproof.report.labels import count, render_figure
+from diskproof.units import render_seconds
+
+MAX_NAMED = 2
+CUTS: dict[Fault, str] = {
+    "power": "a power cut",
+    "qemu-kill": "the end of QEMU",
+    "guest-kill": "the end of the guest",
+    "lying-device": "a power cut with a disk that lies",
+}
+
+
+def answer_sentences(found: Recommendation) -> tuple[str, ...]:
+    """What to use and what it gains, what it keeps, what could not be told apart, what to do next;
+    each in a sentence or two, and none where there is nothing to say."""
+    if found.chosen is None:
+        return (_nothing_sentence(found), *next_sentences(found))
+    told = (
+        use_sentence(found),
+        keeping_sentence(found.chosen, found),
+        tie_sentence(found),
+        faster_sentence(found),
+        *next_sentences(found),
+    )
+    return tuple(filter(None, told))
+
+
+def settings_text(each: Candidate, found: Recommendation) -> str:
+    """The settings that a cell has and others have not: ``cache=none, aio=native``; the backing
+    where that varies too. All of them where nothing varies."""
+    levels, varying = disk_levels(each.cell), found.load.varying
+    told = [f"{name}={level}" for name, level in levels.items() if name in varying]
+    told = told or [f"{name}={levels[name]}" for name in ("format", "cache", "aio", "bus")
+                    if name in levels]  # fmt: skip
+    beside = [
+        f"{'on backing' if name == 'backing' else name} {each.cell.level(name)}"
+        for name in sorted(NOT_SAID - {"frontend", "accel"})
+        if name in varying and each.cell.level(name)
+    ]
+    return ", ".join([*told, *beside])
+
+
+def use_sentence(found: Recommendation) -> str:
+    """What to use, and what it gains."""
+    chosen, load = found.chosen, found.load
+    assert chosen is not None
+    settings, value = settings_text(chosen, found), chosen.line.ranked.interval.mean
+    figure = f"{render_figure(value)} {figure_unit(load.metric, load.unit)}"
+    if not found.proved:
+        return _no_winner_sentence(found, settings)
+    beside = found.beside
+    gain = ""
+    if beside and beside.is_apart:
+        name = settings_text(beside, found)
+        if beside is found.default:
+            name = f"what {found.wish.stack} gives a new disk ({name})"
+        gain = f", {beside.times.inverse.text} as fast as {name}"
+    stays = f", which is what {found.wish.stack} does by itself" if found.is_default else ""
+    return f"For {load.name} use {settings}{stays}: {figure}{gain}."
+
+
+def _no_winner_sentence(found: Recommendation, settings: str) -> str:
+    stack, load = found.wish.stack, found.load.name
+    if not found.ties:
+        return f"For {load} there is one cell to choose: {settings}."
+    said = f"For {load} no difference is proved between {count(len(found.ties) + 1, 'cell')}"
+    if found.is_default:
+        return f"{said}: stay with what {stack} gives a new disk, {settings}."
+    if found.default is None:
+        return (
+            f"{said}: nothing speaks for leaving what {stack} gives a new disk, which was not "
+            f"measured; the nearest to it is {settings}."
+        )
+    return (
+        f"{said}; what {stack} gives a new disk is not among them "
+        f"({found.default.why_not or keeping_text(found.default)}), and the nearest to it is "
+        f"{settings}."
+    )
+
+
+def keeping_sentence(each: Candidate, found: Recommendation) -> str:
+    """What the cell that is advised keeps."""
+    keeping = each.keeping
+    cut = CUTS[keeping.fault]
+    if keeping.row and keeping.is_proved:
+        return (
+            f"It kept every acknowledged write in {cut}: "
+            f"{states_text(keeping.row.verdict)} states were checked."
+        )
+    if keeping.is_open:
+        why = keeping.row.verdict.reason if keeping.row else "nobody has judged it yet"
+        return f"Whether it keeps acknowledged writes in {cut} is not known: {why}."
+    return f"It is not safe: it {keeping_text(each)}."
+
+
+def keeping_text(each: Candidate) -> str:
+    """What is known of a cell's data, after "it"."""
+    keeping = each.keeping
+    cut = CUTS[keeping.fault]
+    rules = "; ".join(bar.what for bar in keeping.bars)
+    if keeping.row and keeping.word in ("loses", "corrupts"):
+        return f"{loss_text(keeping.row.verdict)} in {cut}"
+    if rules:
+        return rules
+    if keeping.row and keeping.is_proved:
+        return f"keeps in {cut}, {states_text(keeping.row.verdict)} states checked"
+    return f"is {keeping.word} in {cut}" if keeping.row else "is not judged yet"
+
+
+def loss_text(verdict: Verdict) -> str:
+    """``loses 64 acknowledged writes``, ``cannot be used afterwards``."""
+    lost = f"loses {count(verdict.lost, 'acknowledged write')}"
+    if verdict.verdict == "corrupts":
+        return f"{lost} and is corrupt" if verdict.lost else "is corrupt"
+    return lost
+
+
+def tie_sentence(found: Recommendation) -> str:
+    """What could have been chosen as well, and why this one."""
+    if not found.proved or not found.ties:
+        return ""
+    names = [settings_text(each, found) for each in found.ties[:MAX_NAMED]]
+    more = len(found.ties) - len(names)
+    named = " and ".join([*names, *([f"{more} more"] if more else [])])
+    verb = "is" if len(found.ties) == 1 else "are"
+    return f"Not told apart from the best: {named} {verb} as good; {why_this(found)}."
+
+
+def why_this(found: Recommendation) -> str:
+    """Why this one of a tie."""
+    chosen = found.chosen
+    assert chosen is not None
+    if found.is_default:
+        return f"this one is what {found.wish.stack} does by itself"
+    safer = any(each.keeping.word != chosen.keeping.word for each in found.ties)
+    return (
+        "this one is the safest"
+        if safer
+        else f"this one is the nearest to what {found.wish.stack} does by itself"
+    )
+
+
+def faster_sentence(found: Recommendation) -> str:
+    """What the next faster one would gain and lose."""
+    each = found.next_faster
+    if each is None:
+        return ""
+    name = settings_text(each, found)
+    gain = f"{each.times.text} as fast"
+    if not each.is_apart:
+        gain = f"not proved faster ({each.times.text})"
+    return f"{name} would be {gain}, but it {reason_against(each, found)}."
+
+
+def reason_against(each: Candidate, found: Recommendation) -> str:
+    """Why a faster cell is not the answer, after "it"."""
+    if each.keeping.word in ("loses", "corrupts") or each.keeping.bars:
+        return keeping_text(each)
+    if each.against:
+        return f"is not to be had here: {each.why_not}"
+    return keeping_text(each)
+
+
+def _nothing_sentence(found: Recommendation) -> str:
+    load = found.load.name
+    if not found.refused:
+        return f"For {load} nothing was measured that a virtual machine could use as its disk."
+    reasons = list(dict.fromkeys(reason_against(each, found) for each in found.refused))
+    more = f"; {len(reasons) - 3} more reasons" if len(reasons) > 3 else ""
+    return (
+        f"For {load} there is no safe answer: of {count(len(found.refused), 'cell')} each "
+        f"{'; or '.join(reasons[:3])}{more}."
+    )
+
+
+def next_sentences(found: Recommendation) -> tuple[str, ...]:
+    """What to do to be surer; at most one sentence."""
+    file = found.wish.file or "STUDY.toml"
+    if found.chosen is None:
+        return ()
+    if found.chosen.keeping.is_open:
+        return (
+            f"To know: `diskproof crash {file}`, at most {render_seconds(found.judge_seconds)}.",
+        )
+    if not found.proved and found.ties:
+        return (f"To be surer: more blocks in {file}, then `diskproof run {file}` again.",)
+    return ()

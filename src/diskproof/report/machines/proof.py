@@ -85,4 +85,3 @@ def _with_proof(judged: DiskJudgement, row: VerdictRow, taken: tuple[str, ...]) 
     remark = Remark("proved", "running", effect, what, source, "proved")
     disk = replace(judged.disk, remarks=(*judged.disk.remarks, remark))
     return DiskJudgement(disk, effect, "proved", what, source)
-

@@ -174,6 +174,8 @@ def _find_network_backing(disk: MachineDisk) -> Iterator[Said]:
 def _find_unknown(disk: MachineDisk) -> Iterator[Said]:
     levels = in_force(disk)
     running = disk.running
+    if any(remark.effect == "unknown" and remark.layer != "below" for remark in disk.remarks):
+        return  # its reader has said why
     if levels.get("cache") in CACHE_MODES or drops_flushes(levels):
         return
     if levels.get("flush") in ("advertised", "not advertised"):

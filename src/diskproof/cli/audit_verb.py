@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +17,8 @@ from diskproof.errors import Exit, UsageError
 if TYPE_CHECKING:
     from diskproof.records.machines import Machine, MachineJudgement
     from diskproof.records.verdicts import VerdictRow
+    from diskproof.report.layout import Shown
+    from diskproof.report.machines.table import Whole
 
 MAX_BYTES = 4 << 20
 CLAIM_CHARS = 64 << 10
@@ -58,7 +60,7 @@ def audit(
     diskproof audit web1 /etc/pve/qemu-server/100.conf
     """
     from diskproof.advice.rules import judge_machine
-    from diskproof.cli.terminal import console, print_json
+    from diskproof.cli.terminal import print_json
     from diskproof.report.machines.proof import prove_machine
     from diskproof.report.machines.table import machines_json, render_machines
 
@@ -76,8 +78,23 @@ def audit(
     if as_json:
         print_json(machines_json(judged, obstacles))
     else:
-        console().print(render_machines(judged, obstacles))
+        _print_parts(render_machines(judged, obstacles))
     return Exit.FELL_SHORT if falls_short(judged) else Exit.OK
+
+
+def _print_parts(parts: Iterable[Shown | Whole]) -> None:
+    from diskproof.cli.terminal import console
+    from diskproof.report.machines.table import Whole
+
+    screen = console()
+    for part in parts:
+        if isinstance(part, Whole):
+            kept = (
+                c if c.isprintable() or c in "\n\t" else "\ufffd" for c in part.text.strip("\n")
+            )
+            print("".join(kept), end="\n\n", flush=True)
+        else:
+            screen.print(part)
 
 
 def falls_short(judged: Sequence[MachineJudgement]) -> bool:

@@ -1,7 +1,7 @@
 """Machines and their disks on a terminal of 80 columns, and as JSON."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from diskproof.advice import observed
@@ -33,16 +33,37 @@ _LYING = "Nobody can see whether a device carries out the flushes that it acknow
 _KEYS = (observed.WRITE_CACHE, observed.QUEUE, observed.CACHE_TYPE, observed.DEVICE)
 
 
-def render_machines(judged: Sequence[MachineJudgement], obstacles: Sequence[str]) -> layout.Shown:
-    """Each machine with its disks, the verdict first; then what could not be looked at, and how
-    it stands with all."""
-    groups: list[list[layout.Shown]] = [_render_machine(each) for each in judged]
-    groups.append([layout.line(f"not seen: {each}", "yellow") for each in obstacles])
-    groups.append([layout.line(summarise(judged)), *([layout.line(_LYING)] if judged else [])])
-    return layout.paragraphs(groups)
+@dataclass(frozen=True)
+class Whole:
+    """Lines of others that are pasted: nothing stands before them, and they are never wrapped."""
+
+    text: str
 
 
-def _render_machine(judged: MachineJudgement) -> list[layout.Shown]:
+def render_machines(
+    judged: Sequence[MachineJudgement], obstacles: Sequence[str]
+) -> Iterator[layout.Shown | Whole]:
+    """Each machine with its disks, the verdict first, and the lines that mend them; then what could
+    not be looked at, whom to believe and how it stands with all."""
+    notes = _Footnotes()
+    for each in judged:
+        yield from _render_machine(each, notes)
+    tail = [[layout.line(f"not seen: {each}", "yellow") for each in obstacles]]
+    tail.append([layout.line(f"[{number}] {source}", "dim") for source, number in notes.items()])
+    tail.append([layout.line(summarise(judged))])
+    if judged:
+        tail[-1].append(layout.line(_LYING))
+    yield layout.paragraphs(tail)
+
+
+class _Footnotes(dict[str, int]):
+    """Sources with their numbers, in the order in which they are cited."""
+
+    def cite(self, source: str) -> str:
+        return f"[{self.setdefault(source, len(self) + 1)}]"
+
+
+def _render_machine(judged: MachineJudgement, notes: _Footnotes) -> Iterator[layout.Shown | Whole]:
     machine = judged.machine
     runs = f"process {machine.pid}" if machine.pid is not None else ""
     facts = ", ".join(filter(None, (machine.manager, runs, machine.source)))
@@ -50,28 +71,30 @@ def _render_machine(judged: MachineJudgement) -> list[layout.Shown]:
     shown += [layout.line(f"  {note}") for note in machine.notes]
     if not judged.disks:
         shown.append(layout.line("  no disk of it was found", "yellow"))
-    return [*shown, *(_render_disk(disk) for disk in judged.disks)]
+    yield layout.paragraphs([[*shown, *(_render_disk(disk, notes) for disk in judged.disks)]])
+    for disk in judged.disks:
+        for change in _changes(disk.disk.remarks):
+            yield layout.line(f"To mend {disk.disk.name} ({change.takes_effect}):", "bold")
+            yield Whole(change.text)
+    yield layout.line()
 
 
-def _render_disk(judged: DiskJudgement) -> layout.Shown:
+def _render_disk(judged: DiskJudgement, notes: _Footnotes) -> layout.Shown:
     disk = judged.disk
     table = layout.start_table("", "-", "*")
     table.title, table.show_header, table.columns[0].width = None, False, _LABEL_WIDTH
     word = layout.line(verdict_words(judged), _STYLES.get(judged.effect, ""))
     table.add_row(disk.name, word)
-    table.add_row("", f"{judged.what} [{judged.source}]")
+    table.add_row("", f"{judged.what} {notes.cite(judged.source)}")
     if disk.image:
         table.add_row("  image", disk.image)
     for name, layer in disk.layers.items():
         if told := layer_text(layer):
-            table.add_row(f"  {LAYERS[name]}", f"{told} [{layer.source}]")
+            table.add_row(f"  {LAYERS[name]}", told)
     for remark in disk.remarks:
         if remark.what != judged.what and remark.effect != "keeps":
-            table.add_row(f"  {LAYERS[remark.layer]}", _remark_text(remark))
-    for change in _changes(disk.remarks):
-        for line in change.text.splitlines():
-            table.add_row("", layout.line(f"-> {line}", "bold"))
-        table.add_row("", f"   takes effect: {change.takes_effect}")
+            told = f"{remark.effect}: {remark.what} {notes.cite(remark.source)}"
+            table.add_row(f"  {LAYERS[remark.layer]}", told)
     return table
 
 
@@ -83,10 +106,6 @@ def verdict_words(judged: DiskJudgement) -> str:
     if judged.effect == "unknown":
         return "unknown"
     return f"{judged.effect}, {judged.certainty}"
-
-
-def _remark_text(remark: Remark) -> str:
-    return f"{remark.effect}: {remark.what} [{remark.source}]"
 
 
 def _changes(remarks: Sequence[Remark]) -> list[Change]:

@@ -9,6 +9,7 @@ import typer
 
 from diskproof import __version__
 from diskproof.cli import (
+    advise_verb,
     analysis_verbs,
     audit_verb,
     crash_verbs,
@@ -36,6 +37,7 @@ for verbs in (
     study_verbs,
     crash_verbs,
     tile_verbs,
+    advise_verb,
     result_verbs,
     analysis_verbs,
     import_verbs,

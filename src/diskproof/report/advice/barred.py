@@ -30,7 +30,7 @@ class Bars:
     """The rules, with what a study says of its backings."""
 
     def __init__(self, study: StudyRecord) -> None:
-        self._backings = _read_backings(study)
+        self._backings = read_backings_of(study)
         self._servers = {
             found[1]: found[2] for text in study.warnings if (found := _PROVED.fullmatch(text))
         }
@@ -78,8 +78,8 @@ def _passes_flushes(proof: str) -> bool:
     return not counts or any(durable == asked for durable, asked in counts.values())
 
 
-def _read_backings(study: StudyRecord) -> dict[str, BackingSpec]:
-    """By name; none where the text is no study's, as of results that were imported."""
+def read_backings_of(study: StudyRecord) -> dict[str, BackingSpec]:
+    """The backings of a study by name; none where the text is no study's (imported results)."""
     try:
         tables = tomllib.loads(study.text).get("backings", {})
     except (ValueError, RecursionError):

@@ -107,7 +107,9 @@ class Recommendation:
     ``chosen`` is what is nearest to the stack's default. ``ties`` could have been chosen as well
     and are not told apart from the best of them, ``leader``; ``faster`` may not be chosen and have
     a better mean, the fastest first. ``beside`` is what the gain is told against: the stack's
-    default where it was measured and is slower, else the slowest that could have been chosen.
+    default where it was measured, else the best of those that the chosen one is proved to beat.
+    ``default`` is the fastest cell that has what the stack gives a new disk; ``is_default`` says
+    that the chosen one has it.
     """
 
     load: WorkloadView
@@ -134,9 +136,14 @@ class Recommendation:
 
     @property
     def next_faster(self) -> Candidate | None:
-        """The next one up that is proved faster, else the fastest by its mean."""
+        """Of those that are proved faster the one that differs least from the chosen one: what that
+        setting alone would bring. Without any, the fastest by its mean."""
+        chosen = self.chosen
         apart = [each for each in self.faster if each.is_apart]
-        return apart[-1] if apart else (self.faster[0] if self.faster else None)
+        if chosen is None or not apart:
+            return self.faster[0] if self.faster else None
+        own = set(chosen.cell.levels)
+        return min(apart, key=lambda each: len(own - set(each.cell.levels)))
 
 
 def disk_levels(cell: Cell) -> dict[str, str]:
@@ -144,11 +151,33 @@ def disk_levels(cell: Cell) -> dict[str, str]:
     return {name: level for name, level in cell.levels if name not in NOT_SAID}
 
 
-def recommend_all(view: StudyView, wish: Wish | None = None) -> tuple[Recommendation, ...]:
+def recommend_all(
+    view: StudyView, wish: Wish | None = None, among: frozenset[str] = frozenset()
+) -> tuple[Recommendation, ...]:
     """An answer on each workload that has cells of a machine's disk."""
     races = view.parts.get("race", {})
-    found = (recommend(view, load, wish, races.get(load.name)) for load in view.workloads)
+    found = (recommend(view, load, wish, races.get(load.name), among) for load in view.workloads)
     return tuple(each for each in found if each.frontend)
+
+
+def settle(view: StudyView, wish: Wish | None = None) -> tuple[Recommendation, ...]:
+    """The same, and one disk for all workloads where some disk would do for each: a machine has one
+    line, whatever it does. Else each has its own."""
+    found = recommend_all(view, wish)
+    could = [{levels_id(c.cell) for c in (r.chosen, *r.ties) if c} for r in found if r.chosen]
+    if len(found) < 2 or len(could) < len(found) or len({_chosen_id(r) for r in found}) == 1:
+        return found
+    first = [levels_id(each.cell) for each in (found[0].chosen, *found[0].ties) if each]
+    wanted = [_chosen_id(each) for each in found]
+    for name in sorted(set.intersection(*could), key=lambda n: (n not in wanted, first.index(n))):
+        again = recommend_all(view, wish, frozenset({name}))
+        if {_chosen_id(each) for each in again} == {name}:
+            return again
+    return found
+
+
+def _chosen_id(found: Recommendation) -> str:
+    return levels_id(found.chosen.cell) if found.chosen else ""
 
 
 def recommend(
@@ -167,8 +196,9 @@ def recommend(
 
 
 def levels_id(cell: Cell) -> str:
-    """The same for a disk's cells of all workloads."""
-    return repr(cell.levels)
+    """The same for one disk under all workloads, in a guest or in none."""
+    levels = {name: level for name, level in disk_levels(cell).items() if name != "bus"}
+    return repr((sorted(levels.items()), cell.level("backing")))
 
 
 class _Choice:
@@ -217,12 +247,10 @@ class _Choice:
         leader = self._leader()
         tied = [each for each in self.fitting if leader and not self._apart(leader, each)]
         default = next((each for each in self.all if not self.distance(each)[0]), None)
-        beside = self._beside(leader, default)
-        would_do = tied
-        if leader and beside:  # who shares the leader's mean shares its advantage, or is not taken
-            would_do = [each for each in tied if self._apart(beside, each)] or [leader]
+        would_do = self._with_its_gain(leader, tied, default)
         named = [each for each in would_do if levels_id(each.cell) in among]
         chosen = min(named or would_do, key=self._order, default=None)
+        beside = self._beside(chosen, default)
         told = self._compared(chosen)
         faster = self.all[: self.all.index(chosen)] if chosen else []
         return Recommendation(
@@ -248,13 +276,26 @@ class _Choice:
         ahead = [each for each in self.fitting if each.cell.id in leaders]
         return next(iter([*ahead, *self.fitting]), None)
 
-    def _beside(self, leader: Candidate | None, default: Candidate | None) -> Candidate | None:
-        """What the gain is told against, if anything is proved slower than the leader."""
-        slower = [each for each in self.fitting if leader and self._apart(leader, each)]
-        if leader and default and self._apart(leader, default):
-            ahead = self.all.index(leader) < self.all.index(default)
-            return default if slower and ahead else None
-        return slower[-1] if slower else None
+    def _with_its_gain(
+        self, leader: Candidate | None, tied: list[Candidate], default: Candidate | None
+    ) -> list[Candidate]:
+        """Of a tie those that share the leader's claim, to be better than the default or than the
+        slowest; else what is chosen for being simple might gain nothing."""
+        worse = [each for each in self.fitting if leader and self._apart(leader, each)]
+        if leader is None or not worse:
+            return tied
+        against = default if default and self._beats(leader, default) else worse[-1]
+        return [each for each in tied if self._beats(each, against)]
+
+    def _beside(self, chosen: Candidate | None, default: Candidate | None) -> Candidate | None:
+        if chosen is None:
+            return None
+        if default and self._beats(chosen, default):
+            return default
+        return next((each for each in self.fitting if self._beats(chosen, each)), None)
+
+    def _beats(self, one: Candidate, other: Candidate) -> bool:
+        return self._apart(one, other) and self.all.index(one) < self.all.index(other)
 
     def _apart(self, one: Candidate, other: Candidate) -> bool:
         """Whether two cells are told apart: by the race where one of them leads it, else by the

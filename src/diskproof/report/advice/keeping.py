@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from diskproof.errors import UsageError
 from diskproof.records.verdicts import Fault, VerdictRow
 from diskproof.report.advice.barred import Bar
 from diskproof.report.durability import CellDurability
@@ -42,6 +43,14 @@ class Keeping:
     @property
     def drops_flushes(self) -> bool:
         return any(bar.drops_flushes for bar in self.bars)
+
+
+def require_keep(text: str) -> Keep:
+    """What is asked for. Raises UsageError for an unknown fault."""
+    for keep in KEEPS:
+        if text == keep:
+            return keep
+    raise UsageError(f"--keep: no fault {text!r}", f"there are {', '.join(KEEPS)}")
 
 
 def find_keeping(

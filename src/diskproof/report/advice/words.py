@@ -57,9 +57,9 @@ def use_sentence(found: Recommendation) -> str:
     beside = found.beside
     gain = ""
     if beside and beside.is_apart:
-        name = settings_text(beside, found)
+        name = f"the next that would do ({settings_text(beside, found)})"
         if beside is found.default:
-            name = f"what {found.wish.stack} gives a new disk ({name})"
+            name = f"what {found.wish.stack} gives a new disk ({settings_text(beside, found)})"
         gain = f", {beside.times.inverse.text} as fast as {name}"
     stays = f", which is what {found.wish.stack} does by itself" if found.is_default else ""
     return f"For {load.name} use {settings}{stays}: {figure}{gain}."
@@ -128,8 +128,7 @@ def tie_sentence(found: Recommendation) -> str:
     names = [settings_text(each, found) for each in found.ties[:MAX_NAMED]]
     more = len(found.ties) - len(names)
     named = " and ".join([*names, *([f"{more} more"] if more else [])])
-    verb = "is" if len(found.ties) == 1 else "are"
-    return f"Not told apart from the best: {named} {verb} as good; {why_this(found)}."
+    return f"Not told apart from the best, so perhaps as fast: {named}; {why_this(found)}."
 
 
 def why_this(found: Recommendation) -> str:
@@ -188,6 +187,19 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
         return (
             f"To know: `diskproof crash {file}`, at most {render_seconds(found.judge_seconds)}.",
         )
+    row = found.chosen.keeping.row
+    if row and found.chosen.keeping.is_proved and not _is_searched(row.verdict):
+        return (
+            f"To be surer of what it keeps: a longer explore_seconds under [crash] in {file}, "
+            f"then `diskproof crash {file}`.",
+        )
     if not found.proved and found.ties:
         return (f"To be surer: more blocks in {file}, then `diskproof run {file}` again.",)
     return ()
+
+
+def _is_searched(verdict: Verdict) -> bool:
+    """Whether at least a tenth of the states, or a thousand, were checked."""
+    total = verdict.states_total
+    checked = verdict.states_checked
+    return checked >= 1000 or (total is not None and checked * 10 >= total)

@@ -1,0 +1,249 @@
+"""The whole answer in a manager's words: the line to paste, what it holds for, what it lacks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from diskproof.advice.dialect import Dialect, Paste, Target
+from diskproof.report import layout
+from diskproof.report.advice.choose import (
+    Candidate,
+    Recommendation,
+    Wish,
+    disk_levels,
+    levels_id,
+    recommend_all,
+    settle,
+)
+from diskproof.report.advice.conditions import find_conditions
+from diskproof.report.advice.words import (
+    answer_sentences,
+    faster_sentence,
+    keeping_sentence,
+    next_sentences,
+    settings_text,
+    tie_sentence,
+    use_sentence,
+)
+from diskproof.report.durability import durability_json
+from diskproof.report.labels import interval_json
+from diskproof.report.view import StudyView
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``paste`` is None without a cell to advise. ``unsaid`` would have been chosen, if the dialect
+    could say it."""
+
+    view: StudyView
+    found: Recommendation
+    dialect: Dialect
+    paste: Paste | None
+    unsaid: Candidate | None
+    conditions: tuple[tuple[str, str], ...]
+
+
+def find_answers(
+    view: StudyView, wish: Wish, dialect: Dialect, target: Target, workload: str = ""
+) -> tuple[Answer, ...]:
+    """An answer a workload, or on one of them; the same disk for all where one would do."""
+    asked = replace(
+        wish,
+        stack=dialect.title,
+        defaults=dialect.defaults(target),
+        find_obstacles=lambda levels: dialect.find_obstacles(levels, target),
+    )
+    if workload:
+        loads = tuple(load for load in view.workloads if load.name == workload)
+        view = replace(view, workloads=loads)
+    unbound = replace(asked, find_obstacles=Wish().find_obstacles)
+    free = {each.load.name: each for each in recommend_all(view, unbound)}
+    return tuple(
+        Answer(
+            view,
+            found,
+            dialect,
+            _write(found, dialect, target),
+            _unsaid(found, free[found.load.name], asked),
+            (*_of_target(target), *find_conditions(found, view)),
+        )
+        for found in settle(view, asked)
+    )
+
+
+def _of_target(target: Target) -> tuple[tuple[str, str], ...]:
+    """A disk behind a client of its own (librbd, a URI) has caches no verdict here is about."""
+    if not target.image.startswith("rbd:") and "://" not in target.image:
+        return ()
+    what = "the disk is reached over a network: cache means its client's cache there, and verdicts"
+    return (("warning", f"{what} about files do not carry over"),)
+
+
+def _write(found: Recommendation, dialect: Dialect, target: Target) -> Paste | None:
+    return None if found.chosen is None else dialect.write(disk_levels(found.chosen.cell), target)
+
+
+def _unsaid(found: Recommendation, free: Recommendation, wish: Wish) -> Candidate | None:
+    """The cell that the dialect kept from being chosen."""
+    best = free.chosen
+    if best is None or (found.chosen and levels_id(found.chosen.cell) == levels_id(best.cell)):
+        return None
+    obstacles = tuple(wish.find_obstacles(disk_levels(best.cell)))
+    return replace(best, unsayable=obstacles) if obstacles else None
+
+
+def unsaid_sentence(answer: Answer) -> str:
+    """What would have been chosen, why it cannot be said, and the nearest that can."""
+    each, title = answer.unsaid, answer.dialect.title
+    if each is None:
+        return ""
+    reasons = "; ".join(
+        f"{gap.factor}={gap.level} cannot be said ({gap.reason})"
+        + (f", the nearest is {gap.factor}={gap.nearest}" if gap.nearest else "")
+        for gap in each.unsayable
+    )
+    taken = "the best that can be said is taken" if answer.found.chosen else "nothing else keeps"
+    return f"{title} cannot have {settings_text(each, answer.found)}: {reasons}; {taken}."
+
+
+def opening_lines(answer: Answer) -> list[str]:
+    """The sentences that stand before the line to paste."""
+    found = answer.found
+    if found.chosen is None:
+        return [*answer_sentences(found), *filter(None, [unsaid_sentence(answer)])]
+    told = (
+        use_sentence(found),
+        keeping_sentence(found.chosen, found),
+        tie_sentence(found),
+        unsaid_sentence(answer),
+    )
+    return [text for text in told if text]
+
+
+def closing_lines(answer: Answer) -> list[str]:
+    """Those that stand after it: the next faster one, and what makes the answer surer."""
+    if answer.paste is None:
+        return []
+    told = [faster_sentence(answer.found), *next_sentences(answer.found)]
+    return [text for text in told if text]
+
+
+def by_paste(answers: Sequence[Answer]) -> list[list[Answer]]:
+    """Answers with the same line together."""
+    found: dict[str, list[Answer]] = {}
+    for answer in answers:
+        found.setdefault(answer.paste.text if answer.paste else "", []).append(answer)
+    return list(found.values())
+
+
+def render_opening(answers: Sequence[Answer]) -> layout.Shown:
+    """What to use and why, and where the line goes; the line itself follows, unwrapped."""
+    texts = dict.fromkeys(text for answer in answers for text in opening_lines(answer))
+    paste, parts = answers[0].paste, [layout.line(text) for text in texts]
+    if paste is None:
+        return layout.paragraphs([parts])
+    where = layout.line(f"{answers[0].dialect.title}: {paste.where}", "bold")
+    return layout.paragraphs([parts, [where]])
+
+
+def render_rest(answers: Sequence[Answer]) -> layout.Shown:
+    """What stands after the line that these answers share."""
+    paste = answers[0].paste
+    if paste is None:
+        return layout.paragraphs([])
+    notes = [f"It takes effect {paste.takes_effect}." if paste.takes_effect else "", *paste.notes]
+    closing = dict.fromkeys(
+        f"{answer.found.load.name}: {text}" if len(answers) > 1 else text
+        for answer in answers
+        for text in closing_lines(answer)
+    )
+    return layout.paragraphs(
+        [
+            [layout.line(text) for text in notes if text],
+            [_conditions_table(answers)],
+            [layout.line(text) for text in closing],
+        ]
+    )
+
+
+def _conditions_table(answers: Sequence[Answer]) -> layout.PlainTable:
+    """What is the same for all answers once, the rest by workload."""
+    table = layout.start_table("It holds for", "!", "-")
+    table.show_header = False
+    for name in dict.fromkeys(name for answer in answers for name, _ in answer.conditions):
+        told = {answer.found.load.name: dict(answer.conditions).get(name) for answer in answers}
+        if len(set(told.values())) == 1:
+            table.add_row(name, next(iter(told.values())))
+            continue
+        for load, value in told.items():
+            if value:
+                table.add_row(name, value if name == "workload" else f"{load}: {value}")
+    return table
+
+
+def answers_json(view: StudyView, answers: Sequence[Answer]) -> dict[str, Any]:
+    """All of it for programs."""
+    return {
+        "study": view.study.name,
+        "id": view.study.id,
+        "host": view.host.name,
+        "answers": [_answer_json(each) for each in answers],
+    }
+
+
+def _answer_json(answer: Answer) -> dict[str, Any]:
+    found, paste = answer.found, answer.paste
+    return {
+        "workload": found.load.name,
+        "metric": found.load.metric,
+        "unit": found.load.unit,
+        "for": answer.dialect.name,
+        "keep": found.wish.keep,
+        "migrates": found.wish.migrates,
+        "disposable": found.wish.disposable,
+        "sentences": list(answer_sentences(found)),
+        "proved": found.proved,
+        "keeps": found.keeps,
+        "is_default": found.is_default,
+        "default_measured": found.default is not None,
+        "chosen": _candidate_json(found.chosen, found),
+        "beside": _candidate_json(found.beside, found),
+        "ties": [_candidate_json(each, found) for each in found.ties],
+        "faster": [_candidate_json(each, found) for each in found.faster],
+        "refused": [_candidate_json(each, found) for each in found.refused],
+        "unsaid": _candidate_json(answer.unsaid, found),
+        "paste": None
+        if paste is None
+        else {
+            "text": paste.text,
+            "where": paste.where,
+            "takes_effect": paste.takes_effect,
+            "create": paste.create,
+            "notes": list(paste.notes),
+        },
+        "conditions": dict(answer.conditions),
+        "judge_seconds": found.judge_seconds,
+        "source": answer.dialect.source,
+    }
+
+
+def _candidate_json(each: Candidate | None, found: Recommendation) -> dict[str, Any] | None:
+    if each is None:
+        return None
+    ranked = each.line.ranked
+    return {
+        "cell": each.cell.levels_dict(),
+        "settings": settings_text(each, found),
+        "n": ranked.interval.n,
+        "mean": ranked.interval.mean,
+        "ci95": ranked.interval.half_width,
+        "times_of_chosen": each.times.ratio,
+        "times_simultaneous95": interval_json(each.times.low, each.times.high),
+        "told_apart": each.is_apart,
+        "keeping": each.keeping.word,
+        "fault": each.keeping.fault,
+        "rules": [bar.rule for bar in each.keeping.bars],
+        "against": [{"why": why, "what": what} for why, what in each.against],
+        "unsayable": [vars(gap) for gap in each.unsayable],
+        "durability": durability_json(each.line.durability),
+    }

@@ -16,6 +16,7 @@ import pytest
 from diskproof.advice.rules import judge_machine
 from diskproof.cli.audit_verb import read_file
 from diskproof.records.machines import DiskJudgement
+from support.layer_files import read_layers
 
 ROOT = Path(__file__).parent / "fixtures" / "machines"
 HARMLESS = ("keeps", "note")
@@ -32,7 +33,8 @@ EXPECTED = list(read_expected())
 
 def judge_file(path: Path) -> dict[str, DiskJudgement]:
     """By ``disk``, or by ``machine/disk`` where several machines stand in a file."""
-    judged = [judge_machine(machine) for machine in read_file(path)]
+    layers = path.parent.name == "layers"
+    judged = [judge_machine(each) for each in ([read_layers(path)] if layers else read_file(path))]
     single = {disk.disk.name: disk for each in judged for disk in each.disks}
     return single | {f"{j.machine.name}/{d.disk.name}": d for j in judged for d in j.disks}
 

@@ -186,10 +186,15 @@ def _look_at_device(look: _Look, device: Path, name: str) -> None:
     elif store := find_store(folder):
         look.say(observed.TARGET, folder.name, store)
     elif backing := read_line(folder / "loop/backing_file"):
+        look.say(observed.CACHE_TYPE, folder.name, "write back")  # drivers/block/loop.c
         look.root, look.mounts = "", read_mounts("/proc/self/mountinfo")
         _look_at(look, backing)
-    for slave in sorted((folder / "slaves").glob("*")):
+    slaves = sorted((folder / "slaves").glob("*"))
+    for slave in slaves:
         _look_at_device(look, slave, slave.name)
+    if any(look.found.get(f"{observed.QUEUE} {each.name}") == "write back" for each in slaves):
+        # drivers/md: a device passes on the flushes of what it is made of.
+        look.say(observed.CACHE_TYPE, folder.name, "write back")
 
 
 def _read_cache_type(folder: Path) -> str:

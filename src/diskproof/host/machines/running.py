@@ -1,0 +1,212 @@
+"""Every QEMU that runs here, whoever started it, with what is in force of its disks.
+
+What was set is on its command line. Of what is in force the kernel tells O_DIRECT (fdinfo), rings
+and threads; the rest only QMP tells, and that is asked where it is free. Disks that came later are
+seen as open files: their settings are unknown then, never guessed.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from diskproof.advice.qemu_read import read_command_line
+from diskproof.errors import DiskproofError
+from diskproof.host.machines import Finder
+from diskproof.host.machines.qemu_answers import find_block, read_block
+from diskproof.host.machines.qemu_process import QemuProcess, find_processes
+from diskproof.host.machines.qmp_socket import BlockAnswers, ask_disks
+from diskproof.process.open_files import OpenFile
+from diskproof.records.machines import Layer, Machine, MachineDisk, Remark
+from diskproof.study.factors import DIRECT
+
+_TAKEN = "/proc/PID/cmdline, which QEMU took"
+_FDINFO = "/proc/PID/fdinfo"
+_MANY = 64
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A process with its machine as the command line has it, and ``config``, its further files."""
+
+    process: QemuProcess
+    machine: Machine
+    config: str
+
+
+def find() -> Iterator[Machine | str]:
+    """Every running QEMU, and what could not be looked at."""
+    looked, hidden = [], []
+    for process in find_processes():
+        try:
+            looked.append(_look(process))
+        except DiskproofError as error:
+            yield f"QEMU {process.pid}: its command line cannot be read: {error.what}"
+    with ThreadPoolExecutor(max_workers=_MANY) as pool:
+        answers = pool.map(lambda one: ask_disks(one.process, one.config), looked)
+        for one, answer in zip(looked, answers, strict=True):
+            yield _with_running(one, answer)
+            if one.process.files is None:
+                hidden.append(f"{one.machine.name} ({one.process.pid})")
+    if hidden:
+        yield (
+            f"of {', '.join(hidden[:5])}{' and others' if hidden[5:] else ''} only the command "
+            "line can be seen: these QEMUs belong to another user; as root more is found"
+        )
+
+
+def _look(process: QemuProcess) -> _Looked:
+    texts = []
+
+    def read_file(path: str) -> str | None:
+        text = process.read_file(path)
+        texts.append(text or "")
+        return text
+
+    machine = read_command_line(process.argv, f"process {process.pid}", read_file)
+    manager, notes = machine.manager, machine.notes
+    if "kubepods" in process.cgroup and manager == "libvirt":
+        manager = "kubevirt"
+    if process.contained:
+        notes += ("it runs in a container: paths are as it sees them",)
+    number = re.search(r"\0-id\0(\d+)\0", "\0".join(process.argv))
+    uuid = re.search(r"\0-uuid\0([\w-]+)\0", "\0".join(process.argv))
+    named = number or uuid
+    machine = replace(
+        machine,
+        manager=manager,
+        notes=notes,
+        id=named[1] if named else "",
+        pid=process.pid,
+        disks=tuple(_placed(disk, process) for disk in machine.disks),
+    )
+    return _Looked(process, machine, "\n".join(texts))
+
+
+def _placed(disk: MachineDisk, process: QemuProcess) -> MachineDisk:
+    """The disk with its image's path whole."""
+    if disk.kind not in ("file", "block") or not disk.image:
+        return disk
+    kind = disk.kind
+    seen = process.key_of(disk.image)
+    if seen is not None:
+        kind = "block" if seen[0] == -1 else "file"
+    facts = (
+        {**disk.facts, "seen at": str(process.see(disk.image))} if process.contained else disk.facts
+    )
+    return replace(disk, image=process.absolute(disk.image), kind=kind, facts=facts)
+
+
+def _with_running(looked: _Looked, answers: BlockAnswers | None) -> Machine:
+    """The machine with what is in force, and with disks that came later."""
+    process, machine = looked.process, looked.machine
+    if process.files is None:
+        return machine
+    known = {key for disk in machine.disks if (key := process.key_of(disk.image)) is not None}
+    unnamed = process.find_unnamed(known, looked.config)
+    handed = [disk for disk in machine.disks if disk.image.startswith("/dev/fdset/")]
+    disks, told = [], set()
+    for disk in machine.disks:
+        block = find_block(answers, disk) if answers else None
+        if answers and block:
+            told.add(id(block))
+            disks.append(read_block(disk, block, answers))
+            continue
+        files = _files_of(disk, process, unnamed if disk in handed else [])
+        disks.append(_in_force(disk, process, files))
+    if answers:
+        later = [b for b in answers.blocks if b.get("inserted") and id(b) not in told]
+        came = [read_block(MachineDisk("", ""), block, answers) for block in later]
+        disks += came
+        images = {process.key_of(disk.image) for disk in came if disk.image}
+        fds = {fd for disk in disks for fd in answers.fdsets.get(disk.image, ())}
+        unnamed = [f for f in unnamed if f.key not in images and f.fd not in fds]
+        handed = []
+    if len(unnamed) > len(handed):
+        disks += [_later(file) for file in unnamed]
+    return replace(machine, disks=tuple(disks))
+
+
+def _files_of(disk: MachineDisk, process: QemuProcess, unnamed: list[OpenFile]) -> list[OpenFile]:
+    """The open files that are this disk's, or may be: those that were handed over have no name."""
+    key = process.key_of(disk.image) if disk.image else None
+    own = [file for file in process.files or () if file.key == key]
+    by_name = [file for file in process.files or () if file.deleted and file.path == disk.image]
+    found = own or by_name or unnamed
+    return [file for file in found if file.writable] or found
+
+
+def _in_force(disk: MachineDisk, process: QemuProcess, files: list[OpenFile]) -> MachineDisk:
+    """The disk of a command line with what the kernel shows of it."""
+    assert disk.configured is not None
+    levels, sources = dict(disk.configured.levels), [_TAKEN]
+    remarks: list[Remark] = []
+    local = disk.kind in ("file", "block") and disk.image
+    if local and not files and levels.get("cache") != "unsafe":
+        what = "its image is not open: it was taken out or replaced since QEMU started"
+        remark = Remark("image-not-open", "running", "unknown", what, _FDINFO, "unknown")
+        return replace(disk, remarks=(*disk.remarks, remark))
+    if files:
+        remarks += _compare_direct(levels, {bool(file.flags & os.O_DIRECT) for file in files})
+        sources.append(f"O_DIRECT by {_FDINFO}")
+    remarks += _compare_ring(levels, process.rings)
+    _compare_thread(levels, process.threads)
+    facts = dict(disk.facts)
+    if len({file.key for file in files}) == 1 and disk.image.startswith("/dev/fdset/"):
+        facts["file"] = files[0].path
+    assumed = disk.configured.assumed & levels.keys()
+    running = Layer(levels, ", ".join(sources), assumed)
+    return replace(disk, running=running, remarks=(*disk.remarks, *remarks), facts=facts)
+
+
+def _compare_direct(levels: dict[str, str], seen: set[bool]) -> Iterator[Remark]:
+    """The cache mode is in force only if the file is open as it says."""
+    cache = levels.get("cache")
+    if cache in (None, "unsafe") or seen == {cache in DIRECT}:
+        return
+    del levels["cache"]
+    shows = "with O_DIRECT" if True in seen else "without O_DIRECT"
+    what = f"the command line says cache={cache}, and the image is open {shows}: it was changed "
+    yield Remark("changed-since-start", "running", "unknown", what + "since", _FDINFO, "unknown")
+
+
+def _compare_ring(levels: dict[str, str], rings: frozenset[str] | None) -> Iterator[Remark]:
+    """Without its ring QEMU falls back to threads (file-posix.c, with a warning)."""
+    ring = {"native": "aio", "io_uring": "io_uring"}.get(levels.get("aio", ""))
+    if ring and rings is not None and ring not in rings:
+        what = f"aio={levels['aio']} is set, and QEMU has no such ring: it uses threads"
+        levels["aio"] = "threads"
+        source = "/proc/PID/maps and fd; QEMU 7.2, block/file-posix.c"
+        yield Remark("aio-fell-back", "running", "ignored", what, source)
+
+
+def _compare_thread(levels: dict[str, str], threads: frozenset[str]) -> None:
+    """Threads have names only with ``-name debug-threads=on``."""
+    named = any(name.startswith("CPU ") for name in threads)
+    if named and levels.get("iothread") == "on" and not any(n.startswith("IO ") for n in threads):
+        del levels["iothread"]
+
+
+def _later(file: OpenFile) -> MachineDisk:
+    """A disk that is known by its open file only."""
+    what = (
+        "it is open for writing and not on the command line (hot-plugged, or handed over as a "
+        "descriptor): of its settings only O_DIRECT is known, not whether flushes reach the disk"
+    )
+    facts = {
+        "O_DIRECT": "on" if file.flags & os.O_DIRECT else "off",
+        "O_DSYNC": "on" if file.flags & os.O_DSYNC else "off",
+    }
+    return MachineDisk(
+        Path(file.path).name,
+        file.path,
+        "block" if file.block else "file",
+        running=Layer({}, _FDINFO),
+        remarks=(Remark("not-on-command-line", "running", "unknown", what, _FDINFO, "unknown"),),
+        facts=facts,
+    )
+
+
+FINDER = Finder("running", find)

@@ -1,0 +1,51 @@
+"""QEMUs that run without a guest, for tests of who finds them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.process.start import Process, run, start_process
+from diskproof.qemu.qmp import Qmp, start_qmp
+
+QEMU = "qemu-system-x86_64"
+STILL = ("-S", "-display", "none", "-nodefaults", "-m", "64M")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A QEMU whose machine is made; ``qmp`` is on a socket without a name."""
+
+    process: Process
+    qmp: Qmp
+
+
+def make_image(path: Path, form: str = "qcow2", size: str = "16M") -> Path:
+    run(["qemu-img", "create", "-q", "-f", form, str(path), size], timeout=30)
+    return path
+
+
+@contextmanager
+def start_still(
+    folder: Path, args: Sequence[str], *, fds: Sequence[int] = (), name: str = "still"
+) -> Iterator[Running]:
+    """A QEMU in ``folder`` that stands still, ready once its monitor has answered."""
+    with ExitStack() as stack:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            control = f"socket,id=test,fd={theirs.fileno()}"
+            argv = [QEMU, "-name", name, *STILL, "-chardev", control]
+            starting = start_process(
+                [*argv, "-mon", "chardev=test,mode=control", *args],
+                name="qemu",
+                log=folder / "qemu.log",
+                cwd=folder,
+                pass_fds=(theirs.fileno(), *fds),
+            )
+            process = stack.enter_context(starting)
+        qmp = stack.enter_context(start_qmp(ours, 20.0))
+        qmp.execute("query-status", timeout=20.0)
+        yield Running(process, qmp)

@@ -261,8 +261,9 @@ def _notes(plan: Plan, drive: Drive, levels: Levels) -> Iterator[str]:
         )
     if plan.was is not None and plan.was.key != drive.key:
         yield (
-            f"{plan.was.key} becomes {drive.key}: do it with the machine stopped, and put it into the boot order again (qm set "
-            f"{plan.machine} --boot order={drive.key}); on Windows install its driver first"
+            f"{plan.was.key} becomes {drive.key}: do it with the machine stopped, and put it into "
+            f"the boot order again (qm set {plan.machine} --boot order={drive.key}); on Windows "
+            "install its driver first"
         )
     storage = find_storage(drive, plan.storages)
     kind = storage.type if storage else ""

@@ -5,7 +5,6 @@ qemu-server 9.2.6 (e6352be6) PVE/QemuServer.pm, parse_vm_config.
 """
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -24,6 +23,7 @@ from diskproof.advice.proxmox_drive import (
     parse_drive,
     split_storages,
 )
+from diskproof.advice.qemu_extra import find_override, split_options
 from diskproof.errors import UsageError
 from diskproof.records.machines import Change, Layer, Machine, MachineDisk, Remark
 from diskproof.study.factors import DIRECT
@@ -36,7 +36,6 @@ _CLAIMED = re.compile(
 )
 _SECTION = re.compile(r"\[([^\]]*)\]\s*")
 Kind = Literal["file", "block", "network", "volume", ""]
-_DISK_DRIVERS = ("scsi-", "ide-", "virtio-blk", "virtio-scsi", "nvme", "usb-storage", "ahci")
 _TAKES_EFFECT = "at the next stop and start of the machine"
 
 
@@ -224,7 +223,7 @@ class _MachineReader:
                     "at once, if the snapshot is not wanted; it cannot be edited",
                 )
                 yield Remark("snapshot-section", "configured", "note", what, driver, change=change)
-        if text := _overriding(self.found.main.get("args", ""), key):
+        if text := find_override(self.found.main.get("args", ""), key):
             what = f"args: gives QEMU {text}, which may put other settings over these"
             yield Remark("commandline-override", "configured", "unknown", what, driver, "unknown")
 
@@ -249,6 +248,13 @@ class _MachineReader:
 
     def storage_remarks(self, drive: Drive, disk: MachineDisk) -> Iterator[Remark]:
         storage = find_storage(drive, self.storages)
+        if storage is None and disk.configured and "cache" not in disk.configured.levels:
+            what = (
+                f"its cache is none, or writeback if {drive.storage} is Btrfs with copy-on-write: "
+                "flushes are carried out with both"
+            )
+            source = f"{QEMU_SERVER}/QemuServer/Drive.pm, drive_uses_cache_direct"
+            yield Remark("unknown-cache", "configured", "note", what, source)
         cache = disk.configured.levels.get("cache", "") if disk.configured else ""
         if storage is None or not storage.shared or disk.kind == "network":
             return
@@ -312,34 +318,11 @@ def find_image(drive: Drive, storage: Storage | None) -> tuple[str, Kind]:
     return drive.volume, "volume"
 
 
-def _words(args: str) -> list[str]:
-    try:
-        return shlex.split(args)[:2000]
-    except ValueError:
-        return args.split()[:2000]
-
-
-def _overriding(args: str, key: str) -> str:
-    """The first of the options in ``args`` that can change how a disk is driven."""
-    words = _words(args)
-    for option, value in zip(words, [*words[1:], ""], strict=True):
-        option = option.replace("--", "-", 1) if option.startswith("--") else option
-        if option in ("-snapshot", "-readconfig"):
-            return option
-        named = re.search(rf"(^|[^a-z0-9]){key}([^0-9]|$)", value) is not None
-        if option in ("-set", "-device", "-drive", "-blockdev") and named:
-            return f"{option} {value[:60]}"
-        if option == "-global" and value.startswith(_DISK_DRIVERS):
-            return f"{option} {value[:60]}"
-    return ""
-
-
 def _disks_of_args(args: str) -> Iterator[MachineDisk]:
     """Disks that ``args`` adds beside those of the configuration."""
-    words = _words(args)
     number = 0
-    for option, value in zip(words, [*words[1:], ""], strict=True):
-        if option.lstrip("-") not in ("drive", "blockdev", "hda", "hdb", "hdc", "hdd"):
+    for option, value in split_options(args):
+        if option not in ("-drive", "-blockdev", "-hda", "-hdb", "-hdc", "-hdd"):
             continue
         if re.search(r"(^|[^a-z0-9])(drive-)?(ide|sata|scsi|virtio|efidisk)\d", value):
             continue  # one of the configuration's own
@@ -347,7 +330,7 @@ def _disks_of_args(args: str) -> Iterator[MachineDisk]:
         if "pflash" in given.values() or given.get("media") == "cdrom":
             continue
         layer = None
-        if option.lstrip("-") == "drive":
+        if option == "-drive":
             levels = {"cache": given.get("cache", "writeback"), "aio": given.get("aio", "threads")}
             layer = Layer(levels, "args", frozenset(levels) - set(given))
         read_only = given.get("readonly", given.get("read-only", "off")) == "on"

@@ -119,7 +119,10 @@ def _find_difference(disk: MachineDisk) -> Iterator[Said]:
     set_, runs = disk.configured, disk.running
     if set_ is None or runs is None:
         return
+    said = {remark.rule for remark in disk.remarks}
     for factor, level in set_.levels.items():
+        if factor == "aio" and "aio-fell-back" in said:
+            continue
         found = runs.levels.get(factor, level)
         if found != level and factor not in set_.assumed | runs.assumed:
             yield Said("running", "ignored", f"{factor}={level} is set, {factor}={found} runs")

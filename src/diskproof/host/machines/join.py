@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from diskproof.records.machines import Layer, Machine, MachineDisk
+from diskproof.records.machines import Layer, Machine, MachineDisk, Remark
 
 
 def join_machines(machines: Iterable[Machine]) -> tuple[Machine, ...]:
@@ -28,8 +28,8 @@ def join_machines(machines: Iterable[Machine]) -> tuple[Machine, ...]:
 
 
 def _is_process(machine: Machine) -> bool:
-    """Whether only a running QEMU is known, and no manager's configuration."""
-    return machine.pid is not None and all(disk.configured is None for disk in machine.disks)
+    """Whether it is a QEMU as it runs, and no manager's own word."""
+    return machine.pid is not None and machine.source == f"process {machine.pid}"
 
 
 def _find_process(machine: Machine, processes: list[Machine]) -> Machine | None:
@@ -83,12 +83,18 @@ def _with_running(disk: MachineDisk, own: MachineDisk) -> MachineDisk:
         disk,
         image=disk.image or own.image,
         kind=disk.kind or own.kind,
-        running=merge_layers(disk.running, own.running),
+        # What QEMU took when it started is what runs, as far as nobody shows otherwise.
+        running=merge_layers(disk.running, own.running or own.configured),
         read_only=disk.read_only or own.read_only,
         line=disk.line or own.line,
-        remarks=tuple(dict.fromkeys((*disk.remarks, *own.remarks))),
+        remarks=tuple(dict.fromkeys((*disk.remarks, *map(_of_running, own.remarks)))),
         facts={**own.facts, **disk.facts},
     )
+
+
+def _of_running(remark: Remark) -> Remark:
+    """What a QEMU was started with is, beside its manager's configuration, what runs."""
+    return replace(remark, layer="running") if remark.layer == "configured" else remark
 
 
 def merge_layers(told: Layer | None, seen: Layer | None) -> Layer | None:

@@ -132,7 +132,7 @@ def _require_machine(
     if same:
         return same
     known = ", ".join(f"{each.name}" for each in machines) or "none"
-    why = f"found here: {known}" + "".join(f"\nnot seen: {each}" for each in obstacles)
+    why = "; ".join([f"found here: {known}", *(f"not seen: {each}" for each in obstacles)])
     raise UsageError(f"no virtual machine {word!r} was found", why, "a file needs its path: ./FILE")
 
 

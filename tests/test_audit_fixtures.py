@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.advice.rules import judge_machine
+from diskproof.advice.judge import judge_machine
 from diskproof.cli.audit_verb import read_file
 from diskproof.records.machines import DiskJudgement
 from support.layer_files import read_layers

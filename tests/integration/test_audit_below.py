@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.advice import observed
-from diskproof.advice.rules import judge_disk
+from diskproof.advice.judge import judge_disk
 from diskproof.backings.filesystem import make_file
 from diskproof.backings.loop import start_loop
 from diskproof.backings.mounting import start_mount

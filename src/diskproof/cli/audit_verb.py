@@ -59,7 +59,7 @@ def audit(
 
     diskproof audit web1 /etc/pve/qemu-server/100.conf
     """
-    from diskproof.advice.rules import judge_machine
+    from diskproof.advice.judge import judge_machine
     from diskproof.cli.terminal import print_json
     from diskproof.report.machines.proof import prove_machine
     from diskproof.report.machines.table import machines_json, render_machines

@@ -141,7 +141,7 @@ def test_a_disk_that_was_handed_over_as_descriptor(
         os.close(handle)
 
 
-def test_what_was_changed_since_the_start_is_not_taken_from_the_line(tmp_path: Path) -> None:
+def test_an_image_under_a_live_snapshot_is_not_the_disk_any_more(tmp_path: Path) -> None:
     first, overlay = make_image(tmp_path / "first"), tmp_path / "overlay"
     with start_still(tmp_path, lines(first, format="qcow2", cache="writeback")) as qemu:
         arguments = {"node-name": "first-format", "snapshot-file": str(overlay)}
@@ -149,7 +149,12 @@ def test_what_was_changed_since_the_start_is_not_taken_from_the_line(tmp_path: P
         qemu.qmp.execute("blockdev-snapshot-sync", arguments)
         old, new = machine_of(qemu.process.pid).disks
         assert (new.image, levels(new.running)) == (str(overlay), {})
-        assert old.image == str(first)
+        assert (old.image, old.running, rules(old)) == (str(first), None, ["image-replaced"])
+
+
+def test_a_cache_that_was_changed_is_not_taken_from_the_line(tmp_path: Path) -> None:
+    first = make_image(tmp_path / "first")
+    with start_still(tmp_path, lines(first, format="qcow2", cache="writeback")) as qemu:
         reopened = {
             "driver": "file",
             "node-name": "first-file",
@@ -157,11 +162,17 @@ def test_what_was_changed_since_the_start_is_not_taken_from_the_line(tmp_path: P
             "cache": {"direct": True, "no-flush": False},
             "read-only": False,
             "discard": "ignore",
+            "locking": "auto",
+            "auto-read-only": False,
+            "aio": "threads",
         }
         qemu.qmp.execute("blockdev-reopen", {"options": [reopened]})
-        old, new = machine_of(qemu.process.pid).disks
-        assert "cache" not in levels(old.running)
-        assert "changed-since-start" in rules(old)
+        (disk,) = machine_of(qemu.process.pid).disks
+        assert levels(disk.configured)["cache"] == "writeback"
+        assert "cache" not in levels(disk.running)
+        assert rules(disk) == ["changed-since-start"]
+        qemu.qmp.execute("device_del", {"id": "first"})
+        qemu.qmp.execute("query-status")
 
 
 def test_files_that_are_no_disks_are_none(tmp_path: Path) -> None:
@@ -192,7 +203,7 @@ def test_a_configuration_file_is_read_where_qemu_has_it(tmp_path: Path) -> None:
         assert (disk.name, levels(disk.running)["cache"]) == ("w", "none")
 
 
-def test_twenty_machines_and_a_monitor_that_stays_silent(tmp_path: Path) -> None:
+def test_a_monitor_that_stays_silent_holds_nobody_up(tmp_path: Path) -> None:
     """One that is stopped does not answer, and its disks are told by the kernel."""
     with ExitStack() as stack:
         pids = []
@@ -201,7 +212,7 @@ def test_twenty_machines_and_a_monitor_that_stays_silent(tmp_path: Path) -> None
             folder.mkdir()
             image = make_image(folder / "disk")
             args = [*lines(image, format="qcow2", cache="none")]
-            args += ["-qmp", "unix:free.qmp,server=on,wait=off"]
+            args += ["-qmp", f"unix:{folder}/free.qmp,server=on,wait=off"]
             pids.append(stack.enter_context(start_still(folder, args)).process.pid)
         os.kill(pids[0], 19)
         try:
@@ -214,9 +225,10 @@ def test_twenty_machines_and_a_monitor_that_stays_silent(tmp_path: Path) -> None
 
 
 _AS_NOBODY = """
-import os, sys
-os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+import os
 from diskproof.host.machines import find_machines
+find_machines()
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 found = find_machines()
 print([(m.name, [sorted(d.layers) for d in m.disks]) for m in found.machines if m.name == "root's"])
 print(*found.obstacles)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from diskproof.process.open_files import OpenFile, file_key, find_rings, read_op
 
 _PROGRAM = re.compile(r"\.?(qemu-system-[\w.-]+|qemu-kvm|kvm|qemu)")
 _MAX_FILE = 4 << 20
+_QCOW2 = struct.Struct(">4sIQI")
 _MACHINES = ("-machine", "--machine", "-M", "--M")
 # Files that QEMU makes for itself: memory, and what -snapshot writes on.
 _OWN = re.compile(r"qemu_back_mem\..*|vl\.\w{6}")
@@ -95,6 +97,20 @@ class QemuProcess:
                 return stream.read(_MAX_FILE).decode("utf-8", "replace")
         except (OSError, ValueError):
             return None
+
+    def read_backing(self, file: OpenFile) -> str:
+        """What a qcow2 image that it has open names as the image below; empty for none (QEMU's
+        docs/interop/qcow2.txt: magic, version, offset and length of the name)."""
+        try:
+            fd = os.open(self.folder / "fd" / str(file.fd), os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                magic, _, offset, size = _QCOW2.unpack(os.pread(fd, _QCOW2.size, 0))
+                known = magic == b"QFI\xfb" and offset and size < 1024
+                return os.pread(fd, size, offset).decode("utf-8", "replace") if known else ""
+            finally:
+                os.close(fd)
+        except (OSError, struct.error, OverflowError):
+            return ""
 
     def find_unnamed(self, known: set[tuple[int, int]], more: str) -> list[OpenFile]:
         """Files open for writing that neither the command line names, nor ``more`` (what it was

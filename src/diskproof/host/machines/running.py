@@ -106,6 +106,7 @@ def _with_running(looked: _Looked, answers: BlockAnswers | None) -> Machine:
         return machine
     known = {key for disk in machine.disks if (key := process.key_of(disk.image)) is not None}
     unnamed = process.find_unnamed(known, looked.config)
+    above = [process.read_backing(file) for file in unnamed]
     handed = [disk for disk in machine.disks if disk.image.startswith("/dev/fdset/")]
     disks, told = [], set()
     for disk in machine.disks:
@@ -115,14 +116,15 @@ def _with_running(looked: _Looked, answers: BlockAnswers | None) -> Machine:
             disks.append(read_block(disk, block, answers))
             continue
         files = _files_of(disk, process, unnamed if disk in handed else [])
-        disks.append(_in_force(disk, process, files))
+        disks.append(_in_force(disk, process, files, above))
     if answers:
         later = [b for b in answers.blocks if b.get("inserted") and id(b) not in told]
         came = [read_block(MachineDisk("", ""), block, answers) for block in later]
         disks += came
         images = {process.key_of(disk.image) for disk in came if disk.image}
         fds = {fd for disk in disks for fd in answers.fdsets.get(disk.image, ())}
-        unnamed = [f for f in unnamed if f.key not in images and f.fd not in fds]
+        images |= {file.key for file in process.files if file.fd in fds}
+        unnamed = [file for file in unnamed if file.key not in images]
         handed = []
     if len(unnamed) > len(handed):
         disks += [_later(file) for file in unnamed]
@@ -138,16 +140,18 @@ def _files_of(disk: MachineDisk, process: QemuProcess, unnamed: list[OpenFile]) 
     return [file for file in found if file.writable] or found
 
 
-def _in_force(disk: MachineDisk, process: QemuProcess, files: list[OpenFile]) -> MachineDisk:
-    """The disk of a command line with what the kernel shows of it."""
+def _in_force(
+    disk: MachineDisk, process: QemuProcess, files: list[OpenFile], above: list[str]
+) -> MachineDisk:
+    """The disk of a command line with what the kernel shows of it. ``above`` are what images that
+    came later name as theirs below."""
     assert disk.configured is not None
     levels, sources = dict(disk.configured.levels), [_TAKEN]
     remarks: list[Remark] = []
-    local = disk.kind in ("file", "block") and disk.image
-    if local and not files and levels.get("cache") != "unsafe":
-        what = "its image is not open: it was taken out or replaced since QEMU started"
-        remark = Remark("image-not-open", "running", "unknown", what, _FDINFO, "unknown")
-        return replace(disk, remarks=(*disk.remarks, remark))
+    temporary = any(remark.rule == "snapshot" for remark in disk.remarks)
+    local = disk.kind in ("file", "block") and disk.image and not temporary
+    if local and (gone := _find_gone(disk, files, above)):
+        return replace(disk, remarks=(*disk.remarks, gone))
     if files:
         remarks += _compare_direct(levels, {bool(file.flags & os.O_DIRECT) for file in files})
         sources.append(f"O_DIRECT by {_FDINFO}")
@@ -159,6 +163,21 @@ def _in_force(disk: MachineDisk, process: QemuProcess, files: list[OpenFile]) ->
     assumed = disk.configured.assumed & levels.keys()
     running = Layer(levels, ", ".join(sources), assumed)
     return replace(disk, running=running, remarks=(*disk.remarks, *remarks), facts=facts)
+
+
+def _find_gone(disk: MachineDisk, files: list[OpenFile], above: list[str]) -> Remark | None:
+    """What is said of a disk whose image the guest does not write any more."""
+    name = Path(disk.image).name
+    covered = any(Path(backing).name == name or disk.image in backing for backing in above)
+    writable = disk.read_only or any(file.writable for file in files)
+    if not files:
+        rule, what = "image-not-open", "its image is not open: it was taken out or replaced"
+    elif covered or not writable:
+        rule, what = "image-replaced", "another image was put above its own (a live snapshot)"
+    else:
+        return None
+    what += " since QEMU started"
+    return Remark(rule, "running", "unknown", what, _FDINFO, "unknown")
 
 
 def _compare_direct(levels: dict[str, str], seen: set[bool]) -> Iterator[Remark]:

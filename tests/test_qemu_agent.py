@@ -6,6 +6,7 @@ import base64
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -54,6 +55,23 @@ def speaking(
 
 def packed(text: bytes) -> str:
     return base64.b64encode(text).decode()
+
+
+def test_a_file_that_drips_ends_with_the_run() -> None:
+    """Each answer comes at once, and the file never ends."""
+
+    def answer(request: Mapping[str, Any]) -> Said:
+        if request["execute"] == "guest-file-open":
+            return 1
+        time.sleep(0.02)
+        return {"buf-b64": packed(b"x"), "eof": False}
+
+    with speaking(answer) as agent:
+        agent.end_within(0.5)
+        began = time.monotonic()
+        with pytest.raises(RunFailure, match="did not end in time") as caught:
+            agent.read_file("/dripping", 1 << 26)
+        assert caught.value.kind == "timeout" and time.monotonic() - began < 5
 
 
 def test_what_came_before_is_dropped_at_the_start() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.multitest import multipletests
@@ -83,19 +83,60 @@ def test_shares_are_those_of_the_anova_table(blocked: bool) -> None:
     )
     logs = frame(cells)["y"]
     total = float(((logs - logs.mean()) ** 2).sum())
-    names = {tuple(sorted(p.split(",")[0][2:] for p in n.split(":"))): n for n in table.index[:-1]}
     analysis = require(cells)
-    for each in analysis.terms:
-        expected = table.loc[names[tuple(sorted(each.term))]]
-        if blocked or len(each.term) == 2:
-            assert each.share == pytest.approx(expected["sum_sq"] / total, rel=1e-6)
-            assert each.freedom == expected["df"]
+    _agree(analysis, table, total)
     if blocked:
         assert analysis.block_share == pytest.approx(table.loc["block", "sum_sq"] / total)
-    mains = anova_lm(smf.ols("y ~ cache + format + bus", frame(cells)).fit(), typ=2)
+
+
+def _agree(analysis: FactorAnalysis, table: pd.DataFrame, total: float) -> None:
+    """Every term's share and degrees of freedom are those of statsmodels' table."""
+    names = {tuple(sorted(p.split(",")[0][2:] for p in n.split(":"))): n for n in table.index[:-1]}
     for each in analysis.terms:
-        if len(each.term) == 1:
-            assert each.share == pytest.approx(mains.loc[each.term[0], "sum_sq"] / total, rel=1e-6)
+        expected = table.loc[names[tuple(sorted(each.term))]]
+        assert each.share == pytest.approx(expected["sum_sq"] / total, rel=1e-6, abs=1e-9)
+        assert each.freedom == expected["df"]
+
+
+@pytest.mark.filterwarnings("ignore:The design matrix is rank-deficient")
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([9, 10, 11, 12]), st.booleans())
+def test_shares_of_incomplete_designs_are_those_of_the_anova_table(
+    seed: int, measured: int, repeated: bool
+) -> None:
+    """Cells left out at random, as long as all terms can still be told apart."""
+    everything = full_factorial()
+    places = np.random.default_rng(seed).permutation(len(everything))[:measured]
+    cells = simulate([everything[place] for place in places], (3,) if repeated else (2, 4), seed)
+    model = smf.ols(f"y ~ {PAIRS}", frame(cells)).fit()
+    assume(np.linalg.matrix_rank(model.model.exog) == model.model.exog.shape[1])
+    logs = frame(cells)["y"]
+    _agree(require(cells), anova_lm(model, typ=2), float(((logs - logs.mean()) ** 2).sum()))
+
+
+@pytest.mark.parametrize("measured", [19, 29, 38])
+def test_an_interaction_is_not_taken_for_the_factors_beside_it(measured: int) -> None:
+    """Two factors without any effect, beside two that interact, in 40, 60 and 80 % of 48 cells.
+
+    They were claimed in 69 to 82 % of studies while main effects were taken beyond the other main
+    effects only."""
+    factors = {"a": tuple("0123"), "b": tuple("012"), "c": tuple("01"), "d": tuple("01")}
+    everything, studies, claimed, found = full_factorial(factors), 100, 0, 0
+    for seed in range(studies):
+        rng = np.random.default_rng(seed)
+        joint = rng.normal(0, 0.3, (4, 3))
+        cells: Cells = []
+        for place in rng.permutation(len(everything))[:measured]:
+            levels = everything[place]
+            centre = joint[int(levels["a"]), int(levels["b"])]
+            values = np.exp(centre + rng.normal(0, 0.05, 3))
+            cells.append((levels, Sample(tuple(map(float, values)), (0, 1, 2))))
+        analysis = require(cells, factors)
+        proved = [t.term for t in analysis.terms if t.p_value is not None and t.p_value <= 0.05]
+        claimed += any({"c", "d"} & set(term) for term in proved)
+        found += ("a", "b") in proved
+    assert claimed <= 11, f"{claimed} of {studies}"  # 5 expected; more than 11 in 1 of 200 tries
+    assert found >= 75
 
 
 def test_effect_is_the_marginal_one_of_a_linear_model() -> None:
@@ -240,8 +281,8 @@ def test_equal_levels_are_not_told_apart(runs: tuple[int, ...]) -> None:
     assert max(effects, terms) <= 0.05 * tries + 3 * math.sqrt(tries * 0.05 * 0.95)
 
 
-def test_a_twelfth_of_the_cells_finds_the_three_largest_factors() -> None:
-    """24 random cells of 288, three runs each: right in at least nine of ten studies."""
+def test_a_twelfth_of_the_cells_proves_the_three_largest_factors() -> None:
+    """24 random cells of 288, three runs each. The factor without an effect stays unproved."""
     factors = {
         "cache": ("none", "writeback", "writethrough", "unsafe"),
         "format": ("raw", "qcow2", "qed"),
@@ -254,16 +295,18 @@ def test_a_twelfth_of_the_cells_finds_the_three_largest_factors() -> None:
     effects |= {"qcow2": -0.25, "qed": -0.4, "native": 0.08, "full": 0.05}
     cells = full_factorial(factors)
     rng = np.random.default_rng(19)
-    right = 0
+    proved = dict.fromkeys(factors, 0)
     for _ in range(60):
         chosen: Cells = []
         for place in rng.permutation(len(cells))[:24]:
             log = sum(effects.get(level, 0.0) for level in cells[place].values())
             runs = tuple(float(x) for x in np.exp(log + rng.normal(0, 0.05, 3)))
             chosen.append((cells[place], Sample(runs)))
-        mains = [each.term[0] for each in require(chosen, factors).terms if len(each.term) == 1]
-        right += set(mains[:3]) == {"cache", "bus", "format"}
-    assert right >= 54
+        for each in require(chosen, factors).terms:
+            if len(each.term) == 1 and each.p_value is not None:
+                proved[each.term[0]] += each.p_value <= 0.05
+    assert min(proved[name] for name in ("cache", "bus", "format")) >= 48
+    assert proved["iothread"] <= 8
 
 
 positive = st.floats(min_value=0.5, max_value=2.0)

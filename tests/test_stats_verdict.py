@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,13 +169,48 @@ def test_overall_counts_blocks_not_cells() -> None:
     assert wrong <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95)
 
 
-def test_overall_keeps_whole_blocks_only() -> None:
-    full, short = Sample((1.0, 2.0, 4.0), (0, 1, 2)), Sample((4.0, 9.0), (1, 2))
-    both = overall_samples([(full, full), (short, full)])
+def test_overall_puts_right_a_block_that_lacks_a_cell() -> None:
+    """Cells and blocks that multiply: the block is what it would have been."""
+    cells, blocks = (1.0, 3.0, 5.0), (2.0, 4.0, 7.0)
+    full = [Sample(tuple(cell * block for block in blocks), (0, 1, 2)) for cell in cells]
+    lacking = [Sample(full[0].values[1:], (1, 2)), *full[1:]]
+    both = overall_samples(list(zip(lacking, full, strict=True)))
+    assert both is not None and both[0].blocks == both[1].blocks == (0, 1, 2)
+    assert both[0].values == pytest.approx(both[1].values)
+
+
+def test_overall_leaves_out_a_block_that_lacks_most_cells() -> None:
+    full = Sample((1.0, 2.0, 4.0, 5.0), (0, 1, 2, 3))
+    short = Sample((2.0, 4.0, 5.0), (1, 2, 3))
+    both = overall_samples([(full, full), (short, full), (short, full)])
     assert both is not None
-    assert both[0].blocks == (1, 2) and both[1].blocks == (0, 1, 2)
-    assert both[0].values == pytest.approx((math.sqrt(8), 6.0))
+    assert both[0].blocks == (1, 2, 3) and both[1].blocks == (0, 1, 2, 3)
     assert overall_samples([(full, Sample((0.0, 1.0)))]) is None
+
+
+def test_lost_runs_do_not_hide_a_slowdown_of_all_cells() -> None:
+    """24 cells, 8 blocks, one run in twenty lost: found as often as without losses; whole blocks
+    alone found it in a tenth of the studies. Equal sides stay equal."""
+    rng = np.random.default_rng(3)
+    found = {0.95: 0, 1.0: 0}
+    for factor in found:
+        for _ in range(60):
+            found[factor] += _overall_outcome(rng, factor) != "undecided"
+    assert found[0.95] >= 44 and found[1.0] <= 8
+
+
+def _overall_outcome(rng: np.random.Generator, factor: float) -> str:
+    blocks, pairs = rng.normal(0, 0.03, (2, 8)), []
+    for _ in range(24):
+        centre = rng.normal()
+        sides = []
+        for side in (0, 1):
+            values = np.exp(centre + blocks[side] + rng.normal(0, 0.05, 8)) * (factor, 1.0)[side]
+            kept = np.flatnonzero(rng.random(8) >= 0.05)
+            sides.append(Sample(tuple(values[kept]), tuple(int(x) + 8 * side for x in kept)))
+        pairs.append((sides[0], sides[1]))
+    both = overall_samples(pairs)
+    return one(*both).outcome if both else "undecided"
 
 
 positive = st.lists(st.floats(0.5, 2.0), min_size=1, max_size=8)

@@ -1,5 +1,6 @@
 """The seam between who drives a disk (``frontends/``) and what loads it (``workloads/``)."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,12 +121,14 @@ class DriveFacts:
 @dataclass(frozen=True)
 class Command:
     """A command for where the disk is visible. ``files`` (relative name -> content) are put into
-    its scratch folder first; ``collect`` names what to bring back (missing ones are left out)."""
+    its scratch folder first; ``collect`` names what to bring back (missing ones are left out).
+    ``timeout`` bounds the command, ``left`` all that goes with it; both in seconds."""
 
     argv: Sequence[str]
     timeout: float
     files: Mapping[str, bytes]
     collect: Sequence[str]
+    left: float = math.inf
 
 
 @dataclass

@@ -12,7 +12,7 @@ from diskproof.errors import RunFailure
 from diskproof.frontends.effective import check_view, read_guest
 from diskproof.frontends.guest import ARGV, CONSOLE, guest_machine, keep_argv, kept_files
 from diskproof.frontends.host import libaio_options
-from diskproof.guest.own.image import inspect_own_image
+from diskproof.guest.own.image import open_own_image
 from diskproof.guest.own.qemu_agent import QemuAgent
 from diskproof.guest.own.vm import OwnRunning, start_own_guest
 from diskproof.qemu.machine import DISK_SERIAL, GuestMachine
@@ -42,6 +42,7 @@ class OwnGuestDrive(drive.Drive):
     def run(self, command: drive.Command) -> drive.Execution:
         argv, timeout, given = command.argv, command.timeout, command.files
         agent = self.running.agent
+        agent.end_within(command.left)
         if self.own.os == "windows":
             if given or command.collect:
                 raise RunFailure("workload", "in a Windows guest a workload is a command")
@@ -164,15 +165,13 @@ class OwnGuestFrontend:
         own, image, vm = context.own_guest, context.image, guest_machine(context)
         if own is None:
             raise ValueError("this frontend needs the study's [guest]")
-        starting = start_own_guest(
-            own,
-            vm,
-            inspect_own_image(own),
-            run_dir=context.run_dir,
-            folder=image.path.parent,
-            deadline=context.deadline_seconds,
-        )
-        with starting as running:
+        places = {"run_dir": context.run_dir, "folder": image.path.parent}
+        with (
+            open_own_image(own) as system,
+            start_own_guest(
+                own, vm, system, **places, deadline=context.deadline_seconds
+            ) as running,
+        ):
             try:
                 keep_argv(running.process.pid, context.run_dir / ARGV)
                 left = max(_SHORT, context.deadline_seconds - running.seconds)

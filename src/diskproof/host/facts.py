@@ -9,7 +9,7 @@ from diskproof.backings.place import start_run_dir
 from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.build import find_guest, require_guest
-from diskproof.guest.own.image import inspect_own_image, require_firmware
+from diskproof.guest.own.image import open_own_image, require_firmware
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
@@ -45,7 +45,7 @@ def probe_facts(
     with UsageError for the user's ``own_guest``; everything else that is missing is in ``reasons``.
     """
     if own_guest:
-        require_own_guest(own_guest)
+        progress(f"image of the guest: {require_own_guest(own_guest)}")
     disks = {spec.name: probe_backing(spec, consent) for spec in backings}
     with (
         start_place(_pick_backing(backings, disks), consent) as place,
@@ -114,12 +114,14 @@ def _require_guest() -> None:
     require_guest()
 
 
-def require_own_guest(own: OwnGuest) -> None:
-    """Raises UsageError or HostError when the user's image cannot be booted now."""
+def require_own_guest(own: OwnGuest) -> str:
+    """The user's image and what it is based on, for people. Raises UsageError or HostError when it
+    cannot be booted now."""
     _require_tools(_GUEST_TOOLS)
-    inspect_own_image(own)
     if own.firmware == "uefi":
         require_firmware()
+    with open_own_image(own) as image:
+        return image.chain
 
 
 def require_engine(name: str) -> None:

@@ -55,8 +55,8 @@ class BoundedDrive(Drive):
         self.drive, self.deadline = drive, deadline
 
     def run(self, command: Command) -> Execution:
-        within = min(command.timeout, self.deadline.left())
-        return self.drive.run(replace(command, timeout=within))
+        left = self.deadline.left()
+        return self.drive.run(replace(command, timeout=min(command.timeout, left), left=left))
 
     def read_back(self) -> tuple[Check, ...]:
         return self.drive.read_back()

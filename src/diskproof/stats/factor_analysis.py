@@ -121,21 +121,23 @@ class _Split:
 
 
 def _split(design: Design, fitted: CellMeans) -> _Split:
-    """Type II sums of squares: a main effect beyond all other main effects, an interaction
-    beyond all main effects and all other interactions (Langsrud 2003)."""
+    """Type II sums of squares: a term beyond every other term that does not hold it (Langsrud
+    2003). A main effect is so beyond the interactions of other factors, too: where cells are left
+    out, what those do would else be taken for its own."""
     away = fitted.means - (design.weights @ fitted.means) / design.weights.sum()
     centred = design.project(away)
     mean = orthonormal(design.weighted())
     main_basis = orthonormal(design.weighted(*design.mains))
     terms, alone = {}, {}
-    for term in (*design.mains, *design.pairs):
+    everything = (*design.mains, *design.pairs)
+    for term in everything:
         columns = design.weighted(term)[:, 1:]
-        peers = design.mains if len(term) == 1 else (*design.mains, *design.pairs)
-        rest = orthonormal(design.weighted(*(other for other in peers if other != term)))
+        peers = [other for other in everything if not set(term) <= set(other)]
+        rest = orthonormal(design.weighted(*peers))
         own = beyond(columns, rest)
         terms[term] = (_square(own, centred), own.shape[1])
         alone[term] = _square(beyond(columns, mean if len(term) == 1 else main_basis), centred)
-    whole = orthonormal(design.weighted(*design.mains, *design.pairs))
+    whole = orthonormal(design.weighted(*everything))
     modelled = _square(whole, centred)
     blocks = float((fitted.block_effects**2 * fitted.block_sizes).sum())
     return _Split(

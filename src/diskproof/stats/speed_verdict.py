@@ -1,11 +1,13 @@
 """Is B faster than A, slower, the same for practical purposes, or is it too early to say?"""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from diskproof.stats import intervals
+from diskproof.stats.cell_means import fit_cell_means
 from diskproof.stats.holm import holm_adjusted
 
 DELTA = 0.02
@@ -177,8 +179,9 @@ def overall_samples(
 ) -> tuple[intervals.Sample, intervals.Sample] | None:
     """Each side as one sample: by block, the geometric mean of its cells, all of equal weight.
 
-    A block is the repeat: its cells share the host's luck and are not independent. Only blocks
-    with every cell count; None when a side has none, or a value that is not positive.
+    A block is the repeat: its cells share the host's luck and are not independent. A block that
+    lacks some cells is put right by least squares (log value = cell + block); one that lacks most
+    of them does not count. None when a side has no block, or a value that is not positive.
     """
     sides = [_by_block([pair[side] for pair in pairs]) for side in (0, 1)]
     return None if sides[0] is None or sides[1] is None else (sides[0], sides[1])
@@ -187,17 +190,32 @@ def overall_samples(
 def _by_block(samples: Sequence[intervals.Sample]) -> intervals.Sample | None:
     if any(min(sample.values) <= 0 for sample in samples):
         return None
-    numbered = all(len(s.blocks) == len(s.values) == len(set(s.blocks)) for s in samples)
-    # Without blocks the runs of different cells have nothing in common: any order will do.
-    tables = [
-        dict(zip(s.blocks if numbered else range(len(s.values)), s.values, strict=True))
-        for s in samples
-    ]
-    common = sorted(set.intersection(*map(set, tables)))
-    if not common:
-        return None
-    values = [
-        math.exp(math.fsum(math.log(table[block]) for table in tables) / len(tables))
-        for block in common
-    ]
-    return intervals.Sample(tuple(values), tuple(common) if numbered else ())
+    if not all(len(s.blocks) == len(s.values) == len(set(s.blocks)) for s in samples):
+        # Without blocks the runs of different cells have nothing in common: any order will do.
+        rows = zip(*(sample.values for sample in samples), strict=False)
+        return intervals.Sample(tuple(map(_geometric_mean, rows)))
+    runs = Counter(block for sample in samples for block in sample.blocks)
+    if set(runs.values()) != {len(samples)}:
+        return _fitted_by_block(samples, runs)
+    tables = [dict(zip(s.blocks, s.values, strict=True)) for s in samples]
+    common = tuple(sorted(runs))
+    values = (_geometric_mean([table[block] for table in tables]) for block in common)
+    return intervals.Sample(tuple(values), common)
+
+
+def _fitted_by_block(
+    samples: Sequence[intervals.Sample], runs: Mapping[int, int]
+) -> intervals.Sample | None:
+    """What each block would have given with all cells in it, where it has at least half."""
+    fitted = fit_cell_means(samples)
+    centre = float(fitted.means.mean())
+    found = {
+        block: math.exp(centre + float(effect))
+        for block, effect in zip(fitted.block_numbers, fitted.block_effects, strict=True)
+        if 2 * runs[block] >= len(samples)
+    }
+    return intervals.Sample(tuple(found.values()), tuple(found)) if found else None
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))

@@ -32,8 +32,9 @@ MAGICS = {
 @dataclass(frozen=True)
 class OwnGuest:
     """``[guest]``: a machine of the user's. Paths are absolute; ``kernel`` and ``initrd`` are empty
-    for one that boots by its own boot loader. ``bus`` is that of its system disk. Waits in seconds.
-    ``digest`` stands for what the files hold."""
+    for one that boots by its own boot loader. ``bases`` are files outside of the image's folder
+    that it may be based on. ``bus`` is that of its system disk. Waits in seconds. ``digest`` stands
+    for what the files hold."""
 
     image: str = keys.field("", keys.text(least=1), required=True)
     format: str = keys.field("qcow2", keys.choice("qcow2", "raw", "vdi", "vhdx"))
@@ -48,6 +49,7 @@ class OwnGuest:
     append: str = keys.field(
         "", keys.matching(r"[\x20-\x7e]{0,1000}", "a line of at most 1000 ASCII letters")
     )
+    bases: tuple[str, ...] = keys.field((), keys.some(keys.text(least=1), 16))
     digest: str = ""
 
     @property
@@ -72,6 +74,7 @@ def read_guest(content: object, folder: Path, mistakes: keys.Mistakes) -> OwnGue
             mistakes.add(("guest", name), f"{name}: this goes with a kernel")
     if guest.machine == "q35" and guest.bus == "ide":
         mistakes.add(("guest", "bus"), "bus: a q35 machine has no ide; its disks are on ahci")
+    files["bases"] = tuple(str((folder / base).resolve()) for base in guest.bases)
     return replace(guest, **files, digest=digest.hexdigest())
 
 

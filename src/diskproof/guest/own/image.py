@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,48 +27,99 @@ OVMF = (
 
 
 @dataclass(frozen=True)
-class OwnImage:
-    """``layers``: path and format of the image and of what it is based on, topmost first.
-    ``size`` is what the guest sees."""
+class ImageLayer:
+    """One file of an image. ``fd`` is what was looked at, and is all that may be used of it: the
+    name may mean another file by now."""
 
-    layers: tuple[tuple[Path, str], ...]
+    path: Path
+    format: str
+    fd: int
+
+
+@dataclass(frozen=True)
+class OwnImage:
+    """``layers``: the image and what it is based on, topmost first. ``size`` is what the guest
+    sees."""
+
+    layers: tuple[ImageLayer, ...]
     size: int
 
+    @property
+    def chain(self) -> str:
+        """The files with their formats, for people."""
+        return " on ".join(f"{layer.path} ({layer.format})" for layer in self.layers)
 
-def inspect_own_image(own: OwnGuest) -> OwnImage:
-    """Follow the image down to its lowest base. No format is guessed: an image of a foreign guest
-    could claim to be one that names other files of the host.
+
+@contextmanager
+def open_own_image(own: OwnGuest) -> Iterator[OwnImage]:
+    """Follow the image down to its lowest base, each layer opened once, for reading, for the length
+    of a ``with`` block. No format is guessed, and a base must lie beside the image or be one of the
+    study's ``bases``: an image of a foreign guest could name any file of the host, which its guest
+    would then read as its own disk.
 
     Raises UsageError for one that cannot be used, HostError while somebody writes to it.
     """
-    path, form = Path(own.image), own.format
-    layers: list[tuple[Path, str]] = []
-    size = 0
-    while True:
-        facts = _read_info(path, form)
-        layers.append((path, form))
-        size = size or _size(facts)
-        below = _find_base(path, facts)
-        if below is None:
-            return OwnImage(tuple(layers), size)
-        path, form = below
-        if len(layers) == MAX_LAYERS:
-            raise UsageError(
-                f"{own.image} is based on more than {MAX_LAYERS} images", hint=_FLATTEN
-            )
+    with ExitStack() as stack:
+        path, form = Path(own.image), own.format
+        trusted = path.resolve().parent, frozenset(map(Path, own.bases))
+        layers: list[ImageLayer] = []
+        size = 0
+        while True:
+            layer = ImageLayer(path, form, _open_layer(stack, path))
+            facts = _read_info(layer)
+            layers.append(layer)
+            size = size or _size(facts)
+            below = _find_base(path, facts, *trusted)
+            if below is None:
+                break
+            path, form = below
+            if len(layers) == MAX_LAYERS:
+                raise UsageError(
+                    f"{own.image} is based on more than {MAX_LAYERS} images", hint=_FLATTEN
+                )
+        yield OwnImage(tuple(layers), size)
 
 
 _FLATTEN = "qemu-img convert makes one image of all"
 
 
-def _read_info(path: Path, form: str) -> Mapping[str, Any]:
-    if not path.is_file():
-        raise UsageError(f"{path} cannot be used", "it is not there, or is not a file")
-    arguments = ["info", "--output=json", "-f", form, "--", str(path)]
-    tool = require_tool("qemu-img", "qemu-utils")
-    done = run([tool, *arguments], timeout=SECONDS, env={**os.environ, "LC_ALL": "C"}, check=False)
+def _open_layer(stack: ExitStack, path: Path) -> int:
+    """A regular file that whoever called sudo may read; what it is may not wait, nor be a link."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be used", error.strerror or "") from None
+    stack.callback(os.close, fd)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise UsageError(f"{path} cannot be used", "it is not a file")
+    if Path(f"/proc/self/fd/{fd}").readlink() != path:
+        raise UsageError(f"{path} cannot be used", "a folder above it was changed meanwhile")
+    _require_right(path)
+    return fd
+
+
+def _require_right(path: Path) -> None:
+    """Under sudo, root's rights must not lend a user what he may not read."""
+    user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if os.geteuid() or not (user.isdigit() and group.isdigit()) or user == "0":
+        return
+    them = [f"--reuid={user}", f"--regid={group}", "--init-groups"]
+    argv = ["setpriv", *them, "--", "head", "--bytes=1", "--", str(path)]
+    done = run(argv, timeout=SECONDS, check=False)
     if done.returncode != 0:
-        raise _refusal(path, form, done.error_text)
+        why = f"user {user}, who called sudo, may not: {done.error_text.strip()[-200:]}"
+        raise UsageError(f"{path} cannot be read", why)
+
+
+def _read_info(layer: ImageLayer) -> Mapping[str, Any]:
+    path, form, opened = layer.path, layer.format, f"/proc/self/fd/{layer.fd}"
+    arguments = ["info", "--output=json", "-f", form, "--", opened]
+    tool = require_tool("qemu-img", "qemu-utils")
+    quiet = {**os.environ, "LC_ALL": "C"}
+    argv = [tool, *arguments]
+    done = run(argv, timeout=SECONDS, env=quiet, check=False, pass_fds=(layer.fd,))
+    if done.returncode != 0:
+        raise _refusal(path, form, done.error_text.replace(opened, str(path)))
     try:
         facts = json.loads(done.stdout)
     except ValueError:
@@ -104,9 +157,11 @@ def _size(facts: Mapping[str, Any]) -> int:
     return size
 
 
-def _find_base(path: Path, facts: Mapping[str, Any]) -> tuple[Path, str] | None:
-    """The file that an image is based on, with its format."""
-    name = facts.get("full-backing-filename", facts.get("backing-filename"))
+def _find_base(
+    path: Path, facts: Mapping[str, Any], folder: Path, bases: frozenset[Path]
+) -> tuple[Path, str] | None:
+    """The file that an image is based on, links resolved, with its format."""
+    name = facts.get("backing-filename")
     if name is None:
         return None
     form = facts.get("backing-filename-format")
@@ -116,10 +171,16 @@ def _find_base(path: Path, facts: Mapping[str, Any]) -> tuple[Path, str] | None:
             f"{name}: guessing would trust what a guest wrote",
             f"qemu-img rebase -u -b BASE -F FORMAT {path}",
         )
-    base = Path(str(name)) if str(name).startswith("/") else path.parent / str(name)
+    base = (path.parent / str(name)).resolve()
     if form not in ("raw", "qcow2", "qed", "vdi", "vhdx") or not base.is_file():
         why = f"{str(name)[:300]} ({form[:30]}) is not there, or is not a file"
         raise UsageError(f"what {path} is based on cannot be used", why, _FLATTEN)
+    if base.parent != folder and base not in bases:
+        raise UsageError(
+            f"{path} is based on {base}, which does not lie beside it",
+            "whoever wrote the image chose that file, and its guest would read it",
+            f'bases = ["{base}"] in [guest] says that it may',
+        )
     return base, form
 
 

@@ -89,9 +89,7 @@ def _start_qemu(
     with ExitStack() as theirs:
         paths = {name: Path(path) for name, path in booted.items() if path}
         ours, numbers = open_ends(stack, theirs, paths)
-        layers = tuple(
-            (theirs.enter_context(path.open("rb")).fileno(), form) for path, form in image.layers
-        )
+        layers = tuple((layer.fd, layer.format) for layer in image.layers)
         fds = OwnDescriptors(layers=layers, **numbers)
         args = own_machine_args(own, machine, fds, firmware=firmware, sandbox=has_sandbox())
         process = start_qemu_process(

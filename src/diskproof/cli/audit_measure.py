@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from diskproof.advice.own_study import own_levels, render_study, study_name
 from diskproof.advice.judge import in_force
+from diskproof.advice.own_study import own_levels, render_study, study_name
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct
 from diskproof.cli.crash import start_crashing

@@ -51,32 +51,11 @@ class Ended:
 class AgentCalls:
     """What is asked of an agent, whoever carries the words. ``execute`` is the carrier's."""
 
-<<<<<<< HEAD
     def execute(
         self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 0.0
     ) -> Any:
         """The command's ``return`` value. Raises RunFailure ``guest``."""
         raise NotImplementedError
-=======
-    def __init__(
-        self,
-        connected: socket.socket,
-        answer_seconds: float = ANSWER_SECONDS,
-        watch: Callable[[], None] = lambda: None,
-    ) -> None:
-        """``watch`` is called now and then in a wait; it raises when no answer can come."""
-        self._socket = connected
-        self._watch = watch
-        self._answer_seconds = answer_seconds
-        self._pending = bytearray()
-        self._syncs = 0
-        self._last = math.inf
-
-    def end_within(self, seconds: float) -> None:
-        """From now on everything together has so many seconds: a guest that hands out a file byte
-        by byte answers each time, and never ends."""
-        self._last = time.monotonic() + seconds
->>>>>>> kube
 
     def require_commands(self, needed: Sequence[str]) -> str:
         """The agent's version. Raises RunFailure ``guest`` for one that does not allow all that is
@@ -98,41 +77,6 @@ class AgentCalls:
             )
         return str(info.get("version"))[:100]
 
-<<<<<<< HEAD
-=======
-    def execute(
-        self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 0.0
-    ) -> Any:
-        """The command's ``return`` value."""
-        request: dict[str, object] = {"execute": command}
-        if arguments is not None:
-            request["arguments"] = dict(arguments)
-        end = min(self._last, time.monotonic() + (timeout or self._answer_seconds))
-        self._send(request, end)
-        line = self._receive_line(end)
-        if time.monotonic() >= self._last:
-            raise RunFailure(
-                "timeout",
-                "the guest did not end in time",
-                f"the run's time was over at {command}",
-                "set a longer run_timeout in [protocol]",
-            )
-        if line is None:
-            raise RunFailure(
-                "guest", "the guest agent stopped answering", f"{command} got no answer in time"
-            )
-        answer = _parse(line)
-        if not isinstance(answer, dict):
-            raise _nonsense(command, line)
-        if "error" in answer:
-            error = answer["error"]
-            why = str(error.get("desc") if isinstance(error, dict) else error)[:500]
-            raise RunFailure("guest", f"the guest agent refused {command}", why)
-        if "return" not in answer:
-            raise _nonsense(command, line)
-        return answer["return"]
-
->>>>>>> kube
     def run(self, argv: Sequence[str], *, timeout: float) -> Ended:
         """Run a program to its end. There is no way to end one: after RunFailure ``timeout`` the
         guest must go."""
@@ -206,6 +150,12 @@ class QemuAgent(AgentCalls):
         self._answer_seconds = answer_seconds
         self._pending = bytearray()
         self._syncs = 0
+        self._last = math.inf
+
+    def end_within(self, seconds: float) -> None:
+        """From now on everything together has so many seconds: a guest that hands out a file byte
+        by byte answers each time, and never ends."""
+        self._last = time.monotonic() + seconds
 
     def wait_ready(self, deadline: float, needed: Sequence[str] = NEEDED) -> str:
         """Wait up to ``deadline`` seconds for the agent; gives its version.
@@ -230,9 +180,16 @@ class QemuAgent(AgentCalls):
         request: dict[str, object] = {"execute": command}
         if arguments is not None:
             request["arguments"] = dict(arguments)
-        end = time.monotonic() + (timeout or self._answer_seconds)
+        end = min(self._last, time.monotonic() + (timeout or self._answer_seconds))
         self._send(request, end)
         line = self._receive_line(end)
+        if time.monotonic() >= self._last:
+            raise RunFailure(
+                "timeout",
+                "the guest did not end in time",
+                f"the run's time was over at {command}",
+                "set a longer run_timeout in [protocol]",
+            )
         if line is None:
             raise RunFailure(
                 "guest", "the guest agent stopped answering", f"{command} got no answer in time"

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from diskproof.advice.observed import no_barrier
 from diskproof.advice.judge import in_force, writes_through
+from diskproof.advice.observed import no_barrier
 from diskproof.records.machines import DiskJudgement, MachineJudgement, Remark
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report.durability import join_verdicts, states_text, verdict_text

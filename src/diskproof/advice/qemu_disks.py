@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from diskproof.advice.qemu_nodes import BlockNode, drive_keys, open_node
-from diskproof.advice.qemu_options import Flat, Option, base_name, child_keys
+from diskproof.advice.qemu_options import Flat, QemuOption, base_name, child_keys
 
 _IF_ONLY = ("floppy", "pflash", "mtd")  # no disks
 _SHORT = {
@@ -38,7 +38,7 @@ class DiskOptions:
     device: Flat = field(default_factory=dict)
     controller: Flat = field(default_factory=dict)
     drive: Flat = field(default_factory=dict)
-    options: tuple[Option, ...] = ()
+    options: tuple[QemuOption, ...] = ()
 
     @property
     def iothread(self) -> str:
@@ -65,15 +65,15 @@ class CommandLine:
     name: str = ""
     snapshot: bool = False
     nodes: dict[str, Flat] = field(default_factory=dict)
-    drives: list[tuple[Option, Flat]] = field(default_factory=list)
-    devices: list[tuple[Option, Flat]] = field(default_factory=list)
-    iothreads: dict[str, Option] = field(default_factory=dict)
+    drives: list[tuple[QemuOption, Flat]] = field(default_factory=list)
+    devices: list[tuple[QemuOption, Flat]] = field(default_factory=list)
+    iothreads: dict[str, QemuOption] = field(default_factory=dict)
     config_files: list[str] = field(default_factory=list)
-    others: list[Option] = field(default_factory=list)
+    others: list[QemuOption] = field(default_factory=list)
     _globals: dict[tuple[str, str], str] = field(default_factory=dict)
-    _node_options: dict[str, Option] = field(default_factory=dict)
+    _node_options: dict[str, QemuOption] = field(default_factory=dict)
 
-    def add(self, option: Option) -> None:
+    def add(self, option: QemuOption) -> None:
         """Sort one option in. Raises UsageError where it cannot be read."""
         name = option.name
         if name in ("drive", "device", "blockdev") and any(k[:1] in "$`" for k in option.flat):
@@ -100,7 +100,7 @@ class CommandLine:
         else:
             self.others.append(option)
 
-    def _add_nodes(self, keys: Flat, option: Option) -> None:
+    def _add_nodes(self, keys: Flat, option: QemuOption) -> None:
         """A -blockdev; its inline children may have names that others use."""
         for key in keys:
             if key == "node-name" or key.endswith(".node-name"):
@@ -108,7 +108,7 @@ class CommandLine:
                 self.nodes[name] = child_keys(keys, inner) if inner else keys
                 self._node_options[name] = option
 
-    def _add_global(self, option: Option) -> None:
+    def _add_global(self, option: QemuOption) -> None:
         keys = option.flat
         if "property" in keys:
             self._globals[str(keys.get("driver")), str(keys["property"])] = str(keys.get("value"))
@@ -150,10 +150,10 @@ class CommandLine:
 
     def _disk_of_device(
         self,
-        option: Option,
+        option: QemuOption,
         device: Flat,
         kind: "re.Match[str]",
-        drive: tuple[Option, Flat] | None,
+        drive: tuple[QemuOption, Flat] | None,
     ) -> DiskOptions:
         controller = self._controller(device, kind)
         wanted = str(device.get("drive") or "")
@@ -173,16 +173,16 @@ class CommandLine:
             (*self._thread_of(device, controller[1]), *parts[:-1], *controller[0], parts[-1]),
         )
 
-    def _thread_of(self, *takers: Flat) -> Iterable[Option]:
+    def _thread_of(self, *takers: Flat) -> Iterable[QemuOption]:
         wanted = [str(taker.get("iothread")) for taker in takers if taker.get("iothread")]
         return [self.iothreads[name] for name in wanted if name in self.iothreads]
 
-    def _options_of(self, node: BlockNode) -> list[Option]:
+    def _options_of(self, node: BlockNode) -> list[QemuOption]:
         """The -blockdev options that a node stands on, each once, lowest first."""
         used = [option for name, option in self._node_options.items() if name in node.names]
         return list({id(option): option for option in used}.values())
 
-    def _controller(self, device: Flat, kind: "re.Match[str]") -> tuple[list[Option], Flat]:
+    def _controller(self, device: Flat, kind: "re.Match[str]") -> tuple[list[QemuOption], Flat]:
         """The controller that a disk hangs on, where the command line adds it."""
         if not (kind["scsi"] or kind["ide"] or kind[0] == "nvme-ns"):
             return [], {}
@@ -236,7 +236,7 @@ class CommandLine:
             yield DiskOptions(name, node, buses.get(kind, ""), device, {}, keys, (option,))
 
 
-def sort_options(program: str, options: Iterable[Option]) -> CommandLine:
+def sort_options(program: str, options: Iterable[QemuOption]) -> CommandLine:
     """The options of one QEMU, sorted. Raises UsageError."""
     sorted_ = CommandLine(program)
     for option in options:

@@ -50,7 +50,7 @@ CONFIG_FILE = re.compile(r'^\[(?:drive|device|object|chardev) "[^"]*"\]', re.MUL
 
 
 @dataclass(frozen=True)
-class Option:
+class QemuOption:
     """One option: ``name`` without dashes, ``text`` its argument as it was given."""
 
     name: str
@@ -129,16 +129,18 @@ def find_program(words: Sequence[str]) -> int | None:
     return None
 
 
-def read_options(arguments: Iterable[str]) -> Iterator[Option]:
+def read_options(arguments: Iterable[str]) -> Iterator[QemuOption]:
     """Arguments (without the program) as options; an image that stands alone is ``hda``."""
     rest = iter(arguments)
     for word in rest:
         if not word.startswith("-") or word == "-":
             if not word.startswith(("$", "`")):  # of which nobody knows what it will be
-                yield Option("hda", word)
+                yield QemuOption("hda", word)
             continue
         name = word.lstrip("-")
-        yield Option(name) if _WITHOUT_VALUE.fullmatch(name) else Option(name, next(rest, ""))
+        yield (
+            QemuOption(name) if _WITHOUT_VALUE.fullmatch(name) else QemuOption(name, next(rest, ""))
+        )
 
 
 def read_keys(name: str, text: str) -> Flat:
@@ -189,9 +191,9 @@ def _flatten(content: object, prefix: str) -> Iterator[tuple[str, str | None]]:
         yield prefix, None if content is None else str(content)
 
 
-def read_config_file(text: str, name: str) -> list[Option]:
+def read_config_file(text: str, name: str) -> list[QemuOption]:
     """A file as -readconfig takes it. Raises UsageError with the line."""
-    options: list[Option] = []
+    options: list[QemuOption] = []
     keys: dict[str, str | None] = {}
     for number, line in enumerate(text[:MAX_TEXT].splitlines(), 1):
         line = line.strip()
@@ -199,7 +201,7 @@ def read_config_file(text: str, name: str) -> list[Option]:
             continue
         if section := _SECTION.fullmatch(line):
             keys = {} if section[2] is None else {"id": section[2]}
-            options.append(Option(section[1], keys=keys))
+            options.append(QemuOption(section[1], keys=keys))
         elif (setting := _SETTING.fullmatch(line)) and options:
             keys[setting[1]] = setting[2]
         else:

@@ -9,7 +9,7 @@ from diskproof.advice.qemu_disks import CommandLine, DiskOptions, sort_options
 from diskproof.advice.qemu_nodes import LOCAL, NETWORK, BlockNode
 from diskproof.advice.qemu_options import (
     CONFIG_FILE,
-    Option,
+    QemuOption,
     base_name,
     find_command_lines,
     read_config_file,
@@ -105,7 +105,7 @@ def _disk(disk: DiskOptions, line: CommandLine, source: str) -> MachineDisk:
     )
 
 
-def render_option(option: Option) -> str:
+def render_option(option: QemuOption) -> str:
     """An option as a shell takes it."""
     return shlex.join([f"-{option.name}", *([option.text] if option.text else [])])
 

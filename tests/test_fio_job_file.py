@@ -42,6 +42,9 @@ def test_globals_hold_for_the_jobs_after_them_and_give_way_to_their_own() -> Non
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
+        ("numjobs=1000000", "not a whole number from 1 to 256"),
+        ("iodepth=10000000", "not a whole number from 1 to 4096"),
+        ("iodepth=0", "not a whole number"),
         ("filename=/dev/sda", "the disk under test is filled in"),
         ("directory=/", "the disk under test is filled in"),
         ("exec_prerun=reboot", "may not run commands"),

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diskproof.stats.drift import estimate_drift
@@ -208,6 +208,7 @@ def test_series_that_tell_nothing(values: tuple[float, ...]) -> None:
 values = st.lists(st.floats(0.1, 10.0), min_size=3, max_size=6)
 
 
+@example([[1.0, 1.0, 1.0], [1.0, 2.0, 1.0, 2.0]], 0.25)
 @settings(max_examples=40)
 @given(st.lists(values, min_size=2, max_size=5), st.floats(1e-3, 1e3))
 def test_units_change_nothing(rows: list[list[float]], unit: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from diskproof.errors import StudyError
 from diskproof.study.load import load_study, parse_study, read_study
 from diskproof.study.protocol import RaceRules, find_rules
+from diskproof.study.toml_lines import read_text
 
 GOOD = """
 name = "mine"
@@ -112,6 +115,19 @@ def test_foreign_files(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "s.toml").write_bytes(content)
     with pytest.raises(StudyError):
         load_study(tmp_path / "s.toml")
+
+
+def test_a_pipe_is_read_or_given_up_and_a_device_is_no_study(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match="nothing came from it for 0.1 s"):
+        read_text(pipe, 100, seconds=0.1)
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(pipe.write_text, "name = 'x'")
+        assert read_text(pipe, 100, seconds=5) == "name = 'x'"
+        writing.result(5)
+    with pytest.raises(StudyError, match="null"):
+        load_study(Path("/dev/null"))
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from diskproof.errors import RunFailure
 from diskproof.study.tile_file import parse_tile
-from diskproof.tiles.host_side import Reading, guest_use, most_tiles, read_use, require_memory
+from diskproof.tiles.host_side import HostReading, guest_use, most_tiles, read_use, require_memory
 from support.tile_runs import PAIR
 
 MEBIBYTE = 1 << 20
@@ -39,7 +39,7 @@ def test_what_a_process_took(tmp_path: Path) -> None:
     (folder / "stat").write_text(f"77 (a) b) {' '.join(fields)}\n")
     (folder / "io").write_text("rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\n")
     (folder / "status").write_text("Name:\ta\nVmHWM:\t  2048 kB\nVmRSS:\t 1 kB\n")
-    assert read_use(77, tmp_path) == Reading(4.0, 4096, 8192, 2 * MEBIBYTE, 0)
+    assert read_use(77, tmp_path) == HostReading(4.0, 4096, 8192, 2 * MEBIBYTE, 0)
     (folder / "ksm_merging_pages").write_text("3\n")
     assert read_use(77, tmp_path).merged_bytes == 3 * os.sysconf("SC_PAGE_SIZE")
 

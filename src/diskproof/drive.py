@@ -94,7 +94,7 @@ class Monitor(Protocol):
 
 
 @dataclass(frozen=True)
-class Machine:
+class SteeredMachine:
     """What stands behind a guest's disk, for workloads that watch or steer it from the host."""
 
     monitor: Monitor
@@ -112,7 +112,7 @@ class DriveFacts:
     """How fio reaches it: job options (``ioengine``, ``filename`` or ``uri``, ...)."""
     pids: Sequence[int] = ()
     """Processes whose cost is the disk's (QEMU, the storage daemon), for the sampler."""
-    machine: Machine | None = None
+    machine: SteeredMachine | None = None
     """The virtual machine that the disk belongs to, if it belongs to one."""
     second_disk: str = ""
     """The run's second disk, as commands see it; empty where there is none."""

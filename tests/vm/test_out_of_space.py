@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.drive import Machine
+from diskproof.drive import SteeredMachine
 from diskproof.records import BackingSpec, Metric, WorkloadSpec
 from diskproof.study.load import parse_study
 from diskproof.workloads import out_of_space
@@ -53,7 +53,7 @@ def test_a_block_that_is_not_what_was_written_fails_the_run(
 ) -> None:
     real = out_of_space.resume
 
-    def resume_and_spoil(machine: Machine, *rest: object) -> tuple[Metric, ...]:
+    def resume_and_spoil(machine: SteeredMachine, *rest: object) -> tuple[Metric, ...]:
         metrics = real(machine, *rest)  # type: ignore[arg-type]
         with machine.image.path.open("r+b") as stream:
             stream.seek(20 << 20)

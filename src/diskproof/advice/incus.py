@@ -111,7 +111,8 @@ def write(levels: Levels, target: Target) -> Paste:
     if not keys:
         raise ValueError("cache and bus are all that a device of Incus says, and neither is asked")
     machine = target.machine or "VM"
-    verb, words = ("set", keys) if device.origin == "local" else ("override", keys)
+    own = device.origin == "local" or (not device.origin and not device.is_root)
+    verb, words = ("set" if own else "override"), keys
     if new and target.image:
         kept = (f"{name}={value}" for name, value in device.config.items() if name != "type")
         verb, words = "add", ["disk", *kept, *keys]
@@ -123,8 +124,8 @@ def write(levels: Levels, target: Target) -> Paste:
 
 
 def _notes(device: Device, levels: Levels, verb: str) -> Iterator[str]:
-    if verb == "override" and not device.origin:
-        yield "if the device is the instance's own already, write set for override"
+    if not device.origin and verb != "add":
+        yield "set is for a device of the instance's own, override for one from a profile"
     if "aio" in levels and not device.is_rbd and not find_aio(device, levels.get("cache", "none")):
         yield (
             "aio is no key of Incus: the pool decides (io_uring in dir, lvm and linstor, native in "

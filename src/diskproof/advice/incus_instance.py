@@ -221,7 +221,7 @@ class _Instance:
             elif key == "raw.qemu.scriptlet" and text:
                 return "raw.qemu.scriptlet is a program that"
             elif key.startswith(("raw.qemu.conf", "raw.qemu.qmp.")) and re.search(
-                r"block|drive|scsi|nvme|cache|iothread|throttle", text
+                r"block|blk|\bdrive\b|scsi|nvme|cache|iothread|throttle", text
             ):
                 return f"{key} speaks of disks and"
         return ""
@@ -229,14 +229,12 @@ class _Instance:
     def notes(self, disks: tuple[MachineDisk, ...]) -> Iterator[str]:
         if not disks:
             yield f"no disk in it: its devices come from profiles ({self.program} config show -e)"
-        for disk in disks:
-            pool = disk.facts.get("pool")
-            if pool and "pool driver" not in disk.facts:
-                yield (
-                    f"{disk.name}: the driver of the pool {pool} is not known, and its cache "
-                    f"depends on it: read it together with {self.program} storage list --format "
-                    "yaml (after ---)"
-                )
+        facts = [disk.facts for disk in disks if "pool driver" not in disk.facts]
+        if strange := sorted({each["pool"] for each in facts if "pool" in each}):
+            yield (
+                f"the driver of the pool {', '.join(strange)} is not known, and caches depend on "
+                f"it: put {self.program} storage list --format yaml after it (and --- before that)"
+            )
         if self.program != "incus":
             yield "it is LXD's"
 

@@ -202,7 +202,7 @@ def _quote(text: str) -> str:
 def _change(plan: Plan, levels: Levels) -> Drive:
     """The disk with the properties that are not in force yet."""
     drive = plan.drive
-    hardware = SINGLE if levels.get("iothread") == "on" else plan.scsihw
+    hardware = SINGLE if _needs_single(plan, drive, levels) else plan.scsihw
     for factor, name, words in (
         ("cache", "cache", {}),
         ("aio", "aio", {}),

@@ -110,7 +110,7 @@ def read_machine(text: str, name: str, storages: Mapping[str, Storage]) -> Machi
             "its main section has no setting such as scsi0: STORAGE:VOLUME",
             "read /etc/pve/qemu-server/VMID.conf, or what qm config VMID prints",
         )
-    vmid = re.search(r"(\d{1,9})(?:\.conf)?$", PurePosixPath(name).name)
+    vmid = re.fullmatch(r"(\d{1,9})(?:\.conf|\.txt)?", PurePosixPath(name).name)
     reader = _MachineReader(found, {**storages, **own}, vmid[1] if vmid else "")
     return Machine(
         name=found.main.get("name", reader.vmid or PurePosixPath(name).name),
@@ -268,6 +268,7 @@ class _MachineReader:
 
     def notes(self) -> Iterator[str]:
         yield from self.found.odd
+        strange: list[str] = []
         for key in filter(is_drive_key, self.found.main):
             try:
                 drive = parse_drive(key, self.found.main[key])
@@ -275,10 +276,12 @@ class _MachineReader:
                 yield f"{error}: Proxmox leaves the disk out"
                 continue
             if not drive.is_cdrom and find_storage(drive, self.storages) is None:
-                yield (
-                    f"{key}: the type of the storage {drive.storage} is not known, and defaults "
-                    "depend on it: read it together with /etc/pve/storage.cfg (cat both)"
-                )
+                strange.append(drive.storage)
+        if strange:
+            yield (
+                f"what {', '.join(sorted(set(strange)))} is was not told, and defaults depend on "
+                "it: put /etc/pve/storage.cfg before the configuration (cat both)"
+            )
         for name, section in self.found.snapshots.items():
             for key in sorted(section.keys() - self.found.main.keys()):
                 if is_drive_key(key) and "cache=unsafe" in section[key].split(","):

@@ -143,7 +143,7 @@ class GuestFrontend:
                     raise RunFailure("guest", "the guest names no disk under test")
                 pids = (guest.process.pid, *image.server_pids)
                 second = find_second_disk(guest) if context.second_disk else ""
-                steered = drive.Machine(guest.qmp, image, guest.load_modules)
+                steered = drive.SteeredMachine(guest.qmp, image, guest.load_modules)
                 facts = drive.DriveFacts(
                     image.size, libaio_options(disk.device), pids, steered, second
                 )

@@ -178,7 +178,7 @@ class OwnGuestFrontend:
                 device = find_disk(running.agent, own, left)
                 time.sleep(own.settle)
                 pids = (running.process.pid,)
-                steered = drive.Machine(running.qmp, image, _no_modules)
+                steered = drive.SteeredMachine(running.qmp, image, _no_modules)
                 facts = drive.DriveFacts(image.size, libaio_options(device), pids, steered)
                 yield OwnGuestDrive(facts, context, running, own, vm, device)
             finally:

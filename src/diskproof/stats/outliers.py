@@ -62,7 +62,8 @@ def find_outliers(samples: Sequence[Sample]) -> tuple[Outlier, ...]:
             if abs(deviations) > limit:
                 ratio = math.exp(float(value) - centre)
                 found.append(Outlier(cell, run, ratio, deviations))
-    return tuple(sorted(found, key=lambda each: -abs(each.deviations)))
+    # Rounded: what is equal but for the last digits keeps the order of cells and runs.
+    return tuple(sorted(found, key=lambda each: -round(abs(each.deviations), 9)))
 
 
 def _limit(runs: int, freedom: float) -> float:

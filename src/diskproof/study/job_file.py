@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_JOBS = 64
+# fio makes a process of each clone and holds memory for each request: a host must survive a typo.
+_MOST = {"numjobs": 256, "iodepth": 4096}
 # Engines that need nothing but a file name; the daemon frontend has its own (nbd).
 ENGINES = ("libaio", "io_uring", "posixaio", "psync", "sync", "pvsync", "pvsync2")
 
@@ -137,6 +139,10 @@ def _option_mistakes(content: str) -> Iterator[str]:
         yield f"{name}: a pattern may not be read from a file"
     elif name == "ioengine" and value not in ENGINES:
         yield f"ioengine {value[:40]!r} is not one of {', '.join(ENGINES)}; or leave it out"
+    elif name in _MOST and not (
+        re.fullmatch("[0-9]{1,9}", value) and 0 < int(value) <= _MOST[name]
+    ):
+        yield f"{name} {value[:40]!r} is not a whole number from 1 to {_MOST[name]}"
 
 
 def _explain(name: str) -> str:

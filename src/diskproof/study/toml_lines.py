@@ -5,7 +5,10 @@ lines, which is how people write study files, and answers with the nearest line 
 """
 
 import difflib
+import os
 import re
+import select
+import stat
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,10 +22,23 @@ _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-
 Location = tuple[str | int, ...]
 
 
-def read_text(file: Path, most: int) -> str:
-    """A file's text of at most so many bytes. Raises OSError or ValueError."""
-    with file.open("rb") as stream:
-        data = stream.read(most + 1)
+def read_text(file: Path, most: int, seconds: float = 5.0) -> str:
+    """A file's text of at most so many bytes; a pipe is waited for so many ``seconds``.
+
+    Raises OSError, or ValueError for a device, for more bytes, and when nothing comes.
+    """
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb", buffering=0) as stream:
+        if not stat.S_ISREG(mode := os.fstat(handle).st_mode) and not stat.S_ISFIFO(mode):
+            raise ValueError("it is not a file")
+        ready, data = select.poll(), bytearray()
+        ready.register(handle, select.POLLIN)
+        while len(data) <= most:
+            if not ready.poll(1000 * seconds):
+                raise ValueError(f"nothing came from it for {seconds:g} s")
+            if not (chunk := stream.read(most + 1 - len(data))):
+                break
+            data += chunk
     if len(data) > most:
         raise ValueError(f"larger than {most >> 10} KiB")
     return data.decode()

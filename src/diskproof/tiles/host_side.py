@@ -16,7 +16,7 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
-class Reading:
+class HostReading:
     """What a process took of the host since it was started; ``peak_bytes`` is its largest
     resident set, ``merged_bytes`` what KSM shares of it now."""
 
@@ -49,7 +49,7 @@ def require_memory(tile: Tile, tiles: int, memory: int, accel: str) -> None:
     )
 
 
-def read_use(pid: int, proc: Path = PROC) -> Reading:
+def read_use(pid: int, proc: Path = PROC) -> HostReading:
     """What QEMU has taken so far (proc_pid_stat(5), proc_pid_io(5), proc_pid_status(5)).
 
     Raises RunFailure ``qemu`` when it is gone.
@@ -58,7 +58,7 @@ def read_use(pid: int, proc: Path = PROC) -> Reading:
     try:
         fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
         ticks = int(fields[11]) + int(fields[12])
-        return Reading(
+        return HostReading(
             ticks / os.sysconf("SC_CLK_TCK"),
             _count(folder / "io", "read_bytes"),
             _count(folder / "io", "write_bytes"),
@@ -82,7 +82,7 @@ def _merged_pages(folder: Path) -> int:
     return int(path.read_text()) if path.exists() else 0
 
 
-def guest_use(tile: int, guest: str, before: Reading, after: Reading) -> GuestUse:
+def guest_use(tile: int, guest: str, before: HostReading, after: HostReading) -> GuestUse:
     """What a guest took between two readings."""
     return GuestUse(
         tile,

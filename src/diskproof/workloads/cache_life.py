@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from diskproof.drive import Drive, Machine
+from diskproof.drive import Drive, SteeredMachine
 from diskproof.errors import RunFailure
 from diskproof.host.cache import count_resident
 from diskproof.records import Check, Metric, WorkloadSpec
@@ -64,7 +64,7 @@ def count_pages(path: Path) -> int:
         os.close(handle)
 
 
-def reset(machine: Machine, settle: float) -> None:
+def reset(machine: SteeredMachine, settle: float) -> None:
     """Press the guest's reset button and let it boot for ``settle`` seconds."""
     machine.monitor.execute("set-action", {"reboot": "reset"})  # ours end at a reset otherwise
     machine.monitor.execute("system_reset")
@@ -73,7 +73,7 @@ def reset(machine: Machine, settle: float) -> None:
     time.sleep(settle)
 
 
-def end(machine: Machine, drive: Drive) -> None:
+def end(machine: SteeredMachine, drive: Drive) -> None:
     """Have QEMU end in order, and wait until it has."""
     machine.monitor.execute("quit")
     deadline = time.monotonic() + END_SECONDS

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from diskproof.drive import Drive, Machine
+from diskproof.drive import Drive, SteeredMachine
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.records import Artefact, Check, Metric, WorkloadSpec
 from diskproof.workloads import WorkloadResult
@@ -95,7 +95,7 @@ class _Writer:
         if self.failure and not self.abandoned:
             raise self.failure
 
-    def abandon(self, machine: Machine) -> None:
+    def abandon(self, machine: SteeredMachine) -> None:
         """End a guest that stands still; what becomes of its writer is of no interest."""
         self.abandoned = True
         with suppress(RunFailure):
@@ -129,7 +129,7 @@ def start_ballast(folder: Path, room: int) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def wait_pause(machine: Machine, writer: _Writer) -> Paused:
+def wait_pause(machine: SteeredMachine, writer: _Writer) -> Paused:
     """Until QEMU says that it has stopped the guest for want of space."""
     events: list[Mapping[str, Any]] = []
     while not any(event["event"] == "STOP" for event in events):
@@ -149,7 +149,7 @@ def wait_pause(machine: Machine, writer: _Writer) -> Paused:
     return Paused(time.monotonic() - writer.began, reason, written, tuple(events))
 
 
-def resume(machine: Machine, writer: _Writer) -> tuple[Metric, ...]:
+def resume(machine: SteeredMachine, writer: _Writer) -> tuple[Metric, ...]:
     """Continue the guest, again when a write that had failed before is reported late, and wait for
     the writer's end. The time until the first write succeeds, and until all is written."""
     began, before = time.monotonic(), _written(machine)
@@ -180,7 +180,7 @@ def verify(drive: Drive) -> Metric:
     return Metric("verified", "MiB", count / (1 << 20), higher_is_better=True)
 
 
-def _require_machine(drive: Drive) -> Machine:
+def _require_machine(drive: Drive) -> SteeredMachine:
     if drive.facts.machine is None:
         raise RunFailure("workload", "this workload needs a guest", "", 'frontend = "guest"')
     return drive.facts.machine
@@ -193,7 +193,7 @@ def _pause_metrics(paused: Paused) -> tuple[Metric, ...]:
     )
 
 
-def _written(machine: Machine) -> int:
+def _written(machine: SteeredMachine) -> int:
     """Bytes that QEMU has written for the guest."""
     answer = machine.monitor.execute("query-blockstats")
     return max((int(item["stats"]["wr_bytes"]) for item in answer), default=0)

@@ -6,13 +6,11 @@ from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
 _DIALECTS: tuple[str, ...] = ("qemu", "proxmox", "kubevirt", "libvirt", "incus", "nova")
-_READINGS: tuple[str, ...] = (
     "qemu_read",
     "proxmox_config",
     "kubevirt_objects",
     "libvirt",
     "incus_instance",
-    "nova_hosts",
 )
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS

@@ -5,13 +5,8 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("qemu", "proxmox", "kubevirt", "libvirt", "incus", "nova")
-    "qemu_read",
-    "proxmox_config",
-    "kubevirt_objects",
-    "libvirt",
-    "incus_instance",
-)
+_DIALECTS: tuple[str, ...] = ("qemu", "proxmox", "kubevirt", "libvirt", "incus", "nova", "virt_install")
+_READINGS: tuple[str, ...] = ("libvirt",)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

@@ -274,7 +274,7 @@ def read(text: str, target: Target) -> dict[str, str]:
 
 def find_defaults(target: Target) -> dict[str, str]:
     """Of a new disk: libvirt has none of its own, so what QEMU does with nothing said."""
-    return dict(QEMU_DEFAULTS)
+    return {**QEMU_DEFAULTS, "iothread": "off"}
 
 
 DIALECT = Dialect(

@@ -34,7 +34,6 @@ QEMU_DEFAULTS: Levels = {
     "aio": "threads",
     "discard": "ignore",
     "detect-zeroes": "off",
-    "iothread": "off",
 }
 """libvirt passes nothing on where nothing is written, and QEMU decides."""
 _REFCOUNT_CLUSTERS = 4
@@ -98,8 +97,7 @@ def read_written(parts: DiskParts, cluster: str = "") -> dict[str, str]:
         levels["detect-zeroes"] = "on"
     if bus := find_bus(parts):
         levels["bus"] = bus
-    if bus in ("virtio-blk", "virtio-scsi"):
-        levels["iothread"] = "on" if find_iothreads(parts) else "off"
+    levels["iothread"] = "on" if find_iothreads(parts) else "off"
     if l2 := _l2_level(parts, cluster):
         levels["l2-cache-size"] = l2
     return levels

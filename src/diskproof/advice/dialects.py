@@ -6,7 +6,7 @@ from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
 _DIALECTS: tuple[str, ...] = ("qemu", "proxmox", "kubevirt", "libvirt", "incus", "nova", "virt_install")
-_READINGS: tuple[str, ...] = ("libvirt",)
+_READINGS: tuple[str, ...] = ("libvirt", "qemu_read", "proxmox_config", "kubevirt_objects", "incus_instance", "nova_hosts")
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

@@ -51,7 +51,7 @@ def advise(
     study: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY]",
+            metavar="NAME|FILE",
             autocompletion=complete_study,
             help="Its name, id or file; else the latest with results.",
         ),
@@ -74,9 +74,11 @@ def advise(
         str | None,
         typer.Option(metavar="FAULT", help="What data must outlive: power, qemu-kill or none."),
     ] = None,
-    migrates: Annotated[bool, typer.Option(help="The machine is to move while it runs.")] = False,
+    migrates: Annotated[
+        bool, typer.Option("--migrates", help="The machine is to move while it runs.")
+    ] = False,
     disposable: Annotated[
-        bool, typer.Option(help="The disk may be lost: unsafe is allowed, too.")
+        bool, typer.Option("--disposable", help="The disk may be lost: unsafe will do, too.")
     ] = False,
     image: Annotated[str, typer.Option(metavar="PATH", help="The disk's image or volume.")] = "",
     machine: Annotated[str, typer.Option(metavar="NAME", help="The machine's name or id.")] = "",
@@ -118,7 +120,7 @@ def advise(
         if dialect is None:
             note(f"for {chosen.title}; --for NAME asks for others")
         _print_answers(view, answers)
-    return Exit.OK if all(each.found.keeps for each in answers) else Exit.FELL_SHORT
+    return Exit.OK if all(each.keeps for each in answers) else Exit.FELL_SHORT
 
 
 def find_manager() -> str:

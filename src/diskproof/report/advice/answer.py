@@ -1,17 +1,17 @@
 """The whole answer in a manager's words: the line to paste, what it holds for, what it lacks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diskproof.advice.dialect import Dialect, Paste, Target
+from diskproof.records.machines import Levels
 from diskproof.report import layout
 from diskproof.report.advice.choose import (
     Candidate,
     Recommendation,
     Wish,
     disk_levels,
-    levels_id,
     recommend_all,
     settle,
 )
@@ -28,12 +28,17 @@ from diskproof.report.advice.words import (
 from diskproof.report.durability import durability_json
 from diskproof.report.labels import interval_json
 from diskproof.report.view import StudyView
+from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
+
+_OF_CELL = ("verdict", "writer", "speed", "tied with")
+"""Conditions that hold for a measured cell and for no other."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """``paste`` is None without a cell to advise. ``unsaid`` would have been chosen, if the dialect
-    could say it."""
+    could say it. Where it can say no cell at all, ``paste`` is the nearest to that one, and
+    ``instead`` the levels that nobody measured."""
 
     view: StudyView
     found: Recommendation
@@ -41,6 +46,11 @@ class Answer:
     paste: Paste | None
     unsaid: Candidate | None
     conditions: tuple[tuple[str, str], ...]
+    instead: Levels = field(default_factory=dict)
+
+    @property
+    def keeps(self) -> bool:
+        return self.found.keeps and not self.instead
 
 
 def find_answers(
@@ -49,9 +59,9 @@ def find_answers(
     """An answer a workload, or on one of them; the same disk for all where one would do."""
     asked = replace(
         wish,
-        stack=dialect.title,
+        stack=dialect.title.partition(" (")[0],
         defaults=dialect.defaults(target),
-        find_obstacles=lambda levels: dialect.find_obstacles(levels, target),
+        find_obstacles=lambda levels: dialect.find_obstacles(_meant(levels, target), target),
     )
     if workload:
         loads = tuple(load for load in view.workloads if load.name == workload)
@@ -59,37 +69,83 @@ def find_answers(
     unbound = replace(asked, find_obstacles=Wish().find_obstacles)
     free = {each.load.name: each for each in recommend_all(view, unbound)}
     return tuple(
-        Answer(
-            view,
-            found,
-            dialect,
-            _write(found, dialect, target),
-            _unsaid(found, free[found.load.name], asked),
-            (*_of_target(target), *find_conditions(found, view)),
-        )
+        _make_answer(view, found, free[found.load.name], dialect, target)
         for found in settle(view, asked)
     )
 
 
-def _of_target(target: Target) -> tuple[tuple[str, str], ...]:
-    """A disk behind a client of its own (librbd, a URI) has caches no verdict here is about."""
-    if not target.image.startswith("rbd:") and "://" not in target.image:
-        return ()
-    what = "the disk is reached over a network: cache means its client's cache there, and verdicts"
-    return (("warning", f"{what} about files do not carry over"),)
+def _make_answer(
+    view: StudyView, found: Recommendation, free: Recommendation, dialect: Dialect, target: Target
+) -> Answer:
+    """``free`` is the answer of who could say everything."""
+    unsaid = _unsaid(found, free, target, dialect)
+    levels = _meant(disk_levels(found.chosen.cell) if found.chosen else {}, target)
+    instead: Levels = {}
+    if unsaid and not found.chosen:
+        levels, instead = _nearest(unsaid, free.wish, target, dialect)
+    paste = dialect.write(levels, target) if levels else None
+    of = free if instead else found
+    conditions = (*_of_target(target), *find_conditions(of, view)) if paste else ()
+    if instead:
+        of_cell = tuple((name, f"of what was measured: {value}" if name in _OF_CELL else value)
+                        for name, value in conditions)  # fmt: skip
+        conditions = (("not measured", _levels_text(instead)), *of_cell)
+    return Answer(view, found, dialect, paste, unsaid, conditions, instead)
 
 
-def _write(found: Recommendation, dialect: Dialect, target: Target) -> Paste | None:
-    return None if found.chosen is None else dialect.write(disk_levels(found.chosen.cell), target)
-
-
-def _unsaid(found: Recommendation, free: Recommendation, wish: Wish) -> Candidate | None:
+def _unsaid(
+    found: Recommendation, free: Recommendation, target: Target, dialect: Dialect
+) -> Candidate | None:
     """The cell that the dialect kept from being chosen."""
     best = free.chosen
-    if best is None or (found.chosen and levels_id(found.chosen.cell) == levels_id(best.cell)):
+    if best is None or (found.chosen and found.chosen.cell == best.cell):
         return None
-    obstacles = tuple(wish.find_obstacles(disk_levels(best.cell)))
+    obstacles = tuple(dialect.find_obstacles(_meant(disk_levels(best.cell), target), target))
     return replace(best, unsayable=obstacles) if obstacles else None
+
+
+def _nearest(
+    best: Candidate, wish: Wish, target: Target, dialect: Dialect
+) -> tuple[Levels, Levels]:
+    """The nearest levels that can be said, and those that are not the cell's; none where that
+    would not be allowed either."""
+    levels, instead = dict(_meant(disk_levels(best.cell), target)), dict[str, str]()
+    for _ in range(len(levels)):
+        gaps = dialect.find_obstacles(levels, target)
+        if not gaps:
+            mode = CACHE_MODES[levels.get("cache", "none")]
+            allowed = not mode.no_flush and (mode.direct or not wish.migrates)
+            return (levels, instead) if allowed else ({}, {})
+        for gap in gaps:
+            if not gap.nearest or gap.factor not in levels:
+                return {}, {}
+            instead[gap.factor] = levels[gap.factor] = gap.nearest
+    return {}, {}
+
+
+def _levels_text(levels: Levels) -> str:
+    return ", ".join(f"{name}={level}" for name, level in levels.items())
+
+
+def _is_remote(target: Target) -> bool:
+    """Whether a client of QEMU's own (librbd, NBD) reaches the disk."""
+    return target.image.startswith("rbd:") or "://" in target.image
+
+
+def _meant(levels: Levels, target: Target) -> Levels:
+    """Without what means nothing to such a disk: how QEMU reads a file."""
+    if not _is_remote(target):
+        return levels
+    known = ((name, level, FACTOR_BY_NAME.get(name)) for name, level in levels.items())
+    return {name: level for name, level, factor in known if factor is None or factor.over_network}
+
+
+def _of_target(target: Target) -> tuple[tuple[str, str], ...]:
+    """Such a client has caches that no verdict here is about."""
+    if not _is_remote(target):
+        return ()
+    what = "the disk is reached over a network: cache means its client's cache there, and verdicts"
+    return (("elsewhere", f"{what} about files do not carry over"),)
 
 
 def unsaid_sentence(answer: Answer) -> str:
@@ -102,15 +158,31 @@ def unsaid_sentence(answer: Answer) -> str:
         + (f", the nearest is {gap.factor}={gap.nearest}" if gap.nearest else "")
         for gap in each.unsayable
     )
-    taken = "the best that can be said is taken" if answer.found.chosen else "nothing else keeps"
-    return f"{title} cannot have {settings_text(each, answer.found)}: {reasons}; {taken}."
+    taken = ""
+    if answer.found.chosen:
+        taken = "; the best that can be said is taken"
+    elif answer.instead:
+        taken = "; no cell that was measured can be said, so this line is the nearest"
+    return f"{title} cannot have {settings_text(each, answer.found)}: {reasons}{taken}."
+
+
+def instead_sentence(answer: Answer) -> str:
+    """That nobody knows what the nearest line keeps, and how to know."""
+    if not answer.instead:
+        return ""
+    told, file = _levels_text(answer.instead), answer.found.wish.file or "the study"
+    return (
+        f"With {told} nobody has measured or judged it, so what it keeps is not known; "
+        f"with that under [factors] of {file} `diskproof run` and `diskproof crash` tell."
+    )
 
 
 def opening_lines(answer: Answer) -> list[str]:
     """The sentences that stand before the line to paste."""
     found = answer.found
     if found.chosen is None:
-        return [*answer_sentences(found), *filter(None, [unsaid_sentence(answer)])]
+        nothing = answer_sentences(found) if answer.paste is None else ()
+        return [*nothing, *filter(None, [unsaid_sentence(answer), instead_sentence(answer)])]
     told = (
         use_sentence(found),
         keeping_sentence(found.chosen, found),
@@ -122,7 +194,7 @@ def opening_lines(answer: Answer) -> list[str]:
 
 def closing_lines(answer: Answer) -> list[str]:
     """Those that stand after it: the next faster one, and what makes the answer surer."""
-    if answer.paste is None:
+    if answer.found.chosen is None:
         return []
     told = [faster_sentence(answer.found), *next_sentences(answer.found)]
     return [text for text in told if text]
@@ -203,7 +275,8 @@ def _answer_json(answer: Answer) -> dict[str, Any]:
         "disposable": found.wish.disposable,
         "sentences": list(answer_sentences(found)),
         "proved": found.proved,
-        "keeps": found.keeps,
+        "keeps": answer.keeps,
+        "instead": dict(answer.instead),
         "is_default": found.is_default,
         "default_measured": found.default is not None,
         "chosen": _candidate_json(found.chosen, found),

@@ -18,7 +18,10 @@ DAEMON_NOTE = (
     "measured through qemu-storage-daemon: the same block nodes as a machine's disk, without a "
     "guest; what the guest and its bus cost is not in it"
 )
-OWN_GUEST_NOTE = "measured in a guest of your own"
+MIGRATES_NOTE = (
+    "only cache none and directsync: elsewhere the page cache of the host that a machine leaves "
+    "and of the one it comes to may differ, and libvirt refuses (its docs/migration)"
+)
 
 
 def find_conditions(found: Recommendation, view: StudyView) -> tuple[tuple[str, str], ...]:
@@ -36,6 +39,7 @@ def find_conditions(found: Recommendation, view: StudyView) -> tuple[tuple[str, 
         ("measured", _day(view.study.created)),
         ("tied with", _tie_text(found)),
         ("race", _race_text(found)),
+        ("migrates", MIGRATES_NOTE if found.wish.migrates else ""),
     ]
     return tuple((name, value) for name, value in pairs if value)
 

@@ -68,7 +68,8 @@ def use_sentence(found: Recommendation) -> str:
 def _no_winner_sentence(found: Recommendation, settings: str) -> str:
     stack, load = found.wish.stack, found.load.name
     if not found.ties:
-        return f"For {load} there is one cell to choose: {settings}."
+        which = "that is proved to keep" if found.keeps else "that may be advised"
+        return f"For {load} use {settings}, the only one {which}."
     said = f"For {load} no difference is proved between {count(len(found.ties) + 1, 'cell')}"
     if found.is_default:
         return f"{said}: stay with what {stack} gives a new disk, {settings}."
@@ -170,12 +171,16 @@ def _nothing_sentence(found: Recommendation) -> str:
     load = found.load.name
     if not found.refused:
         return f"For {load} nothing was measured that a virtual machine could use as its disk."
-    reasons = list(dict.fromkeys(reason_against(each, found) for each in found.refused))
-    more = f"; {len(reasons) - 3} more reasons" if len(reasons) > 3 else ""
-    return (
-        f"For {load} there is no safe answer: of {count(len(found.refused), 'cell')} each "
-        f"{'; or '.join(reasons[:3])}{more}."
-    )
+    reasons = list(dict.fromkeys(text for each in found.refused for text in _reasons(each)))
+    more = f"; and {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""
+    cells = count(len(found.refused), "cell")
+    return f"For {load} none of {cells} can be advised: {'; '.join(reasons[:4])}{more}."
+
+
+def _reasons(each: Candidate) -> list[str]:
+    if each.keeping.word in ("loses", "corrupts") or each.keeping.bars:
+        return [f"one {keeping_text(each)}"]
+    return [text for _, text in each.against]
 
 
 def next_sentences(found: Recommendation) -> tuple[str, ...]:
@@ -187,6 +192,9 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
         return (
             f"To know: `diskproof crash {file}`, at most {render_seconds(found.judge_seconds)}.",
         )
+    if found.next_faster and found.next_faster.keeping.is_open and not found.next_faster.against:
+        seconds = render_seconds(found.judge_seconds)
+        return (f"To know what that keeps: `diskproof crash {file}`, at most {seconds}.",)
     row = found.chosen.keeping.row
     if row and found.chosen.keeping.is_proved and not _is_searched(row.verdict):
         return (

@@ -5,8 +5,27 @@ from importlib import import_module
 from diskproof.advice.dialect import Dialect, Reading
 from diskproof.errors import UsageError
 
-_DIALECTS: tuple[str, ...] = ("qemu", "proxmox", "kubevirt", "libvirt", "incus", "nova", "virt_install")
-_READINGS: tuple[str, ...] = ("libvirt", "qemu_read", "proxmox_config", "kubevirt_objects", "incus_instance", "nova_hosts")
+_DIALECTS: tuple[str, ...] = (
+    "kubevirt",
+    "nova",
+    "qemu",
+    "libvirt",
+    "virt_install",
+    "incus",
+    "proxmox",
+)
+_READINGS: tuple[str, ...] = (
+    "containers",  # before QEMU's: they tell of command lines too
+    "kubevirt_objects",
+    "nova_hosts",
+    "qemu_read",
+    "libvirt",
+    "incus_instance",
+    "proxmox_config",
+    "firecracker",
+    "cloud_hypervisor",
+    "crosvm",
+)
 DIALECTS: dict[str, Dialect] = {
     (found := import_module(f"diskproof.advice.{name}").DIALECT).name: found for name in _DIALECTS
 }

@@ -7,7 +7,13 @@ from importlib import import_module
 from diskproof.host.machines.join import join_machines
 from diskproof.records.machines import Machine
 
-_ROWS: tuple[str, ...] = ("running", "incus", "proxmox", "microvms", "libvirt")
+_ROWS: tuple[str, ...] = (
+    "running",
+    "incus",
+    "proxmox",
+    "microvms",
+    "libvirt",
+)
 
 
 @dataclass(frozen=True)

@@ -340,6 +340,8 @@ def judge_disk(disk: MachineDisk, machine: Machine) -> DiskJudgement:
         certainty = "unknown" if worst.effect == "unknown" else worst.certainty
         return DiskJudgement(judged, worst.effect, certainty, worst.what, worst.source)
     what = "nothing is written" if disk.read_only else _KEEPS[bool(writes_through(in_force(disk)))]
+    if disk.below is None and not disk.read_only:
+        what += ", as far as its settings say: what lies below was not looked at"
     return DiskJudgement(judged, "keeps", "by rule", what, QEMU)
 
 

@@ -25,7 +25,7 @@ SAMPLES = sorted(
 )
 TOKENS = (b"<", b"&", b'"', b"'", b"{", b"[", b"]}", b"=", b",,", b"\0", b"\n", b"\xff", b"*x",
           b"&a ", b"-drive ", b"!!python/object", b"<!ENTITY a 'b'>", b"9" * 5000)  # fmt: skip
-BOMB = "<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY a \"aaaaaaaaaa\">{}]><domain>&j;</domain>".format(
+BOMB = '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{}]><domain>&j;</domain>'.format(
     "".join(
         f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefghi", "bcdefghij", strict=True)
     )
@@ -90,7 +90,7 @@ def change(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(sample=st.sampled_from(SAMPLES), seed=st.integers(0, 2**32))
 def test_a_changed_configuration_is_judged_or_refused(
     tmp_path_factory: pytest.TempPathFactory, sample: Path, seed: int

@@ -16,7 +16,7 @@ from diskproof.records.machines import Machine
 _IMAGES = "|".join(re.escape(image) for image in IMAGES)
 _QEMU = re.compile(rf"\b(?:{_IMAGES})\b|qemu-system-|qemu-kvm")
 _INSPECT = re.compile(r'"Config"\s*:')
-_COMPOSE = re.compile(r"""^(?:services:|\{?\s*["']services["']\s*:)""", re.MULTILINE)
+_COMPOSE = re.compile(r"""^(?:services:|\{?[ \t]*["']services["']\s*:)""", re.MULTILINE)
 
 
 @dataclass(frozen=True)

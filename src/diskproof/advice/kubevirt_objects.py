@@ -27,7 +27,7 @@ from diskproof.records.machines import (
     Remark,
 )
 
-_CLAIM = re.compile(r"""^[\s\-{,]*["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE)
+_CLAIM = re.compile(r"""^[ \t\-{,]*["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE)
 _TEMPLATE = ("spec", "template", "spec")
 MADE_ANEW = (
     "cloudInitNoCloud",

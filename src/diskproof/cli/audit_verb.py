@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from diskproof.report.machines.table import Whole
 
 MAX_BYTES = 4 << 20
+MAX_DISKS = 2000
 CLAIM_CHARS = 64 << 10
-"""A configuration is read whole up to the first bound, and known by what stands before the
-second."""
+"""A configuration has so many bytes and disks at most, and is known by how it begins."""
 
 
 def register(app: typer.Typer) -> None:
@@ -151,11 +151,18 @@ def read_file(path: Path) -> tuple[Machine, ...]:
     try:
         for reading in READINGS:
             if reading.claims(text[:CLAIM_CHARS]):
-                return reading.read_machines(text, str(path))
+                return _require_few(reading.read_machines(text, str(path)), path)
     except RecursionError:
         raise UsageError(f"{path}: not a configuration", "it is nested too deeply") from None
     known = ", ".join(reading.name for reading in READINGS)
     raise UsageError(f"{path}: not a configuration that can be read", f"there are {known}")
+
+
+def _require_few(machines: tuple[Machine, ...], path: Path) -> tuple[Machine, ...]:
+    disks = sum(len(machine.disks) for machine in machines)
+    if disks > MAX_DISKS:
+        raise UsageError(f"{path}: not a configuration", f"{disks} disks, more than {MAX_DISKS}")
+    return machines
 
 
 def _read_text(path: Path) -> str:

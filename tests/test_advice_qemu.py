@@ -158,3 +158,61 @@ def test_lines_without_a_disk_are_refused() -> None:
             DIALECT.read(text, Target())
     with pytest.raises(UsageError, match="no disk 'b'"):
         DIALECT.read("-drive file=/a,format=raw,id=a", Target(disk="b"))
+
+
+NODE = {"driver": "file", "filename": "/a,b", "node-name": "f", "locking": "off"}
+TOP = {"driver": "qcow2", "node-name": "d", "file": "f", "backing": None, "cache": {"direct": True}}
+EXISTING = {
+    "drive": "-drive 'file=/a,,b,format=qcow2,if=virtio,cache=none,bps=1000'",
+    "hda": "-hda /a.qcow2",
+    "none": "-drive file=/a,format=qcow2,if=none,id=d,file.aio=native,cache.direct=on "
+    "-device virtio-blk-pci,drive=d,serial=KEEP,write-cache=off",
+    "dotted": "-blockdev driver=qcow2,node-name=d,file.driver=file,file.filename=/a,discard=unmap "
+    "-device scsi-hd,drive=d,serial=KEEP -device virtio-scsi-pci,id=s",
+    "json": f"-blockdev '{json.dumps(NODE)}' -blockdev '{json.dumps(TOP)}' "
+    """-device '{"driver":"virtio-blk-pci","drive":"d","id":"v","serial":"KEEP"}'""",
+}
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "cache": st.sampled_from(FACTOR_BY_NAME["cache"].levels),
+        "aio": st.sampled_from(["threads", "io_uring"]),
+        "discard": st.sampled_from(["ignore", "unmap"]),
+        "detect-zeroes": st.sampled_from(["off", "on"]),
+        "iothread": st.sampled_from(["off", "on"]),
+    },
+)
+
+
+@pytest.mark.parametrize("form", EXISTING)
+@given(CHANGES)
+def test_a_line_is_changed_and_keeps_all_else(form: str, changes: dict[str, str]) -> None:
+    existing = EXISTING[form]
+    before = DIALECT.read(existing, Target())
+    if changes.get("cache") and "aio" not in changes and before["aio"] == "native":
+        changes = {**changes, "aio": "threads"}
+    if "iothread" in changes and form in ("drive", "hda"):
+        changes = {key: level for key, level in changes.items() if key != "iothread"}
+    image = "/a,b" if form in ("drive", "json") else "/a"
+    text = DIALECT.write(changes, Target(image, existing=existing)).text
+    after = DIALECT.read(text, Target())
+    assert after == {**before, **changes}
+    assert ("KEEP" in text) == ("KEEP" in existing)
+    assert ("bps=1000" in text) == ("bps" in existing)
+    assert ('"backing":null' in text.replace(" ", "")) == (form == "json")
+    again = DIALECT.write(changes, Target(image, existing=text)).text
+    assert (len(again), DIALECT.read(again, Target())) == (len(text), after)
+
+
+def test_what_stays_in_a_line_counts_too() -> None:
+    target = Target("/a", existing=EXISTING["none"])
+    assert DIALECT.find_obstacles({"aio": "native"}, target) == ()
+    (found,) = DIALECT.find_obstacles({"cache": "writeback"}, target)
+    assert (found.factor, found.nearest) == ("aio", "threads")
+
+
+def test_another_bus_is_written_anew() -> None:
+    target = Target("/a", existing=EXISTING["none"])
+    text = DIALECT.write({"bus": "nvme", "cache": "none", "format": "qcow2"}, target).text
+    assert "nvme" in text
+    assert "KEEP" not in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from diskproof.advice.qemu_options import MAX_TEXT, read_keys, split_commands
 from diskproof.advice.qemu_read import READING, read_command_line
 from diskproof.errors import DiskproofError, UsageError
 from diskproof.records.machines import Machine, MachineDisk
+from support.machine_fixtures import MACHINES, read_expected, read_fixture
 
 Q = "qemu-system-x86_64 -m 1G "
 BLK = " -device virtio-blk-pci,drive=d"
@@ -79,6 +79,10 @@ LINES = {
     ),
     "-drive file=a,if=none,id=d -global virtio-blk-pci.write-cache=off"
     " -device virtio-blk-pci,drive=d,write-cache=on": "writeback threads ignore virtio-blk off",
+    "-drive file=a,if=none,id=d -device virtio-blk-pci,drive=d,id=w -set drive.d.cache=unsafe"
+    " -set device.w.write-cache=off": (
+        "unsafe threads ignore virtio-blk off guest-may-write-back:note"
+    ),
     "-drive file=a,readonly=on": "writeback threads ignore ide off ro",
     "-drive file=a,media=cdrom": "writeback threads ignore ide off ro",
     "-drive file=a,cache=none,snapshot=on": "unsafe threads ignore ide off snapshot:loses",
@@ -150,7 +154,7 @@ def test_lines_and_what_they_come_to(line: str) -> None:
     assert brief(disk(Q + line)) == LINES[line]
 
 
-LIBVIRT_LOG = (Path(__file__).parent / "golden/machines/libvirt-shop.log").read_text()
+LIBVIRT_LOG = (MACHINES / "qemu" / "libvirt-shop.log").read_text()
 
 
 def test_libvirts_log_has_its_last_start() -> None:
@@ -167,6 +171,25 @@ def test_libvirts_log_has_its_last_start() -> None:
     reread = READING.read_machines("qemu-system-x86_64 " + only.line, "line")[0].disks[0]
     assert reread.configured is not None
     assert reread.configured.levels == only.configured.levels
+
+
+EXPECTED = read_expected("qemu")
+_JUDGED_ELSEWHERE = {"unknown", "no-flush", "read-only"}
+
+
+@pytest.mark.parametrize("file", EXPECTED)
+def test_configurations_and_what_is_said_of_them(file: str) -> None:
+    """A fault that was planted is named, and nothing else is."""
+    disks = [disk for found in read_fixture(READING, "qemu", file) for disk in found.disks]
+    assert {disk.name for disk in disks} == EXPECTED[file].keys()
+    for name, expected in EXPECTED[file].items():
+        found = [disk for disk in disks if disk.name == name]
+        layers = [disk.configured.levels for disk in found if disk.configured]
+        rules = {remark.rule for disk in found for remark in disk.remarks}
+        assert rules == set(expected) - _JUDGED_ELSEWHERE
+        assert ("no-flush" in expected) == any(one.get("cache") == "unsafe" for one in layers)
+        assert ("unknown" in expected) == any("cache" not in one for one in layers)
+        assert ("read-only" in expected) == all(disk.read_only for disk in found)
 
 
 def test_managers_are_told_by_their_paths() -> None:
@@ -197,6 +220,7 @@ def test_scripts_prints_of_ps_and_configuration_files() -> None:
     config = '[drive "d"]\nfile = "a"\nif = "none"\ncache = "unsafe"\n'
     config += '# a disk\n[device "w"]\ndriver = "virtio-blk-pci"\ndrive = "d"\n'
     assert brief(disk(config)) == "unsafe threads ignore virtio-blk off"
+    assert brief(disk(Q + disk(config).line)) == brief(disk(config))
     argv = "\0".join([*shlex.split(Q), "-hda", "a b"]) + "\0"
     assert disk(argv).image == "a b"
     unread = machine(Q + "-readconfig /etc/vm.conf")

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.host.machines.libvirt import Place, session
+from diskproof.host.machines.libvirt import LibvirtHome, session
 from diskproof.process.start import CONFINED_UID, find_tool
 
 EMULATOR = "/usr/bin/qemu-system-x86_64"
@@ -39,7 +39,7 @@ class LibvirtSession:
     daemon: subprocess.Popen[bytes]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LibvirtHome:
         return session("qemu:///session", self.folder / "config", self.folder / "run")
 
     @property

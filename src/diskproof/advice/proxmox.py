@@ -15,7 +15,7 @@ from diskproof.advice.proxmox_drive import (
     INDEXES,
     SINGLE,
     SOURCE,
-    Drive,
+    DriveLine,
     Storage,
     check_drive,
     find_levels,
@@ -60,7 +60,7 @@ _NEW = "STORAGE:SIZE_IN_GIB"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundLines:
     """What lines say: disks by key, ``scsihw`` (None: not said), the storages they stand on."""
 
     drives: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Found:
     machine: str = ""
 
 
-def _read_found(text: str, key: str) -> Found:
+def _read_found(text: str, key: str) -> FoundLines:
     """Read ``qm set`` lines, lines of a configuration, a property string of disk ``key``, and the
     sections of a storage.cfg among them. Raises ValueError."""
     storages, lines = split_storages(text)
@@ -87,7 +87,7 @@ def _read_found(text: str, key: str) -> Found:
         else:
             values[key] = line
     drives = {name: value for name, value in values.items() if is_drive_key(name)}
-    return Found(drives, values.get("scsihw"), storages, machine)
+    return FoundLines(drives, values.get("scsihw"), storages, machine)
 
 
 def _options(words: list[str]) -> dict[str, str]:
@@ -101,17 +101,17 @@ def _options(words: list[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Rewrite:
     """What is to be written: the disk as it is (None: a new one) and as it shall be."""
 
-    was: Drive | None
-    drive: Drive
+    was: DriveLine | None
+    drive: DriveLine
     scsihw: str | None
     storages: Mapping[str, Storage]
     machine: str
 
 
-def _plan(levels: Levels, target: Target) -> Plan:
+def _plan(levels: Levels, target: Target) -> Rewrite:
     """Raises ValueError where what was found cannot be read."""
     key = target.disk if is_drive_key(target.disk) else ""
     found = _read_found(target.existing, key or "scsi0")
@@ -121,17 +121,17 @@ def _plan(levels: Levels, target: Target) -> Plan:
     volume = target.image or _NEW
     if re.search(r"[,'\"\s]", volume):
         raise ValueError(f"{volume!r} cannot stand in a property string")
-    drive = was or Drive(key, volume, {})
+    drive = was or DriveLine(key, volume, {})
     if was is None and not target.image and "format" in levels:
         drive = replace(drive, properties={"format": levels["format"]})
     prefix = next((p for p, bus in BUSES.items() if bus == levels.get("bus")), drive.prefix)
     if prefix != drive.prefix:
         index = int(key.removeprefix(drive.prefix)) % INDEXES[prefix]
-        drive = Drive(f"{prefix}{index}", drive.volume, keys_of(prefix, drive))
+        drive = DriveLine(f"{prefix}{index}", drive.volume, keys_of(prefix, drive))
     storages = dict(found.storages)
     if target.filesystem == "btrfs" and drive.storage:
         storages.setdefault(drive.storage, Storage(drive.storage, "btrfs", {}))
-    return Plan(was, drive, found.scsihw, storages, target.machine or found.machine or "VMID")
+    return Rewrite(was, drive, found.scsihw, storages, target.machine or found.machine or "VMID")
 
 
 def _find_obstacles(levels: Levels, target: Target) -> Iterator[Unsayable]:
@@ -179,7 +179,7 @@ def write(levels: Levels, target: Target) -> Paste:
     create = _create(levels, drive)
     if create and drive.volume == _NEW:  # what the command makes, not a new one of the storage's
         others = {name: value for name, value in drive.properties.items() if name != "format"}
-        drive = Drive(drive.key, _made_volume(levels), others)
+        drive = DriveLine(drive.key, _made_volume(levels), others)
     lines = []
     if plan.was is not None and plan.was.key != drive.key:
         lines.append(f"qm set {plan.machine} --delete {plan.was.key}")
@@ -199,7 +199,7 @@ def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _change(plan: Plan, levels: Levels) -> Drive:
+def _change(plan: Rewrite, levels: Levels) -> DriveLine:
     """The disk with the properties that are not in force yet."""
     drive = plan.drive
     hardware = SINGLE if _needs_single(plan, drive, levels) else plan.scsihw
@@ -226,14 +226,14 @@ def _change(plan: Plan, levels: Levels) -> Drive:
     return drive
 
 
-def _needs_single(plan: Plan, drive: Drive, levels: Levels) -> bool:
+def _needs_single(plan: Rewrite, drive: DriveLine, levels: Levels) -> bool:
     if drive.prefix != "scsi" or plan.scsihw == SINGLE:
         return False
     virtio = (plan.scsihw or "").startswith("virtio-scsi")
     return levels.get("iothread") == "on" or (levels.get("bus") == "virtio-scsi" and not virtio)
 
 
-def _create(levels: Levels, drive: Drive) -> str:
+def _create(levels: Levels, drive: DriveLine) -> str:
     """The command that makes an image whose settings the storage would not give it."""
     form = levels.get("format", "qcow2" if drive.volume.endswith(".qcow2") else "raw")
     usual = {**_USUAL_IMAGE, "preallocation": "metadata" if form == "qcow2" else "off"}
@@ -252,7 +252,7 @@ def _made_volume(levels: Levels) -> str:
     return f"STORAGE:VMID/vm-VMID-disk-0.{levels.get('format', 'raw')}"
 
 
-def _notes(plan: Plan, drive: Drive, levels: Levels) -> Iterator[str]:
+def _notes(plan: Rewrite, drive: DriveLine, levels: Levels) -> Iterator[str]:
     if _needs_single(plan, drive, levels):
         yield (
             f"scsihw is one for all scsi disks of the machine; without {SINGLE} Proxmox ignores "
@@ -305,7 +305,7 @@ def find_defaults(target: Target) -> dict[str, str]:
     """What the web interface gives a new disk of a new Linux guest on a kind of storage, which
     ``target.filesystem`` may name (``btrfs``, ``lvm``, ``cifs``)."""
     kind = target.filesystem if target.filesystem in ("btrfs", "lvm", "cifs") else "dir"
-    drive = Drive("scsi0", "new:0", {"iothread": "1"})
+    drive = DriveLine("scsi0", "new:0", {"iothread": "1"})
     levels, _ = find_levels(drive, SINGLE, {"new": Storage("new", kind, {})})
     return {name: level for name, level in levels.items() if name != "format"}
 

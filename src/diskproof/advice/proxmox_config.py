@@ -14,7 +14,7 @@ from diskproof.advice.dialect import Reading
 from diskproof.advice.proxmox_drive import (
     SINGLE,
     TRUE,
-    Drive,
+    DriveLine,
     Storage,
     check_drive,
     find_levels,
@@ -40,7 +40,7 @@ _TAKES_EFFECT = "at the next stop and start of the machine"
 
 
 @dataclass(frozen=True)
-class Configuration:
+class Sections:
     """The sections of a configuration: keys with their values."""
 
     main: dict[str, str] = field(default_factory=dict)
@@ -61,10 +61,10 @@ class Configuration:
         return {key: value for key, value in merged.items() if key not in self.deleted}
 
 
-def split_sections(lines: list[str]) -> Configuration:
+def split_sections(lines: list[str]) -> Sections:
     """Read the lines of a configuration. Comments, special and unknown sections are passed over;
     ``odd`` are lines that are no setting."""
-    found = Configuration()
+    found = Sections()
     section: dict[str, str] | None = found.main
     for number, line in enumerate(lines, 1):
         if match := _SECTION.fullmatch(line):
@@ -126,7 +126,7 @@ def read_machine(text: str, name: str, storages: Mapping[str, Storage]) -> Machi
 class _MachineReader:
     """Goes through the sections of one machine. ``vmid`` is empty where the name does not say."""
 
-    found: Configuration
+    found: Sections
     storages: Mapping[str, Storage]
     vmid: str
 
@@ -150,20 +150,22 @@ class _MachineReader:
             yield replace(disk, remarks=tuple(self.remarks(drive, disk)))
         yield from _disks_of_args(self.found.main.get("args", ""))
 
-    def find_drive(self, section: Mapping[str, str], key: str) -> Drive | None:
+    def find_drive(self, section: Mapping[str, str], key: str) -> DriveLine | None:
         """A disk of a section; None where it has none, or none that can be read."""
         try:
             return parse_drive(key, section[key])
         except (KeyError, ValueError):
             return None
 
-    def layer(self, drive: Drive | None, section: Mapping[str, str], source: str) -> Layer | None:
+    def layer(
+        self, drive: DriveLine | None, section: Mapping[str, str], source: str
+    ) -> Layer | None:
         if drive is None:
             return None
         levels, assumed = find_levels(drive, section.get("scsihw", ""), self.storages)
         return Layer(levels, source, assumed)
 
-    def describe(self, drive: Drive, now: Layer | None, later: Layer | None) -> MachineDisk:
+    def describe(self, drive: DriveLine, now: Layer | None, later: Layer | None) -> MachineDisk:
         storage = self.storages.get(drive.storage)
         image, kind = find_image(drive, find_storage(drive, self.storages))
         lines = [f"{drive.key}: {self.found.main.get(drive.key) or self.found.coming[drive.key]}"]
@@ -191,7 +193,7 @@ class _MachineReader:
             facts={name: fact for name, fact in facts.items() if fact},
         )
 
-    def remarks(self, drive: Drive, disk: MachineDisk) -> Iterator[Remark]:
+    def remarks(self, drive: DriveLine, disk: MachineDisk) -> Iterator[Remark]:
         key, driver = drive.key, f"{QEMU_SERVER}/QemuServer.pm, config_to_command"
         for finding in check_drive(drive):
             what = f"Proxmox refuses {key} ({finding}) and leaves the whole disk out"
@@ -246,7 +248,7 @@ class _MachineReader:
             return
         yield Remark("pending-change", "pending", "note", what, source, change=start)
 
-    def storage_remarks(self, drive: Drive, disk: MachineDisk) -> Iterator[Remark]:
+    def storage_remarks(self, drive: DriveLine, disk: MachineDisk) -> Iterator[Remark]:
         storage = find_storage(drive, self.storages)
         if storage is None and disk.configured and "cache" not in disk.configured.levels:
             what = (
@@ -288,7 +290,7 @@ class _MachineReader:
                     yield f"the snapshot {name} has a disk {key} with cache=unsafe"
 
 
-def find_image(drive: Drive, storage: Storage | None) -> tuple[str, Kind]:
+def find_image(drive: DriveLine, storage: Storage | None) -> tuple[str, Kind]:
     """Where a volume lies and what it is: (path or URI, kind). What is not known is told by its
     name in the manager. Source: pve-storage 9.1.7 (0c56bad), PVE/Storage/*Plugin.pm, path."""
     name = drive.volume.partition(":")[2]

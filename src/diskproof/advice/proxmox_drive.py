@@ -73,7 +73,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Drive:
+class DriveLine:
     """A disk: its key (``scsi0``), its volume or path, and its other properties as written."""
 
     key: str
@@ -111,7 +111,7 @@ def is_drive_key(key: str) -> bool:
     return found is not None and int(found[2]) < INDEXES[found[1]]
 
 
-def parse_drive(key: str, text: str) -> Drive:
+def parse_drive(key: str, text: str) -> DriveLine:
     """Read a property string. Raises ValueError with what is wrong in it."""
     volume, properties = "", {}
     for part in text.strip().split(","):
@@ -126,15 +126,15 @@ def parse_drive(key: str, text: str) -> Drive:
             properties[name] = value
     if not volume:
         raise ValueError(f"{key} has no volume")
-    return Drive(key, volume, properties)
+    return DriveLine(key, volume, properties)
 
 
-def render_drive(drive: Drive) -> str:
+def render_drive(drive: DriveLine) -> str:
     """The property string: the inverse of ``parse_drive``."""
     return ",".join((drive.volume, *(f"{k}={v}" for k, v in drive.properties.items())))
 
 
-def check_drive(drive: Drive) -> list[str]:
+def check_drive(drive: DriveLine) -> list[str]:
     """What Proxmox refuses in it: it then leaves the whole disk out, with a warning in its log."""
     known = _BASE | _DROPPED | _ONLY[drive.prefix]
     findings = []
@@ -146,7 +146,7 @@ def check_drive(drive: Drive) -> list[str]:
     return findings
 
 
-def keys_of(prefix: str, drive: Drive) -> dict[str, str]:
+def keys_of(prefix: str, drive: DriveLine) -> dict[str, str]:
     """The properties of a disk that one with another prefix may have too."""
     barred = frozenset().union(*_ONLY.values()) - _ONLY[prefix]
     return {name: value for name, value in drive.properties.items() if name not in barred}
@@ -176,7 +176,7 @@ def split_storages(text: str) -> tuple[dict[str, Storage], list[str]]:
     return storages, others
 
 
-def find_storage(drive: Drive, storages: Mapping[str, Storage]) -> Storage | None:
+def find_storage(drive: DriveLine, storages: Mapping[str, Storage]) -> Storage | None:
     """Where its volume lies, as far as that is known. Every node has a ``local`` that is a
     directory, and a path belongs to no storage, which behaves like one."""
     if not drive.storage:
@@ -186,7 +186,7 @@ def find_storage(drive: Drive, storages: Mapping[str, Storage]) -> Storage | Non
 
 
 def find_levels(
-    drive: Drive, scsihw: str | None, storages: Mapping[str, Storage]
+    drive: DriveLine, scsihw: str | None, storages: Mapping[str, Storage]
 ) -> tuple[dict[str, str], frozenset[str]]:
     """The levels in force and which of them nobody wrote. ``scsihw`` is None where it is not known
     and empty where the configuration says none. A level that depends on a storage whose type is
@@ -209,13 +209,13 @@ def find_levels(
     return levels, frozenset(levels) - told
 
 
-def _usual_cache(drive: Drive, storage: Storage | None) -> str:
+def _usual_cache(drive: DriveLine, storage: Storage | None) -> str:
     if storage is None:  # only files can lie on Btrfs
         return "" if drive.in_file else "none"
     return "writeback" if storage.copies_on_write else "none"
 
 
-def _aio(drive: Drive, storage: Storage | None, cache: str) -> str:
+def _aio(drive: DriveLine, storage: Storage | None, cache: str) -> str:
     if storage and (storage.type in _WITHOUT_AIO or (storage.type == "rbd" and not storage.krbd)):
         return ""
     if told := drive.properties.get("aio", ""):
@@ -228,7 +228,7 @@ def _aio(drive: Drive, storage: Storage | None, cache: str) -> str:
     return "io_uring"
 
 
-def _iothread(drive: Drive, scsihw: str | None) -> str:
+def _iothread(drive: DriveLine, scsihw: str | None) -> str:
     if not drive.is_on("iothread") or drive.prefix not in ("scsi", "virtio"):
         return "off"
     if drive.prefix == "scsi" and scsihw != SINGLE:
@@ -236,13 +236,13 @@ def _iothread(drive: Drive, scsihw: str | None) -> str:
     return "on"
 
 
-def _bus(drive: Drive, scsihw: str | None) -> str:
+def _bus(drive: DriveLine, scsihw: str | None) -> str:
     if drive.prefix == "scsi" and not (scsihw or "").startswith("virtio-scsi"):
         return ""
     return BUSES[drive.prefix]
 
 
-def _format(drive: Drive, storage: Storage | None) -> str:
+def _format(drive: DriveLine, storage: Storage | None) -> str:
     ending = drive.volume.rpartition(".")[2]
     if drive.storage and ending in ("raw", "qcow2"):
         return ending

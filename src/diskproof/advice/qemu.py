@@ -8,12 +8,15 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from diskproof.advice.dialect import Dialect, Paste, Target, Unsayable
+from diskproof.advice.qemu_disks import sort_options
+from diskproof.advice.qemu_edit import edit_options, find_disk
 from diskproof.advice.qemu_network import is_address, server_options
-from diskproof.advice.qemu_options import base_name, find_program, split_commands
-from diskproof.advice.qemu_read import DEFAULTS, read_command_line
+from diskproof.advice.qemu_options import base_name, find_program, read_options, split_commands
+from diskproof.advice.qemu_read import DEFAULTS, read_command_line, render_option
 from diskproof.errors import UsageError
 from diskproof.records.machines import Levels
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
@@ -21,6 +24,11 @@ from diskproof.study.load import render_level_bytes
 from diskproof.units import parse_bytes
 
 SOURCE = "QEMU 7.2: qemu(1) -drive, -blockdev, -device, -object iothread; qemu-img(1) create"
+_WHERE = (
+    "on the command line of qemu-system-*, in place of this disk's -drive, -hda or -blockdev and "
+    "-device"
+)
+_WHEN = "at the next start of QEMU"
 _TAKERS = ("virtio-blk", "virtio-scsi")
 _SHIFTS = {"aio": "threads", "detect-zeroes": "on", "preallocation": "off"}
 _NAME_LENGTH = 14  # of 31 that a node's name may have
@@ -113,8 +121,12 @@ MAPPING = (
 
 
 def find_obstacles(levels: Levels, target: Target) -> tuple[Unsayable, ...]:
-    """What of a cell no QEMU command line can say."""
-    return tuple(_obstacles(levels, target))
+    """What of a cell no QEMU command line can say; beside what a line has that stays."""
+    kept: Levels = {}
+    if target.existing:
+        with suppress(UsageError):
+            kept = read(target.existing, target)
+    return tuple(_obstacles({**kept, **levels}, target))
 
 
 def _obstacles(levels: Levels, target: Target) -> Iterator[Unsayable]:
@@ -150,6 +162,8 @@ def write(levels: Levels, target: Target) -> Paste:
     if obstacles := find_obstacles(levels, target):
         raise ValueError("; ".join(f"{o.factor}={o.level}: {o.reason}" for o in obstacles))
     name = disk_name(target)
+    if text := _edit(levels, target, name):
+        return Paste(text, _WHERE, _WHEN)
     words = [*_iothread_words(levels, name), *_node_words(levels, target, name)]
     words += _device_words(levels, name)
     pairs = [shlex.join(words[place : place + 2]) for place in range(0, len(words), 2)]
@@ -160,12 +174,23 @@ def write(levels: Levels, target: Target) -> Paste:
         notes.append("put your image's path in place of " + _image(levels, target))
     return Paste(
         " \\\n".join(pairs),
-        "on the command line of qemu-system-*, in place of this disk's -drive, -hda or -blockdev "
-        "and -device",
-        "at the next start of QEMU",
+        _WHERE,
+        _WHEN,
         create=_create(levels, target),
         notes=tuple(notes),
     )
+
+
+def _edit(levels: Levels, target: Target, name: str) -> str:
+    """The disk's options as they were found, with those levels; empty where it is written anew."""
+    if not target.existing:
+        return ""
+    commands = split_commands(target.existing)
+    words = next((words for words in commands if words[0].startswith("-")), [])
+    line = sort_options("qemu-system-x86_64", read_options(words))
+    disk = find_disk(line, target.disk)
+    options = edit_options(disk, levels, name) if disk else None
+    return " \\\n".join(render_option(option) for option in options or ())
 
 
 def disk_name(target: Target) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from diskproof.advice.qemu_nodes import BlockNode, drive_keys, open_node
-from diskproof.advice.qemu_options import Flat, QemuOption, base_name, child_keys
+from diskproof.advice.qemu_options import Flat, QemuOption, base_name, child_keys, render_keys
 
 _IF_ONLY = ("floppy", "pflash", "mtd")  # no disks
 _SHORT = {
@@ -91,6 +91,8 @@ class CommandLine:
             self.machine = str(option.flat.get("type") or self.machine)
         elif name == "global":
             self._add_global(option)
+        elif name == "set":
+            self._set(option)
         elif name == "name":
             self.name = str(option.flat.get("guest") or self.name)
         elif name == "snapshot":
@@ -116,6 +118,17 @@ class CommandLine:
         driver, _, rest = option.text.partition(".")
         key, _, value = rest.partition("=")
         self._globals[driver, key] = value
+
+    def _set(self, option: QemuOption) -> None:
+        """``-set drive.ID.KEY=VALUE``: of what came before."""
+        path, _, value = option.text.partition("=")
+        group, _, rest = path.partition(".")
+        name, _, key = rest.partition(".")
+        items = {"drive": self.drives, "device": self.devices}.get(group, [])
+        for place, (given, keys) in enumerate(items):
+            if keys.get("id") == name:
+                now = {**keys, key: value}
+                items[place] = (QemuOption(given.name, render_keys(now)), now)
 
     def with_globals(self, device: Flat) -> Flat:
         """A device with what -global gives it."""

@@ -44,6 +44,12 @@ _PIECE = re.compile(
 _PART = re.compile(
     r"""\\\r?\n|\\([\s\S])|'([^']*)'|"((?:\\[\s\S]|[^"\\])*)"|([^'"\\]+)"""  # of a word
 )
+_LINE_END = re.compile(r"(?<!\\)\n")
+STARTS = re.compile(
+    r"(?:(?:^|[\s/'\"=])(?:qemu-system-[\w.-]+|qemu-kvm)|^[ \t]*(?:\w+[ \t]+)?kvm|/kvm)"
+    r"['\"]?(?:\s|\\\n|\0)+-",
+    re.MULTILINE,
+)
 _SECTION = re.compile(r'\[\s*([\w-]+)(?:\s+"([^"]*)")?\s*\]')
 _SETTING = re.compile(r'([\w.-]+)\s*=\s*"([^"]*)"')
 CONFIG_FILE = re.compile(r'^\[(?:drive|device|object|chardev) "[^"]*"\]', re.MULTILINE)
@@ -56,7 +62,7 @@ class QemuOption:
     name: str
     text: str = ""
     keys: Flat | None = None
-    """Of a -readconfig file, which has no text."""
+    """Of a -readconfig file, which has no text of the kind."""
 
     @property
     def flat(self) -> Flat:
@@ -69,27 +75,33 @@ def split_commands(text: str) -> list[list[str]]:
 
     JSON without quotes, as ps prints it, is one word. Raises UsageError for a quote without end.
     """
+    return list(_commands(text, 1))
+
+
+def _commands(text: str, first_line: int) -> Iterator[list[str]]:
     if len(text) > MAX_TEXT:
         raise UsageError("the command line is too long", f"it has more than {MAX_TEXT} characters")
-    commands: list[list[str]] = [[]]
+    words: list[str] = []
     place, tries = 0, 8  # of JSON that is none: each may cost the whole text
     while place < len(text):
         bare = text[place] == "{" and tries > 0
         if bare and (length := _bare_json(text, place)):
-            commands[-1].append(text[place : place + length])
+            words.append(text[place : place + length])
             place += length
             continue
         tries -= bare
         found = _PIECE.match(text, place)
         if found is None:
-            line = text.count("\n", 0, place) + 1
+            line = text.count("\n", 0, place) + first_line
             raise UsageError(f"line {line}: a quote has no end", text[place : place + 40].strip())
         if found["word"]:
-            commands[-1].append(_unquote(found["word"]))
-        elif found["end"]:
-            commands.append([])
+            words.append(_unquote(found["word"]))
+        elif found["end"] and words:
+            yield words
+            words = []
         place = found.end()
-    return [words for words in commands if words]
+    if words:
+        yield words
 
 
 def _bare_json(text: str, place: int) -> int:
@@ -114,16 +126,39 @@ def _unquote(word: str) -> str:
 
 def find_command_lines(text: str) -> list[list[str]]:
     """The argv of every QEMU that a text starts: a shell's line, a script, libvirt's log, a copy
-    of /proc/PID/cmdline."""
-    whole = "\0" in text
-    commands = [text.rstrip("\0").split("\0")] if whole else split_commands(text)
-    return [words[place:] for words in commands if (place := find_program(words)) is not None]
+    of /proc/PID/cmdline. Lines that start none may have any quotes."""
+    if "\0" in text:
+        return [text[:MAX_TEXT].rstrip("\0").split("\0")]
+    if len(text) > MAX_TEXT:
+        raise UsageError("the text is too long", f"it has more than {MAX_TEXT} characters")
+    found, longer = [], 64
+    lines = _LINE_END.split(text)
+    for place, line in enumerate(lines):
+        if not STARTS.search(line) or line.lstrip().startswith("#"):
+            continue
+        first = _line_after(lines[:place])
+        try:
+            commands = list(_commands(line, first))
+        except UsageError:
+            longer -= 1  # a quote may go on for some lines; each try may cost the whole text
+            if longer < 0:
+                raise
+            commands = [next(_commands("\n".join(lines[place:]), first), [])]
+        found += [words[at:] for words in commands if (at := find_program(words)) is not None]
+    return found
+
+
+def _line_after(lines: Sequence[str]) -> int:
+    """The number of the line after those, which may go on behind a backslash."""
+    return 1 + sum(1 + line.count("\n") for line in lines)
 
 
 def find_program(words: Sequence[str]) -> int | None:
     """Where QEMU stands among the words of a command: before its options."""
     for place, word in enumerate(words[:-1]):
-        named = PROGRAM.fullmatch(word) or (place == 0 and word == "kvm")
+        named = bool(PROGRAM.fullmatch(word))
+        if word == "kvm":  # a program, unless it is an option's value
+            named = place == 0 or not words[place - 1].startswith("-")
         if named and words[place + 1].startswith("-"):
             return place
     return None
@@ -157,6 +192,13 @@ def read_keys(name: str, text: str) -> Flat:
             key, value = (part[2:], "off") if off else (part, "on")
         keys[key] = value
     return keys
+
+
+def render_keys(keys: Flat) -> str:
+    """``key=value`` with commas doubled; keys without a value are left out."""
+    return ",".join(
+        f"{key}={value.replace(',', ',,')}" for key, value in keys.items() if value is not None
+    )
 
 
 def _split_list(text: str) -> list[str]:

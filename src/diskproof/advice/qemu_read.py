@@ -9,11 +9,13 @@ from diskproof.advice.qemu_disks import CommandLine, DiskOptions, sort_options
 from diskproof.advice.qemu_nodes import LOCAL, NETWORK, BlockNode
 from diskproof.advice.qemu_options import (
     CONFIG_FILE,
+    STARTS,
     QemuOption,
     base_name,
     find_command_lines,
     read_config_file,
     read_options,
+    render_keys,
 )
 from diskproof.advice.qemu_remarks import find_remarks, write_back
 from diskproof.errors import UsageError
@@ -22,10 +24,6 @@ from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from diskproof.study.load import render_level_bytes
 from diskproof.units import parse_bytes
 
-_STARTS = re.compile(
-    r"(?:(?:^|[\s/'\"=])(?:qemu-system-[\w.-]+|qemu-kvm)|(?:^|/)kvm)['\"]?(?:\s|\\\n|\0)+-",
-    re.MULTILINE,
-)
 _FORMATS = FACTOR_BY_NAME["format"].levels
 _KINDS = {"file": "file", "host_device": "block", **dict.fromkeys(NETWORK, "network")}
 DEFAULTS: Mapping[str, str] = {
@@ -107,7 +105,8 @@ def _disk(disk: DiskOptions, line: CommandLine, source: str) -> MachineDisk:
 
 def render_option(option: QemuOption) -> str:
     """An option as a shell takes it."""
-    return shlex.join([f"-{option.name}", *([option.text] if option.text else [])])
+    text = option.text or render_keys(option.keys or {})
+    return shlex.join([f"-{option.name}", *([text] if text else [])])
 
 
 def read_levels(disk: DiskOptions, line: CommandLine) -> Iterator[tuple[str, str]]:
@@ -189,12 +188,12 @@ def _written(disk: DiskOptions) -> Iterator[str]:
 
 def claims(text: str) -> bool:
     """Whether a text starts a QEMU, or is a file for its -readconfig."""
-    return bool(_STARTS.search(text) or CONFIG_FILE.search(text))
+    return bool(STARTS.search(text) or CONFIG_FILE.search(text))
 
 
 def read_machines(text: str, name: str) -> tuple[Machine, ...]:
     """Every QEMU that a text starts; of several starts of one guest in a log, the last."""
-    if not _STARTS.search(text):
+    if not STARTS.search(text):
         line = sort_options("", read_config_file(text, name))
         return (_machine(line, name, ()),)
     found = find_command_lines(text)

@@ -9,6 +9,7 @@ from diskproof.records.machines import Machine
 
 _ROWS: tuple[str, ...] = (
     "running",
+    "libvirt",
     "incus",
     "proxmox",
     "microvms",

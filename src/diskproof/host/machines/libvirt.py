@@ -30,7 +30,7 @@ _OF_UUID = re.compile(rf"<uuid>({_UUID.pattern})</uuid>")
 
 
 @dataclass(frozen=True)
-class Place:
+class LibvirtHome:
     """One libvirt: the system's, or a user's session. ``status`` has a file of each machine that
     runs and ``configured`` of each that is defined; ``pid_files`` and ``sockets`` are in the order
     of ``DAEMONS``."""
@@ -43,7 +43,7 @@ class Place:
     sockets: tuple[Path, ...]
 
 
-SYSTEM = Place(
+SYSTEM = LibvirtHome(
     title="libvirt (qemu:///system)",
     uri="qemu:///system",
     configured=Path("/etc/libvirt/qemu"),
@@ -59,7 +59,7 @@ def find() -> Iterator[Machine | str]:
         yield from find_at(place)
 
 
-def find_sessions() -> Iterator[Place]:
+def find_sessions() -> Iterator[LibvirtHome]:
     """The places of sessions: ours, and for root those of all users."""
     home = Path(os.environ.get("HOME") or "/nonexistent")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
@@ -78,10 +78,10 @@ def find_sessions() -> Iterator[Place]:
             )
 
 
-def session(title: str, config: Path, runtime: Path) -> Place:
+def session(title: str, config: Path, runtime: Path) -> LibvirtHome:
     """A user's libvirt, by the user's folders for configuration and for what runs."""
     ours = runtime / "libvirt"
-    return Place(
+    return LibvirtHome(
         title=f"libvirt ({title})",
         uri="qemu:///session",
         configured=config / "libvirt" / "qemu",
@@ -91,7 +91,7 @@ def session(title: str, config: Path, runtime: Path) -> Place:
     )
 
 
-def find_at(place: Place) -> Iterator[Machine | str]:
+def find_at(place: LibvirtHome) -> Iterator[Machine | str]:
     """The machines of one place. A daemon that does not answer in time is told, and its files are
     read instead."""
     socket = find_live_socket(place)
@@ -104,7 +104,7 @@ def find_at(place: Place) -> Iterator[Machine | str]:
     yield from _read_files(place)
 
 
-def find_live_socket(place: Place) -> Path | None:
+def find_live_socket(place: LibvirtHome) -> Path | None:
     """The socket of the daemon, if that runs: its process is there under its own name."""
     for name, pid_file, socket in zip(DAEMONS, place.pid_files, place.sockets, strict=True):
         with suppress(OSError):
@@ -118,7 +118,7 @@ def find_live_socket(place: Place) -> Path | None:
 # -- from the daemon ------------------------------------------------------------------------
 
 
-def _ask(place: Place, socket: Path) -> Iterator[Machine | str]:
+def _ask(place: LibvirtHome, socket: Path) -> Iterator[Machine | str]:
     """Raises DiskproofError when virsh fails or does not end in time."""
     listed = _virsh(place, socket, "list --all --uuid")
     uuids = [line for line in map(str.strip, listed.splitlines()) if _UUID.fullmatch(line)]
@@ -131,7 +131,7 @@ def _ask(place: Place, socket: Path) -> Iterator[Machine | str]:
         yield from _read_dumps(text, place)
 
 
-def _virsh(place: Place, socket: Path, commands: str) -> str:
+def _virsh(place: LibvirtHome, socket: Path, commands: str) -> str:
     """What virsh prints. One of several commands may fail: a machine may be gone by now."""
     argv = ["virsh", "-q", "-r", "-c", f"{place.uri}?socket={quote(str(socket))}", commands]
     env = {**os.environ, "LIBVIRT_AUTOSTART": "0", "LC_ALL": "C"}
@@ -142,7 +142,7 @@ def _virsh(place: Place, socket: Path, commands: str) -> str:
     return done.text
 
 
-def _read_dumps(text: str, place: Place) -> Iterator[Machine | str]:
+def _read_dumps(text: str, place: LibvirtHome) -> Iterator[Machine | str]:
     """Machine by machine, so that one that cannot be read hides no other."""
     texts: dict[str, list[str]] = {}
     for document in re.findall(r"<domain .*?\n</domain>", text, re.DOTALL):
@@ -155,7 +155,7 @@ def _read_dumps(text: str, place: Place) -> Iterator[Machine | str]:
 # -- from the files -------------------------------------------------------------------------
 
 
-def _read_files(place: Place) -> Iterator[Machine | str]:
+def _read_files(place: LibvirtHome) -> Iterator[Machine | str]:
     """What is defined together with what runs. The file of a machine whose QEMU is gone is left
     out: no daemon has taken it away."""
     texts: dict[str, list[tuple[Path, str]]] = {}
@@ -202,7 +202,7 @@ def _runs(pid: int, uuid: str) -> bool:
 # -- both -----------------------------------------------------------------------------------
 
 
-def _read(text: str, place: Place, source: str) -> Iterable[Machine | str]:
+def _read(text: str, place: LibvirtHome, source: str) -> Iterable[Machine | str]:
     try:
         machines = read_machines(text, source)
     except DiskproofError as error:
@@ -210,7 +210,7 @@ def _read(text: str, place: Place, source: str) -> Iterable[Machine | str]:
     return [_with_pid(machine, place) for machine in machines]
 
 
-def _with_pid(machine: Machine, place: Place) -> Machine:
+def _with_pid(machine: Machine, place: LibvirtHome) -> Machine:
     """The machine with its QEMU's process, where libvirt's own note of it holds."""
     if machine.pid is not None or "/" in machine.name:
         return machine

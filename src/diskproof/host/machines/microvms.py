@@ -97,6 +97,7 @@ def _look(program: _Program, process: QemuProcess) -> Machine:
     ask = program.ask.format(socket) if socket and program.ask else ""
     disks = [_in_force(disk, process) for disk in machine.disks]
     keys = {key for disk in machine.disks if (key := process.key_of(disk.image))}
+    keys |= {file.key for file in process.files or () if file.fd <= 2}  # what it prints to
     disks += [_later(file, ask) for file in process.find_unnamed(keys, "")]
     notes = machine.notes + ((f"its API was not asked: {ask}",) if ask else ())
     name = options.get("--id") or options.get("--name") or f"{program.name}-{process.pid}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from contextlib import suppress
 
 import pytest
@@ -296,3 +297,34 @@ def test_commas_and_bare_words() -> None:
         "id": "c",
         "wait": "off",
     }
+
+
+def _pair(number: int) -> str:
+    """A node that stands twice on the next one."""
+    return f"-blockdev driver=raw,node-name=n{number},file=n{number + 1},backing=n{number + 1} "
+
+
+HOSTILE = {
+    "circle": "-blockdev driver=raw,node-name=d,file=d,backing=d" + BLK,
+    "doubling": "".join(map(_pair, range(90))) + "-device nvme,drive=n0,serial=x",
+    "long chain": "".join(map(_pair, range(1900))) + "-device nvme,drive=n0,serial=x",
+    "deep inline": f"-blockdev node-name=d,{'file.' * 100_000}driver=raw" + BLK,
+    "deep keys": "-blockdev node-name=d,"
+    + ",".join(f"{'file.' * n}driver=raw" for n in range(500))
+    + BLK,
+    "many disks": "-blockdev driver=file,node-name=d,filename=a " + BLK * 1900,
+    "many keys": "-drive " + "a=b," * 200_000,
+    "many options": "-hda a " * 100_000,
+    "braces": "{" * 500_000,
+    "open braces": '{"a": ' * 150_000,
+    "quotes": "\nqemu-system-x86_64 -hda 'a" * 30_000 + "'",
+    "escapes": "\\" * 999_999,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_lines_end_soon(kind: str) -> None:
+    began = time.monotonic()
+    with suppress(UsageError):
+        READING.read_machines(Q + HOSTILE[kind], "x")
+    assert time.monotonic() - began < 5

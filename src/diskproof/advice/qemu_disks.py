@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from diskproof.advice.qemu_nodes import BlockNode, drive_keys, open_node
+from diskproof.advice.qemu_nodes import BlockGraph, BlockNode, drive_keys
 from diskproof.advice.qemu_options import Flat, QemuOption, base_name, child_keys, render_keys
+from diskproof.errors import UsageError
 
+_MAX_OPTIONS = 2000
 _IF_ONLY = ("floppy", "pflash", "mtd")  # no disks
 _SHORT = {
     **{f"hd{letter}": {"if": "ide", "index": str(i)} for i, letter in enumerate("abcd")},
@@ -64,7 +66,7 @@ class CommandLine:
     machine: str = ""
     name: str = ""
     snapshot: bool = False
-    nodes: dict[str, Flat] = field(default_factory=dict)
+    graph: BlockGraph = field(default_factory=BlockGraph)
     drives: list[tuple[QemuOption, Flat]] = field(default_factory=list)
     devices: list[tuple[QemuOption, Flat]] = field(default_factory=list)
     iothreads: dict[str, QemuOption] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class CommandLine:
         for key in keys:
             if key == "node-name" or key.endswith(".node-name"):
                 name, inner = str(keys[key]), key.removesuffix("node-name").removesuffix(".")
-                self.nodes[name] = child_keys(keys, inner) if inner else keys
+                self.graph.named[name] = child_keys(keys, inner) if inner else keys
                 self._node_options[name] = option
 
     def _add_global(self, option: QemuOption) -> None:
@@ -170,11 +172,11 @@ class CommandLine:
     ) -> DiskOptions:
         controller = self._controller(device, kind)
         wanted = str(device.get("drive") or "")
-        node, parts = open_node({}, {}), [option]
+        node, parts = self.graph.open({}), [option]
         if drive:
-            node, parts = open_node(drive_keys(drive[1]), self.nodes), [drive[0], option]
-        elif wanted in self.nodes:
-            node = open_node(self.nodes[wanted], self.nodes)
+            node, parts = self.graph.open(drive_keys(drive[1])), [drive[0], option]
+        elif found := self.graph.find(wanted):
+            node = found
             parts = [*self._options_of(node), option]
         return DiskOptions(
             str(device.get("id") or wanted or device.get("driver")),
@@ -244,7 +246,7 @@ class CommandLine:
                 device = self.with_globals({"driver": "virtio-blk-pci"})
             elif kind == "ide":
                 device = self.with_globals({"driver": "ide-cd" if media == "cd" else "ide-hd"})
-            node = open_node(drive_keys(keys), self.nodes)
+            node = self.graph.open(drive_keys(keys))
             name = str(keys.get("id") or auto or base_name(node.end.image))
             yield DiskOptions(name, node, buses.get(kind, ""), device, {}, keys, (option,))
 
@@ -252,6 +254,8 @@ class CommandLine:
 def sort_options(program: str, options: Iterable[QemuOption]) -> CommandLine:
     """The options of one QEMU, sorted. Raises UsageError."""
     sorted_ = CommandLine(program)
-    for option in options:
+    for count, option in enumerate(options, 1):
+        if count > _MAX_OPTIONS:
+            raise UsageError(f"the command line has more than {_MAX_OPTIONS} options", "it is none")
         sorted_.add(option)
     return sorted_

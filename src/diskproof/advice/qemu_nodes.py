@@ -8,7 +8,7 @@ and blockdev.c (``cache=`` of -drive is three settings; those spelt out come fir
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diskproof.advice.qemu_options import Flat, child_keys, read_json
 from diskproof.study.factors import CACHE_MODES
@@ -32,7 +32,7 @@ _SPELLINGS = {
     **dict.fromkeys((*_FLAGS, "cache.writeback", "read-only", "lazy-refcounts"), _SWITCH),
 }
 _SIZES = ("l2-cache-size", "cache-size")
-_DEEPEST = 64
+_DEEPEST = 100
 # What -drive has beside the options of its node.
 _OF_DRIVE = re.compile(
     "file|if|id|index|media|bus|unit|format|cache|cache.writeback|aio|snapshot|readonly|werror"
@@ -120,41 +120,41 @@ def _end_keys(image: str) -> dict[str, str | None]:
     return {"file.driver": driver, "file.filename": image}
 
 
-def open_node(
-    keys: Flat, named: Mapping[str, Flat], above: BlockNode | None = None, depth: int = 0
-) -> BlockNode:
-    """The node of those options, those below it with it. ``named`` are all -blockdev by name;
-    ``above`` is who has it inline. A chain without end is cut."""
-    own = _own_keys(keys)
-    if above is not None:
-        for flag in _FLAGS:
-            if flag in above.keys:
-                own.setdefault(flag, above.keys[flag])
-        own.setdefault("discard", "unmap")
-    written = frozenset(key for key in own if key in keys or (above and key in above.written))
-    node = BlockNode(
-        str(keys.get("driver") or ""),
-        str(keys.get("node-name") or ""),
-        _image(keys),
-        own,
-        written,
-    )
-    below = {child: _open_child(keys, child, named, node, depth) for child in ("file", "backing")}
-    names = frozenset({node.name}).union(*(found.names for found in below.values() if found))
-    return BlockNode(
-        node.driver, node.name, node.image, own, written, below["file"], below["backing"], names
-    )
+@dataclass
+class BlockGraph:
+    """All nodes of a command line. ``named`` are the options of -blockdev by node name; each is
+    opened once, whoever stands on it."""
 
+    named: dict[str, Flat] = field(default_factory=dict)
+    _opened: dict[str, BlockNode | None] = field(default_factory=dict)
 
-def _open_child(
-    keys: Flat, child: str, named: Mapping[str, Flat], node: BlockNode, depth: int
-) -> BlockNode | None:
-    if depth >= _DEEPEST:
-        return None
-    if (name := keys.get(child)) is not None:
-        return open_node(named[name], named, None, depth + 1) if name in named else None
-    inline = child_keys(keys, child)
-    return open_node(inline, named, node, depth + 1) if inline else None
+    def find(self, name: str, depth: int = 0) -> BlockNode | None:
+        """The node of that name with those below it; None where there is none, or in a circle."""
+        if name in self.named and name not in self._opened and depth < _DEEPEST:
+            self._opened[name] = None
+            self._opened[name] = self.open(self.named[name], None, depth + 1)
+        return self._opened.get(name)
+
+    def open(self, keys: Flat, above: BlockNode | None = None, depth: int = 0) -> BlockNode:
+        """The node of those options; ``above`` is who has it inline."""
+        own = _own_keys(keys)
+        if above is not None:
+            for flag in _FLAGS:
+                if flag in above.keys:
+                    own.setdefault(flag, above.keys[flag])
+            own.setdefault("discard", "unmap")
+        written = frozenset(key for key in own if key in keys or (above and key in above.written))
+        driver, name = str(keys.get("driver") or ""), str(keys.get("node-name") or "")
+        node = BlockNode(driver, name, _image(keys), own, written)
+        file, backing = (self._child(keys, child, node, depth) for child in ("file", "backing"))
+        names = frozenset({name}).union(*(found.names for found in (file, backing) if found))
+        return replace(node, file=file, backing=backing, names=names)
+
+    def _child(self, keys: Flat, child: str, node: BlockNode, depth: int) -> BlockNode | None:
+        if name := keys.get(child):
+            return self.find(name, depth)
+        inline = child_keys(keys, child) if depth < _DEEPEST else {}
+        return self.open(inline, node, depth + 1) if inline else None
 
 
 def _own_keys(keys: Flat) -> dict[str, str]:

@@ -183,7 +183,10 @@ def read_keys(name: str, text: str) -> Flat:
     if text.lstrip().startswith("{"):
         return read_json(text, f"-{name}")
     keys: dict[str, str | None] = {}
-    for place, part in enumerate(_split_list(text)):
+    parts = _split_list(text)
+    if len(parts) > _MAX_KEYS:
+        raise UsageError(f"-{name}: it has more than {_MAX_KEYS} keys", text[:40])
+    for place, part in enumerate(parts):
         key, equals, value = part.partition("=")
         if not equals and place == 0 and name in _IMPLIED:
             key, value = _IMPLIED[name], part

@@ -9,7 +9,6 @@ from diskproof.records.machines import Machine
 
 _ROWS: tuple[str, ...] = (
     "running",
-    "libvirt",
     "incus",
     "proxmox",
     "microvms",

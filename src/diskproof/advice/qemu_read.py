@@ -34,7 +34,6 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What an absent key means to a block node: qemu(1) 7.2, -blockdev."""
 
-MAX_PARTS = 4000
 ReadFile = Callable[[str], str | None]
 
 
@@ -44,8 +43,6 @@ def read_command_line(
     """The machine of one command line. ``read_file`` gives the text of a -readconfig file, None
     where that cannot be had. Raises UsageError."""
     line = sort_options(argv[0], read_options(argv[1:]))
-    if len(line.drives) + len(line.devices) + len(line.nodes) > MAX_PARTS:
-        raise UsageError(f"{source}: no machine has more than {MAX_PARTS} drives and devices")
     notes = []
     for path in line.config_files:
         text = read_file(path)

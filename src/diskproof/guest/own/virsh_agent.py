@@ -1,6 +1,7 @@
 """A guest agent behind libvirt, which holds its port: virsh carries the words."""
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,9 @@ class VirshAgent(AgentCalls):
         seconds = int(timeout) or ANSWER_SECONDS
         argv = [*self._argv, "--timeout", str(seconds), "--domain", self._domain]
         try:
-            done = run([*argv, "--cmd", json.dumps(request)], timeout=seconds + 2, check=False)
+            env = {**os.environ, "LIBVIRT_AUTOSTART": "0", "LC_ALL": "C"}  # it starts no daemon
+            argv = [*argv, "--cmd", json.dumps(request)]
+            done = run(argv, timeout=seconds + 2, check=False, env=env)
         except DiskproofError as error:
             raise RunFailure("guest", error.what, error.why, error.hint) from None
         if done.returncode != 0:

@@ -30,8 +30,10 @@ def place(tmp_path: Path) -> LibvirtHome:
 @pytest.fixture
 def pid() -> Iterator[int]:
     """A process with the machine's uuid in its command line, as its QEMU has."""
-    argv = [sys.executable, "-c", "input()", f"-uuid={UUID}"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as child:
+    argv = [sys.executable, "-c", "print(flush=True); input()", f"-uuid={UUID}"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # its command line can be read from here on
         yield child.pid
         child.kill()
 

@@ -18,6 +18,7 @@ import pytest
 from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import DIALECTS
 from diskproof.host.machines.libvirt import find_at, find_live_socket
+from diskproof.host.machines.running import find as find_running
 from diskproof.records.machines import Machine
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from support.libvirt_sessions import (
@@ -143,12 +144,18 @@ def test_libvirts_qemu_runs_at_what_was_asked(
         (machine,) = find(libvirt, board)
         assert machine.pid == pid
         assert machine.id in Path(f"/proc/{pid}/cmdline").read_text()
+        (seen,) = [each for each in find_running() if isinstance(each, Machine) and each.pid == pid]
+        assert (seen.id, seen.manager) == (machine.id, "libvirt")
         by_image = {disk.image: disk for disk in machine.disks}
+        of_qemu = {disk.image: disk.running for disk in seen.disks}
         for image, cell in zip(images, wanted, strict=True):
             running, configured = by_image[image].running, by_image[image].configured
             assert running is not None and configured is not None
             assert running.levels == configured.levels == cell
             assert by_image[image].pending is None and not by_image[image].remarks
+            found = of_qemu[image]
+            assert found is not None
+            assert {name: found.levels.get(name) for name in cell} == cell
     finally:
         libvirt.virsh("destroy", board)
         libvirt.virsh("undefine", board)

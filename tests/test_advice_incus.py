@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import tomllib
 from contextlib import suppress
@@ -21,6 +22,7 @@ from diskproof.records.machines import MachineDisk
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines" / "incus"
+GOLDEN = Path(__file__).parent / "golden" / "incus" / "blockdev-add-6.0.4.jsonl"
 EXPECTED: dict[str, dict[str, list[str]]] = tomllib.loads((FIXTURES / "expected.toml").read_text())
 
 # addDriveConfig of Incus 7.3 and 6.0.4: (device, pool's driver, file system) -> cache, aio.
@@ -69,15 +71,37 @@ def test_gotcha_5_a_block_device_of_the_host_starts_unsafe_by_itself() -> None:
     (remark,) = disk.remarks
     assert (remark.rule, remark.effect) == ("block-device-unsafe-by-default", "loses")
     assert remark.change
-    assert remark.change.text == "incus config device set nas bulk io.cache=none"
+    assert remark.change.text.splitlines() == [
+        "incus stop nas",
+        "incus config device set nas bulk io.cache=none",
+        "incus start nas",
+    ]
     assert not disk_of("nas.yaml", "fast").remarks  # io.cache=none is set there
+
+
+def test_gotcha_5_was_seen_with_incus_6_0_4() -> None:
+    """What it asked of QEMU 10.0.13 is what is read from its configuration. It ran a machine in a
+    chroot of Debian 13; KVM (TCG in its place) and vsock were feigned, nothing about disks."""
+    asked = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+    assert [each["node-name"] for each in asked if each["cache"]["no-flush"]] == ["incus_blk"]
+    for each in asked:
+        disk = disk_of("seen-6.0.4.yaml", each["node-name"].removeprefix("incus_"))
+        assert disk.configured
+        target = Target(existing=disk.line, filesystem="ext4")
+        levels = incus.read(incus.write({"bus": "virtio-scsi"}, target).text, target)
+        mode = CACHE_MODES[levels["cache"]]
+        assert (mode.direct, mode.no_flush) == (
+            each["cache"]["direct"],
+            each["cache"]["no-flush"],
+        )
+        assert (levels["aio"], levels["discard"]) == (each["aio"], each["discard"])
 
 
 def test_gotcha_5_a_truenas_pool_starts_unsafe_by_itself() -> None:
     (remark,) = disk_of("truenas.yaml", "root").remarks
     assert remark.rule == "block-device-unsafe-by-default"
     assert remark.change
-    assert remark.change.text == "incus config device override truenas root io.cache=none"
+    assert "\nincus config device override truenas root io.cache=none\n" in remark.change.text
 
 
 @pytest.mark.parametrize(
@@ -148,11 +172,11 @@ def test_every_cell_that_can_be_said_is_read_back(place: str) -> None:
 def test_the_command_names_only_what_changes() -> None:
     local = Target(machine="vm", existing=PLACES["lvm"])
     assert incus.write({"cache": "writeback", "bus": "virtio-scsi"}, local).text == (
-        "incus config device set vm root io.cache=writeback"
+        "incus stop vm\nincus config device set vm root io.cache=writeback\nincus start vm"
     )
     inherited = Target(machine="my vm", existing=PLACES["zfs"].replace("incus", "lxc", 1))
     assert incus.write({"cache": "none"}, inherited).text == (
-        "lxc config device override 'my vm' root io.cache=none"
+        "lxc stop 'my vm'\nlxc config device override 'my vm' root io.cache=none\nlxc start 'my vm'"
     )
     new = Target(machine="vm", image="/dev/sdb", block=True)
     paste = incus.write({"cache": "none", "bus": "virtio-blk"}, new)

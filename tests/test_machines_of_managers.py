@@ -18,6 +18,16 @@ from diskproof.records.machines import Machine
 FIXTURES = Path(__file__).parent / "fixtures" / "machines"
 
 
+def start_answering(argv: list[str]) -> subprocess.Popen[bytes]:
+    """A program that copies its input, once it has begun: before that /proc tells of us."""
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin and child.stdout
+    child.stdin.write(b"!")
+    child.stdin.flush()
+    assert child.stdout.read(1) == b"!"
+    return child
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     """A root with the files of the node ``pve1`` and its neighbour ``pve2``, and our /proc."""
@@ -50,14 +60,13 @@ def test_the_machines_of_this_node_are_found_with_its_storages(node: Path) -> No
 
 def test_a_running_machine_is_joined_by_its_process(node: Path) -> None:
     file = node / "run/qemu-server/101.pid"
-    child = subprocess.Popen(["/bin/sh", "-c", "read line", "kvm", "-id", "101"], stdin=-1)
+    child = start_answering(["/bin/sh", "-c", "cat", "kvm", "-id", "101"])
     try:
         file.write_text(f"{child.pid}\n")
         assert proxmox.find_pid(node, "101") == child.pid
         (node / "run/qemu-server/103.pid").write_text(f"{child.pid}\n")
         assert proxmox.find_pid(node, "103") is None  # a number that somebody else has by now
     finally:
-        child.kill()
         child.communicate()
     assert proxmox.find_pid(node, "101") is None
     for text in ("", "../1", "1" * 40, "x"):
@@ -87,14 +96,13 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "bin").mkdir()
     (tmp_path / "proc").symlink_to("/proc")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    shutil.copy("/bin/sleep", tmp_path / "incusd")
+    shutil.copy("/bin/cat", tmp_path / "incusd")
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         monkeypatch.chdir(tmp_path)
         listener.bind("var/lib/incus/unix.socket")
-        child = subprocess.Popen([tmp_path / "incusd", "60"])
-        stack.callback(child.wait)
-        stack.callback(child.kill)
+        child = start_answering([str(tmp_path / "incusd")])
+        stack.callback(child.communicate)
         yield tmp_path
 
 

@@ -31,13 +31,14 @@ MAPPING = (
     ("iothread", "always off", "driver_qemu.go, driver_qemu_templates.go: none is made"),
     ("bus", "io.bus=virtio-scsi|virtio-blk|nvme; absent: virtio-scsi", "disk.go validateConfig"),
     ("format", "the pool decides: raw", "driver_qemu.go addDriveConfig"),
+    ("preallocation", "the pool decides", "storage/drivers/driver_*_volumes.go"),
     ("l2-cache-size", "cannot be said", "driver_qemu.go addDriveConfig"),
 )  # fmt: skip
 """A factor, how it is written here, and the file and function that it was read from."""
 
 TAKES_EFFECT = (
-    "at the next start: stop the machine first, for Incus takes a disk whose io.cache or io.bus "
-    "changes out of a running one and plugs it in again"
+    "at the start in the last line: do not set it while the machine runs, for Incus takes the disk "
+    "out of it and plugs it in again, and the root disk does not come back (seen with 6.0.4)"
 )
 _L2 = FACTOR_BY_NAME["l2-cache-size"].default
 _TABLE = {
@@ -118,9 +119,11 @@ def write(levels: Levels, target: Target) -> Paste:
         verb, words = "add", ["disk", *kept, *keys]
     names = [shlex.quote(machine), shlex.quote(device.name)]
     text = " ".join([device.program, "config device", verb, *names, *map(shlex.quote, words)])
-    return Paste(
-        text, "a shell of the host", TAKES_EFFECT, notes=tuple(_notes(device, levels, verb))
-    )
+    notes = tuple(_notes(device, levels, verb))
+    if verb == "add":
+        return Paste(text, "a shell of the host", "at once", notes=notes)
+    around = (f"{device.program} {word} {names[0]}" for word in ("stop", "start"))
+    return Paste(f"\n{text}\n".join(around), "a shell of the host", TAKES_EFFECT, notes=notes)
 
 
 def _notes(device: Device, levels: Levels, verb: str) -> Iterator[str]:
@@ -139,9 +142,10 @@ def read(text: str, target: Target) -> Levels:
     """The levels of a device in a command as ``write`` makes it, or in the lines of a device as
     it was found. Raises UsageError."""
     try:
-        if text.split(maxsplit=2)[1:2] != ["config"]:
+        lines = [line for line in text.splitlines() if line.split()[1:2] == ["config"]]
+        if not lines:
             return find_levels(parse_device(text))[0]
-        words = shlex.split(text)
+        words = shlex.split(lines[0])
         if words[1:3] != ["config", "device"] or len(words) < 6:
             raise ValueError(f"{text[:60]!r} is no incus config device command")
         device = _find_device(target)

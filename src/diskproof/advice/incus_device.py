@@ -2,7 +2,8 @@
 
 Facts from Incus 7.3 (be7afc5df3) and 6.0.4: internal/server/instance/drivers/driver_qemu.go
 (addDriveConfig), internal/server/device/disk.go (startVM, detectVMPoolMountOpts), DirectIO and
-IOUring in internal/server/storage/drivers/driver_*.go. LXD, from which it was forked, writes its
+IOUring in internal/server/storage/drivers/driver_*.go; what 6.0.4 of Debian 13 asked of QEMU for a
+machine that ran was the same (tests/golden/incus). LXD, from which it was forked, writes its
 devices in the same words.
 """
 

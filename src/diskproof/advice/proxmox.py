@@ -70,13 +70,16 @@ class FoundLines:
 
 
 def _read_found(text: str, key: str) -> FoundLines:
-    """Read ``qm set`` lines, lines of a configuration, a property string of disk ``key``, and the
-    sections of a storage.cfg among them. Raises ValueError."""
+    """Read ``qm set`` lines, lines of a configuration (``# 101.conf`` names it), a property string
+    of disk ``key``, and the sections of a storage.cfg among them. Raises ValueError."""
     storages, lines = split_storages(text)
     values: dict[str, str] = {}
     machine = ""
     for line in filter(None, (line.strip() for line in lines)):
-        if line.startswith("qm "):
+        if line.startswith("#"):
+            named = re.fullmatch(r"# (\d+)\.conf", line)
+            machine = named[1] if named else machine
+        elif line.startswith("qm "):
             words = shlex.split(line)
             machine = words[2] if words[1:2] == ["set"] and len(words) > 2 else machine
             values |= _options(words)
@@ -131,7 +134,7 @@ def _plan(levels: Levels, target: Target) -> Rewrite:
     storages = dict(found.storages)
     if target.filesystem == "btrfs" and drive.storage:
         storages.setdefault(drive.storage, Storage(drive.storage, "btrfs", {}))
-    return Rewrite(was, drive, found.scsihw, storages, target.machine or found.machine or "VMID")
+    return Rewrite(was, drive, found.scsihw, storages, found.machine or target.machine or "VMID")
 
 
 def _find_obstacles(levels: Levels, target: Target) -> Iterator[Unsayable]:

@@ -168,7 +168,10 @@ class _MachineReader:
     def describe(self, drive: DriveLine, now: Layer | None, later: Layer | None) -> MachineDisk:
         storage = self.storages.get(drive.storage)
         image, kind = find_image(drive, find_storage(drive, self.storages))
-        lines = [f"{drive.key}: {self.found.main.get(drive.key) or self.found.coming[drive.key]}"]
+        lines = [f"# {self.vmid}.conf"] if self.vmid else []
+        lines.append(
+            f"{drive.key}: {self.found.main.get(drive.key) or self.found.coming[drive.key]}"
+        )
         hardware = self.found.main.get("scsihw", "")
         if drive.prefix == "scsi" and hardware:
             lines.append(f"scsihw: {hardware}")

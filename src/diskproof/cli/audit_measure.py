@@ -27,7 +27,7 @@ from diskproof.study.crash import longest_seconds
 from diskproof.study.load import Study, parse_study
 
 SHORT_SECONDS = 300.0
-"""Verdicts are made beside the speeds where that takes no longer."""
+"""Verdicts are made before the speeds where that takes no longer, and the budget has room."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _measure(order: Order, each: OwnStudy) -> int:
         raise UsageError(f"{each.file} cannot be written", error.strerror or "") from None
     folder = dict(each.study.backings[0].options)["path"]
     note(f"{each.file}: new images in {folder} are written and removed, no other one is touched")
-    if _is_short(each.study):
+    if _is_short(each.study) and (order.budget is None or order.budget > 2 * SHORT_SECONDS):
         conduct(order, partial(start_crashing, each.study, NO_CONSENT, None))
     return conduct(order, partial(_start_comparison, each))
 
@@ -134,4 +134,4 @@ class ComparisonWords(MeasureWords):
         if as_json:
             print_json({"study": self._own.study.name, "own": self._own.own, "told": told})
         else:
-            console().print(layout.paragraphs([[layout.line(line)] for line in told]))
+            console().print(layout.paragraphs([[layout.line(line) for line in told]]))

@@ -193,6 +193,23 @@ def test_configurations_and_what_is_said_of_them(file: str) -> None:
         assert ("read-only" in expected) == all(disk.read_only for disk in found)
 
 
+@pytest.mark.parametrize("file", ["start-nodes.sh", "start-through.sh"])
+def test_what_is_pasted_mends_it(file: str) -> None:
+    (found,) = read_fixture(READING, "qemu", file)
+    mended = {"uneven-no-flush", "half-discard", "guest-may-write-back"}
+    changed = 0
+    for one in found.disks:
+        for remark in one.remarks:
+            if remark.change is not None:
+                after = disk(Q + remark.change.text)
+                assert remark.rule not in [later.rule for later in after.remarks]
+                assert (after.name, after.image) == (one.name, one.image)
+                changed += 1
+            else:
+                assert remark.rule not in mended or remark.effect == "note"
+    assert changed == {"start-nodes.sh": 2, "start-through.sh": 1}[file]
+
+
 def test_managers_are_told_by_their_paths() -> None:
     lines = {
         "/usr/bin/kvm -id 100 -name web -pidfile /var/run/qemu-server/100.pid": "proxmox",

@@ -175,6 +175,43 @@ def test_a_cache_that_was_changed_is_not_taken_from_the_line(tmp_path: Path) -> 
         qemu.qmp.execute("query-status")
 
 
+@pytest.mark.parametrize(
+    "monitor",
+    [
+        "-chardev socket,id=charmonitor,path={0}/m.qmp,server=on,wait=off "
+        "-mon chardev=charmonitor,mode=control",
+        "-qmp unix:{0}/qemu-server/1.qmp,server=on,wait=off",
+        "-qmp unix:{0}/libvirt/m.sock,server=on,wait=off",
+        "-monitor unix:{0}/human,server=on,wait=off",
+    ],
+)
+def test_a_managers_own_monitor_is_never_touched(tmp_path: Path, monitor: str) -> None:
+    for folder in ("qemu-server", "libvirt"):
+        (tmp_path / folder).mkdir()
+    image = make_image(tmp_path / "disk")
+    args = [*lines(image, format="qcow2", cache="none"), *monitor.format(tmp_path).split()]
+    with start_still(tmp_path, args) as qemu:
+        (disk,) = machine_of(qemu.process.pid).disks
+        assert disk.running is not None
+        assert "QMP" not in disk.running.source
+        assert disk.running.levels["cache"] == "none"
+
+
+def test_a_qemu_that_sees_other_files_than_we_do(tmp_path: Path) -> None:
+    """As one in a container does: its disk lies on a tmpfs that only it has."""
+    (tmp_path / "own").mkdir()
+    script = 'mount -t tmpfs t own && truncate -s 16M own/disk && exec "$@"'
+    args = lines(tmp_path / "own/disk", format="raw", cache="unsafe")
+    around = ["unshare", "--mount", "sh", "-c", script, "sh"]
+    with start_still(tmp_path, args, around=around) as qemu:
+        machine = machine_of(qemu.process.pid)
+        (disk,) = machine.disks
+        assert list((tmp_path / "own").iterdir()) == []
+        assert "container" in machine.notes[0]
+        assert levels(disk.running)["cache"] == "unsafe"
+        assert Path(disk.facts["seen at"]).stat().st_size == 16 << 20
+
+
 def test_files_that_are_no_disks_are_none(tmp_path: Path) -> None:
     """Firmware's variables, memory, logs and a process number's file are open for writing too."""
     for name in ("vars", "firmware"):

@@ -30,14 +30,20 @@ def make_image(path: Path, form: str = "qcow2", size: str = "16M") -> Path:
 
 @contextmanager
 def start_still(
-    folder: Path, args: Sequence[str], *, fds: Sequence[int] = (), name: str = "still"
+    folder: Path,
+    args: Sequence[str],
+    *,
+    fds: Sequence[int] = (),
+    name: str = "still",
+    around: Sequence[str] = (),
 ) -> Iterator[Running]:
-    """A QEMU in ``folder`` that stands still, ready once its monitor has answered."""
+    """A QEMU in ``folder`` that stands still, ready once its monitor has answered. ``around`` is a
+    command that becomes it."""
     with ExitStack() as stack:
         ours, theirs = socket.socketpair()
         with theirs:
             control = f"socket,id=test,fd={theirs.fileno()}"
-            argv = [QEMU, "-name", name, *STILL, "-chardev", control]
+            argv = [*around, QEMU, "-name", name, *STILL, "-chardev", control]
             starting = start_process(
                 [*argv, "-mon", "chardev=test,mode=control", *args],
                 name="qemu",

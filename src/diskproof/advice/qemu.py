@@ -16,7 +16,7 @@ from diskproof.advice.qemu_disks import sort_options
 from diskproof.advice.qemu_edit import edit_options, find_disk
 from diskproof.advice.qemu_network import is_address, server_options
 from diskproof.advice.qemu_options import base_name, find_program, read_options, split_commands
-from diskproof.advice.qemu_read import DEFAULTS, read_command_line, render_option
+from diskproof.advice.qemu_read import DEFAULTS, read_command_line
 from diskproof.errors import UsageError
 from diskproof.records.machines import Levels
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
@@ -190,7 +190,7 @@ def _edit(levels: Levels, target: Target, name: str) -> str:
     line = sort_options("qemu-system-x86_64", read_options(words))
     disk = find_disk(line, target.disk)
     options = edit_options(disk, levels, name) if disk else None
-    return " \\\n".join(render_option(option) for option in options or ())
+    return " \\\n".join(option.render() for option in options or ())
 
 
 def disk_name(target: Target) -> str:

@@ -6,6 +6,7 @@ qemu(1) 7.2, and QEMU's util/keyval.c and util/qemu-option.c for ``,,`` and bare
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -68,6 +69,11 @@ class QemuOption:
     def flat(self) -> Flat:
         """Its keys. Raises UsageError where they cannot be read."""
         return self.keys if self.keys is not None else read_keys(self.name, self.text)
+
+    def render(self) -> str:
+        """The option as a shell takes it."""
+        text = self.text or render_keys(self.keys or {})
+        return shlex.join([f"-{self.name}", *([text] if text else [])])
 
 
 def split_commands(text: str) -> list[list[str]]:

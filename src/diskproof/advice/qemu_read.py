@@ -1,7 +1,6 @@
 """Machines from QEMU command lines: a shell's line, a script, libvirt's log, a -readconfig file."""
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from diskproof.advice.dialect import Reading
@@ -10,12 +9,10 @@ from diskproof.advice.qemu_nodes import LOCAL, NETWORK, BlockNode
 from diskproof.advice.qemu_options import (
     CONFIG_FILE,
     STARTS,
-    QemuOption,
     base_name,
     find_command_lines,
     read_config_file,
     read_options,
-    render_keys,
 )
 from diskproof.advice.qemu_remarks import find_remarks, write_back
 from diskproof.errors import UsageError
@@ -97,16 +94,10 @@ def _disk(disk: DiskOptions, line: CommandLine, source: str) -> MachineDisk:
         _KINDS.get(end.driver, ""),  # type: ignore[arg-type]
         Layer(levels, source, frozenset(levels) - written),
         read_only=disk.is_cdrom or node.keys.get("read-only") == "on",
-        line=" ".join(render_option(option) for option in disk.options),
+        line=" ".join(option.render() for option in disk.options),
         remarks=find_remarks(disk, line),
         facts={key: value for key, value in facts.items() if value},
     )
-
-
-def render_option(option: QemuOption) -> str:
-    """An option as a shell takes it."""
-    text = option.text or render_keys(option.keys or {})
-    return shlex.join([f"-{option.name}", *([text] if text else [])])
 
 
 def read_levels(disk: DiskOptions, line: CommandLine) -> Iterator[tuple[str, str]]:

@@ -6,16 +6,34 @@ Each rule names its source. What holds of a disk whoever manages it is judged el
 from collections.abc import Callable, Iterator
 
 from diskproof.advice.qemu_disks import CommandLine, DiskOptions
+from diskproof.advice.qemu_edit import edit_options
 from diskproof.records.machines import Change, Effect, Remark
+from diskproof.study.factors import CACHE_MODES
 
 _FLUSH = "QEMU 7.2, block/io.c bdrv_co_flush; seen with strace"
 _OPEN = "QEMU 7.2, block/file-posix.c raw_parse_flags"
 _NEXT_START = "at the next start of QEMU"
 
 
-def _remark(rule: str, effect: Effect, what: str, source: str, change: str = "") -> Remark:
-    paste = Change(change, _NEXT_START) if change else None
-    return Remark(rule, "configured", effect, what, source, change=paste)
+def _remark(
+    rule: str, effect: Effect, what: str, source: str, change: Change | None = None
+) -> Remark:
+    return Remark(rule, "configured", effect, what, source, change=change)
+
+
+def _change(disk: DiskOptions, **levels: str) -> Change | None:
+    """The disk's own options with those levels, whole."""
+    options = edit_options(disk, levels, disk.name)
+    if options is None:
+        return None
+    return Change(" \\\n".join(option.render() for option in options), _NEXT_START)
+
+
+def _cache_mode(disk: DiskOptions, direct: str) -> str:
+    """The mode that carries flushes out, else as the disk has it."""
+    through = write_back(disk) == "off"
+    modes = {(mode.direct, mode.no_flush, mode.write_through): n for n, mode in CACHE_MODES.items()}
+    return modes[direct == "on", False, through]
 
 
 def find_remarks(disk: DiskOptions, line: CommandLine) -> tuple[Remark, ...]:
@@ -37,7 +55,9 @@ def _uneven_flags(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]:
             f"the {node.driver or 'upper'} node has cache.no-flush={above}, the {end.driver} node "
             f"below it {below}: the lowest decides, flushes {ends}"
         )
-        yield _remark("uneven-no-flush", effect, what, _FLUSH)
+        direct = end.keys.get("cache.direct", "off")
+        change = _change(disk, cache=_cache_mode(disk, direct)) if below == "on" else None
+        yield _remark("uneven-no-flush", effect, what, _FLUSH, change)
         break
     uneven = {node.keys.get("cache.direct", "off") for node in disk.node.path}
     if uneven == {"on", "off"}:
@@ -81,7 +101,8 @@ def _half_discard(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]:
         return
     what = "the upper block node has discard=unmap and one below it ignores discards: no room is "
     source = "qemu(1) 7.2, -blockdev discard; each named node has its own"
-    yield _remark("half-discard", "ignored", what + "given back to the host", source)
+    change = _change(disk, discard="unmap")
+    yield _remark("half-discard", "ignored", what + "given back to the host", source, change)
 
 
 def _snapshot(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]:
@@ -103,7 +124,8 @@ def _guest_write_cache(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]
         "config-wce=off on the device keeps it"
     )
     source = "QEMU 7.2, hw/block/virtio-blk.c virtio_blk_set_status, virtio_blk_get_features"
-    yield _remark("guest-may-write-back", "note", what, source)
+    change = _change(disk, cache=_cache_mode(disk, disk.node.end.keys.get("cache.direct", "off")))
+    yield _remark("guest-may-write-back", "note", what, source, change)
 
 
 def _iothread_device(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]:

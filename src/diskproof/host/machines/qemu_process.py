@@ -13,6 +13,7 @@ from diskproof.process.open_files import OpenFile, file_key, find_rings, read_op
 
 _PROGRAM = re.compile(r"\.?(qemu-system-[\w.-]+|qemu-kvm|kvm|qemu)")
 _MAX_FILE = 4 << 20
+_MAX_WORDS = 20_000
 _QCOW2 = struct.Struct(">4sIQI")
 _MACHINES = ("-machine", "--machine", "-M", "--M")
 # Files that QEMU makes for itself: memory, and what -snapshot writes on.
@@ -127,7 +128,8 @@ class QemuProcess:
             words = {
                 w for text in (*self.argv, more) for w in re.split(r'[,="{}\[\]\s]+|:(?=/)', text)
             }
-            named = {self.key_of(word) for word in words if 0 < len(word) < 4096}
+            likely = [word for word in words if 0 < len(word) < 4096][:_MAX_WORDS]
+            named = {self.key_of(word) for word in likely}
             found = {key: file for key, file in found.items() if key not in named}
         return list(found.values())
 

@@ -45,10 +45,9 @@ def ask_disks(process: QemuProcess, config: str) -> BlockAnswers | None:
     its configuration files."""
     deadline = time.monotonic() + SECONDS
     for path in monitor_paths(process.argv):
-        if _MANAGED.search(path) or _is_taken(process, path):
-            continue
         with suppress(DiskproofError, OSError, ValueError):
-            return _converse(process, path, deadline)
+            if not _MANAGED.search(path) and not _is_taken(process, path):
+                return _converse(process, path, deadline)
     return None
 
 
@@ -130,7 +129,7 @@ class _Talk:
         for item in self.items("query-fdsets"):
             fds = item.get("fds")
             members = fds if isinstance(fds, list) else []
-            numbers = tuple(fd["fd"] for fd in members if isinstance(fd, dict) and "fd" in fd)
+            numbers = tuple(int(fd.get("fd", -1)) for fd in members if isinstance(fd, dict))
             fdsets[f"/dev/fdset/{item.get('fdset-id')}"] = numbers
         return BlockAnswers(blocks, nodes, {name: self._device(name) for name in used}, fdsets)
 

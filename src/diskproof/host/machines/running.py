@@ -7,8 +7,9 @@ seen as open files: their settings are unknown then, never guessed.
 
 import os
 import re
+import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,31 +25,46 @@ from diskproof.study.factors import DIRECT
 
 _TAKEN = "/proc/PID/cmdline, which QEMU took"
 _FDINFO = "/proc/PID/fdinfo"
-_MANY = 64
+SECONDS = 4.0
+"""The most that all machines may take together."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Looked:
-    """A process with its machine as the command line has it, and ``config``, its further files."""
+    """A process with its machine, as far as that is known. ``config`` is the text of its further
+    files; ``fault`` says why there is no more."""
 
     process: QemuProcess
-    machine: Machine
-    config: str
+    machine: Machine | None = None
+    config: str = ""
+    fault: str = ""
+    done: bool = False
+
+    def look(self) -> None:
+        """Fill it in, step by step: any step may wait for a server that is away."""
+        try:
+            self.machine, self.config = _read(self.process)
+            answers = ask_disks(self.process, self.config)
+            self.machine = _with_running(self.process, self.machine, self.config, answers)
+        except DiskproofError as error:
+            self.fault = f"its command line cannot be read: {error.what}"
+        self.done = True
 
 
 def find() -> Iterator[Machine | str]:
     """Every running QEMU, and what could not be looked at."""
-    looked, hidden = [], []
-    for process in find_processes():
-        try:
-            looked.append(_look(process))
-        except DiskproofError as error:
-            yield f"QEMU {process.pid}: its command line cannot be read: {error.what}"
-    with ThreadPoolExecutor(max_workers=_MANY) as pool:
-        answers = pool.map(lambda one: ask_disks(one.process, one.config), looked)
-        for one, answer in zip(looked, answers, strict=True):
-            yield _with_running(one, answer)
-            if one.process.files is None:
+    looked = [_Looked(process) for process in find_processes()]
+    _wait_for(looked)
+    hidden = []
+    for one in looked:
+        fault = one.fault
+        if not one.done:
+            fault = f"its files did not answer within {SECONDS:.0f} s (a server that is away?)"
+        if fault:
+            yield f"QEMU {one.process.pid}: {fault}"
+        if one.machine is not None:
+            yield one.machine
+            if one.done and one.process.files is None:
                 hidden.append(f"{one.machine.name} ({one.process.pid})")
     if hidden:
         yield (
@@ -57,7 +73,19 @@ def find() -> Iterator[Machine | str]:
         )
 
 
-def _look(process: QemuProcess) -> _Looked:
+def _wait_for(looked: list[_Looked]) -> None:
+    """Look at all at once. Who waits for a dead server is left behind: such a thread ends with us,
+    and nothing waits for it."""
+    deadline = time.monotonic() + SECONDS
+    threads = [threading.Thread(target=one.look, daemon=True) for one in looked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _read(process: QemuProcess) -> tuple[Machine, str]:
+    """The machine as its command line has it, and the text of its further files."""
     texts = []
 
     def read_file(path: str) -> str | None:
@@ -80,9 +108,8 @@ def _look(process: QemuProcess) -> _Looked:
         notes=notes,
         id=named[1] if named else "",
         pid=process.pid,
-        disks=tuple(_placed(disk, process) for disk in machine.disks),
     )
-    return _Looked(process, machine, "\n".join(texts))
+    return machine, "\n".join(texts)
 
 
 def _placed(disk: MachineDisk, process: QemuProcess) -> MachineDisk:
@@ -99,13 +126,15 @@ def _placed(disk: MachineDisk, process: QemuProcess) -> MachineDisk:
     return replace(disk, image=process.absolute(disk.image), kind=kind, facts=facts)
 
 
-def _with_running(looked: _Looked, answers: BlockAnswers | None) -> Machine:
+def _with_running(
+    process: QemuProcess, machine: Machine, config: str, answers: BlockAnswers | None
+) -> Machine:
     """The machine with what is in force, and with disks that came later."""
-    process, machine = looked.process, looked.machine
+    machine = replace(machine, disks=tuple(_placed(disk, process) for disk in machine.disks))
     if process.files is None:
         return machine
     known = {key for disk in machine.disks if (key := process.key_of(disk.image)) is not None}
-    unnamed = process.find_unnamed(known, looked.config)
+    unnamed = process.find_unnamed(known, config)
     above = [process.read_backing(file) for file in unnamed]
     handed = [disk for disk in machine.disks if disk.image.startswith("/dev/fdset/")]
     disks, told = [], set()

@@ -23,7 +23,10 @@ FOLDER = Path(__file__).parent / "fixtures" / "machines" / "libvirt"
 EXPECTED = tomllib.loads((FOLDER / "expected.toml").read_text())
 LIBVIRT, VIRT_INSTALL = DIALECTS["libvirt"], DIALECTS["virt-install"]
 (READING,) = [reading for reading in READINGS if reading.name == "libvirt"]
-OURS = {"hot-plugged", "snapshot-section", "iothread-ignored", "commandline-override"}
+OURS = {
+    *("hot-plugged", "snapshot-section", "iothread-ignored", "commandline-override"),
+    *("temporary-writes", "werror-ignore"),
+}
 """What the reader itself tells; the rest follows from levels and facts."""
 SAID = ("format", "cache", "aio", "discard", "detect-zeroes", "iothread", "bus")
 LEVELS = st.fixed_dictionaries(

@@ -28,7 +28,7 @@ from diskproof.advice.libvirt_xml import (
     render_element,
 )
 from diskproof.errors import UsageError
-from diskproof.records.machines import Layer, LayerName, Machine, MachineDisk, Remark
+from diskproof.records.machines import Effect, Layer, LayerName, Machine, MachineDisk, Remark
 
 _ROOTS = ("domain", "domstatus", "domainsnapshot")
 _KINDS = {"file": "file", "dir": "file", "block": "block", "network": "network", "volume": "volume"}
@@ -131,7 +131,9 @@ def _merge_disk(
     layer: LayerName = "pending" if pending else "configured" if set_ else "running"
     domain = written if kept else running
     assert domain is not None
-    remarks = [_refused(what, layer) for what in _find_thread_faults(parts)]
+    remarks = [
+        Remark(rule, layer, effect, what, SOURCE) for rule, effect, what in _find_faults(parts)
+    ]
     if _has_idle_threads(parts, domain):
         what = "the machine has iothreads, and none of its disks uses one"
         remarks.append(Remark("iothread-ignored", layer, "ignored", what, SOURCE))
@@ -222,8 +224,16 @@ def find_image(kind: str, source: Element) -> str:
     return f"{protocol}://{host.get('name', '')}{port}/{name.lstrip('/')}"
 
 
-def _refused(what: str, layer: LayerName) -> Remark:
-    return Remark("iothread-ignored", layer, "will not start", what, SOURCE)
+def _find_faults(parts: DiskParts) -> Iterator[tuple[str, Effect, str]]:
+    """Rule, effect and words of what only libvirt's own elements tell."""
+    for what in _find_thread_faults(parts):
+        yield "iothread-ignored", "will not start", what
+    if parts.disk.find("transient") is not None:
+        what = "<transient/>: all that is written is thrown away when the machine stops"
+        yield "temporary-writes", "loses", what
+    if child(parts.disk, "driver").get("error_policy") == "ignore":
+        what = "error_policy='ignore': the guest is told of a failed write that it succeeded"
+        yield "werror-ignore", "may lose", what
 
 
 def _find_thread_faults(parts: DiskParts) -> Iterator[str]:

@@ -80,7 +80,7 @@ def test_every_change_is_a_whole_command() -> None:
         for remark in disk.remarks
         if remark.change
     ]
-    assert len(changes) >= 7
+    assert len(changes) >= 6
     assert all(text.startswith("qm ") and "VMID" not in text for text in changes)
 
 
@@ -96,6 +96,13 @@ def test_the_pending_section_is_not_what_runs() -> None:
     assert [remark.rule for remark in new.remarks] == ["pending-change"]
     same = disk_of("scsi0: local:1/d.raw\n[PENDING]\nmemory: 2048\n", "scsi0")
     assert same.pending is None
+
+
+def test_a_change_for_the_worse_is_taken_back_not_brought_into_force() -> None:
+    (better,) = [each for each in read_fixture("105.conf").disks if each.name == "scsi0"]
+    (worse,) = [each for each in read_fixture("106.conf").disks if each.name == "virtio1"]
+    texts = [each.remarks[0].change.text for each in (better, worse) if each.remarks[0].change]
+    assert texts == ["qm reboot 105", "qm set 106 --revert virtio1"]
 
 
 def test_sections_that_are_no_part_of_the_machine_are_passed_over() -> None:

@@ -234,11 +234,15 @@ class _MachineReader:
 
     def pending_remarks(self, key: str, disk: MachineDisk) -> Iterator[Remark]:
         source = f"{QEMU_SERVER}/QemuServer.pm, vmconfig_update_disk"
-        start = Change(f"qm reboot {self.vmid or 'VMID'}", "after that: it stops and starts")
+        change: Change | None = Change(
+            f"qm reboot {self.vmid or 'VMID'}", "at once: it stops it and starts it"
+        )
+        if disk.pending is not None and disk.pending.levels.get("cache") == "unsafe":
+            change = Change(f"{self.command} --revert {key}", "at once: nothing waits any more")
         if key in self.found.deleted:
-            what = f"{key} waits to be taken out at the next stop"
+            what, change = f"{key} waits to be taken out at the next stop", None
         elif disk.pending is not None and disk.configured is None:
-            what = f"{key} waits to be plugged in"
+            what, change = f"{key} waits to be plugged in", None
         elif disk.pending is not None and disk.configured is not None:
             was = disk.configured.levels
             changes = [
@@ -249,7 +253,7 @@ class _MachineReader:
             what = f"a change waits in [PENDING]: {', '.join(changes) or 'another disk'}"
         else:
             return
-        yield Remark("pending-change", "pending", "note", what, source, change=start)
+        yield Remark("pending-change", "pending", "note", what, source, change=change)
 
     def storage_remarks(self, drive: DriveLine, disk: MachineDisk) -> Iterator[Remark]:
         storage = find_storage(drive, self.storages)

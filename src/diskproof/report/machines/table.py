@@ -30,6 +30,7 @@ _STYLES = {
     "loses": "bold red",
 }
 _LYING = "Nobody can see whether a device carries out the flushes that it acknowledges."
+_ASSUMED = "In brackets: nobody wrote it, it is the default."
 _KEYS = (observed.WRITE_CACHE, observed.QUEUE, observed.CACHE_TYPE, observed.DEVICE)
 
 
@@ -52,7 +53,7 @@ def render_machines(
     tail.append([layout.line(f"[{number}] {source}", "dim") for source, number in notes.items()])
     tail.append([layout.line(summarise(judged))])
     if judged:
-        tail[-1].append(layout.line(_LYING))
+        tail[-1] += [layout.line(_LYING), layout.line(_ASSUMED)]
     yield layout.paragraphs(tail)
 
 
@@ -66,7 +67,7 @@ class _Footnotes(dict[str, int]):
 def _render_machine(judged: MachineJudgement, notes: _Footnotes) -> Iterator[layout.Shown | Whole]:
     machine = judged.machine
     runs = f"process {machine.pid}" if machine.pid is not None else ""
-    facts = ", ".join(filter(None, (machine.manager, runs, machine.source)))
+    facts = ", ".join(dict.fromkeys(filter(None, (machine.manager, runs, machine.source))))
     shown: list[layout.Shown] = [layout.line(f"{machine.name} ({facts})", "bold")]
     shown += [layout.line(f"  {note}") for note in machine.notes]
     if not judged.disks:
@@ -88,9 +89,11 @@ def _render_disk(judged: DiskJudgement, notes: _Footnotes) -> layout.Shown:
     table.add_row("", f"{judged.what} {notes.cite(judged.source)}")
     if disk.image:
         table.add_row("  image", disk.image)
+    before = ""
     for name, layer in disk.layers.items():
         if told := layer_text(layer):
-            table.add_row(f"  {LAYERS[name]}", told)
+            table.add_row(f"  {LAYERS[name]}", "the same" if told == before else told)
+            before = told
     for remark in disk.remarks:
         if remark.what != judged.what and remark.effect != "keeps":
             told = f"{remark.effect}: {remark.what} {notes.cite(remark.source)}"
@@ -115,25 +118,39 @@ def _changes(remarks: Sequence[Remark]) -> list[Change]:
 def layer_text(layer: Layer) -> str:
     """Levels as ``cache=none aio=native``, those that nobody wrote in brackets; what was read
     around a disk in words."""
-    told = []
+    told, around = [], []
     for key, value in layer.levels.items():
         word, _, name = key.partition(" ")
         if word == observed.MOUNT:
-            told.append(f"{name}: {value}")
+            around.append(_mount_text(name, value))
+        elif word == observed.CACHE_TYPE and layer.levels.get(f"{observed.QUEUE} {name}") == value:
+            continue  # the device says the same as the kernel
         elif word in _KEYS:
-            told.append(f"{name or word.replace('_', ' ')}: {value or 'not told'}")
+            around.append(f"{name or word.replace('_', ' ')}: {value or 'not told'}")
         elif name:
-            told.append(f"{word} {name}: {value}")
+            around.append(f"{word} {name}: {value}")
         else:
             text = f"{key}={value}"
             told.append(f"({text})" if key in layer.assumed else text)
-    return ("; " if any(" " in key for key in layer.levels) else " ").join(told)
+    return "; ".join(filter(None, [" ".join(told), *around]))
+
+
+def _mount_text(point: str, text: str) -> str:
+    """A mount with those of its options that have to do with flushes."""
+    told = [word for word in observed.options(text) if word.startswith(_FLUSHING)]
+    return f"{point}: {' '.join([text.partition(' ')[0], ','.join(told)]).strip()}"
+
+
+_FLUSHING = ("barrier", "nobarrier", "data=", "sync", "async", "volatile", "flush", "commit=")
 
 
 def summarise(judged: Sequence[MachineJudgement]) -> str:
     """One or two sentences on all disks."""
     if not judged:
-        return "No virtual machine was found."
+        return (
+            "No virtual machine was found: no QEMU runs here, and no manager has one. A "
+            "configuration is read from a file: diskproof audit FILE"
+        )
     disks = [(each.machine.name, disk) for each in judged for disk in each.disks]
     if not disks:
         return "No disk of a virtual machine was found."
@@ -141,19 +158,28 @@ def summarise(judged: Sequence[MachineJudgement]) -> str:
     open_ = [f"{name} {disk.disk.name}" for name, disk in disks if disk.effect == "unknown"]
     dead = [f"{name} {disk.disk.name}" for name, disk in disks if disk.effect == "will not start"]
     many = "1 disk" if len(disks) == 1 else f"{len(disks)} disks"
-    told = (
-        [f"{_count(bad, 'loses or may lose', 'lose or may lose')} what was promised"] if bad else []
-    )
-    told += [f"{_count(dead, 'will not start', 'will not start')}"] if dead else []
-    told += [f"of {_count(open_, '', '')} nobody here knows".replace("  ", " ")] if open_ else []
+    told = [
+        f"{_verb(bad, 'loses or may lose', 'lose or may lose')} what was promised" if bad else "",
+        _verb(dead, "will not start", "will not start") if dead else "",
+        f"of {len(open_)} nobody here knows" if open_ else "",
+    ]
+    told = [
+        f"{text} ({_names(names)})"
+        for text, names in zip(told, (bad, dead, open_), strict=True)
+        if text
+    ]
     if not told:
-        return f"{many}: all keep what is flushed, as far as can be seen from here."
+        keep = "it keeps" if len(disks) == 1 else "all keep"
+        return f"{many}: {keep} what is flushed, as far as can be seen from here."
     return f"{many}: {'; '.join(told)}."
 
 
-def _count(names: Sequence[str], one: str, many: str) -> str:
-    shown = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-    return f"{len(names)} {one if len(names) == 1 else many} ({shown})".replace("  ", " ")
+def _verb(names: Sequence[str], one: str, many: str) -> str:
+    return f"{len(names)} {one if len(names) == 1 else many}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 _NAMED = 8

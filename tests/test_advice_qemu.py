@@ -211,6 +211,15 @@ def test_what_stays_in_a_line_counts_too() -> None:
     assert (found.factor, found.nearest) == ("aio", "threads")
 
 
+def test_a_changed_line_is_spelt_as_it_was() -> None:
+    existing = "-drive file=/a,if=none,id=d -device virtio-blk-pci,drive=d"
+    text = DIALECT.write({"cache": "directsync"}, Target("/a", existing=existing)).text
+    assert text == (
+        "-drive file=/a,if=none,id=d,cache=directsync \\\n"
+        "-device virtio-blk-pci,drive=d,config-wce=off"
+    )
+
+
 def test_another_bus_is_written_anew() -> None:
     target = Target("/a", existing=EXISTING["none"])
     text = DIALECT.write({"bus": "nvme", "cache": "none", "format": "qcow2"}, target).text

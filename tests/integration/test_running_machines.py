@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +18,11 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.qemu import DIALECT
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
-from diskproof.host.machines import find_machines
+from diskproof.host.machines import find_machines, running
 from diskproof.records.machines import Layer, Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES
 from support.qemus import make_image, start_still
+from support.recording import make_places, needs_fuse, start_recording
 
 
 def machine_of(pid: int) -> Machine:
@@ -251,19 +254,45 @@ def test_a_monitor_that_stays_silent_holds_nobody_up(tmp_path: Path) -> None:
             args = [*lines(image, format="qcow2", cache="none")]
             args += ["-qmp", f"unix:{folder}/free.qmp,server=on,wait=off"]
             pids.append(stack.enter_context(start_still(folder, args)).process.pid)
-        os.kill(pids[0], 19)
+        os.kill(pids[0], signal.SIGSTOP)
         try:
             found = {m.pid: m for m in find_machines().machines if m.pid in pids}
         finally:
-            os.kill(pids[0], 18)
+            os.kill(pids[0], signal.SIGCONT)
         sources = [running.source for pid in pids if (running := found[pid].disks[0].running)]
         assert ["QMP" in source for source in sources] == [False, True, True]
         assert [levels(found[pid].disks[0].running)["cache"] for pid in pids] == ["none"] * 3
 
 
+@needs_fuse
+def test_a_file_system_that_does_not_answer_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "SECONDS", 1.0)
+    tmp_path.chmod(0o755)
+    places = make_places(tmp_path)
+    make_image(places.backing / "disk")
+    with (
+        start_recording(places) as recording,
+        start_still(tmp_path, lines(places.mount / "disk", format="qcow2")) as qemu,
+    ):
+        os.kill(recording.process.pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            found = find_machines()
+            took = time.monotonic() - began
+        finally:
+            os.kill(recording.process.pid, signal.SIGCONT)
+        (machine,) = [one for one in found.machines if one.pid == qemu.process.pid]
+        assert [sorted(disk.layers) for disk in machine.disks] == [["configured"]]
+        assert took < 4
+        (told,) = [text for text in found.obstacles if str(qemu.process.pid) in text]
+        assert "did not answer within 1 s" in told
+
+
 _AS_NOBODY = """
 import os
-from diskproof.host.machines import find_machines
+from diskproof.host.machines import find_machines, running
 find_machines()
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 found = find_machines()

@@ -40,7 +40,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Rule:
+class DiskRule:
     """``find`` yields what there is to say of a disk, nothing where the rule does not apply."""
 
     name: str
@@ -295,28 +295,28 @@ KERNEL_QUEUE = "Linux Documentation/ABI/stable/sysfs-block, queue/write_cache"
 EXT4 = "Linux Documentation/admin-guide/ext4.rst, barrier"
 
 RULES = (
-    Rule("no-flush", QEMU, _find_no_flush),
-    Rule("not-advertised", "Firecracker docs/api_requests/block-caching.md", _find_not_advertised),
-    Rule("unknown-cache", "no layer says it", _find_unknown),
-    Rule("native-without-direct", "qemu(1) -blockdev aio=, QEMU block/file-posix.c", _find_native),
-    Rule("pending-change", "the configuration as found", _find_pending),
-    Rule("running-differs", "the configuration and what runs", _find_difference),
-    Rule("shared-writeback", "libvirt formatdomain, shareable; qemu(1) share-rw", _find_shared),
-    Rule("guest-may-write-back", "virtio 1.2, 5.2.5 VIRTIO_BLK_F_CONFIG_WCE", _find_wce),
-    Rule("rbd-cache", "Ceph librbd, qemu-block-drivers(7)", _find_network),
-    Rule("network-backing", "docs/backings.md", _find_network_backing),
-    Rule("guest-write-cache", KERNEL_QUEUE, _find_guest_write_cache),
-    Rule("guest-no-barrier", EXT4, _find_guest_barrier),
-    *(Rule(each.rule, each.source, _find_setting(each)) for each in observed.SETTINGS),
-    Rule("host-no-barrier", EXT4, _find_host_barrier),
-    Rule("in-memory", "tmpfs(5)", _find_place("loses", observed.IN_MEMORY)),
-    Rule(
+    DiskRule("no-flush", QEMU, _find_no_flush),
+    DiskRule("not-advertised", "Firecracker docs/api_requests/block-caching.md", _find_not_advertised),
+    DiskRule("unknown-cache", "no layer says it", _find_unknown),
+    DiskRule("native-without-direct", "qemu(1) -blockdev aio=, QEMU block/file-posix.c", _find_native),
+    DiskRule("pending-change", "the configuration as found", _find_pending),
+    DiskRule("running-differs", "the configuration and what runs", _find_difference),
+    DiskRule("shared-writeback", "libvirt formatdomain, shareable; qemu(1) share-rw", _find_shared),
+    DiskRule("guest-may-write-back", "virtio 1.2, 5.2.5 VIRTIO_BLK_F_CONFIG_WCE", _find_wce),
+    DiskRule("rbd-cache", "Ceph librbd, qemu-block-drivers(7)", _find_network),
+    DiskRule("network-backing", "docs/backings.md", _find_network_backing),
+    DiskRule("guest-write-cache", KERNEL_QUEUE, _find_guest_write_cache),
+    DiskRule("guest-no-barrier", EXT4, _find_guest_barrier),
+    *(DiskRule(each.rule, each.source, _find_setting(each)) for each in observed.SETTINGS),
+    DiskRule("host-no-barrier", EXT4, _find_host_barrier),
+    DiskRule("in-memory", "tmpfs(5)", _find_place("loses", observed.IN_MEMORY)),
+    DiskRule(
         "network-filesystem", "nfs(5), exports(5) async", _find_place("unknown", observed.ELSEWHERE)
     ),
-    Rule("zfs-sync-disabled", "zfsprops(7), sync", _find_zfs),
-    Rule("host-write-cache", KERNEL_QUEUE, _find_host_write_cache),
-    Rule("lying-target", "docs/backings.md, measured with tgt 1.0.85 and LIO", _find_target),
-    Rule("backing-unseen", "the host", _find_unseen),
+    DiskRule("zfs-sync-disabled", "zfsprops(7), sync", _find_zfs),
+    DiskRule("host-write-cache", KERNEL_QUEUE, _find_host_write_cache),
+    DiskRule("lying-target", "docs/backings.md, measured with tgt 1.0.85 and LIO", _find_target),
+    DiskRule("backing-unseen", "the host", _find_unseen),
 )
 _LOSSES = ("may lose", "loses")
 

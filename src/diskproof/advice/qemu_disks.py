@@ -130,7 +130,7 @@ class CommandLine:
         for place, (given, keys) in enumerate(items):
             if keys.get("id") == name:
                 now = {**keys, key: value}
-                items[place] = (QemuOption(given.name, render_keys(now)), now)
+                items[place] = (QemuOption(given.name, render_keys(given.name, now)), now)
 
     def with_globals(self, device: Flat) -> Flat:
         """A device with what -global gives it."""

@@ -162,14 +162,14 @@ def _apply(
 def _set(option: QemuOption, settings: Settings) -> QemuOption:
     if option.name in _INDEX:
         keys = {"file": option.text, "if": "ide", "index": _INDEX[option.name], "media": "disk"}
-        return QemuOption("drive", render_keys({**keys, **settings}))
+        return QemuOption("drive", render_keys("drive", {**keys, **settings}))
     if option.text.lstrip().startswith("{"):
         content = json.loads(option.text)
         for key, value in settings.items():
             _set_nested(content, key.split("."), value)
         return replace(option, text=json.dumps(content, separators=(",", ":"), ensure_ascii=False))
     keys_now = dict(option.keys if option.keys is not None else read_keys(option.name, option.text))
-    return QemuOption(option.name, render_keys({**keys_now, **settings}))
+    return QemuOption(option.name, render_keys(option.name, {**keys_now, **settings}))
 
 
 def _set_nested(content: dict[str, Any], path: list[str], value: str | None) -> None:

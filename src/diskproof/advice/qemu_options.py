@@ -72,7 +72,7 @@ class QemuOption:
 
     def render(self) -> str:
         """The option as a shell takes it."""
-        text = self.text or render_keys(self.keys or {})
+        text = self.text or render_keys(self.name, self.keys or {})
         return shlex.join([f"-{self.name}", *([text] if text else [])])
 
 
@@ -203,11 +203,15 @@ def read_keys(name: str, text: str) -> Flat:
     return keys
 
 
-def render_keys(keys: Flat) -> str:
-    """``key=value`` with commas doubled; keys without a value are left out."""
-    return ",".join(
-        f"{key}={value.replace(',', ',,')}" for key, value in keys.items() if value is not None
-    )
+def render_keys(name: str, keys: Flat) -> str:
+    """The argument of an option: commas doubled; keys without a value are left out."""
+    parts = [
+        ("" if place == 0 and key == _IMPLIED.get(name) and "=" not in value else f"{key}=")
+        + value.replace(",", ",,")
+        for place, (key, value) in enumerate(keys.items())
+        if value is not None
+    ]
+    return ",".join(parts)
 
 
 def _split_list(text: str) -> list[str]:

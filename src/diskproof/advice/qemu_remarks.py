@@ -124,8 +124,7 @@ def _guest_write_cache(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]
         "config-wce=off on the device keeps it"
     )
     source = "QEMU 7.2, hw/block/virtio-blk.c virtio_blk_set_status, virtio_blk_get_features"
-    change = _change(disk, cache=_cache_mode(disk, disk.node.end.keys.get("cache.direct", "off")))
-    yield _remark("guest-may-write-back", "note", what, source, change)
+    yield _remark("guest-may-write-back", "note", what, source)
 
 
 def _iothread_device(disk: DiskOptions, line: CommandLine) -> Iterator[Remark]:

@@ -187,6 +187,25 @@ def test_a_paste_says_where_and_when() -> None:
     assert block.create == ""
 
 
+def test_the_image_that_is_made_is_the_one_that_is_said() -> None:
+    """libvirt takes a disk of whose format nothing is said for raw."""
+    for target in (Target(), Target(image="/dev/vg/a", block=True)):
+        for dialect in (LIBVIRT, VIRT_INSTALL):
+            paste = dialect.write({"cache": "none"}, target)
+            form = dialect.read(paste.text, target)["format"]
+            assert form == ("raw" if target.block else "qcow2")
+            assert target.block or f"-f {form} " in paste.create
+
+
+def test_another_image_from_the_next_start_on_is_told() -> None:
+    text = (FOLDER / "hot-plugged.xml").read_text()
+    changed = "/srv/vm/other.qcow2'/>".join(text.rsplit("/srv/vm/build.qcow2'/>", 1))
+    (machine,) = READING.read_machines(changed, "x")
+    (remark,) = machine.disks[0].remarks
+    assert (remark.rule, remark.layer) == ("pending-change", "pending")
+    assert "/srv/vm/build.qcow2" in remark.what and "/srv/vm/other.qcow2" in remark.what
+
+
 def test_a_disk_moves_to_scsi_with_its_thread() -> None:
     existing = DISK.replace("cache='unsafe'", "iothread='2'")
     paste = LIBVIRT.write({"bus": "virtio-scsi"}, Target(existing=existing))

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import socket
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -17,8 +21,9 @@ import pytest
 
 from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import DIALECTS
-from diskproof.host.machines.libvirt import find_at, find_live_socket
+from diskproof.host.machines.libvirt import find_at, find_live_socket, find_sessions, session
 from diskproof.host.machines.running import find as find_running
+from diskproof.process.start import find_tool
 from diskproof.records.machines import Machine
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from support.libvirt_sessions import (
@@ -34,6 +39,7 @@ from support.libvirt_sessions import (
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}")
 LIBVIRT = DIALECTS["libvirt"]
 VIRT_INSTALL = DIALECTS["virt-install"]
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "machines" / "libvirt"
 FACTORS = ("format", "cache", "aio", "discard", "detect-zeroes", "iothread", "bus")
 IOTHREADS = re.compile(r"<!--.*?-->|<iothreads>\d+</iothreads>")
 Cell = dict[str, str]
@@ -262,13 +268,50 @@ def test_pending_and_hot_plugged_are_told_by_the_daemon_and_by_its_files() -> No
             assert [remark.rule for remark in plugged.remarks] == ["hot-plugged"]
 
 
+def test_twenty_machines_are_found_in_time(libvirt: LibvirtSession) -> None:
+    text = LIBVIRT.write({"cache": "none"}, Target(image="/srv/x.qcow2")).text
+    names = [f"many{number}" for number in range(20)]
+    paths = [libvirt.write(f"{name}.xml", domain(name, text)) for name in names]
+    libvirt.virsh("; ".join(f"define {path}" for path in paths))
+    try:
+        began = time.monotonic()
+        found = {item.name for item in find_at(libvirt.place) if isinstance(item, Machine)}
+        assert time.monotonic() - began < 2
+        assert found >= set(names)
+    finally:
+        libvirt.virsh("; ".join(f"undefine {name}" for name in names))
+
+
+def test_a_daemon_that_hangs_is_given_up_and_its_files_are_read(tmp_path: Path) -> None:
+    place = session(
+        "qemu:///session", tmp_path / "config", Path(tempfile.mkdtemp("", "dp-lv-", "/tmp"))
+    )
+    place.status.mkdir(parents=True)
+    place.configured.mkdir(parents=True)
+    fixture = FIXTURES / "virt-manager-web.xml"
+    (place.configured / "web.xml").write_text(fixture.read_text())
+    program = tmp_path / "libvirtd"
+    shutil.copy(find_tool("sleep") or "sleep", program)
+    try:
+        with socket.socket(socket.AF_UNIX) as server, subprocess.Popen([program, "60"]) as child:
+            server.bind(str(place.sockets[1]))
+            server.listen()
+            place.pid_files[1].write_text(str(child.pid))
+            began = time.monotonic()
+            sentence, machine = find_at(place)
+            assert time.monotonic() - began < 5
+            child.kill()
+    finally:
+        shutil.rmtree(place.status.parents[2])
+    assert isinstance(sentence, str) and "did not answer (virsh did not end" in sentence
+    assert isinstance(machine, Machine) and machine.name == "web"
+
+
 def test_looking_starts_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "run").mkdir(mode=0o700)
-    from diskproof.host.machines.libvirt import find_sessions
-
     own = next(find_sessions())
     assert own.status.is_relative_to(tmp_path) and own.configured.is_relative_to(tmp_path)
     assert list(find_at(own)) == []

@@ -122,7 +122,7 @@ def _make_parts(levels: Levels, target: Target) -> DiskParts:
     disk = make_element(
         "disk",
         {"type": kind, "device": "disk"},
-        make_element("driver", {"name": "qemu"}),
+        make_element("driver", {"name": "qemu", "type": image_format(levels, target)}),
         make_element("source", {attribute: image_path(levels, target)}),
         make_element("target", {"dev": name, "bus": bus}),
     )
@@ -132,13 +132,18 @@ def _make_parts(levels: Levels, target: Target) -> DiskParts:
 
 def image_path(levels: Levels, target: Target) -> str:
     """Where the image is; where nobody said, where libvirt's default pool would have it."""
-    form = levels.get("format", "qcow2")
+    form = image_format(levels, target)
     return target.image or f"/var/lib/libvirt/images/{target.machine or 'NAME'}.{form}"
+
+
+def image_format(levels: Levels, target: Target) -> str:
+    """The format of a new image. libvirt takes one of which nothing is said for raw."""
+    return levels.get("format", "raw" if target.block else "qcow2")
 
 
 def make_image(levels: Levels, target: Target) -> str:
     """The command that makes the image, empty for a device that is used as it is."""
-    form = levels.get("format", "raw" if target.block else "qcow2")
+    form = image_format(levels, target)
     if target.block and form == "raw":
         return ""
     options = {name: levels[name] for name in _MADE if name in levels and levels[name] != "off"}
@@ -244,7 +249,7 @@ def _find_notes(levels: Levels, parts: DiskParts, target: Target, threads: int) 
             yield f"{', '.join(made)}: the image that is there keeps its own; qemu-img convert"
     if (mode := CACHE_MODES.get(levels.get("cache", ""))) and mode.write_through:
         yield WRITE_THROUGH
-    if "l2-cache-size" in levels and levels.get("format", "qcow2") == "qcow2":
+    if "l2-cache-size" in levels and child(parts.disk, "driver").get("type") == "qcow2":
         yield (
             "max_size is of all metadata caches: the L2 cache asked for and four clusters for "
             "reference counts (libvirt 7.0 and newer)"

@@ -5,8 +5,9 @@ Where a text has both of a machine, what differs is pending, and a disk that onl
 in for this run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 from xml.etree.ElementTree import Element
 
 from diskproof.advice.libvirt_levels import (
@@ -31,7 +32,13 @@ from diskproof.errors import UsageError
 from diskproof.records.machines import Effect, Layer, LayerName, Machine, MachineDisk, Remark
 
 _ROOTS = ("domain", "domstatus", "domainsnapshot")
-_KINDS = {"file": "file", "dir": "file", "block": "block", "network": "network", "volume": "volume"}
+_KINDS: Mapping[str, Literal["file", "block", "network", "volume"]] = {
+    "file": "file",
+    "dir": "file",
+    "block": "block",
+    "network": "network",
+    "volume": "volume",
+}
 _QEMU = ("kvm", "qemu", "hvf")
 
 
@@ -139,6 +146,9 @@ def _merge_disk(
         remarks.append(Remark("iothread-ignored", layer, "ignored", what, SOURCE))
     if live and running and written and not kept:
         remarks.append(Remark("hot-plugged", "running", "note", _HOT_PLUGGED, SOURCE))
+    if live and kept and (now := describe_disk(live).image) != (then := describe_disk(kept).image):
+        what = f"it runs on {now or 'nothing'}, and on {then or 'nothing'} from the next start on"
+        remarks.append(Remark("pending-change", "pending", "note", what, SOURCE))
     snapshot = written.snapshot if written else ""
     if snapshot:
         what = f"these are the settings of the snapshot {snapshot}: reverting to it brings them"
@@ -199,7 +209,7 @@ def describe_disk(parts: DiskParts) -> MachineDisk:
     return MachineDisk(
         name=parts.name,
         image=find_image(disk.get("type", ""), source),
-        kind=_KINDS.get(disk.get("type", ""), ""),  # type: ignore[arg-type]
+        kind=_KINDS.get(disk.get("type", ""), ""),
         read_only=device == "cdrom" or disk.find("readonly") is not None,
         facts={name: fact for name, fact in facts.items() if fact},
     )

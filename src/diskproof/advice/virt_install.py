@@ -23,7 +23,6 @@ from diskproof.records.machines import Levels
 
 _CACHE_SIZE = "./driver/metadata_cache/max_size"
 _MAX_LINE = 64 << 10
-_MADE_BY_QEMU_IMG = ("preallocation", "cluster_size", "lazy_refcounts")
 _CONTROLLER = "type=scsi,model=virtio-scsi"
 
 
@@ -36,21 +35,10 @@ def write(levels: Levels, target: Target) -> Paste:
     """The options of a disk at these levels, for an image that is there; ``create`` makes it."""
     if found := find_obstacles(levels, target):
         raise ValueError("; ".join(f"{each.factor}={each.level}: {each.reason}" for each in found))
+    levels = {"format": libvirt.image_format(levels, target), **levels}
     bus = BUSES[levels.get("bus", "virtio-blk")][0]
-    options = [f"path={_quote(libvirt.image_path(levels, target))}", f"target.bus={bus}"]
-    if target.disk:
-        options.append(f"target.dev={target.disk}")
-    options.append("driver.name=qemu")
-    options += [
-        f"driver.{key}={levels[name]}" for name, key in DRIVER_KEYS.items() if name in levels
-    ]
     with_thread = levels.get("iothread") == "on"
-    if with_thread and bus == "virtio":
-        options.append("driver.iothread=1")
-    if "l2-cache-size" in levels and levels.get("format", "qcow2") == "qcow2":
-        size = metadata_cache_bytes(levels["l2-cache-size"], levels.get("cluster_size", ""))
-        options += [f"xpath1.set={_CACHE_SIZE},xpath1.value={size}"]
-    words = ["--disk", ",".join(options)]
+    words = ["--disk", ",".join(_disk_options(levels, target, bus))]
     if bus == "scsi":
         thread = ",driver.iothread=1" if with_thread else ""
         words += ["--controller", f"{_CONTROLLER}{thread}"]
@@ -63,6 +51,22 @@ def write(levels: Levels, target: Target) -> Paste:
         create=libvirt.make_image(levels, target),
         notes=tuple(_find_notes(levels, target)),
     )
+
+
+def _disk_options(levels: Levels, target: Target, bus: str) -> Iterator[str]:
+    yield f"path={_quote(libvirt.image_path(levels, target))}"
+    yield f"target.bus={bus}"
+    if target.disk:
+        yield f"target.dev={target.disk}"
+    yield "driver.name=qemu"
+    for name, key in DRIVER_KEYS.items():
+        if name in levels:
+            yield f"driver.{key}={levels[name]}"
+    if levels.get("iothread") == "on" and bus == "virtio":
+        yield "driver.iothread=1"
+    if "l2-cache-size" in levels and levels["format"] == "qcow2":
+        size = metadata_cache_bytes(levels["l2-cache-size"], levels.get("cluster_size", ""))
+        yield f"xpath1.set={_CACHE_SIZE},xpath1.value={size}"
 
 
 def _quote(path: str) -> str:
@@ -87,7 +91,7 @@ def _find_notes(levels: Levels, target: Target) -> Iterator[str]:
         yield "virt-install sets discard=unmap by itself for a sparse image that it makes"
     if levels.get("cache") in ("writethrough", "directsync"):
         yield libvirt.WRITE_THROUGH
-    if "l2-cache-size" in levels:
+    if "l2-cache-size" in levels and levels["format"] == "qcow2":
         yield "max_size is of all metadata caches: the L2 cache and four clusters"
 
 

@@ -29,7 +29,7 @@ from diskproof.records.machines import (
     Remark,
 )
 
-_CLAIM = re.compile(
+_CLAIM = re.compile(r"""^[ \t\-{,]*["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE)
     r"""^[ \t\-{,]{0,200}["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE
 )
 _TEMPLATE = ("spec", "template", "spec")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diskproof.advice import kubevirt, kubevirt_objects
 from diskproof.advice.dialect import Target
-from diskproof.advice.documents import dump_yaml, load_yaml
+from diskproof.advice.documents import MAX_DISKS, dump_yaml, load_yaml
 from diskproof.advice.kubevirt import DIALECT
 from diskproof.errors import UsageError
 from diskproof.records.machines import MachineDisk
@@ -168,7 +168,7 @@ def test_what_is_no_machine_is_refused_or_has_no_disks(text: str) -> None:
 
 
 def test_too_many_disks_are_refused() -> None:
-    disks = ",".join(f"{{name: a{n}}}" for n in range(kubevirt_objects.MAX_DISKS + 1))
+    disks = ",".join(f"{{name: a{n}}}" for n in range(MAX_DISKS + 1))
     text = f"kind: VirtualMachine\nspec: {{template: {{spec: {{domain: {{devices: {{disks: [{disks}"
     with pytest.raises(UsageError, match="too many disks"):
         kubevirt_objects.read_machines(text + "]}}}}}", "x")

@@ -5,7 +5,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from diskproof.advice.dialect import Reading
-from diskproof.advice.documents import find_at, list_at, load_json, text_at
+from diskproof.advice.documents import (
+    find_at,
+    list_at,
+    load_json,
+    require_few_disks,
+    require_short,
+    text_at,
+)
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
 from diskproof.records.machines import Layer, LayerName, Machine, MachineDisk, Remark
@@ -39,11 +46,11 @@ def read_machines(text: str, name: str) -> tuple[Machine, ...]:
     UsageError for what is none."""
     if text.lstrip("\ufeff \t\r\n")[:1] == "{":
         return (_read_info(load_json(text, name), name),)
+    require_short(text, name)
     found = [
         read_arguments(words[place + 1 :], name, "configured")
         for words in split_commands(text)
-        for place in range(len(words))
-        if PROGRAM.fullmatch(words[place])
+        for place in [place for place, word in enumerate(words) if PROGRAM.fullmatch(word)][:1]
     ]
     if not found:
         raise UsageError(f"{name}: no command line of cloud-hypervisor")
@@ -94,6 +101,7 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
 def _machine(
     name: str, disks: Sequence[Mapping[str, str]], source: str, layer: LayerName
 ) -> Machine:
+    require_few_disks(len(disks), name)
     read = tuple(_read_disk(disk, place, source, layer) for place, disk in enumerate(disks))
     return Machine(name.rpartition("/")[2], "cloud-hypervisor", name, read)
 

@@ -7,12 +7,21 @@ from dataclasses import dataclass, field, replace
 
 from diskproof.advice.container_disks import IMAGES, read_disks
 from diskproof.advice.dialect import Reading
-from diskproof.advice.documents import find_at, list_at, load_documents, table_at, text_at
+from diskproof.advice.documents import (
+    find_at,
+    list_at,
+    load_documents,
+    require_short,
+    table_at,
+    text_at,
+)
 from diskproof.advice.qemu_options import find_command_lines, find_program, split_commands
 from diskproof.advice.qemu_read import read_command_line
 from diskproof.errors import UsageError
 from diskproof.records.machines import Machine
 
+MAX_CONTAINERS = 1000
+"""In one text."""
 _IMAGES = "|".join(re.escape(image) for image in IMAGES)
 _QEMU = re.compile(rf"\b(?:{_IMAGES})\b|qemu-system-|qemu-kvm")
 _INSPECT = re.compile(r'"Config"\s*:')
@@ -47,12 +56,13 @@ def claims(text: str) -> bool:
 
 def read_machines(text: str, name: str) -> tuple[Machine, ...]:
     """The machines of the containers that run a QEMU. Raises UsageError where there is none."""
-    found = [
-        machine
-        for document in load_documents(text, name)
-        for container in _find_containers(document)
-        for machine in _read_container(container, name)
-    ]
+    documents = load_documents(text, name)
+    containers = [each for document in documents for each in _find_containers(document)]
+    if len(containers) > MAX_CONTAINERS:
+        raise UsageError(f"{name}: too many containers", f"at most {MAX_CONTAINERS} are read")
+    words = [each for c in containers for each in (*c.words, c.env.get("ARGUMENTS", ""))]
+    require_short("".join(words), name)
+    found = [machine for each in containers for machine in _read_container(each, name)]
     if not found:
         raise UsageError(f"{name}: no container with a QEMU in it", f"known: {', '.join(IMAGES)}")
     return tuple(found)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from diskproof.advice.dialect import Reading
+from diskproof.advice.documents import require_few_disks, require_short
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
 from diskproof.records.machines import Layer, LayerName, Machine, MachineDisk
@@ -27,11 +28,12 @@ def claims(text: str) -> bool:
 
 def read_machines(text: str, name: str) -> tuple[Machine, ...]:
     """The machines that a text starts. Raises UsageError where there is none."""
+    require_short(text, name)
     found = [
         read_arguments(words[place + 1 :], name, "configured")
         for words in split_commands(text)
-        for place in range(len(words))
-        if PROGRAM.fullmatch(words[place]) and "run" in words[place:]
+        for place in [place for place, word in enumerate(words) if PROGRAM.fullmatch(word)][:1]
+        if "run" in words[place:]
     ]
     if not found:
         raise UsageError(f"{name}: no command line of crosvm run")
@@ -47,6 +49,7 @@ def read_arguments(arguments: Sequence[str], name: str, layer: LayerName) -> Mac
         if option in _BLOCK or option in _DISKS:
             value = value if equals and option.startswith("--") else next(rest, "")
             disks.append(_read_disk(value, option, len(disks), layer))
+    require_few_disks(len(disks), name)
     return Machine(name.rpartition("/")[2], "crosvm", name, tuple(disks))
 
 

@@ -18,8 +18,12 @@ from diskproof.errors import UsageError
 MAX_CHARACTERS = 4 << 20
 MAX_DEPTH = 64
 MAX_NODES = 300_000
-"""Of YAML, with every alias counted as what it stands for: a list of a thousand machines has about
-a third of that, and reading so many takes about two seconds."""
+"""With every alias counted as what it stands for: a list of a thousand machines has about a third
+of that, and reading so many as YAML takes about two seconds."""
+MAX_DISKS = 5000
+"""In one text."""
+MAX_COMMAND = 256 << 10
+"""Characters of a text with command lines."""
 _NODE_CHARACTERS = 64
 """So much of a long scalar counts as one node more."""
 _CORE_TAG = "tag:yaml.org,2002:"
@@ -53,7 +57,7 @@ def load_json(text: str, name: str) -> object:
         raise UsageError(f"{name}: this JSON is nested too deep", _depth_hint()) from error
     except ValueError as error:
         raise UsageError(f"{name}: this JSON cannot be read", str(error)) from error
-    _require_depth(document, name)
+    _require_bounds(document, name)
     return document
 
 
@@ -162,13 +166,33 @@ def _finite(word: str) -> float:
     return number
 
 
-def _require_depth(document: object, name: str) -> None:
-    level = [document]
+def _require_bounds(document: object, name: str) -> None:
+    level, nodes = [document], 1
     for _ in range(MAX_DEPTH):
         level = [child for parent in level for child in _children(parent)]
+        nodes += len(level)
+        if nodes > MAX_NODES:
+            raise UsageError(f"{name}: too many nodes", f"at most {MAX_NODES} are read")
         if not level:
             return
     raise UsageError(f"{name}: this JSON is nested too deep", _depth_hint())
+
+
+def count_nodes(document: object) -> int:
+    """How many values a document has, itself included."""
+    return 1 + sum(count_nodes(child) for child in _children(document))
+
+
+def require_few_disks(count: int, name: str) -> None:
+    """It raises UsageError for more disks than are read of one text."""
+    if count > MAX_DISKS:
+        raise UsageError(f"{name}: too many disks", f"at most {MAX_DISKS} are read at once")
+
+
+def require_short(text: str, name: str) -> None:
+    """It raises UsageError for a longer text than command lines are looked for in."""
+    if len(text) > MAX_COMMAND:
+        raise UsageError(f"{name}: too large", f"at most {MAX_COMMAND} characters of command lines")
 
 
 def _children(node: object) -> Iterator[object]:

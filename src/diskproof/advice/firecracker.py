@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from diskproof.advice.dialect import Reading
-from diskproof.advice.documents import find_at, list_at, load_json, text_at
+from diskproof.advice.documents import find_at, list_at, load_json, require_few_disks, text_at
 from diskproof.errors import UsageError
 from diskproof.records.machines import Change, Layer, LayerName, Machine, MachineDisk, Remark
 
@@ -37,6 +37,7 @@ def read_config(text: str, name: str, layer: LayerName) -> Machine:
             f"{name}: no drives in it", "Firecracker's configuration has a list of them"
         )
     drives = [drive for drive in list_at(document, "drives") if isinstance(drive, dict)]
+    require_few_disks(len(drives), name)
     disks = tuple(read_drive(drive, layer) for drive in drives)
     return Machine(name.rpartition("/")[2], "firecracker", name, disks)
 

@@ -296,9 +296,13 @@ EXT4 = "Linux Documentation/admin-guide/ext4.rst, barrier"
 
 RULES = (
     DiskRule("no-flush", QEMU, _find_no_flush),
-    DiskRule("not-advertised", "Firecracker docs/api_requests/block-caching.md", _find_not_advertised),
+    DiskRule(
+        "not-advertised", "Firecracker docs/api_requests/block-caching.md", _find_not_advertised
+    ),
     DiskRule("unknown-cache", "no layer says it", _find_unknown),
-    DiskRule("native-without-direct", "qemu(1) -blockdev aio=, QEMU block/file-posix.c", _find_native),
+    DiskRule(
+        "native-without-direct", "qemu(1) -blockdev aio=, QEMU block/file-posix.c", _find_native
+    ),
     DiskRule("pending-change", "the configuration as found", _find_pending),
     DiskRule("running-differs", "the configuration and what runs", _find_difference),
     DiskRule("shared-writeback", "libvirt formatdomain, shareable; qemu(1) share-rw", _find_shared),

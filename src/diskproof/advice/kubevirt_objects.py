@@ -8,10 +8,12 @@ from functools import cached_property
 from diskproof.advice import kubevirt
 from diskproof.advice.dialect import Reading, Target
 from diskproof.advice.documents import (
+    count_nodes,
     dump_yaml,
     find_at,
     list_at,
     load_documents,
+    require_few_disks,
     table_at,
     text_at,
 )
@@ -28,6 +30,8 @@ from diskproof.records.machines import (
 )
 
 _CLAIM = re.compile(r"""^[ \t\-{,]*["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE)
+    r"""^[ \t\-{,]{0,200}["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE
+)
 _TEMPLATE = ("spec", "template", "spec")
 MADE_ANEW = (
     "cloudInitNoCloud",
@@ -42,8 +46,8 @@ MADE_ANEW = (
 """Volumes that KubeVirt writes itself at each start: nothing of the guest's is on them."""
 GONE = ("containerDisk", "ephemeral", "emptyDisk")
 """Volumes whose writes end with the machine, as they are meant to."""
-MAX_DISKS = 5000
-"""In one text: so many take about three seconds."""
+MAX_DISK_NODES = 100_000
+"""Values in all disks of one text: so many take about three seconds."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,10 @@ def read_machines(text: str, name: str) -> tuple[Machine, ...]:
     """The machines of objects as kubectl prints them. A VirtualMachine and its instance are one
     machine. Raises UsageError where there is none."""
     objects = [_read_object(item) for doc in load_documents(text, name) for item in _items(doc)]
-    if sum(len(item.disks) for item in objects if item) > MAX_DISKS:
-        raise UsageError(f"{name}: too many disks", f"at most {MAX_DISKS} are read at once")
+    disks = [disk for item in objects if item for disk in item.disks.values()]
+    require_few_disks(len(disks), name)
+    if sum(map(count_nodes, disks)) > MAX_DISK_NODES:
+        raise UsageError(f"{name}: too large disks", f"with {MAX_DISK_NODES} values at most")
     found: dict[str, dict[bool, _Object]] = {}
     for item in objects:
         if item is not None:

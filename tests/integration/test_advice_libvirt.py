@@ -6,6 +6,7 @@ of the test's own runs without privileges.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -41,6 +42,7 @@ LIBVIRT = DIALECTS["libvirt"]
 VIRT_INSTALL = DIALECTS["virt-install"]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "machines" / "libvirt"
 FACTORS = ("format", "cache", "aio", "discard", "detect-zeroes", "iothread", "bus")
+OF_THE_IMAGE = ("format", "lazy_refcounts", "preallocation")
 IOTHREADS = re.compile(r"<!--.*?-->|<iothreads>\d+</iothreads>")
 Cell = dict[str, str]
 
@@ -358,9 +360,32 @@ def test_virt_installs_own_defaults(libvirt: LibvirtSession, block: bool) -> Non
         *("--disk", disk, "--check", "all=off"),
     )
     assert done.returncode == 0, done.stderr
-    wanted = VIRT_INSTALL.defaults(Target(block=block))
+    given = VIRT_INSTALL.defaults(Target(block=block))
+    wanted = {factor: given[factor] for factor in given if factor not in OF_THE_IMAGE[1:]}
     said = LIBVIRT.read(done.stdout, Target())
     assert {**LIBVIRT.defaults(Target()), **said} == wanted
+
+
+def test_the_image_that_virt_install_makes(libvirt: LibvirtSession) -> None:
+    words = "--name made --memory 64 --osinfo linux2022 --virt-type qemu --import --disk size=1"
+    quiet = "--noautoconsole --graphics none --network none --check all=off"
+    done = libvirt.run("virt-install", "--connect", libvirt.uri, *f"{words} {quiet}".split())
+    assert done.returncode == 0, done.stderr
+    xml = libvirt.virsh("dumpxml", "made")
+    libvirt.virsh("destroy", "made")
+    (path,) = re.findall(r"<source file='([^']*)'", xml)
+    asked = ["qemu-img", "info", "--output=json", path]
+    made = json.loads(subprocess.run(asked, check=True, capture_output=True).stdout)
+    found = {"format": made["format"]}
+    found["lazy_refcounts"] = "on" if made["format-specific"]["data"]["lazy-refcounts"] else "off"
+    asked = ["qemu-img", "map", "--output=json", path]
+    pieces = json.loads(subprocess.run(asked, check=True, capture_output=True).stdout)
+    reserved = all("offset" in piece for piece in pieces)
+    # Clusters have their places, and next to nothing of them is written.
+    found["preallocation"] = "metadata" if reserved and made["actual-size"] < 1 << 20 else "?"
+    given = VIRT_INSTALL.defaults(Target())
+    assert found == {factor: given[factor] for factor in OF_THE_IMAGE}
+    assert "discard='unmap'" in xml and "bus='virtio'" in xml and "cache=" not in xml
 
 
 def test_every_cache_mode_was_started() -> None:

@@ -12,7 +12,7 @@ class Target:
 
     ``image`` is a path, a device or a volume of the manager; ``machine`` the name or number of the
     virtual machine; ``disk`` its key there (``scsi0``, ``vda``); ``existing`` the disk's
-    configuration as found, whose other contents stay.
+    configuration as found, whose other contents stay; ``direct`` whether O_DIRECT works there.
     """
 
     image: str = ""
@@ -21,6 +21,7 @@ class Target:
     disk: str = ""
     existing: str = ""
     filesystem: str = ""
+    direct: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Dialect:
 
     ``source`` names what its rules were read from, with the version. ``find_obstacles`` says what
     of a cell cannot be said; ``write`` raises ValueError where that is not empty. ``read`` is the
-    inverse of ``write``. ``defaults`` are the levels that a new disk gets from this manager.
+    inverse of ``write``. ``defaults`` are the levels that a new disk gets from this manager;
+    ``version`` is the manager's that they hold for, as short as people say it (``9``).
     """
 
     name: str
@@ -61,6 +63,7 @@ class Dialect:
     write: Callable[[Levels, Target], Paste]
     read: Callable[[str, Target], Levels]
     defaults: Callable[[Target], Mapping[str, str]]
+    version: str = ""
 
 
 @dataclass(frozen=True)

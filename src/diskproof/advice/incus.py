@@ -160,16 +160,18 @@ def read(text: str, target: Target) -> Levels:
 
 def find_defaults(target: Target) -> dict[str, str]:
     """What a device without io.cache gets: a host's block device or an image file as it was given,
-    else the root disk of a ``dir`` pool on ``target.filesystem`` (or of a pool of that name)."""
+    else the root disk of a ``dir`` pool on ``target.filesystem`` (or of a pool of that name; its
+    LVM is thin or not). The volume of a machine is raw in all of them."""
     pools = ("lvm", "lvmcluster", "linstor", "truenas", "ceph")
-    if target.block and (target.filesystem in (*pools, "zfs")):
-        device = Device("root", {"pool": "default", "path": "/"}, driver=target.filesystem)
+    driver = "lvm" if target.filesystem == "lvmthin" else target.filesystem
+    if target.block and driver in (*pools, "zfs"):
+        device = Device("root", {"pool": "default", "path": "/"}, driver=driver)
     elif target.block:
         device = Device("data", {"source": "/dev/DEVICE"})
     else:
         config = {"pool": "default", "path": "/"}
         device = Device("root", config, driver="dir", filesystem=target.filesystem or "ext4")
-    return find_levels(device)[0]
+    return {**find_levels(device)[0], "format": "raw"}
 
 
 DIALECT = Dialect(
@@ -180,4 +182,5 @@ DIALECT = Dialect(
     write=write,
     read=read,
     defaults=find_defaults,
+    version="7",
 )

@@ -133,8 +133,8 @@ def defaults(target: Target) -> Mapping[str, str]:
     is writethrough and io is QEMU's threads). A file that is preallocated has io native too."""
     return {
         "format": "raw",
-        "cache": "none",
-        "aio": "native" if target.block else "threads",
+        "cache": "none" if target.direct else "writethrough",
+        "aio": "native" if target.block and target.direct else "threads",
         "discard": "unmap",
         "detect-zeroes": "off",
         "iothread": "off",
@@ -156,7 +156,7 @@ def _read_item(text: str, name: str) -> dict[str, object]:
     return found
 
 
-DIALECT = Dialect("kubevirt", "KubeVirt", SOURCE, find_obstacles, write, read, defaults)
+DIALECT = Dialect("kubevirt", "KubeVirt", SOURCE, find_obstacles, write, read, defaults, "1.9")
 
 MAPPING = (
     ("cache", "cache: none|writethrough|writeback, from 1.10 directsync|unsafe",

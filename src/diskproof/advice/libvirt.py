@@ -290,5 +290,6 @@ DIALECT = Dialect(
     write=write,
     read=read,
     defaults=find_defaults,
+    version="9",
 )
 READING = Reading("libvirt", claims_libvirt, read_machines)

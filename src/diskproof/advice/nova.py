@@ -206,8 +206,8 @@ def defaults(target: Target) -> Mapping[str, str]:
     kind = source_type(target)
     levels = {
         "format": "qcow2" if kind == "file" else "raw",
-        "cache": "none",
-        "aio": "native" if kind == "block" else "threads",
+        "cache": "none" if target.direct else "writeback",
+        "aio": "native" if kind == "block" and target.direct else "threads",
         "discard": "ignore",
         "detect-zeroes": "off",
         "iothread": "off",
@@ -216,7 +216,7 @@ def defaults(target: Target) -> Mapping[str, str]:
     return levels | ({"preallocation": "off"} if kind == "file" else {})
 
 
-DIALECT = Dialect("nova", "OpenStack Nova", SOURCE, find_obstacles, write, read, defaults)
+DIALECT = Dialect("nova", "OpenStack Nova", SOURCE, find_obstacles, write, read, defaults, "33")
 
 MAPPING = (
     ("cache", "[libvirt] disk_cachemodes = file=none,block=none,network=writeback",

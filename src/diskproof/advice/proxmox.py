@@ -291,8 +291,6 @@ def read(text: str, target: Target) -> Levels:
         if not key:
             raise ValueError("there is no disk in it")
         drive = parse_drive(key, found.drives[key])
-        if not re.match(r"/|[\w.-]+:", drive.volume):
-            raise ValueError(f"{drive.volume[:40]!r} is neither a path nor STORAGE:VOLUME")
     except ValueError as error:
         raise UsageError("not a disk of Proxmox", str(error)) from error
     if findings := check_drive(drive):
@@ -306,19 +304,25 @@ def read(text: str, target: Target) -> Levels:
 
 def find_defaults(target: Target) -> dict[str, str]:
     """What the web interface gives a new disk of a new Linux guest on a kind of storage, which
-    ``target.filesystem`` may name (``btrfs``, ``lvm``, ``cifs``)."""
+    ``target.filesystem`` may name (``btrfs``, ``lvm``, ``cifs``). It makes qcow2 images where the
+    storage has them (pve-manager, DiskStorageSelector.js; not on Btrfs: BTRFSPlugin.pm), with
+    their metadata preallocated (pve-storage, Plugin.pm preallocation_cmd_opt)."""
     kind = target.filesystem if target.filesystem in ("btrfs", "lvm", "cifs") else "dir"
     drive = DriveLine("scsi0", "new:0", {"iothread": "1"})
     levels, _ = find_levels(drive, SINGLE, {"new": Storage("new", kind, {})})
-    return {name: level for name, level in levels.items() if name != "format"}
+    is_qcow2 = not target.block and kind in ("dir", "cifs")
+    image = {"format": "qcow2", "preallocation": "metadata"} if is_qcow2 else {"format": "raw"}
+    return levels | image
 
 
 DIALECT = Dialect(
     name="proxmox",
     title="Proxmox VE",
-    source=f"{SOURCE}, Blockdev.pm, DriveDevice.pm; pve-docs 9.1.3 (e5010dc) qm.adoc",
+    source=f"{SOURCE}, Blockdev.pm, DriveDevice.pm; pve-docs 9.1.3 (e5010dc) qm.adoc; "
+    "pve-manager DiskStorageSelector.js; pve-storage Plugin.pm, BTRFSPlugin.pm",
     find_obstacles=find_obstacles,
     write=write,
     read=read,
     defaults=find_defaults,
+    version="9",
 )

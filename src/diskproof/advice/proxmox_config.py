@@ -69,10 +69,12 @@ def split_sections(lines: list[str]) -> Sections:
     for number, line in enumerate(lines, 1):
         if match := _SECTION.fullmatch(line):
             name = match[1]
+            # Of a section that stands twice the last counts.
             if name.upper() == "PENDING":
                 section = found.pending
+                section.clear()
             elif re.fullmatch(r"[a-z][a-z0-9_-]+", name, re.IGNORECASE):
-                section = found.snapshots.setdefault(name, {})
+                section = found.snapshots[name] = {}
             else:
                 section = None
             continue
@@ -80,10 +82,20 @@ def split_sections(lines: list[str]) -> Sections:
             continue
         key, colon, value = line.partition(":")
         if colon and value.strip() and re.fullmatch(r"[a-z][a-z_-]*\d{0,4}", key):
-            section["ide2" if key == "cdrom" else key] = value.strip()
+            key = "ide2" if key == "cdrom" else key
+            if key not in section or _is_taken(key, value.strip()):  # what is refused counts not
+                section[key] = value.strip()
         elif len(found.odd) < 3:
             found.odd.append(f"line {number} is no setting and was passed over: {line[:60]!r}")
     return found
+
+
+def _is_taken(key: str, value: str) -> bool:
+    """Whether Proxmox takes a line: a disk that it refuses leaves an earlier one in place."""
+    try:
+        return not is_drive_key(key) or not check_drive(parse_drive(key, value))
+    except ValueError:
+        return False
 
 
 def claims(text: str) -> bool:

@@ -19,7 +19,8 @@ INDEXES = {"virtio": 16, "scsi": 31, "ide": 4, "sata": 6}
 TRUE = ("1", "on", "yes", "true")
 FALSE = ("0", "off", "no", "false")
 
-_KEY = re.compile(r"(ide|sata|scsi|virtio)(\d{1,2})", re.ASCII)
+_KEY = re.compile(r"(ide|sata|scsi|virtio)(0|[1-9]\d?)", re.ASCII)
+_VOLUME = re.compile(r"/|none$|cdrom$|[A-Za-z][\w.-]*[A-Za-z0-9]:.", re.ASCII)
 _STORAGE_TYPES = frozenset(
     ("btrfs", "cephfs", "cifs", "dir", "esxi", "glusterfs", "iscsi", "iscsidirect", "lvm",
      "lvmthin", "nfs", "pbs", "rbd", "zfs", "zfspool")
@@ -138,11 +139,30 @@ def check_drive(drive: DriveLine) -> list[str]:
     """What Proxmox refuses in it: it then leaves the whole disk out, with a warning in its log."""
     known = _BASE | _DROPPED | _ONLY[drive.prefix]
     findings = []
+    if _VOLUME.match(drive.volume) is None:
+        findings.append(f"{drive.volume[:40]!r} is neither a path nor STORAGE:VOLUME")
     for name, value in drive.properties.items():
         if name not in known and _LIMIT.fullmatch(name) is None:
             findings.append(f"{drive.prefix} disks have no key {name[:40]!r}")
         elif name in _WORDS and value not in _WORDS[name]:
             findings.append(f"{name} cannot be {value[:40]!r}")
+    return findings + _check_limits(drive.properties)
+
+
+def _check_limits(properties: Mapping[str, str]) -> list[str]:
+    """Limits that need another one, and those that bar each other."""
+    told = {re.sub(r"^bps(?=$|_..$)", "mbps", k): v for k, v in properties.items() if v != "0"}
+    findings = []
+    for name in told:
+        if (parts := _LIMIT.fullmatch(name)) is None:
+            continue
+        kind = "iops" if parts[1] == "iops" else "mbps"
+        side = parts[2] or ""
+        needed = f"{kind}{side}_max" if parts[4] else f"{kind}{side}"
+        if (parts[3] or parts[4]) and needed not in told:
+            findings.append(f"{name} needs {needed}")
+        elif side and not parts[3] and not parts[4] and kind in told:
+            findings.append(f"{name} cannot stand beside {kind}")
     return findings
 
 

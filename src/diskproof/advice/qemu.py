@@ -339,4 +339,6 @@ def defaults(target: Target) -> Mapping[str, str]:
     return {"format": "raw", **common}
 
 
-DIALECT = Dialect("qemu", "QEMU's command line", SOURCE, find_obstacles, write, read, defaults)
+DIALECT = Dialect(
+    "qemu", "QEMU's command line", SOURCE, find_obstacles, write, read, defaults, "7.2"
+)

@@ -166,19 +166,21 @@ def _read_keys(keys: dict[str, str], controller_thread: bool) -> dict[str, str]:
 
 def find_defaults(target: Target) -> dict[str, str]:
     """Of a new disk: a block device gets none, native and unmap; an image that virt-install makes
-    is sparse, and then gets unmap. virt-manager makes disks by the same code."""
+    is sparse, and then gets unmap; its metadata are preallocated and its refcounts lazy
+    (virtinst/storage.py validate, install). virt-manager makes disks by the same code."""
     levels = {**QEMU_DEFAULTS, "iothread": "off", "discard": "unmap", "bus": "virtio-blk"}
     if target.block:
         return levels | {"cache": "none", "aio": "native"}
-    return levels | {"format": "qcow2"}
+    return levels | {"format": "qcow2", "preallocation": "metadata", "lazy_refcounts": "on"}
 
 
 DIALECT = Dialect(
     name="virt-install",
     title="virt-install",
-    source="virt-install 4.1 and 5.0, virtinst/cli.py and devices/disk.py",
+    source="virt-install 4.1 and 5.0, virtinst/cli.py, devices/disk.py and storage.py",
     find_obstacles=find_obstacles,
     write=write,
     read=read,
     defaults=find_defaults,
+    version="4.1",
 )

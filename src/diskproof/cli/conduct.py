@@ -82,9 +82,9 @@ def require_quiet_store(store: Store) -> None:
 # -- what a study needs of this host --------------------------------------------------------
 
 
-def study_record(study: Study, plan: Plan | None = None) -> StudyRecord:
+def study_record(study: Study, plan: Plan | None = None, told: tuple[str, ...] = ()) -> StudyRecord:
     """The study as it is stored. Cells are those of ``run``; those of crashes and tiles stand
-    with their runs."""
+    with their runs, and what their plans ``told`` of their names is added to what is stored."""
     return StudyRecord(
         id=study.id,
         name=study.name,
@@ -94,7 +94,7 @@ def study_record(study: Study, plan: Plan | None = None) -> StudyRecord:
         blocks=study.blocks,
         cells=plan.cells if plan else (),
         dropped=plan.dropped if plan else (),
-        warnings=plan.warnings if plan else (),
+        warnings=plan.warnings if plan else told,
         created=time.time(),
     )
 

@@ -19,6 +19,7 @@ from diskproof.crash.verdict import fall_short
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome, Standing, start_telling
 from diskproof.plan import make_crash_plan
+from diskproof.plan.like import tell_of_names
 from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import crash_cells_json, run_text
@@ -42,7 +43,8 @@ def start_crashing(
         for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
             ensure_guest(extra)
         lab = CrashLab(make_setup(study, facts, consent, store), explorer)
-        faults, record = study.crash.faults, study_record(study)
+        faults, told = study.crash.faults, tuple(tell_of_names(study, cells, facts))
+        record = study_record(study, told=told)
         yield CrashWords(CrashCampaign(record, cells, faults, lab.execute, store))
 
 

@@ -39,6 +39,7 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     from diskproof.cli.terminal import console, print_json
     from diskproof.cli.tiles import view_tile_plan
     from diskproof.plan.estimate import Estimate
+    from diskproof.plan.like import find_owners
     from diskproof.report.plan_tables import plan_json, render_plan
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
@@ -46,10 +47,11 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     study = load_study(study_file)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
-        record, cost = study_record(study), Estimate(0.0, 0)
+        record, cost, owners = study_record(study), Estimate(0.0, 0), {}
     else:
-        record, cost, _ = plan_here(study, NO_CONSENT)
-    planned = record, cost.seconds, cost.disk_bytes
+        record, cost, facts = plan_here(study, NO_CONSENT)
+        owners = find_owners(study, record.cells, facts)
+    planned = record, cost.seconds, cost.disk_bytes, owners
     if as_json:
         print_json(plan_json(*planned) | ({"tiles": tile_plan_json(tiles)} if tiles else {}))
         return Exit.OK

@@ -34,8 +34,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be measured. ``needed_bytes`` is what a backing must have free at the peak: one
-    image, and the data it is filled from."""
+    """What will be measured. ``warnings`` are for people, among them the defaults of managers that
+    cells are named after; ``needed_bytes`` is what a backing must have free at the peak: one image,
+    and the data it is filled from."""
 
     cells: tuple[Cell, ...]
     dropped: tuple[Dropped, ...]
@@ -57,6 +58,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
     needed = needed_bytes(workloads.values())
     require_space(needed, cells, facts)
     warnings = (
+        *(each.sentence for each in selection.defaults),
         *_warn_of_filters(study, selection),
         *warn_of_emulation(cells, facts),
         *warn_of_caches(cells, facts),

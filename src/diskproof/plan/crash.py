@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from diskproof.plan.select import Levels, select
+from diskproof.plan.like import Levels
+from diskproof.plan.select import select
 from diskproof.plan.sizes import FREE_MARGIN, require_space
 from diskproof.records import Cell, Dropped, HostFacts
 from diskproof.study.crash import WRITERS, CrashRules, crash_workload, least_disk
@@ -32,7 +33,7 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
     selection = select(narrowed, facts).without(partial(_obstacle, rules, facts))
     hint = "change the factors, the filters or the [crash] writers"
     selection.require_some(study.name, "nothing to crash", hint)
-    cells = tuple(
+    cells = selection.named(
         Cell(levels, crash_workload(rules, name, dict(levels)["frontend"]))
         for levels, name in selection.kept
     )

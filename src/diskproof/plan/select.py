@@ -5,32 +5,34 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TypeVar
 
 from diskproof.errors import StudyError
+from diskproof.plan.like import Axes, Levels, find_like, find_whole, like_axes, without_decided
 from diskproof.plan.rules import RULES, Rule, program_rules
 from diskproof.records import Cell, Dropped, HostFacts, WorkloadSpec
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS, Factor
+from diskproof.study.like import DiskDefault, named
 from diskproof.study.load import Filter, Study
 
 MAX_COMBINATIONS = 200_000
 
-Levels = tuple[tuple[str, str], ...]
 Values = tuple[str, ...]
 _Values = TypeVar("_Values")
-Axes = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """``kept`` are (levels sorted by factor, workload name); ``matched`` the filters that did."""
+    """``kept`` are (levels sorted by factor, workload name); ``matched`` the filters that did;
+    ``defaults`` what managers give a new disk, where some of it may be a default."""
 
     kept: list[tuple[Levels, str]]
     dropped: tuple[Dropped, ...]
     matched: frozenset[Filter]
+    defaults: tuple[DiskDefault, ...] = ()
 
     def without(self, find_obstacle: Callable[[Levels, str], str]) -> Selection:
         """What is left when what has an obstacle is dropped as well."""
@@ -40,11 +42,15 @@ class Selection:
                 drops.add(reason, levels, lambda levels: levels)
             else:
                 kept.append((levels, workload))
-        return Selection(kept, (*self.dropped, *drops.as_records()), self.matched)
+        return replace(self, kept=kept, dropped=(*self.dropped, *drops.as_records()))
 
     def as_cells(self, workloads: Mapping[str, WorkloadSpec]) -> tuple[Cell, ...]:
         """What is kept, each with the workload of its name."""
-        return tuple(Cell(levels, workloads[name]) for levels, name in self.kept)
+        return self.named(Cell(levels, workloads[name]) for levels, name in self.kept)
+
+    def named(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+        """The cells, with the names of the managers that give such a disk."""
+        return tuple(named(cells, self.defaults))
 
     def require_some(self, study: str, to_do: str, hint: str) -> None:
         """Raises StudyError when nothing is kept."""
@@ -65,22 +71,47 @@ def select(study: Study, facts: HostFacts) -> Selection:
     drops = _Drops()
     matched: set[Filter] = set()
     for axes in groups:
-        order = sorted(range(len(axes)), key=list(axes).__getitem__)
-        named = _naming(axes, order)
-        find_obstacle = _obstacles(axes, facts, RULES)
-        screens = [
-            (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, program_rules(w)))
-            for w in study.workloads
-        ]
-        for values in itertools.product(*axes.values()):
-            obstacle = find_obstacle(values)
-            for workload, screen, find_misfit in screens:
-                reason = screen.refuse(values, matched) or obstacle or find_misfit(values)
-                if reason:
-                    drops.add(reason, values, named)
-                else:
-                    kept.append((named(values), workload))
-    return Selection(kept, drops.as_records(), frozenset(matched))
+        kept += _keep(study, axes, facts, matched, drops)
+    found = Selection(kept, drops.as_records(), frozenset(matched))
+    return _with_defaults(study, found, facts)
+
+
+def _keep(
+    study: Study, axes: Axes, facts: HostFacts, matched: set[Filter], drops: _Drops
+) -> Iterator[tuple[Levels, str]]:
+    """The combinations of a group that are wanted and can be, with their workloads; ``matched``
+    takes in the filters that did, ``drops`` the others."""
+    order = sorted(range(len(axes)), key=list(axes).__getitem__)
+    named = _naming(axes, order)
+    find_obstacle = _obstacles(axes, facts, RULES)
+    screens = [
+        (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, program_rules(w)))
+        for w in study.workloads
+    ]
+    for values in itertools.product(*axes.values()):
+        obstacle = find_obstacle(values)
+        for workload, screen, find_misfit in screens:
+            reason = screen.refuse(values, matched) or obstacle or find_misfit(values)
+            if reason:
+                drops.add(reason, values, named)
+            else:
+                yield named(values), workload
+
+
+def _with_defaults(study: Study, found: Selection, facts: HostFacts) -> Selection:
+    """The selection with the managers' defaults that the study asks for, each once."""
+    if not study.like:
+        return replace(found, defaults=tuple(find_whole(study, found.kept, facts)))
+    defaults, missing = find_like(study, facts)
+    kept, matched, dropped = dict.fromkeys(found.kept), set(found.matched), [*missing]
+    for default, axes in like_axes(study, defaults, facts):
+        meant = tuple(without_decided(each, default) for each in study.only)
+        fitting: set[Filter] = set()
+        drops = _Drops(f"{default.name} default: ")
+        kept |= dict.fromkeys(_keep(replace(study, only=meant), axes, facts, fitting, drops))
+        matched |= fitting | {o for o, m in zip(study.only, meant, strict=True) if m in fitting}
+        dropped += drops.as_records()
+    return Selection(list(kept), (*found.dropped, *dropped), frozenset(matched), defaults)
 
 
 def _require_bounded(study: Study, groups: list[Axes]) -> None:
@@ -211,9 +242,10 @@ def _table(
 
 
 class _Drops:
-    """Counts dropped cells by reason, with the first as an example."""
+    """Counts dropped cells by reason, with the first as an example; ``of`` goes before reasons."""
 
-    def __init__(self) -> None:
+    def __init__(self, of: str = "") -> None:
+        self.of = of
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, Levels] = {}
 
@@ -225,6 +257,6 @@ class _Drops:
     def as_records(self) -> tuple[Dropped, ...]:
         """The commonest first."""
         return tuple(
-            Dropped(reason, count, self.examples[reason])
+            Dropped(self.of + reason, count, self.examples[reason])
             for reason, count in self.counts.most_common()
         )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from diskproof.errors import HostError
 from diskproof.plan import tile_costs
 from diskproof.plan.crash import keep_conditions, keep_filters
-from diskproof.plan.select import Levels, select
+from diskproof.plan.like import Levels, tell_of_names
+from diskproof.plan.select import select
 from diskproof.plan.sizes import FREE_MARGIN, warn_of_emulation
 from diskproof.records import BackingFacts, Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
 from diskproof.study.load import Filter, Study
@@ -62,13 +63,16 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
     selection = narrowed.without(lambda levels, _: _obstacle(levels, facts))
     hint = "change the factors or the filters; a tile's guests are always frontend=guest"
     selection.require_some(study.name, "no tile to run", hint)
-    cells = tuple(_cells((levels for levels, _ in selection.kept), rules))
+    cells = selection.named(_cells((levels for levels, _ in selection.kept), rules))
     _require_space(rules.tile, cells, facts)
     return TilePlan(
         rules=bounded,
         cells=cells,
         dropped=selection.dropped,
-        warnings=tuple(_warnings(rules, bounded, cells, facts, room)),
+        warnings=(
+            *tell_of_names(study, cells, facts),
+            *_warnings(rules, bounded, cells, facts, room),
+        ),
         needed_bytes=tile_costs.most_tiles(bounded) * rules.tile.disk,
         seconds=sum(tile_costs.cell_seconds(cell, bounded, facts.cpus) for cell in cells),
     )

@@ -44,10 +44,12 @@ class WorkloadSpec:
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of levels and one workload. ``levels`` is sorted by factor name."""
+    """One combination of levels and one workload. ``levels`` is sorted by factor name; ``names``
+    are the managers that give such a disk by default (``proxmox 9``), no part of what it is."""
 
     levels: tuple[tuple[str, str], ...]
     workload: WorkloadSpec
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def id(self) -> str:

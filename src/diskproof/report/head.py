@@ -9,6 +9,7 @@ from diskproof.records import StudyRecord
 from diskproof.report.chapter import Chapter, Lead
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.view import StudyView
+from diskproof.study.like import find_defaults, keep_warnings
 
 TCG_NOTE = (
     "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
@@ -61,7 +62,7 @@ class Head:
         """A reader must know them before any figure; they come from the host and from the plan."""
         simulated = self.view.host.facts.get("simulated") is True
         found = ["The host is simulated: every figure is made up."] if simulated else []
-        return [*found, *self.view.study.warnings]
+        return [*found, *keep_warnings(self.view.study.warnings)]
 
     @property
     def title(self) -> str:
@@ -91,6 +92,13 @@ class Head:
             ("guests run under", self.accelerator.upper()),
             *(fact for lead in self.leads for fact in lead.facts),
             ("blocks and seed", f"{study.blocks}, {study.seed}" if study.origin == "run" else ""),
+            *(
+                (
+                    f"a new disk of {each.name}",
+                    f"{each.levels_text} on {each.backing} ({each.source})",
+                )
+                for each in find_defaults(study.warnings)
+            ),
             ("study made", made if study.created else ""),
             ("study id", study.id),
         ]

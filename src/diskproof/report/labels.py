@@ -60,8 +60,14 @@ def _level_place(factor: str, level: str, seen: Sequence[str]) -> tuple[int, flo
 def cell_label(cell: Cell, factors: Sequence[str]) -> str:
     """The levels that tell this cell from the others: ``guest qcow2 none native prealloc=full``.
 
-    What is off is not named.
+    What is off is not named. Whose default for a new disk it is follows: ``(proxmox 9 default)``.
     """
+    plain = plain_label(cell, factors)
+    return f"{plain} ({', '.join(cell.names)} default)" if cell.names else plain
+
+
+def plain_label(cell: Cell, factors: Sequence[str]) -> str:
+    """The label without the names of managers, as one may type it."""
     levels = cell.levels_dict()
     parts = [_told(name, levels[name]) for name in factors if name in levels]
     return " ".join(filter(None, parts)) or "plain"

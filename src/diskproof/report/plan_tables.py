@@ -1,19 +1,26 @@
 """What a study means on a host, before anything is measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from diskproof.records import Cell, Dropped, StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.stats.study_race import race_rules
+from diskproof.study.like import find_defaults, keep_warnings
 from diskproof.units import render_bytes, render_seconds
 
 MAX_CELLS = 40
 """Rows of the table; JSON has them all."""
 
 
-def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, object]:
+Owners = Mapping[tuple[str, str], tuple[str, ...]]
+"""Managers that give a new disk a level, by factor and level."""
+
+
+def plan_json(
+    study: StudyRecord, seconds: float, disk_bytes: int, owners: Owners | None = None
+) -> dict[str, object]:
     """The plan with everything in it. ``seconds`` are for all runs, ``disk_bytes`` the peak."""
     return {
         "study": study.name,
@@ -30,32 +37,68 @@ def plan_json(study: StudyRecord, seconds: float, disk_bytes: int) -> dict[str, 
                 "cell": cell.levels_dict(),
                 "workload": cell.workload.name,
                 "options": dict(cell.workload.options),
+                "default_of": list(cell.names),
             }
             for cell in study.cells
         ],
         "dropped": dropped_json(study.dropped),
-        "warnings": list(study.warnings),
+        "defaults": defaults_json(study.warnings),
+        "default_levels": [
+            {"factor": factor, "level": level, "managers": list(managers)}
+            for (factor, level), managers in (owners or {}).items()
+        ],
+        "warnings": keep_warnings(study.warnings),
     }
 
 
-def render_plan(study: StudyRecord, seconds: float, disk_bytes: int) -> layout.Shown:
-    """The plan for people."""
+def render_plan(
+    study: StudyRecord, seconds: float, disk_bytes: int, owners: Owners | None = None
+) -> layout.Shown:
+    """The plan for people; whose defaults levels are, where no whole disk is told to be one."""
     runs = count(study.blocks * len(study.cells), "run")
     head = (
         f"study {study.name}: {count(len(study.cells), 'cell')} x "
         f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
-    return show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
+    shown = show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
+    if not owners or find_defaults(study.warnings):
+        return shown
+    return layout.paragraphs([[shown], [_render_owners(owners)]])
+
+
+def _render_owners(owners: Owners) -> layout.Shown:
+    table = layout.start_table("levels that managers give a new disk", "-level", "*of")
+    for (factor, level), managers in owners.items():
+        table.add_row(f"{factor}={level}", ", ".join(managers))
+    table.caption = 'like = "MANAGER" in the study measures all that one gives'
+    return table
 
 
 def show_plan(
     head: str, warnings: Sequence[str], cells: layout.Shown, dropped: Sequence[Dropped]
 ) -> layout.Shown:
     """A plan of any kind, with what was left out of it."""
-    told = [layout.line(f"warning: {text}", style="yellow") for text in warnings]
+    found = keep_warnings(warnings)
+    told = [layout.line(f"warning: {text}", style="yellow") for text in found]
+    defaults = [_render_defaults(warnings)] if len(found) < len(warnings) else []
     left_out = [render_dropped(dropped)] if dropped else []
-    return layout.paragraphs([[layout.line(head, style="bold"), *told], [cells], left_out])
+    head_lines = [layout.line(head, style="bold"), *told]
+    return layout.paragraphs([head_lines, [cells], defaults, left_out])
+
+
+def _render_defaults(told: Sequence[str]) -> layout.Shown:
+    """What managers give a new disk, and where that is written."""
+    defaults = find_defaults(told)
+    table = layout.start_table("what a new disk gets", "-of", "-on", "*settings", "*source")
+    for each in defaults:
+        table.add_row(each.name, each.backing, each.levels_text, each.source)
+    return table
+
+
+def defaults_json(told: Sequence[str]) -> list[dict[str, object]]:
+    """Defaults of managers, as a plan told of them."""
+    return [{**asdict(each), "levels": dict(each.levels)} for each in find_defaults(told)]
 
 
 def _render_cells(cells: Sequence[Cell]) -> layout.Shown:

@@ -10,6 +10,7 @@ from diskproof.report.durability import durability_json
 from diskproof.report.head import find_head
 from diskproof.report.labels import group_name, interval_json
 from diskproof.report.race.words import race_json
+from diskproof.report.ranking.defaults import default_sentences
 from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.scores.find import StudyScores
 from diskproof.report.scores.table import render_scores, scores_json
@@ -80,6 +81,7 @@ def _line_json(line: Line) -> dict[str, object]:
         "tie": group_name(ranked.groups),
         "cell": ranked.cell.levels_dict(),
         "label": line.label,
+        "default_of": list(ranked.cell.names),
         "n": ranked.interval.n,
         "mean": ranked.interval.mean,
         "ci95": ranked.interval.half_width,
@@ -105,8 +107,8 @@ def render_rankings(
         ]
         groups.append([layout.line(head.line, "bold"), *notes])
         for load in view.workloads:
-            sentence = layout.line(winner_sentence(load))
-            groups.append([sentence, *_tables(view, load.name, best)])
+            sentences = map(layout.line, (winner_sentence(load), *default_sentences(load)))
+            groups.append([*sentences, *_tables(view, load.name, best)])
         scores = render_scores(view.study, found, best or best_scores) if found else []
         groups += [[table] for table in scores]
     return layout.paragraphs(groups)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, or_, select
@@ -21,6 +21,7 @@ from diskproof.records import (
 from diskproof.store.parts import CHECKED_SETTINGS, HISTOGRAMS, AnyRun, Part, RunKind, Values
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.tables import CELL, HOST, METRIC, PROGRESS, RUN, STUDY, STUDY_CELL
+from diskproof.study.like import DiskDefault, find_defaults, named
 
 _GOOD = (RUN.c.counted, RUN.c.status == "ok")
 _CELL = (CELL.c.id, CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
@@ -55,9 +56,17 @@ def _study(connection: Connection, row: Row[Any]) -> StudyRecord:
 
 
 def read_cells(connection: Connection, study_id: str) -> dict[str, Cell]:
-    """Cells of a study by id, in the study's order."""
+    """Cells of a study by id, in the study's order, with their names in it."""
     query = select(*_CELL).join(STUDY_CELL).where(STUDY_CELL.c.study_id == study_id)
-    return _cells(connection, query.order_by(STUDY_CELL.c.place))
+    cells = _cells(connection, query.order_by(STUDY_CELL.c.place))
+    defaults = _defaults(connection, study_id)
+    return dict(zip(cells, named(cells.values(), defaults), strict=True)) if defaults else cells
+
+
+def _defaults(connection: Connection, study_id: str) -> tuple[DiskDefault, ...]:
+    """The defaults of managers that a study's cells are named after."""
+    told = connection.scalar(select(STUDY.c.warnings).where(STUDY.c.id == study_id))
+    return find_defaults(told or ())
 
 
 def _cells(connection: Connection, query: Select[Any]) -> dict[str, Cell]:
@@ -131,11 +140,13 @@ def _read_headers(
     """What the headers of runs say of the fields of a record, by the runs' numbers."""
     of_cells, of_headers, names = _header_queries(headers, record)
     cells = _cells(connection, of_cells.where(*conditions))
+    defaults = cache(partial(_defaults, connection))
     for number, cell_id, *values in connection.execute(of_headers.where(*conditions)):
         header = dict(zip(names, values, strict=False))
         failure = values[len(names) :]
         header["failure"] = None if failure[0] is None else Failure(*failure)
-        yield number, header | {"cell": cells[cell_id]}
+        (cell,) = named([cells[cell_id]], defaults(header["study_id"]))
+        yield number, header | {"cell": cell}
 
 
 @cache

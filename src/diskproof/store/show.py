@@ -12,7 +12,8 @@ def show_rows(results: Sequence[ResultRow]) -> list[dict[str, object]]:
 
     ``cell`` holds the levels by name, ``ci95`` is the half width of the 95 % Student-t interval of
     the mean (None for a single run), ``runs`` the values in the order of their blocks, all in
-    ``unit``. ``study`` and ``host`` are ids.
+    ``unit``; ``default_of`` is there where managers give such a disk. ``study`` and ``host`` are
+    ids.
     """
     rows: list[dict[str, object]] = []
     for row in results:
@@ -22,6 +23,7 @@ def show_rows(results: Sequence[ResultRow]) -> list[dict[str, object]]:
                 "study": row.study_id,
                 "host": row.host_id,
                 "cell": row.cell.levels_dict(),
+                **({"default_of": list(names)} if (names := row.cell.names) else {}),
                 "workload": row.cell.workload.name,
                 "metric": row.metric,
                 "unit": row.unit,

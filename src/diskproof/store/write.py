@@ -39,12 +39,17 @@ def require_storable_host(host: HostRecord) -> None:
 
 
 def write_study(connection: Connection, study: StudyRecord) -> None:
-    """Store a study, or prolong the stored one: new cells are added, none is taken away."""
+    """Store a study, or prolong the stored one: new cells are added, none is taken away. One
+    without cells (those of crashes and tiles stand with their runs) leaves what a plan told."""
     columns = {column.key: getattr(study, column.key) for column in STUDY.c}
     if not _is_known(connection, STUDY, study.id):
         connection.execute(insert(STUDY).values(**columns))
     else:
         del columns["created"]
+        if not study.cells:
+            known = connection.scalar(select(STUDY.c.warnings).where(STUDY.c.id == study.id))
+            columns["warnings"] = tuple(dict.fromkeys([*(known or ()), *study.warnings]))
+            del columns["dropped"]
         connection.execute(update(STUDY).where(STUDY.c.id == study.id).values(**columns))
     _write_cells(connection, study.id, study.cells)
 

@@ -13,6 +13,7 @@ from diskproof.study.backings import FOLDER, Made, Tables, read_backings
 from diskproof.study.crash import CrashRules, read_crash
 from diskproof.study.factors import FACTOR_BY_NAME, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
+from diskproof.study.like import MANAGERS, check_frontends
 from diskproof.study.programs import SECOND_DISK_ON
 from diskproof.study.protocol import DEFAULT_BLOCKS, RaceRules, read_protocol
 from diskproof.study.tile_file import read_rules
@@ -55,11 +56,13 @@ class Study:
     """A study as written. ``factors`` holds only what the file names, levels in its order.
 
     ``blocks`` is the most that any cell runs; ``race`` says when cells stop before, if they do.
-    ``names_workloads``: the file does, so that they are not the default.
+    ``names_workloads``: the file does, so that they are not the default. ``like`` names managers
+    whose default for a new disk is a cell as well.
     """
 
     name: str = keys.field("", keys.name)
     description: str = keys.field("", keys.text(10_000))
+    like: tuple[str, ...] = keys.field((), keys.known("manager", MANAGERS))
     text: str = ""
     factors: tuple[tuple[str, tuple[str, ...]], ...] = ()
     workloads: tuple[WorkloadSpec, ...] = ()
@@ -88,7 +91,8 @@ class Study:
         backings = [_backing_shape(backing) for backing in self.backings]
         shape = [self.name, self.factors, workloads, backings, filters, self.seed]
         own = [self.guest.shape] if self.guest else []
-        return content_id([*shape, self.run_timeout, *own])
+        like = [{"like": self.like}] if self.like else []
+        return content_id([*shape, self.run_timeout, *own, *like])
 
     def levels(self, factor: Factor) -> tuple[str, ...]:
         """The levels the study asks for, or the factor's default."""
@@ -125,6 +129,8 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     crash = read_crash(content.get("crash", {}), mistakes)
     guest = read_guest(content["guest"], folder, mistakes) if "guest" in content else None
     tiles = read_rules(content["tiles"], folder, mistakes) if "tiles" in content else None
+    if "like" in content:
+        check_frontends(factors, mistakes)
     check_use(guest, factors, [(spec.name, spec.kind) for spec in workloads], mistakes)
     names = (*(spec.name for spec in workloads), *crash.writers)
     names += (tiles.tile.name,) if tiles else ()

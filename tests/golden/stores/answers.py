@@ -84,7 +84,9 @@ def _plain(value: Any) -> Any:
     """What JSON can hold of it; tuples are lists, bytes are base64."""
     if dataclasses.is_dataclass(value):
         return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: _plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.compare  # a cell's names are no part of it, and older than no store
         }
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}

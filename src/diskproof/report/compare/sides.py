@@ -9,7 +9,7 @@ from pathlib import Path
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, StudyRecord
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, plain_label, varying_factors
 from diskproof.report.view import choose_studies
 from diskproof.store import ResultRow, Store, open_store
 
@@ -139,7 +139,8 @@ def _find_label(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> 
     for study in reversed(studies):
         factors = varying_factors(study.cells)
         for cell in study.cells:
-            if cell_label(cell, factors).split() == wanted:
+            labels = (plain_label(cell, factors), cell_label(cell, factors))
+            if wanted in [label.split() for label in labels]:
                 levels = {name: cell.level(name) for name in factors if cell.level(name)}
                 rows = _kept(side, _is_cell(cell, study.id))
                 return replace(side, title=f"cell {side.asked}", rows=rows, levels=levels)

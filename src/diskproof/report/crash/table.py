@@ -26,7 +26,7 @@ def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
 def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
     """What each fault leaves of each crash cell; equal cells and writers are named once."""
     table = layout.start_table(
-        "what a crash leaves", "-cell", "-writer", "-fault", "*verdict", "-states checked"
+        "what a crash leaves", "-cell", "!writer", "!fault", "-verdict", "-states checked"
     )
     table.columns[-1].justify = "right"
     before: tuple[str, str] | None = None

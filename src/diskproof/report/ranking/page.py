@@ -7,6 +7,7 @@ from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.page import durability_figures
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
+from diskproof.report.ranking.defaults import default_sentences
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.ratios import ratio_chart, ratio_text
 from diskproof.report.view import StudyView, WorkloadView, present_latencies
@@ -17,7 +18,8 @@ def _find(source: Source) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    return Lead(answers=((load.name, words.winner_sentence(load)),), reading=words.READING)
+    told = (words.winner_sentence(load), *default_sentences(load))
+    return Lead(answers=tuple((load.name, text) for text in told), reading=words.READING)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:

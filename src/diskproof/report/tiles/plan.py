@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from diskproof.records import Cell, Dropped
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
-from diskproof.report.plan_tables import dropped_json, show_plan
+from diskproof.report.plan_tables import defaults_json, dropped_json, show_plan
+from diskproof.study.like import keep_warnings
 from diskproof.study.tiles import TileRules
 from diskproof.units import render_bytes, render_seconds
 
@@ -41,9 +42,13 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
         "estimated_seconds": round(view.seconds, 1),
         "disk_bytes": view.disk_bytes,
         "memory_bytes": view.memory_bytes,
-        "cells": [{"id": cell.id, "cell": cell.levels_dict()} for cell in view.cells],
+        "cells": [
+            {"id": cell.id, "cell": cell.levels_dict(), "default_of": list(cell.names)}
+            for cell in view.cells
+        ],
         "dropped": dropped_json(view.dropped),
-        "warnings": list(view.warnings),
+        "defaults": defaults_json(view.warnings),
+        "warnings": keep_warnings(view.warnings),
     }
 
 

@@ -30,8 +30,6 @@ from diskproof.records.machines import (
 )
 
 _CLAIM = re.compile(r"""^[ \t\-{,]*["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE)
-    r"""^[ \t\-{,]{0,200}["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE
-)
 _TEMPLATE = ("spec", "template", "spec")
 MADE_ANEW = (
     "cloudInitNoCloud",

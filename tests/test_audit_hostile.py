@@ -90,7 +90,7 @@ def change(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(sample=st.sampled_from(SAMPLES), seed=st.integers(0, 2**32))
 def test_a_changed_configuration_is_judged_or_refused(
     tmp_path_factory: pytest.TempPathFactory, sample: Path, seed: int

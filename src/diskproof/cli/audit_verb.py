@@ -184,12 +184,21 @@ def _read_text(path: Path) -> str:
 def _ask_guests(machines: Sequence[Machine]) -> tuple[list[Machine], list[str]]:
     from diskproof.host.guest_view import read_guest
 
-    asked = [read_guest(machine) if machine.pid else machine for machine in machines]
+    asked = [read_guest(each) if _runs(each) else each for each in machines]
     seen = [
         machine if isinstance(answer, str) else answer
         for machine, answer in zip(machines, asked, strict=True)
     ]
     return seen, [answer for answer in asked if isinstance(answer, str)]
+
+
+def _runs(machine: Machine) -> bool:
+    """Whether it runs here, as far as that was seen."""
+    return (
+        machine.pid is not None
+        or "://" in machine.source
+        and any(disk.running for disk in machine.disks)
+    )
 
 
 def _read_verdicts(store: str) -> list[VerdictRow]:

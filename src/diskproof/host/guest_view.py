@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 
 from diskproof.advice import guest_files, observed
 from diskproof.advice.guest_files import GuestMount
@@ -18,6 +19,7 @@ from diskproof.errors import RunFailure
 from diskproof.guest.ours.channel import GuestGone
 from diskproof.guest.own.qemu_agent import AgentCalls, QemuAgent
 from diskproof.guest.own.virsh_agent import VirshAgent
+from diskproof.host.machines.libvirt import SYSTEM, find_live_socket, find_sessions
 from diskproof.qemu.own_machine import QEMU_AGENT_PORT
 from diskproof.records.machines import Layer, Machine, MachineDisk
 
@@ -47,8 +49,7 @@ def read_guest(machine: Machine) -> Machine | str:
 def _start_agent(machine: Machine) -> Iterator[AgentCalls | None]:
     """Who carries our words: libvirt where the port is its own, else the socket."""
     if machine.manager in ("libvirt", "virt-install"):
-        uri = machine.source if "://" in machine.source else "qemu:///system"
-        agent: AgentCalls = VirshAgent(machine.id or machine.name, uri)
+        agent: AgentCalls = VirshAgent(machine.id or machine.name, _find_uri(machine))
         agent.require_commands(NEEDED)
         yield agent
         return
@@ -63,6 +64,15 @@ def _start_agent(machine: Machine) -> Iterator[AgentCalls | None]:
         talking.wait_ready(SECONDS, NEEDED)
         talking.end_within(ALL_SECONDS)
         yield talking
+
+
+def _find_uri(machine: Machine) -> str:
+    """The connection to the libvirt that runs it: the system's, or the session of some user."""
+    for place in find_sessions():
+        live = find_live_socket(place)
+        if live is not None and (place.status / f"{machine.name}.pid").exists():
+            return f"{place.uri}?socket={quote(str(live))}"
+    return SYSTEM.uri
 
 
 def _read_argv(pid: int | None) -> list[str]:

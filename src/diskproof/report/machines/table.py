@@ -1,6 +1,6 @@
 """Machines and their disks on a terminal of 80 columns, and as JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -89,11 +89,11 @@ def _render_disk(judged: DiskJudgement, notes: _Footnotes) -> layout.Shown:
     table.add_row("", f"{judged.what} {notes.cite(judged.source)}")
     if disk.image:
         table.add_row("  image", disk.image)
-    before = ""
+    before: Mapping[str, str] = {}
     for name, layer in disk.layers.items():
         if told := layer_text(layer):
-            table.add_row(f"  {LAYERS[name]}", "the same" if told == before else told)
-            before = told
+            table.add_row(f"  {LAYERS[name]}", "the same" if layer.levels == before else told)
+            before = layer.levels
     for remark in disk.remarks:
         if remark.what != judged.what and remark.effect != "keeps":
             told = f"{remark.effect}: {remark.what} {notes.cite(remark.source)}"

@@ -85,6 +85,14 @@ def test_one_that_was_configured_over_its_api_is_unknown(tmp_path: Path) -> None
         assert "curl --unix-socket fc.sock" in disk.remarks[0].what
 
 
+def test_one_of_which_nothing_is_known_is_not_without_disks(tmp_path: Path) -> None:
+    arguments = ("--config-file", "gone.json")
+    with start_vmm(tmp_path, "firecracker", *arguments, opens="3</dev/null") as pid:
+        (disk,) = find_one(pid).disks
+        assert [remark.effect for remark in disk.remarks] == ["unknown"]
+        assert "gone.json cannot be read" in disk.remarks[0].what
+
+
 @pytest.mark.parametrize("name", ["cloud-hypervisor", "crosvm"])
 def test_a_command_line_is_read_and_what_is_not_on_it_is_unknown(tmp_path: Path, name: str) -> None:
     for file in ("root.img", "data.img"):

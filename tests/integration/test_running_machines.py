@@ -139,7 +139,7 @@ def test_a_disk_that_was_handed_over_as_descriptor(
             (disk,) = machine_of(qemu.process.pid).disks
             assert levels(disk.running)["cache"] == ("none" if direct else "writeback")
             assert levels(disk.running)["format"] == "raw"
-            assert free or disk.facts["file"] == str(image)
+            assert disk.facts["file"] == str(image)
     finally:
         os.close(handle)
 
@@ -153,6 +153,19 @@ def test_an_image_under_a_live_snapshot_is_not_the_disk_any_more(tmp_path: Path)
         old, new = machine_of(qemu.process.pid).disks
         assert (new.image, levels(new.running)) == (str(overlay), {})
         assert (old.image, old.running, rules(old)) == (str(first), None, ["image-replaced"])
+
+
+def test_a_free_monitor_names_the_image_that_a_disk_is_on_by_now(tmp_path: Path) -> None:
+    first, overlay = make_image(tmp_path / "first"), tmp_path / "overlay"
+    args = [*lines(first, format="qcow2", cache="none"), "-qmp", "unix:m,server=on,wait=off"]
+    with start_still(tmp_path, args) as qemu:
+        arguments = {"node-name": "first-format", "snapshot-file": str(overlay)}
+        arguments |= {"format": "qcow2", "snapshot-node-name": "top"}
+        qemu.qmp.execute("blockdev-snapshot-sync", arguments)
+        (disk,) = machine_of(qemu.process.pid).disks
+        assert (disk.name, disk.image, rules(disk)) == ("first", str(overlay), ["image-replaced"])
+        assert levels(disk.running)["cache"] == "none"
+        assert "aio" not in levels(disk.running)
 
 
 def test_a_cache_that_was_changed_is_not_taken_from_the_line(tmp_path: Path) -> None:

@@ -107,8 +107,9 @@ def render_rankings(
         ]
         groups.append([layout.line(head.line, "bold"), *notes])
         for load in view.workloads:
-            sentences = map(layout.line, (winner_sentence(load), *default_sentences(load)))
-            groups.append([*sentences, *_tables(view, load.name, best)])
+            sentences = (winner_sentence(load), " ".join(default_sentences(load)))
+            told = map(layout.line, filter(None, sentences))
+            groups.append([*told, *_tables(view, load.name, best)])
         scores = render_scores(view.study, found, best or best_scores) if found else []
         groups += [[table] for table in scores]
     return layout.paragraphs(groups)

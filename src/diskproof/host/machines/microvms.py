@@ -99,6 +99,8 @@ def _look(program: _Program, process: QemuProcess) -> Machine:
     keys = {key for disk in machine.disks if (key := process.key_of(disk.image))}
     keys |= {file.key for file in process.files or () if file.fd <= 2}  # what it prints to
     disks += [_later(file, ask) for file in process.find_unnamed(keys, "")]
+    if not disks and machine.notes:  # they say why none is known
+        disks = [_unseen("drives", machine.notes[0], ask)]
     notes = machine.notes + ((f"its API was not asked: {ask}",) if ask else ())
     name = options.get("--id") or options.get("--name") or f"{program.name}-{process.pid}"
     return replace(machine, name=name, manager=program.name, pid=process.pid,
@@ -123,7 +125,7 @@ def _read_firecracker(process: QemuProcess, options: Mapping[str, str], source: 
         return Machine("", "firecracker", source, (), notes=(note,))
     text = process.read_file(path)
     if text is None:
-        note = f"its configuration {path} cannot be read any more"
+        note = f"its configuration {path} cannot be read (gone, or another user's)"
         return Machine("", "firecracker", source, (), notes=(note,))
     changed = True
     with suppress(OSError, ValueError, IndexError):
@@ -156,12 +158,17 @@ def _in_force(disk: MachineDisk, process: QemuProcess) -> MachineDisk:
 
 def _later(file: OpenFile, ask: str) -> MachineDisk:
     """A disk that is known by its open file only."""
-    what = "it is open for writing, and nothing that can be read says how it was set: whether the "
-    what += f"guest is offered a flush is not known{f'; {ask} tells' if ask else ''}"
-    remark = Remark("not-on-command-line", "running", "unknown", what, _FDINFO, "unknown")
+    disk = _unseen(Path(file.path).name, "it is open for writing, and stands nowhere", ask)
     facts = {"O_DIRECT": "on" if file.flags & os.O_DIRECT else "off"}
-    return MachineDisk(Path(file.path).name, file.path, "block" if file.block else "file",
-                       remarks=(remark,), facts=facts)  # fmt: skip
+    return replace(disk, image=file.path, kind="block" if file.block else "file", facts=facts)
+
+
+def _unseen(name: str, why: str, ask: str) -> MachineDisk:
+    what = (
+        f"{why}: whether its guest is offered a flush is not known{f'; {ask} tells' if ask else ''}"
+    )
+    remark = Remark("not-on-command-line", "running", "unknown", what, _FDINFO, "unknown")
+    return MachineDisk(name, "", remarks=(remark,))
 
 
 FINDER = Finder("microvms", find)

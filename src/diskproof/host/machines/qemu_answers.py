@@ -16,7 +16,8 @@ _SOURCE = "QMP query-block, query-named-block-nodes, qom-get"
 _ONLY_SET = ("aio", "discard", "l2-cache-size")
 
 
-def _inserted(block: Item) -> Item:
+def inserted(block: Item) -> Item:
+    """What is in a drive; empty for nothing."""
     found = block.get("inserted")
     return found if isinstance(found, dict) else {}
 
@@ -25,25 +26,26 @@ def find_block(answers: BlockAnswers, disk: MachineDisk) -> Item | None:
     """The block device of a disk of the command line: by its device's, drive's or node's name."""
     for block in answers.blocks:
         parts = str(block.get("qdev") or "").removesuffix("/virtio-backend").split("/")
-        inserted = _inserted(block)
-        if inserted and disk.name in (parts[-1], block.get("device"), inserted.get("node-name")):
+        now = inserted(block)
+        if now and disk.name in (parts[-1], block.get("device"), now.get("node-name")):
             return block
     return None
 
 
 def read_block(disk: MachineDisk, block: Item, answers: BlockAnswers) -> MachineDisk:
     """The disk with what QMP says of it; one without a name came after the start."""
-    inserted = _inserted(block)
-    file = str(inserted.get("file") or "")
+    now = inserted(block)
+    file = str(now.get("file") or "")
     group = [node for node in answers.nodes if node.get("file") == file]
     ends = [node for node in group if str(node.get("drv")) in LOCAL | NETWORK]
-    levels = {**_cache_level(inserted, ends), **_plain_levels(inserted, group)}
+    levels = {**_cache_level(now, ends), **_plain_levels(now, group)}
     device, controller, thread = answers.devices.get(str(block.get("qdev")), ("", "", False))
     if device:
         levels["iothread"] = "on" if thread else "off"
     if bus := _bus(device, controller):
         levels["bus"] = bus
-    was = disk.configured.levels if disk.configured else {}
+    moved = any(remark.rule == "image-replaced" for remark in disk.remarks)
+    was = disk.configured.levels if disk.configured and not moved else {}
     taken = {key: was[key] for key in _ONLY_SET if key in was}
     source = _SOURCE + ("; the rest by the command line" if taken else "")
     remarks = disk.remarks
@@ -57,14 +59,14 @@ def read_block(disk: MachineDisk, block: Item, answers: BlockAnswers) -> Machine
         image=disk.image or file,
         kind=disk.kind or _kind(ends),
         running=Layer({**taken, **levels}, source),
-        read_only=disk.read_only or inserted.get("ro") is True,
+        read_only=disk.read_only or now.get("ro") is True,
         remarks=remarks,
     )
 
 
 def _name(block: Item) -> str:
     qdev = str(block.get("qdev") or "").removesuffix("/virtio-backend").rpartition("/")[2]
-    return qdev or str(block.get("device") or _inserted(block).get("node-name") or "")
+    return qdev or str(block.get("device") or inserted(block).get("node-name") or "")
 
 
 def _kind(ends: list[Item]) -> Literal["file", "block", "network", ""]:
@@ -79,11 +81,11 @@ def _flags(item: Item) -> Mapping[str, object]:
     return cache if isinstance(cache, dict) else {}
 
 
-def _cache_level(inserted: Item, ends: list[Item]) -> dict[str, str]:
+def _cache_level(now: Item, ends: list[Item]) -> dict[str, str]:
     """The lowest node decides on O_DIRECT and flushes, the device on write-through."""
     if len(ends) != 1:
         return {}
-    flags, through = _flags(ends[0]), _flags(inserted).get("writeback") is False
+    flags, through = _flags(ends[0]), _flags(now).get("writeback") is False
     if flags.get("no-flush") is True:
         return {"cache": "unsafe"}
     wanted = (flags.get("direct") is True, False, through)
@@ -93,8 +95,8 @@ def _cache_level(inserted: Item, ends: list[Item]) -> dict[str, str]:
     return {}
 
 
-def _plain_levels(inserted: Item, group: list[Item]) -> dict[str, str]:
-    zeroes = inserted.get("detect_zeroes")
+def _plain_levels(now: Item, group: list[Item]) -> dict[str, str]:
+    zeroes = now.get("detect_zeroes")
     levels = {"detect-zeroes": zeroes} if isinstance(zeroes, str) else {}
     formats = FACTOR_BY_NAME["format"].levels
     drivers = {str(node.get("drv")) for node in group}

@@ -16,15 +16,16 @@ from pathlib import Path
 from diskproof.advice.qemu_read import read_command_line
 from diskproof.errors import DiskproofError
 from diskproof.host.machines import Finder
-from diskproof.host.machines.qemu_answers import find_block, read_block
+from diskproof.host.machines.qemu_answers import find_block, inserted, read_block
 from diskproof.host.machines.qemu_process import QemuProcess, find_processes
-from diskproof.host.machines.qmp_socket import BlockAnswers, ask_disks
+from diskproof.host.machines.qmp_socket import BlockAnswers, Item, ask_disks
 from diskproof.process.open_files import OpenFile
 from diskproof.records.machines import Layer, Machine, MachineDisk, Remark
 from diskproof.study.factors import DIRECT
 
 _TAKEN = "/proc/PID/cmdline, which QEMU took"
 _FDINFO = "/proc/PID/fdinfo"
+_HANDED = "/dev/fdset/"
 SECONDS = 4.0
 """The most that all machines may take together."""
 
@@ -135,29 +136,58 @@ def _with_running(
         return machine
     known = {key for disk in machine.disks if (key := process.key_of(disk.image)) is not None}
     unnamed = process.find_unnamed(known, config)
+    if answers:
+        disks = _by_monitor(process, machine, answers)
+        images = {process.key_of(str(disk.facts.get("file", disk.image))) for disk in disks}
+        later = [file for file in unnamed if file.key not in images]
+        return replace(machine, disks=(*disks, *(_later(file) for file in later)))
     above = [process.read_backing(file) for file in unnamed]
-    handed = [disk for disk in machine.disks if disk.image.startswith("/dev/fdset/")]
+    handed = [disk for disk in machine.disks if disk.image.startswith(_HANDED)]
+    seen = [
+        _in_force(disk, process, _files_of(disk, process, unnamed if disk in handed else []), above)
+        for disk in machine.disks
+    ]
+    came = unnamed if len(unnamed) > len(handed) else []
+    return replace(machine, disks=(*seen, *(_later(file) for file in came)))
+
+
+def _by_monitor(process: QemuProcess, machine: Machine, answers: BlockAnswers) -> list[MachineDisk]:
+    """The disks as QMP tells them, with those that came later."""
     disks, told = [], set()
     for disk in machine.disks:
-        block = find_block(answers, disk) if answers else None
-        if answers and block:
-            told.add(id(block))
-            disks.append(read_block(disk, block, answers))
-            continue
-        files = _files_of(disk, process, unnamed if disk in handed else [])
-        disks.append(_in_force(disk, process, files, above))
-    if answers:
-        later = [b for b in answers.blocks if b.get("inserted") and id(b) not in told]
-        came = [read_block(MachineDisk("", ""), block, answers) for block in later]
-        disks += came
-        images = {process.key_of(disk.image) for disk in came if disk.image}
-        fds = {fd for disk in disks for fd in answers.fdsets.get(disk.image, ())}
-        images |= {file.key for file in process.files if file.fd in fds}
-        unnamed = [file for file in unnamed if file.key not in images]
-        handed = []
-    if len(unnamed) > len(handed):
-        disks += [_later(file) for file in unnamed]
-    return replace(machine, disks=tuple(disks))
+        block = find_block(answers, disk)
+        told.add(id(block))
+        if block is None or _is_temporary(disk):
+            disks.append(_in_force(disk, process, _files_of(disk, process, []), []))
+        else:
+            disks.append(read_block(_moved(disk, inserted(block), process), block, answers))
+    for block in answers.blocks:
+        if inserted(block) and id(block) not in told:
+            disk = read_block(MachineDisk("", ""), block, answers)
+            local = disk.kind in ("file", "block")
+            disks.append(replace(disk, image=process.absolute(disk.image)) if local else disk)
+    paths = {file.fd: file.path for file in process.files or ()}
+    for place, disk in enumerate(disks):
+        named = [paths[fd] for fd in answers.fdsets.get(disk.image, ()) if fd in paths]
+        if named:
+            disks[place] = replace(disk, facts={**disk.facts, "file": named[0]})
+    return disks
+
+
+def _moved(disk: MachineDisk, block: Item, process: QemuProcess) -> MachineDisk:
+    """The disk on the image that it is on by now."""
+    now = str(block.get("file") or "")
+    if disk.kind not in ("file", "block") or now.startswith(("json:", _HANDED)) or not now:
+        return disk
+    if (image := process.absolute(now)) == disk.image:
+        return disk
+    what = f"it was started on {disk.image}: a live snapshot or a block job put another there"
+    moved = Remark("image-replaced", "running", "note", what, "QMP query-block")
+    return replace(disk, image=image, remarks=(*disk.remarks, moved))
+
+
+def _is_temporary(disk: MachineDisk) -> bool:
+    return any(remark.rule == "snapshot" for remark in disk.remarks)
 
 
 def _files_of(disk: MachineDisk, process: QemuProcess, unnamed: list[OpenFile]) -> list[OpenFile]:
@@ -177,8 +207,7 @@ def _in_force(
     assert disk.configured is not None
     levels, sources = dict(disk.configured.levels), [_TAKEN]
     remarks: list[Remark] = []
-    temporary = any(remark.rule == "snapshot" for remark in disk.remarks)
-    local = disk.kind in ("file", "block") and disk.image and not temporary
+    local = disk.kind in ("file", "block") and disk.image and not _is_temporary(disk)
     if local and (gone := _find_gone(disk, files, above)):
         return replace(disk, remarks=(*disk.remarks, gone))
     if files:
@@ -187,7 +216,7 @@ def _in_force(
     remarks += _compare_ring(levels, process.rings)
     _compare_thread(levels, process.threads)
     facts = dict(disk.facts)
-    if len({file.key for file in files}) == 1 and disk.image.startswith("/dev/fdset/"):
+    if len({file.key for file in files}) == 1 and disk.image.startswith(_HANDED):
         facts["file"] = files[0].path
     assumed = disk.configured.assumed & levels.keys()
     running = Layer(levels, ", ".join(sources), assumed)
@@ -221,13 +250,13 @@ def _compare_direct(levels: dict[str, str], seen: set[bool]) -> Iterator[Remark]
 
 
 def _compare_ring(levels: dict[str, str], rings: frozenset[str] | None) -> Iterator[Remark]:
-    """Without its ring QEMU falls back to threads (file-posix.c, with a warning)."""
+    """Without its ring QEMU uses threads: it fell back (file-posix.c, with a warning on stderr), or
+    it is one that makes the ring with the first request and has had none."""
     ring = {"native": "aio", "io_uring": "io_uring"}.get(levels.get("aio", ""))
     if ring and rings is not None and ring not in rings:
-        what = f"aio={levels['aio']} is set, and QEMU has no such ring: it uses threads"
-        levels["aio"] = "threads"
-        source = "/proc/PID/maps and fd; QEMU 7.2, block/file-posix.c"
-        yield Remark("aio-fell-back", "running", "ignored", what, source)
+        what = f"aio={levels.pop('aio')} is set, and QEMU has no such ring: it fell back to "
+        what += "threads, or has had no request yet"
+        yield Remark("aio-ring-missing", "running", "note", what, "/proc/PID/maps and fd")
 
 
 def _compare_thread(levels: dict[str, str], threads: frozenset[str]) -> None:

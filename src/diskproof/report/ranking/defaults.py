@@ -9,15 +9,19 @@ from diskproof.report.view import Line, WorkloadView
 
 
 def default_sentences(load: WorkloadView) -> Iterator[str]:
-    """One for each manager whose default was measured, best first: its speed, and what it keeps. Of
-    several such disks (with other numbers of processors, say) it is the best."""
-    told: set[tuple[str, ...]] = {()}
+    """The speeds of managers' defaults and what they keep, best first; those of which the same is
+    to be said together. Of several disks of one manager (with other numbers of processors, say) the
+    best is told."""
+    told: set[str] = set()
+    said: dict[str, list[str]] = {}
     for line in load.lines:
-        if (names := line.ranked.cell.names) not in told:
-            told.add(names)
+        if new := [name for name in line.ranked.cell.names if name not in told]:
+            told.update(new)
             judged = short_text(line.durability)
             kept = "nobody has judged what it keeps" if judged == "-" else f"a crash: {judged}"
-            yield f"Default of {', '.join(names)}: {_place(line, load)}; {kept}."
+            said.setdefault(f"{_place(line, load)}; {kept}", []).extend(new)
+    for what, names in said.items():
+        yield f"Default{'s' * (len(names) > 1)} of {', '.join(names)}: {what}."
 
 
 def _place(line: Line, load: WorkloadView) -> str:

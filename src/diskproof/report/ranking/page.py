@@ -18,8 +18,9 @@ def _find(source: Source) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    told = (words.winner_sentence(load), *default_sentences(load))
-    return Lead(answers=tuple((load.name, text) for text in told), reading=words.READING)
+    told = (words.winner_sentence(load), " ".join(default_sentences(load)))
+    answers = tuple((load.name, text) for text in told if text)
+    return Lead(answers=answers, reading=words.READING)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:

@@ -6,6 +6,7 @@ Requires the built guest, qemu-system-x86_64, qemu-img, mmdebstrap (once), e2fsp
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sys
 import time
@@ -17,9 +18,12 @@ from typing import Any
 
 import pytest
 
+from diskproof.advice.dialect import Target
+from diskproof.advice.dialects import DIALECTS
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.own.qemu_agent import QemuAgent
 from diskproof.process.start import Process, run, start_process
+from support.libvirt_sessions import MISSING, LibvirtSession, domain, start_libvirt
 from support.own_guests import OwnDebian, build_own_debian
 
 POSTGRES = (
@@ -127,3 +131,43 @@ def test_a_guest_without_an_agent_is_told(tmp_path: Path) -> None:
         code, found = audit(tmp_path, process, "--guest")
     assert code == 0
     assert any("no QEMU guest agent answered" in each for each in found["obstacles"])
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}")
+def test_a_guest_of_libvirt_is_asked_through_libvirt(debian: OwnDebian) -> None:
+    """Its agent's socket is libvirt's, and stays that."""
+    boot = tomllib.loads(debian.table)
+    with start_libvirt() as libvirt:
+        files = {"kernel": boot["kernel"], "initrd": boot["initrd"], "system": debian.image}
+        for name, path in files.items():
+            shutil.copy(path, libvirt.folder / name)
+            (libvirt.folder / name).chmod(0o666)
+        system = str(libvirt.folder / "system")
+        disk = DIALECTS["libvirt"].write(
+            {"format": "raw", "cache": "none", "bus": "virtio-blk"}, Target(image=system)
+        )
+        port = (
+            "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+        )
+        machine = domain("shop", disk.text, port, machine="pc").replace("64", "256", 1)
+        kernel = f"<kernel>{libvirt.folder}/kernel</kernel><initrd>{libvirt.folder}/initrd</initrd>"
+        kernel += f"<cmdline>{boot['append']}</cmdline></os>"
+        libvirt.virsh("define", libvirt.write("a.xml", machine.replace("</os>", kernel)))
+        libvirt.virsh("start", "shop")
+        ask(libvirt, {"execute": "guest-ping"})
+        line = "echo 'write through' > /sys/block/vda/queue/write_cache"
+        flip = {"path": "/bin/sh", "arg": ["-c", line], "capture-output": True}
+        ask(libvirt, {"execute": "guest-exec", "arguments": flip})
+        argv = [sys.executable, "-m", "diskproof", "audit", "shop", "--guest", "--json"]
+        done = run(argv, timeout=60, check=False, env=libvirt.environment)
+        ask(libvirt, {"execute": "guest-ping"})
+    (found,) = json.loads(done.text)["machines"][0]["disks"]
+    assert done.returncode == 1 and bad_rules(found) == {"guest-write-cache"}, done.text
+
+
+def ask(libvirt: LibvirtSession, request: dict[str, object]) -> None:
+    """The guest's agent, once it is there."""
+    end = time.monotonic() + 90
+    while "error:" in libvirt.virsh("qemu-agent-command", "shop", json.dumps(request), check=False):
+        assert time.monotonic() < end, "no agent"
+        time.sleep(0.3)

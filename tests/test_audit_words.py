@@ -91,3 +91,17 @@ def test_json_has_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(disk["layers"]) >= {"configured", "pending"}
     assert all(remark["source"] and remark["what"] for remark in disk["remarks"])
     assert answer["obstacles"] == [] and "scsi0" in answer["summary"]
+
+
+def test_a_configuration_of_proxmox_is_read_with_its_storages(tmp_path: Path) -> None:
+    """On the node itself they lie beside it: what a storage is decides on defaults."""
+    folder = tmp_path / "qemu-server"
+    folder.mkdir()
+    text = "name: web\nscsihw: virtio-scsi-pci\nscsi0: ceph:vm-100-disk-0,size=8G\n"
+    (folder / "100.conf").write_text(text)
+    (alone,) = read_file(folder / "100.conf")
+    (tmp_path / "storage.cfg").write_text("rbd: ceph\n\tpool vms\n\tcontent images\n")
+    (told,) = read_file(folder / "100.conf")
+    assert any("storage.cfg" in note for note in alone.notes)
+    assert not any("storage.cfg" in note for note in told.notes)
+    assert told.disks[0].kind == "network" and alone.disks[0].kind != "network"

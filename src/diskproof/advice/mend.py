@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from diskproof.advice.dialect import Target
-from diskproof.advice.dialects import DIALECTS
 from diskproof.errors import UsageError
 from diskproof.records.machines import Change, Machine, MachineDisk, Remark
 from diskproof.study.factors import CACHE_MODES, DIRECT
@@ -23,6 +22,8 @@ def mend_cache(remark: Remark, disk: MachineDisk, machine: Machine) -> Remark:
 def find_change(disk: MachineDisk, machine: Machine, need_direct: bool = True) -> Change | None:
     """The manager's own safe default in the words of the manager; None where it has no words of
     ours. Everything else in the line stays."""
+    from diskproof.advice.dialects import DIALECTS  # most machines need none of them
+
     dialect = DIALECTS.get(machine.manager)
     if dialect is None:
         return None

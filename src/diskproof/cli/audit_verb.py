@@ -148,6 +148,10 @@ def read_file(path: Path) -> tuple[Machine, ...]:
     from diskproof.advice.dialects import READINGS
 
     text = _read_text(path)
+    if path.parent.name == "qemu-server":  # Proxmox: what a storage is decides on defaults
+        for above in path.absolute().parents[1:4:2]:
+            if (storages := above / "storage.cfg").is_file():
+                text = f"{_read_text(storages)}\n{text}"
     try:
         for reading in READINGS:
             if reading.claims(text[:CLAIM_CHARS]):
@@ -203,9 +207,9 @@ def _runs(machine: Machine) -> bool:
 
 def _read_verdicts(store: str) -> list[VerdictRow]:
     """The verdicts of the store; without the default one there are none."""
-    from diskproof.store import open_store
-
     if store == options.DEFAULT_STORE and not Path(store).exists():
         return []
+    from diskproof.store import open_store  # it is heavy
+
     with open_store(store) as opened:
         return opened.verdicts()

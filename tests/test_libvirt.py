@@ -16,7 +16,7 @@ from diskproof.advice.dialect import Dialect, Target
 from diskproof.advice.dialects import DIALECTS, READINGS, require_dialect
 from diskproof.advice.libvirt_xml import DiskParts, iter_parts, parse_documents
 from diskproof.errors import UsageError
-from diskproof.records.machines import Machine, MachineDisk
+from diskproof.records.virtual_machines import Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
 FOLDER = Path(__file__).parent / "fixtures" / "machines" / "libvirt"

@@ -30,7 +30,7 @@ from diskproof.advice.libvirt_xml import (
     require_child,
 )
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
 TAKES_EFFECT = "when the machine is started the next time (a reboot from inside is no start)"

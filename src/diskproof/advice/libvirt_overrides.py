@@ -10,7 +10,7 @@ from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from diskproof.advice.libvirt_xml import disk_number
-from diskproof.records.machines import LayerName, MachineDisk, Remark
+from diskproof.records.virtual_machines import LayerName, MachineDisk, Remark
 
 SOURCE = "libvirt docs/drvqemu.rst, pass-through of arbitrary QEMU commands"
 _QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"

@@ -29,7 +29,14 @@ from diskproof.advice.libvirt_xml import (
     render_element,
 )
 from diskproof.errors import UsageError
-from diskproof.records.machines import Effect, Layer, LayerName, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import (
+    Effect,
+    Layer,
+    LayerName,
+    Machine,
+    MachineDisk,
+    Remark,
+)
 
 _ROOTS = ("domain", "domstatus", "domainsnapshot")
 _KINDS: Mapping[str, Literal["file", "block", "network", "volume"]] = {

@@ -27,7 +27,7 @@ from diskproof.advice.proxmox_drive import (
     split_storages,
 )
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import DIRECT, FACTOR_BY_NAME
 
 VERSION = "9.2"

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
-from diskproof.host.machines.join import join_machines
-from diskproof.records.machines import Machine
 
 _ROWS: tuple[str, ...] = (
     "running",

@@ -15,7 +15,7 @@ import pytest
 
 from diskproof.advice.judge import judge_machine
 from diskproof.cli.audit_verb import read_file
-from diskproof.records.machines import DiskJudgement
+from diskproof.records.virtual_machines import DiskJudgement
 from support.layer_files import read_layers
 
 ROOT = Path(__file__).parent / "fixtures" / "machines"

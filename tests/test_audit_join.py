@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diskproof.host.machines.join import join_machines, merge_layers
-from diskproof.records.machines import Layer, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk, Remark
 
 UUID = "7a2f0b1c-0000-4000-8000-000000000001"
 

@@ -14,8 +14,8 @@ from diskproof.advice.judge import RULES, in_force, judge_disk
 from diskproof.host.guest_view import find_agent_socket, match_devices, parent_device
 from diskproof.host.iscsi_session import find_lio_store, find_tgt_store, is_ours
 from diskproof.records import Cell, WorkloadSpec
-from diskproof.records.machines import DiskJudgement, Layer, Machine, MachineDisk
 from diskproof.records.verdicts import Verdict, VerdictRow
+from diskproof.records.virtual_machines import DiskJudgement, Layer, Machine, MachineDisk
 from diskproof.report.machines.proof import prove_disk
 from diskproof.study.factors import CACHE_MODES
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from diskproof.advice.judge import judge_machine
 from diskproof.cli.app import run_verb
 from diskproof.cli.audit_verb import read_file
-from diskproof.records.machines import Layer, Machine, MachineDisk, MachineJudgement
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk, MachineJudgement
 from diskproof.report.machines.table import Whole, layer_text, render_machines, summarise
 from support.layer_files import read_layers
 

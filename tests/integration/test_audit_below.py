@@ -17,7 +17,7 @@ from diskproof.backings.loop import start_loop
 from diskproof.backings.mounting import start_mount
 from diskproof.host.below import find_mount, parse_mounts, read_below, read_mounts
 from diskproof.process.start import run
-from diskproof.records.machines import DiskJudgement, Layer, Machine, MachineDisk
+from diskproof.records.virtual_machines import DiskJudgement, Layer, Machine, MachineDisk
 
 MACHINE = Machine("web", "none", "test", ())
 

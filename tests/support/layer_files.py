@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from diskproof.records.machines import Layer, Machine, MachineDisk
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk
 
 LAYERS = ("configured", "pending", "running", "guest", "below")
 

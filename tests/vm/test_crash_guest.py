@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.advice.judge import judge_disk
-from diskproof.records.machines import DiskJudgement, Layer, Machine, MachineDisk
+from diskproof.records.virtual_machines import DiskJudgement, Layer, Machine, MachineDisk
 from diskproof.records.verdicts import CrashRun
 from diskproof.report.machines.proof import prove_disk
 from support.crashing import make_real_run

@@ -25,7 +25,7 @@ MAX_CONTAINERS = 1000
 _IMAGES = "|".join(re.escape(image) for image in IMAGES)
 _QEMU = re.compile(rf"\b(?:{_IMAGES})\b|qemu-system-|qemu-kvm")
 _INSPECT = re.compile(r'"Config"\s*:')
-_COMPOSE = re.compile(r"""^(?:services:|\{?[ \t]*["']services["']\s*:)""", re.MULTILINE)
+_COMPOSE = re.compile(r"""^(?:services:|\{?\s{0,40}["']services["']\s{0,40}:)""", re.MULTILINE)
 
 
 @dataclass(frozen=True)

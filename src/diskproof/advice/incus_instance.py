@@ -25,7 +25,7 @@ from diskproof.errors import UsageError
 from diskproof.records.virtual_machines import Change, Layer, Machine, MachineDisk, Remark
 
 MAX_DEVICES = 1000
-_CLAIMED = re.compile(r'^[ \t\[{-]*"?(expanded_)?devices"?\s*:|"expanded_devices"\s*:', re.M)
+_CLAIMED = re.compile(r'^[ \t\[{-]{0,200}"?(expanded_)?devices"?\s*:|"expanded_devices"\s*:', re.M)
 _OTHERS = re.compile(r'"?(profiles|expanded_config|architecture)"?\s*:')
 _KUBERNETES = re.compile(r'"?apiVersion"?\s*:')
 _NEXT_START = "at the next start; stop the machine first"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from diskproof.advice import observed
 from diskproof.advice.mend import mend_cache
-from diskproof.records.machines import (
+from diskproof.records.virtual_machines import (
     EFFECTS,
     Change,
     DiskJudgement,

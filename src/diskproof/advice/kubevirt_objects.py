@@ -29,7 +29,9 @@ from diskproof.records.virtual_machines import (
     Remark,
 )
 
-_CLAIM = re.compile(r"""^[ \t\-{,]*["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE)
+_CLAIM = re.compile(
+    r"""^[ \t\-{,]{0,200}["']?apiVersion["']?\s*:\s*["']?kubevirt\.io/""", re.MULTILINE
+)
 _TEMPLATE = ("spec", "template", "spec")
 MADE_ANEW = (
     "cloudInitNoCloud",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from diskproof.advice.dialect import Target
 from diskproof.errors import UsageError
-from diskproof.records.machines import Change, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Change, Machine, MachineDisk, Remark
 from diskproof.study.factors import CACHE_MODES, DIRECT
 
 _BY_CACHE = ("no-flush", "native-without-direct", "shared-writeback", "not-advertised")

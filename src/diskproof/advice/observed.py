@@ -8,7 +8,7 @@ of what it is about: ``mount /data`` = ``ext4 rw,nobarrier``, ``queue sda`` = ``
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diskproof.records.machines import Effect, Layer
+from diskproof.records.virtual_machines import Effect, Layer
 
 WRITE_CACHE = "write_cache"
 """Of the guest's kernel: ``write back`` or ``write through``."""

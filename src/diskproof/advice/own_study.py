@@ -3,7 +3,7 @@
 import json
 import re
 
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import DIRECT, FACTOR_BY_NAME
 
 ALTERNATIVES = (

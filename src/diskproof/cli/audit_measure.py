@@ -18,7 +18,7 @@ from diskproof.cli.terminal import console, note, print_json
 from diskproof.errors import DiskproofError, Exit, UsageError
 from diskproof.measure.next import MeasureCampaign
 from diskproof.recording.folder import require_fuse
-from diskproof.records.machines import DiskJudgement, MachineJudgement
+from diskproof.records.virtual_machines import DiskJudgement, MachineJudgement
 from diskproof.report import layout
 from diskproof.report.machines.comparison import compare_own
 from diskproof.report.read import read_views

@@ -15,8 +15,8 @@ from diskproof.cli import options
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from diskproof.records.machines import Machine, MachineJudgement
     from diskproof.records.verdicts import VerdictRow
+    from diskproof.records.virtual_machines import Machine, MachineJudgement
     from diskproof.report.layout import Shown
     from diskproof.report.machines.table import Whole
 

@@ -15,7 +15,7 @@ from diskproof.advice import observed
 from diskproof.errors import DiskproofError
 from diskproof.host.iscsi_session import find_store
 from diskproof.process.start import find_tool, run
-from diskproof.records.machines import Layer, MachineDisk
+from diskproof.records.virtual_machines import Layer, MachineDisk
 
 MAX_DEPTH = 24
 SECONDS = 3.0

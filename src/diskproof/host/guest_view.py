@@ -21,7 +21,7 @@ from diskproof.guest.own.qemu_agent import AgentCalls, QemuAgent
 from diskproof.guest.own.virsh_agent import VirshAgent
 from diskproof.host.machines.libvirt import SYSTEM, find_live_socket, find_sessions
 from diskproof.qemu.own_machine import QEMU_AGENT_PORT
-from diskproof.records.machines import Layer, Machine, MachineDisk
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk
 
 SECONDS = 8.0
 FIRST_SECONDS = 4.0

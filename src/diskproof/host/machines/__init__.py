@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
+from diskproof.host.machines.join import join_machines
+from diskproof.records.virtual_machines import Machine
 
 _ROWS: tuple[str, ...] = (
     "running",
+    "libvirt",
     "incus",
     "proxmox",
     "microvms",
-    "libvirt",
 )
 
 
@@ -39,6 +41,5 @@ def find_machines() -> FoundMachines:
         for item in import_module(f"diskproof.host.machines.{row}").FINDER.find()
     ]
     machines = tuple(item for item in found if isinstance(item, Machine))
-    return FoundMachines(
-        join_machines(machines), tuple(item for item in found if isinstance(item, str))
-    )
+    told = tuple(item for item in found if isinstance(item, str))
+    return FoundMachines(join_machines(machines), told)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from diskproof.records.machines import Layer, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk, Remark
 
 
 def join_machines(machines: Iterable[Machine]) -> tuple[Machine, ...]:

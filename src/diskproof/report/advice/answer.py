@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diskproof.advice.dialect import Dialect, Paste, Target
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.report import layout
 from diskproof.report.advice.choose import (
     Candidate,

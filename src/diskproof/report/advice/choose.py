@@ -13,7 +13,7 @@ from typing import Literal
 
 from diskproof.advice.dialect import Unsayable
 from diskproof.records import Cell
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.judging import judging_seconds
 from diskproof.report.advice.keeping import Keep, Keeping, find_keeping

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from diskproof.advice.judge import in_force, writes_through
 from diskproof.advice.observed import no_barrier
-from diskproof.records.machines import DiskJudgement, MachineJudgement, Remark
 from diskproof.records.verdicts import VerdictRow
+from diskproof.records.virtual_machines import DiskJudgement, MachineJudgement, Remark
 from diskproof.report.durability import join_verdicts, states_text, verdict_text
 from diskproof.study.factors import FACTOR_BY_NAME
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from diskproof.advice import observed
-from diskproof.records.machines import (
+from diskproof.records.virtual_machines import (
     Change,
     DiskJudgement,
     Layer,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from diskproof.records.metrics import figure_unit
-from diskproof.report.advice.choose import Recommendation, Times, recommend
+from diskproof.report.advice.choose import Recommendation, recommend
 from diskproof.report.advice.words import keeping_sentence, settings_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, StudyView, WorkloadView
@@ -38,18 +38,22 @@ def _sentences(found: Recommendation, load: WorkloadView, mine: Line | None) -> 
         ]
     best = settings_text(chosen, found)
     apart = not set(mine.ranked.groups) & set(chosen.line.ranked.groups)
-    times = times_over(load, mine, chosen.line)
+    times = times_text(load, mine, chosen.line)
     why = next((c.why_not for c in found.refused if c.line is mine), "")
     own = f"{load.name}: its own settings do {value}" + (f"; such a disk {why}" if why else "")
     if not apart:
         what = "is not told apart from them" + ("" if why else ": nothing is gained by a change")
-        return [f"{own}. {best} {what} ({times.text}).", keeping_sentence(chosen, found)]
-    return [f"{own}. {best} is {times.text} as fast.", keeping_sentence(chosen, found)]
+        return [f"{own}. {best} {what} ({times}).", keeping_sentence(chosen, found)]
+    return [f"{own}. {best} is {times} as fast.", keeping_sentence(chosen, found)]
 
 
-def times_over(load: WorkloadView, base: Line, other: Line) -> Times:
-    """How many times as fast ``other`` is as ``base``; above 1 is faster, whatever the metric."""
+def times_text(load: WorkloadView, base: Line, other: Line) -> str:
+    """How many times as fast ``other`` is as ``base``, whichever way the metric points, with the
+    interval that holds for all pairs of the workload: ``1.3 times [1.1, 1.5]``."""
     lines = list(load.lines)
+    if not load.higher_is_better:
+        base, other = other, base
     ratio = ratios_over([line.sample for line in lines], lines.index(base))[lines.index(other)]
-    times = Times(ratio.ratio, ratio.low, ratio.high)
-    return times if load.higher_is_better else times.inverse
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.ratio:.3g} times (no interval)"
+    return f"{ratio.ratio:.3g} times [{ratio.low:.3g}, {ratio.high:.3g}]"

@@ -39,7 +39,7 @@ def _sentences(found: Recommendation, load: WorkloadView, mine: Line | None) -> 
     best = settings_text(chosen, found)
     apart = not set(mine.ranked.groups) & set(chosen.line.ranked.groups)
     times = times_text(load, mine, chosen.line)
-    why = next((c.why_not for c in found.refused if c.line is mine), "")
+    why = next((each.why_not for each in found.refused if each.line is mine), "").partition("; ")[0]
     own = f"{load.name}: its own settings do {value}" + (f"; such a disk {why}" if why else "")
     if not apart:
         what = "is not told apart from them" + ("" if why else ": nothing is gained by a change")

@@ -16,6 +16,7 @@ from diskproof.report.advice.answer import Answer, find_answers, opening_lines
 from diskproof.report.advice.choose import Wish
 from diskproof.report.advice.words import answer_sentences
 from diskproof.study.factors import CACHE_MODES, DIRECT
+from support.advice_docs import PAGE, replace_mapping
 from support.advice_views import EQUAL, advice_view
 
 FILE = Target("/images/disk.qcow2")
@@ -172,3 +173,9 @@ def test_12_unsafe_needs_a_disposable_disk_and_its_loss_stands_beside(name: str)
         assert read.get("cache", "unsafe") == "unsafe", json.dumps(dict(read))
     else:
         assert given.unsaid is not None  # this manager has no word for it
+
+
+def test_the_mapping_in_the_document_is_that_of_the_dialects() -> None:
+    page = PAGE.read_text()
+    assert page == replace_mapping(page), "PYTHONPATH=src:tests python -m support.advice_docs"
+    assert all(f"(`--for {name}`)" in page for name in DIALECTS)

@@ -18,6 +18,8 @@ from support.simulated_stores import simulated_cells
 EQUAL: Mapping[tuple[str, str], float] = {}
 """Speeds of an A/A study."""
 Judge = Callable[[Cell], Mapping[Fault, Durability]]
+CACHES = {"frontend": ("daemon",), "cache": ("none", "writeback", "writethrough", "unsafe")}
+RACE = '[protocol]\nstop = "decided"\nmax_blocks = 8\n'
 DAEMON = {
     "frontend": ("daemon",),
     "backing": ("ssd",),
@@ -37,14 +39,18 @@ def nobody(cell: Cell) -> Mapping[Fault, Durability]:
     return {}
 
 
-def make_verdict_rows(cells: Sequence[Cell], judge: Judge) -> list[VerdictRow]:
+def make_verdict_rows(
+    cells: Sequence[Cell], judge: Judge, states: tuple[int, int]
+) -> list[VerdictRow]:
     rows: list[VerdictRow] = []
     for levels in dict.fromkeys(cell.levels for cell in cells):
         run = make_crash_run(len(rows), **dict(levels))
         of = next(cell for cell in cells if cell.levels == levels)
         for fault, word in judge(of).items():
             lost = 64 if word == "loses" else 0
-            verdict = Verdict(fault, word, lost=lost, states_checked=120, states_total=120)
+            verdict = Verdict(
+                fault, word, lost=lost, states_checked=states[0], states_total=states[1]
+            )
             rows.append(VerdictRow("s1", "h1", run.id, run.cell, verdict, ended=1.7e9))
     return rows
 
@@ -62,6 +68,7 @@ def advice_view(
     host: HostRecord = SIMULATED_HOST,
     keep: Callable[[Cell], bool] = lambda cell: True,
     warnings: tuple[str, ...] = (),
+    states: tuple[int, int] = (120, 120),
 ) -> StudyView:
     """A study of simulated runs with its ranking, verdicts and races. ``keep`` says which of the
     combinations there are."""
@@ -84,7 +91,7 @@ def advice_view(
         )
         for cell in cells
     ]  # fmt: skip
-    verdicts = join_verdicts(make_verdict_rows(cells, judge))
+    verdicts = join_verdicts(make_verdict_rows(cells, judge, states))
     ranked = rank_workloads(study, rows, verdicts)
     races = replay_races(study, scores) if race_rules(study) else ()
     parts = {"race": {race.workload: race for race in races}} if races else {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +35,6 @@ def _complete_dialect(incomplete: str) -> Iterator[str]:
 
 def _complete_workload(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Names of the workloads in the store that the command line names so far."""
-    from contextlib import suppress
-
     from diskproof.store import open_store
 
     place = context.params.get("store") or DEFAULT_STORE
@@ -43,46 +43,57 @@ def _complete_workload(context: typer.Context, incomplete: str) -> Iterator[str]
         yield from (name for name in names if name.startswith(incomplete))
 
 
+StudyNameArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME|FILE",
+        autocompletion=complete_study,
+        help="A study's name, id or file; else the latest with results.",
+    ),
+]
+DialectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="NAME",
+        autocompletion=_complete_dialect,
+        help="qemu, libvirt, virt-install, proxmox, incus, kubevirt or nova; "
+        "else what is found here.",
+    ),
+]
+WorkloadOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", autocompletion=_complete_workload, help="Only for this."),
+]
+KeepOption = Annotated[
+    str | None,
+    typer.Option(metavar="FAULT", help="What data must outlive: power, qemu-kill or none."),
+]
+MigratesOption = Annotated[
+    bool, typer.Option("--migrates", help="The machine is to move while it runs.")
+]
+DisposableOption = Annotated[
+    bool, typer.Option("--disposable", help="The disk may be lost: unsafe will do, too.")
+]
+ImageOption = Annotated[str, typer.Option(metavar="PATH", help="The disk's image or volume.")]
+MachineOption = Annotated[str, typer.Option(metavar="NAME", help="The machine's name or id.")]
+DiskOption = Annotated[str, typer.Option(metavar="KEY", help="The disk's name there: scsi0.")]
+
+
 def register(app: typer.Typer) -> None:
     app.command()(advise)
 
 
 def advise(
-    study: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|FILE",
-            autocompletion=complete_study,
-            help="Its name, id or file; else the latest with results.",
-        ),
-    ] = None,
-    dialect: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="NAME",
-            autocompletion=_complete_dialect,
-            help="qemu, libvirt, virt-install, proxmox, incus, kubevirt or nova; "
-            "else what is found here.",
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", autocompletion=_complete_workload, help="Only for this."),
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(metavar="FAULT", help="What data must outlive: power, qemu-kill or none."),
-    ] = None,
-    migrates: Annotated[
-        bool, typer.Option("--migrates", help="The machine is to move while it runs.")
-    ] = False,
-    disposable: Annotated[
-        bool, typer.Option("--disposable", help="The disk may be lost: unsafe will do, too.")
-    ] = False,
-    image: Annotated[str, typer.Option(metavar="PATH", help="The disk's image or volume.")] = "",
-    machine: Annotated[str, typer.Option(metavar="NAME", help="The machine's name or id.")] = "",
-    disk: Annotated[str, typer.Option(metavar="KEY", help="The disk's name there: scsi0.")] = "",
+    study: StudyNameArgument = None,
+    dialect: DialectOption = None,
+    workload: WorkloadOption = None,
+    keep: KeepOption = None,
+    migrates: MigratesOption = False,
+    disposable: DisposableOption = False,
+    image: ImageOption = "",
+    machine: MachineOption = "",
+    disk: DiskOption = "",
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> int:
@@ -107,13 +118,8 @@ def advise(
     with open_store(store) as opened:
         view = _find_view(opened, study, workload)
     wish = Wish(faults, migrates, disposable, file=find_study_file(view.study) or "")
-    answers = find_answers(view, wish, chosen, target, workload or "")
-    if not answers:
-        raise UsageError(
-            f"study {view.study.name} has no speeds of a machine's disk",
-            "what is measured on the bare host or in a container tells nothing of its settings",
-            "measure frontend = daemon or guest",
-        )
+    answers = find_answers(view, wish, chosen, target, workload or "", find_filesystems(view))
+    _require_answers(answers, view)
     if as_json:
         print_json(answers_json(view, answers))
     else:
@@ -121,6 +127,15 @@ def advise(
             note(f"for {chosen.title}; --for NAME asks for others")
         _print_answers(view, answers)
     return Exit.OK if all(each.keeps for each in answers) else Exit.FELL_SHORT
+
+
+def _require_answers(answers: tuple[Answer, ...], view: StudyView) -> None:
+    if not answers:
+        raise UsageError(
+            f"study {view.study.name} has no speeds of a machine's disk",
+            "what is measured on the bare host or in a container tells nothing of its settings",
+            "measure frontend = daemon or guest",
+        )
 
 
 def find_manager() -> str:
@@ -204,20 +219,45 @@ def _id_of_file(name: str) -> str:
     return load_study(path).id if path.suffix == ".toml" or path.is_file() else name
 
 
+def name_files(views: Sequence[StudyView]) -> Sequence[StudyView]:
+    """Views with the files of their studies, for the commands that their answers name."""
+    files = {study_id: str(path) for study_id, path in _study_files()} if views else {}
+    return tuple(replace(view, file=files.get(view.study.id, "")) for view in views)
+
+
 def find_study_file(study: StudyRecord) -> str | None:
     """The file that a stored study was made from, where it lies here or in ``studies``."""
+    return next((str(path) for found, path in _study_files() if found == study.id), None)
+
+
+def _study_files() -> Iterator[tuple[str, Path]]:
+    """Studies that lie here by their ids."""
     from diskproof.study.load import load_study
 
     places = (
         path for folder in (Path(), Path("studies")) for path in sorted(folder.glob("*.toml"))
     )
     for path in islice(places, MAX_FILES):
-        try:
-            if load_study(path).id == study.id:
-                return str(path)
-        except DiskproofError:
-            continue
-    return None
+        with suppress(DiskproofError):
+            yield load_study(path).id, path
+
+
+def find_filesystems(view: StudyView) -> dict[str, str]:
+    """What the folders of a study's backings are on, where it was made on this host."""
+    from diskproof.backings.place import find_filesystem
+    from diskproof.report.barred import read_backings_of
+    from diskproof.study.backings import chain
+
+    if view.host.name != platform.node():
+        return {}
+    found = {}
+    for name, spec in read_backings_of(view.study).items():
+        lowest = chain(spec)[-1]
+        if lowest.kind == "directory":
+            folder = Path(lowest.option("path")).absolute()
+            there = next(each for each in (folder, *folder.parents) if each.is_dir())
+            found[name] = find_filesystem(there)
+    return found
 
 
 def _print_answers(view: StudyView, answers: tuple[Answer, ...]) -> None:

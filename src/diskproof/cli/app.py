@@ -27,7 +27,7 @@ from diskproof.errors import DiskproofError, Exit, UsageError
 app = typer.Typer(
     name="diskproof",
     help="Which virtual-disk settings are fast on this host, with evidence.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -55,11 +55,20 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", "-V", callback=_show_version, is_eager=True, help="Print the version."
     ),
-) -> None:
-    """Which virtual-disk settings are fast on this host, with evidence."""
+) -> int:
+    """Which virtual-disk settings are fast on this host, with evidence.
+
+    Without a command it tells where you are: this host, its virtual machines, your studies.
+    """
+    if context.invoked_subcommand is None and not context.resilient_parsing:
+        from diskproof.cli.orientation import orient
+
+        orient()
+    return Exit.OK
 
 
 def run_verb(arguments: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Never
 
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
@@ -25,6 +25,18 @@ CrashEvent = Event[CrashJob, CrashRun, Never]
 MakeCrashRun = Callable[[Cell, Sequence[Fault], Tell], CrashRun]
 
 
+def crash_jobs(cells: Iterable[Cell], faults: tuple[Fault, ...]) -> list[CrashJob]:
+    """All that these cells are asked."""
+    return [CrashJob(cell, faults_of(cell.level("frontend"), faults)) for cell in cells]
+
+
+def expect_first(job: CrashJob) -> float:
+    """Seconds that a job takes at most, before any like it was made."""
+    frontend, spec = job.cell.level("frontend"), job.cell.workload
+    search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
+    return longest_seconds(frontend, writing, search, len(job.faults))
+
+
 class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
     """All verdicts of ``cells`` on ``faults`` that the store does not hold; it counts verdicts.
     Undecided ones are results."""
@@ -45,7 +57,7 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
         if retry:
             self.store.remove_undecided(self.study.id)
         there = {(row.cell.id, row.verdict.fault) for row in self.store.verdicts(self.study.id)}
-        wanted = [CrashJob(c, faults_of(c.level("frontend"), self.faults)) for c in self.cells]
+        wanted = crash_jobs(self.cells, self.faults)
         missing = (
             CrashJob(job.cell, tuple(f for f in job.faults if (job.cell.id, f) not in there))
             for job in wanted
@@ -60,11 +72,7 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
 
     def expect(self, job: CrashJob) -> float:
         """The longest of its frontend so far, or at most."""
-        frontend, spec = job.cell.level("frontend"), job.cell.workload
-        if frontend in self._spent:
-            return self._spent[frontend]
-        search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
-        return longest_seconds(frontend, writing, search, len(job.faults))
+        return self._spent.get(job.cell.level("frontend"), expect_first(job))
 
     def execute(self, job: CrashJob, tell: Tell) -> CrashRun:
         tell(Activity("recording"))

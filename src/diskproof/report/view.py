@@ -16,6 +16,11 @@ from diskproof.store import ResultRow, Store
 if TYPE_CHECKING:
     from diskproof.stats.ranking import Ranked
 
+TCG_NOTE = (
+    "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
+    "IOPS and latency of guests are far below those under KVM and differences between buses and "
+    "threads may not carry over. It does not distort the order of flushes or what is durable."
+)
 Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
 
@@ -57,13 +62,15 @@ class WorkloadView:
 
 @dataclass(frozen=True)
 class StudyView:
-    """One study on one host. ``parts`` stand by the names of the chapters that found them; a
-    chapter on each workload has found a mapping by the workload's name."""
+    """One study on one host; ``file`` is the study's, where it is known. ``parts`` stand by the
+    names of the chapters that found them; a chapter on each workload has found a mapping by the
+    workload's name."""
 
     study: StudyRecord
     host: HostRecord
     workloads: tuple[WorkloadView, ...]
     parts: Mapping[str, Any] = field(default_factory=dict)
+    file: str = ""
 
     @property
     def runs(self) -> int:

@@ -1,10 +1,10 @@
 """The whole answer in a manager's words: the line to paste, what it holds for, what it lacks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from diskproof.advice.dialect import Dialect, Paste, Target
+from diskproof.advice.dialect import Dialect, Paste, Target, Unsayable
 from diskproof.records.virtual_machines import Levels
 from diskproof.report import layout
 from diskproof.report.advice.choose import (
@@ -26,7 +26,7 @@ from diskproof.report.advice.words import (
     use_sentence,
 )
 from diskproof.report.durability import durability_json
-from diskproof.report.labels import interval_json
+from diskproof.report.labels import finite, interval_json
 from diskproof.report.view import StudyView
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 
@@ -54,14 +54,20 @@ class Answer:
 
 
 def find_answers(
-    view: StudyView, wish: Wish, dialect: Dialect, target: Target, workload: str = ""
+    view: StudyView,
+    wish: Wish,
+    dialect: Dialect,
+    target: Target,
+    workload: str = "",
+    filesystems: Mapping[str, str] | None = None,
 ) -> tuple[Answer, ...]:
-    """An answer a workload, or on one of them; the same disk for all where one would do."""
+    """An answer a workload, or on one of them; the same disk for all where one would do.
+    ``filesystems`` are those that backings are on, by name, as far as somebody looked."""
     asked = replace(
         wish,
         stack=dialect.title.partition(" (")[0],
         defaults=dialect.defaults(target),
-        find_obstacles=lambda levels: dialect.find_obstacles(_meant(levels, target), target),
+        find_obstacles=lambda levels: _find_gaps(levels, target, dialect),
     )
     if workload:
         loads = tuple(load for load in view.workloads if load.name == workload)
@@ -69,13 +75,18 @@ def find_answers(
     unbound = replace(asked, find_obstacles=Wish().find_obstacles)
     free = {each.load.name: each for each in recommend_all(view, unbound)}
     return tuple(
-        _make_answer(view, found, free[found.load.name], dialect, target)
+        _make_answer(view, found, free[found.load.name], dialect, target, filesystems or {})
         for found in settle(view, asked)
     )
 
 
 def _make_answer(
-    view: StudyView, found: Recommendation, free: Recommendation, dialect: Dialect, target: Target
+    view: StudyView,
+    found: Recommendation,
+    free: Recommendation,
+    dialect: Dialect,
+    target: Target,
+    filesystems: Mapping[str, str],
 ) -> Answer:
     """``free`` is the answer of who could say everything."""
     unsaid = _unsaid(found, free, target, dialect)
@@ -85,7 +96,7 @@ def _make_answer(
         levels, instead = _nearest(unsaid, free.wish, target, dialect)
     paste = dialect.write(levels, target) if levels else None
     of = free if instead else found
-    conditions = (*_of_target(target), *find_conditions(of, view)) if paste else ()
+    conditions = (*_of_target(target), *find_conditions(of, view, filesystems)) if paste else ()
     if instead:
         of_cell = tuple((name, f"of what was measured: {value}" if name in _OF_CELL else value)
                         for name, value in conditions)  # fmt: skip
@@ -100,7 +111,7 @@ def _unsaid(
     best = free.chosen
     if best is None or (found.chosen and found.chosen.cell == best.cell):
         return None
-    obstacles = tuple(dialect.find_obstacles(_meant(disk_levels(best.cell), target), target))
+    obstacles = _find_gaps(disk_levels(best.cell), target, dialect)
     return replace(best, unsayable=obstacles) if obstacles else None
 
 
@@ -111,7 +122,7 @@ def _nearest(
     would not be allowed either."""
     levels, instead = dict(_meant(disk_levels(best.cell), target)), dict[str, str]()
     for _ in range(len(levels)):
-        gaps = dialect.find_obstacles(levels, target)
+        gaps = _find_gaps(levels, target, dialect)
         if not gaps:
             mode = CACHE_MODES[levels.get("cache", "none")]
             allowed = not mode.no_flush and (mode.direct or not wish.migrates)
@@ -125,6 +136,24 @@ def _nearest(
 
 def _levels_text(levels: Levels) -> str:
     return ", ".join(f"{name}={level}" for name, level in levels.items())
+
+
+def _find_gaps(levels: Levels, target: Target, dialect: Dialect) -> tuple[Unsayable, ...]:
+    """What the dialect cannot say of a disk, and what the image that is there rules out: a line
+    that calls a qcow2 image raw would show the guest its inside."""
+    there, form = _format_there(target, dialect), levels.get("format", "")
+    gaps = dialect.find_obstacles(_meant(levels, target), target)
+    if not form or there in ("", form):
+        return gaps
+    return (Unsayable("format", form, f"the image that is there is {there}", there), *gaps)
+
+
+def _format_there(target: Target, dialect: Dialect) -> str:
+    """The format of the disk as it was found, or that its name tells; empty where nobody knows."""
+    if target.existing:
+        return dialect.read(target.existing, target).get("format", "")
+    ending = target.image.rpartition(".")[2]
+    return ending if ending in FACTOR_BY_NAME["format"].levels else ""
 
 
 def _is_remote(target: Target) -> bool:
@@ -210,7 +239,7 @@ def by_paste(answers: Sequence[Answer]) -> list[list[Answer]]:
 
 def render_opening(answers: Sequence[Answer]) -> layout.Shown:
     """What to use and why, and where the line goes; the line itself follows, unwrapped."""
-    texts = dict.fromkeys(text for answer in answers for text in opening_lines(answer))
+    texts = merge_texts([(answer, text) for answer in answers for text in opening_lines(answer)])
     paste, parts = answers[0].paste, [layout.line(text) for text in texts]
     if paste is None:
         return layout.paragraphs([parts])
@@ -224,10 +253,12 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
     if paste is None:
         return layout.paragraphs([])
     notes = [f"It takes effect {paste.takes_effect}." if paste.takes_effect else "", *paste.notes]
-    closing = dict.fromkeys(
-        f"{answer.found.load.name}: {text}" if len(answers) > 1 else text
-        for answer in answers
-        for text in closing_lines(answer)
+    closing = merge_texts(
+        [
+            (answer, f"{answer.found.load.name}: {text}" if len(answers) > 1 else text)
+            for answer in answers
+            for text in closing_lines(answer)
+        ]
     )
     return layout.paragraphs(
         [
@@ -236,6 +267,21 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
             [layout.line(text) for text in closing],
         ]
     )
+
+
+def merge_texts(told: Sequence[tuple[Answer, str]]) -> list[str]:
+    """Sentences that differ by the name of their workload alone are one, of all those workloads."""
+    loads: dict[str, list[str]] = {}
+    for answer, text in told:
+        name = answer.found.load.name
+        loads.setdefault(text.replace(name, "\0", 1), []).append(name)
+    every = len({answer.found.load.name for answer, _ in told})
+    merged = []
+    for text, names in loads.items():
+        said = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        whole = len(names) == every > 1 and text.startswith("\0: ")
+        merged.append(text.removeprefix("\0: ") if whole else text.replace("\0", said))
+    return merged
 
 
 def _conditions_table(answers: Sequence[Answer]) -> layout.PlainTable:
@@ -310,7 +356,7 @@ def _candidate_json(each: Candidate | None, found: Recommendation) -> dict[str, 
         "n": ranked.interval.n,
         "mean": ranked.interval.mean,
         "ci95": ranked.interval.half_width,
-        "times_of_chosen": each.times.ratio,
+        "times_of_chosen": finite(each.times.ratio),
         "times_simultaneous95": interval_json(each.times.low, each.times.high),
         "told_apart": each.is_apart,
         "keeping": each.keeping.word,

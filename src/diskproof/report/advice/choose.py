@@ -14,22 +14,25 @@ from typing import Literal
 from diskproof.advice.dialect import Unsayable
 from diskproof.records import Cell
 from diskproof.records.virtual_machines import Levels
-from diskproof.report.advice.barred import Bars
 from diskproof.report.advice.judging import judging_seconds
 from diskproof.report.advice.keeping import Keep, Keeping, find_keeping
+from diskproof.report.advice.times import Times, times_of
+from diskproof.report.barred import Bars
 from diskproof.report.view import Line, StudyView, WorkloadView
-from diskproof.stats.intervals import RatioInterval
 from diskproof.stats.ranking import ratios_over
 from diskproof.stats.study_race import RaceState
 from diskproof.study.factors import DIRECT, FACTOR_BY_NAME, FACTORS
 from diskproof.units import parse_bytes
 
+MAX_TRIES = 8
+"""Disks that are tried as one for all workloads, the likeliest first."""
 VM_FRONTENDS = ("guest", "own-guest", "daemon")
 """Cells that a manager's machine can be; a daemon's are the same nodes without a guest."""
 NOT_SAID = frozenset({"frontend", "backing", "accel", "vcpus", "memory"})
 """Factors of a cell that are no setting of a disk: conditions."""
 QEMU_DEFAULTS: Mapping[str, str] = {
-    factor.name: factor.default for factor in FACTORS if factor.name not in NOT_SAID
+    **{factor.name: factor.default for factor in FACTORS if factor.name not in NOT_SAID},
+    "format": "raw",  # of qemu-img create; a study's default is the one with more to choose
 }
 Why = Literal["rule", "loses", "not judged", "slower", "migration", "cannot be said"]
 
@@ -51,31 +54,6 @@ class Wish:
     defaults: Mapping[str, str] = field(default_factory=lambda: QEMU_DEFAULTS)
     find_obstacles: Callable[[Levels], Sequence[Unsayable]] = _says_all
     file: str = ""
-
-
-@dataclass(frozen=True)
-class Times:
-    """How many times as fast, whichever way the metric points; the interval holds for all pairs of
-    the workload together, and has no ends where too little is known."""
-
-    ratio: float
-    low: float | None
-    high: float | None
-
-    @property
-    def inverse(self) -> Times:
-        """The same the other way round."""
-        low = None if not self.high else 1 / self.high
-        high = None if not self.low else 1 / self.low
-        return Times(1 / self.ratio if self.ratio > 0 else 0.0, low, high)
-
-    @property
-    def text(self) -> str:
-        """``2.1 times [1.7, 2.6]``."""
-        if self.low is None or self.high is None:
-            return f"{self.ratio:.3g} times (no interval)"
-        high = f"{self.high:.3g}" if self.high < 1e4 else "?"
-        return f"{self.ratio:.3g} times [{self.low:.3g}, {high}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +153,8 @@ def settle(view: StudyView, wish: Wish | None = None) -> tuple[Recommendation, .
         return found
     first = [levels_id(each.cell) for each in (found[0].chosen, *found[0].ties) if each]
     wanted = [_chosen_id(each) for each in found]
-    for name in sorted(set.intersection(*could), key=lambda n: (n not in wanted, first.index(n))):
+    shared = sorted(set.intersection(*could), key=lambda n: (n not in wanted, first.index(n)))
+    for name in shared[:MAX_TRIES]:
         again = recommend_all(view, wish, frozenset({name}))
         if {_chosen_id(each) for each in again} == {name}:
             return again
@@ -306,14 +285,24 @@ class _Choice:
     def _apart(self, one: Candidate, other: Candidate) -> bool:
         """Whether two cells are told apart: by the race where one of them leads it, else by the
         ranking. Of a single run nothing is known."""
-        race = self.race
         if one is other:
             return False
-        if race and race.verdict and {one.cell.id, other.cell.id} & {c.id for c in race.leaders}:
-            near = {cell.id for cell in (*race.leaders, *race.tied, *race.open)}
-            return not {one.cell.id, other.cell.id} <= near
+        told = self._told_by_race(one, other)
+        if told is not None:
+            return told
         mine, its = set(one.line.ranked.groups), set(other.line.ranked.groups)
         return bool(mine and its and not mine & its)
+
+    def _told_by_race(self, one: Candidate, other: Candidate) -> bool | None:
+        """Whether the race told them apart: those that still run or rest are not, one that left
+        because of the other is. None where it says nothing of the two."""
+        race, pair = self.race, {one.cell.id, other.cell.id}
+        if race is None or not race.verdict or not pair & {cell.id for cell in race.leaders}:
+            return None
+        if pair <= {cell.id for cell in (*race.leaders, *race.tied, *race.open)}:
+            return False
+        left = ({race.cells[d.cell].id, race.cells[d.rival].id} for d in race.course.drops)
+        return True if pair in left else None
 
     def _compared(self, chosen: Candidate | None) -> Callable[[Candidate], Candidate]:
         """It puts a candidate beside the chosen one. All lines of the workload are compared, those
@@ -327,7 +316,7 @@ class _Choice:
         def told(place: int) -> Candidate:
             each = self.all[place]
             ratio = ratios[ids.index(each.cell.id)]
-            times = _times(ratio, self.load.higher_is_better)
+            times = times_of(ratio, self.load.higher_is_better)
             return replace(each, times=times, is_apart=self._apart(chosen, each))
 
         return lambda each: told(self.all.index(each))
@@ -380,11 +369,6 @@ def _danger(each: Candidate) -> int:
     if keeping.bars:
         return 3
     return 0 if keeping.is_proved else 1 if keeping.is_open else 2
-
-
-def _times(ratio: RatioInterval, higher_is_better: bool) -> Times:
-    times = Times(ratio.ratio, ratio.low, ratio.high)
-    return times if higher_is_better else times.inverse
 
 
 def _same(factor: str, level: str, other: str) -> bool:

@@ -1,17 +1,16 @@
 """What an answer holds for: a line to paste without its conditions is a rumour."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from diskproof.records import BackingSpec, Cell
 from diskproof.records.metrics import figure_unit
-from diskproof.report.advice.barred import read_backings_of
 from diskproof.report.advice.choose import Candidate, Recommendation, is_emulated
-from diskproof.report.advice.words import keeping_text, settings_text
+from diskproof.report.advice.words import differs_text, keeping_text
+from diskproof.report.barred import read_backings_of
 from diskproof.report.durability import render_age
-from diskproof.report.head import TCG_NOTE
 from diskproof.report.labels import count, render_figure, render_half_width
-from diskproof.report.view import StudyView
+from diskproof.report.view import TCG_NOTE, StudyView
 from diskproof.study.backings import chain
 
 DAEMON_NOTE = (
@@ -24,13 +23,15 @@ MIGRATES_NOTE = (
 )
 
 
-def find_conditions(found: Recommendation, view: StudyView) -> tuple[tuple[str, str], ...]:
+def find_conditions(
+    found: Recommendation, view: StudyView, filesystems: Mapping[str, str] | None = None
+) -> tuple[tuple[str, str], ...]:
     """Name and value of each, in the order in which one asks. Empty without a choice."""
     if found.chosen is None:
         return ()
     pairs = [
         *_of_host(view),
-        ("disk on", _backing_text(found.chosen.cell, view)),
+        ("disk on", _backing_text(found.chosen.cell, view, filesystems or {})),
         ("guest", _guest_text(found.chosen.cell, view)),
         ("image", _image_text(found.chosen.cell)),
         ("workload", _workload_text(found)),
@@ -53,13 +54,14 @@ def _of_host(view: StudyView) -> Iterator[tuple[str, str]]:
         yield "warning", "the host is simulated: every figure is made up"
 
 
-def _backing_text(cell: Cell, view: StudyView) -> str:
-    """The backing with what it is made on; its file system as far as the study says it."""
+def _backing_text(cell: Cell, view: StudyView, filesystems: Mapping[str, str]) -> str:
+    """The backing with what it is made on; its file system as far as somebody knows it."""
     name = cell.level("backing")
     spec = read_backings_of(view.study).get(name)
     if spec is None:
         return f"{name or 'its folder'}, of which the study says no more"
-    return f"{name}: {', on '.join(_spec_text(each) for each in chain(spec))}"
+    below = f" on {filesystems[name]}" if name in filesystems else ""
+    return f"{name}: {', on '.join(_spec_text(each) for each in chain(spec))}{below}"
 
 
 def _spec_text(spec: BackingSpec) -> str:
@@ -118,7 +120,7 @@ def _of_verdict(chosen: Candidate) -> Iterator[tuple[str, str]]:
 
 def _tie_text(found: Recommendation) -> str:
     """All of them, the most told apart by their settings."""
-    names = [settings_text(each, found) for each in found.ties]
+    names = [differs_text(each, found) for each in found.ties]
     more = f"; {len(names) - 6} more" if len(names) > 6 else ""
     return "; ".join(names[:6]) + more
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from diskproof.errors import UsageError
 from diskproof.records.verdicts import Fault, VerdictRow
-from diskproof.report.advice.barred import Bar
+from diskproof.report.barred import Bar
 from diskproof.report.durability import CellDurability
 
 Keep = Literal["power", "qemu-kill", "none"]

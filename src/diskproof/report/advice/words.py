@@ -1,5 +1,7 @@
 """The answer in two or three sentences, as one storage administrator would say it to another."""
 
+from collections.abc import Collection
+
 from diskproof.records.metrics import figure_unit
 from diskproof.records.verdicts import Fault, Verdict
 from diskproof.report.advice.choose import NOT_SAID, Candidate, Recommendation, disk_levels
@@ -34,16 +36,29 @@ def answer_sentences(found: Recommendation) -> tuple[str, ...]:
 def settings_text(each: Candidate, found: Recommendation) -> str:
     """The settings that a cell has and others have not: ``cache=none, aio=native``; the backing
     where that varies too. All of them where nothing varies."""
-    levels, varying = disk_levels(each.cell), found.load.varying
-    told = [f"{name}={level}" for name, level in levels.items() if name in varying]
-    told = told or [f"{name}={levels[name]}" for name in ("format", "cache", "aio", "bus")
-                    if name in levels]  # fmt: skip
+    return _say(each, found.load.varying) or _say(each, ("format", "cache", "aio", "bus"))
+
+
+def _say(each: Candidate, factors: Collection[str]) -> str:
+    levels = disk_levels(each.cell)
+    told = [f"{name}={level}" for name, level in levels.items() if name in factors]
     beside = [
         f"{'on backing' if name == 'backing' else name} {each.cell.level(name)}"
         for name in sorted(NOT_SAID - {"frontend", "accel"})
-        if name in varying and each.cell.level(name)
+        if name in factors and each.cell.level(name)
     ]
     return ", ".join([*told, *beside])
+
+
+def differs_text(each: Candidate, found: Recommendation) -> str:
+    """Those of its settings that the chosen cell has not; all where that is most of them."""
+    if found.chosen is None:
+        return settings_text(each, found)
+    own = set(found.chosen.cell.levels)
+    other = [name for name, level in each.cell.levels if (name, level) not in own]
+    return _say(each, [name for name in other if name in found.load.varying]) or settings_text(
+        each, found
+    )
 
 
 def use_sentence(found: Recommendation) -> str:
@@ -57,9 +72,9 @@ def use_sentence(found: Recommendation) -> str:
     beside = found.beside
     gain = ""
     if beside and beside.is_apart:
-        name = f"the next that would do ({settings_text(beside, found)})"
+        name = f"with {differs_text(beside, found)}, the next that would do"
         if beside is found.default:
-            name = f"what {found.wish.stack} gives a new disk ({settings_text(beside, found)})"
+            name = f"what {found.wish.stack} gives a new disk ({differs_text(beside, found)})"
         gain = f", {beside.times.inverse.text} as fast as {name}"
     stays = f", which is what {found.wish.stack} does by itself" if found.is_default else ""
     return f"For {load.name} use {settings}{stays}: {figure}{gain}."
@@ -73,6 +88,8 @@ def _no_winner_sentence(found: Recommendation, settings: str) -> str:
     said = f"For {load} no difference is proved between {count(len(found.ties) + 1, 'cell')}"
     if found.is_default:
         return f"{said}: stay with what {stack} gives a new disk, {settings}."
+    if found.default in found.ties:
+        return f"{said}, what {stack} gives a new disk among them: {settings} does for this, too."
     if found.default is None:
         return (
             f"{said}: nothing speaks for leaving what {stack} gives a new disk, which was not "
@@ -90,10 +107,11 @@ def keeping_sentence(each: Candidate, found: Recommendation) -> str:
     keeping = each.keeping
     cut = CUTS[keeping.fault]
     if keeping.row and keeping.is_proved:
-        return (
-            f"It kept every acknowledged write in {cut}: "
-            f"{states_text(keeping.row.verdict)} states were checked."
-        )
+        states = states_text(keeping.row.verdict)
+        if not _is_searched(keeping.row.verdict):
+            few = f"but few states were checked: {states}"
+            return f"So far it kept every acknowledged write in {cut}, {few}."
+        return f"It kept every acknowledged write in {cut}: {states} states were checked."
     if keeping.is_open:
         why = keeping.row.verdict.reason if keeping.row else "nobody has judged it yet"
         return f"Whether it keeps acknowledged writes in {cut} is not known: {why}."
@@ -126,10 +144,10 @@ def tie_sentence(found: Recommendation) -> str:
     """What could have been chosen as well, and why this one."""
     if not found.proved or not found.ties:
         return ""
-    names = [settings_text(each, found) for each in found.ties[:MAX_NAMED]]
+    names = [f"with {differs_text(each, found)}" for each in found.ties[:MAX_NAMED]]
     more = len(found.ties) - len(names)
-    named = " and ".join([*names, *([f"{more} more"] if more else [])])
-    return f"Not told apart from the best, so perhaps as fast: {named}; {why_this(found)}."
+    named = " or ".join([*names, *([f"in {count(more, 'other way')}"] if more else [])])
+    return f"The same {named} could not be told apart from the best; {why_this(found)}."
 
 
 def why_this(found: Recommendation) -> str:
@@ -138,12 +156,10 @@ def why_this(found: Recommendation) -> str:
     assert chosen is not None
     if found.is_default:
         return f"this one is what {found.wish.stack} does by itself"
-    safer = any(each.keeping.word != chosen.keeping.word for each in found.ties)
-    return (
-        "this one is the safest"
-        if safer
-        else f"this one is the nearest to what {found.wish.stack} does by itself"
-    )
+    if any(each.keeping.word != chosen.keeping.word for each in found.ties):
+        return "this one is the safest"
+    stack = found.wish.stack
+    return f"of those with a proved gain this is the nearest to what {stack} does by itself"
 
 
 def faster_sentence(found: Recommendation) -> str:
@@ -151,11 +167,10 @@ def faster_sentence(found: Recommendation) -> str:
     each = found.next_faster
     if each is None:
         return ""
-    name = settings_text(each, found)
-    gain = f"{each.times.text} as fast"
+    name, why = differs_text(each, found), reason_against(each, found)
     if not each.is_apart:
-        gain = f"not proved faster ({each.times.text})"
-    return f"{name} would be {gain}, but it {reason_against(each, found)}."
+        return f"With {name} it is not proved faster ({each.times.text}), and then it {why}."
+    return f"With {name} it would be {each.times.text} as fast, but then it {why}."
 
 
 def reason_against(each: Candidate, found: Recommendation) -> str:
@@ -200,6 +215,11 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
         return (
             f"To be surer of what it keeps: a longer explore_seconds under [crash] in {file}, "
             f"then `diskproof crash {file}`.",
+        )
+    if found.race and not found.proved and found.faster:
+        return (
+            "To be surer: a race among what may be advised ([[exclude]] the others, cache=unsafe "
+            f"say, in {file}); this one was stopped by cells that may not.",
         )
     if not found.proved and found.ties:
         return (f"To be surer: more blocks in {file}, then `diskproof run {file}` again.",)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diskproof.records import BackingSpec, Cell, StudyRecord
 from diskproof.study import keys
-from diskproof.study.backings import chain, read_backings
+from diskproof.study.backings import FOLDER, chain, read_backings
 from diskproof.study.factors import CACHE_MODES
 
 _PROVED = re.compile(r"the server of backing (\S+): (.+)")
@@ -53,6 +53,15 @@ class Bars:
                 yield from _of_backing(spec)
 
 
+MARK = " !"
+DROPS_FLUSHES = "! drops flushes: what a program was promised may be lost"
+
+
+def is_unfit(cell: Cell, bars: Bars) -> bool:
+    """Whether a cell drops flushes by rule: its speed is that of a disk that may be lost."""
+    return any(bar.drops_flushes or bar.useless for bar in bars.find(cell))
+
+
 def _of_backing(spec: BackingSpec) -> Iterator[Bar]:
     """Sources: zfsprops(7), mount(8) and ext4(5), tgtd(8), targetcli(8), tmpfs(5)."""
     store = spec.option("store")
@@ -85,4 +94,5 @@ def read_backings_of(study: StudyRecord) -> dict[str, BackingSpec]:
     except (ValueError, RecursionError):
         return {}
     _, made = read_backings(tables, keys.Mistakes(study.text, study.name))
-    return {spec.name: spec for specs in made.values() for spec in specs}
+    named = {spec.name: spec for specs in made.values() for spec in specs}
+    return named if named or not study.text else {FOLDER.name: FOLDER}

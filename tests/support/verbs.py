@@ -45,6 +45,7 @@ class Verb:
 
 VERBS = (
     Verb("doctor", ".", exempt={"figures": "free space changes", "wrong": "it examines folders"}),
+    Verb("audit", "./machine.xml", wrong=("FILE",)),
     Verb("plan", "study.toml", wrong=("FILE",)),
     Verb("run", "study.toml", wrong=("FILE",), exempt={"figures": FIGURES}),
     Verb("status"),

@@ -11,6 +11,7 @@ from diskproof import __version__
 from diskproof.cli import (
     advise_verb,
     analysis_verbs,
+    audit_verb,
     crash_verbs,
     guest_verbs,
     host_verbs,
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 for verbs in (
     host_verbs,
+    audit_verb,
     study_verbs,
     crash_verbs,
     tile_verbs,

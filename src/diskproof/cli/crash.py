@@ -164,8 +164,8 @@ def audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str,
         with start_telling(store, study.id) as tell:
             for done, cell in enumerate(cells.values()):
                 label = cell_label(cell, factors)
-                note(f"[{done + 1}/{len(cells)}] {label}")
                 tell(f"flushes of {label}", Standing(done, 0, len(cells), float("nan")))
+                note(f"[{done + 1}/{len(cells)}] {label}")
                 accel = cell.level("accel", "auto")
                 accel = facts.accel if accel == "auto" else accel
                 counts = audit_flushes(cell, backings[cell.level("backing")], consent, accel)

@@ -1,6 +1,8 @@
 //! NBD servers that lie, stall and flood: the client ends with an error, soon and without much
 //! memory.
 
+#![cfg(test)]
+
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -18,7 +18,7 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import READINGS
 from diskproof.advice.incus_device import Device, find_levels, parse_device, render_device
 from diskproof.errors import UsageError
-from diskproof.records.machines import MachineDisk
+from diskproof.records.virtual_machines import MachineDisk
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines" / "incus"

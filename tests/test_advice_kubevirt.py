@@ -13,7 +13,7 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.documents import MAX_DISKS, dump_yaml, load_yaml
 from diskproof.advice.kubevirt import DIALECT
 from diskproof.errors import UsageError
-from diskproof.records.machines import MachineDisk
+from diskproof.records.virtual_machines import MachineDisk
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from support.machine_fixtures import MACHINES, read_fixture
 

@@ -13,7 +13,7 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.nova import DIALECT
 from diskproof.advice.nova_conf import read_flag, read_sections
 from diskproof.errors import UsageError
-from diskproof.records.machines import MachineDisk
+from diskproof.records.virtual_machines import MachineDisk
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 from support.machine_fixtures import MACHINES, read_fixture
 

@@ -15,7 +15,7 @@ from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import READINGS
 from diskproof.advice.proxmox import read
 from diskproof.errors import UsageError
-from diskproof.records.machines import Machine, MachineDisk
+from diskproof.records.virtual_machines import Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES, DIRECT
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines" / "proxmox"

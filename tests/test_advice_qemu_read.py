@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from diskproof.advice.qemu_options import MAX_TEXT, read_keys, split_commands
 from diskproof.advice.qemu_read import READING, read_command_line
 from diskproof.errors import DiskproofError, UsageError
-from diskproof.records.machines import Machine, MachineDisk
+from diskproof.records.virtual_machines import Machine, MachineDisk
 from support.machine_fixtures import MACHINES, read_fixture
 
 Q = "qemu-system-x86_64 -m 1G "

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from diskproof.advice import cloud_hypervisor, container_disks, containers, crosvm, firecracker
 from diskproof.advice.dialect import Reading
 from diskproof.errors import UsageError
-from diskproof.records.machines import MachineDisk
+from diskproof.records.virtual_machines import MachineDisk
 from support.machine_fixtures import read_fixture
 
 READINGS = (

@@ -9,7 +9,7 @@ import re
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Never
@@ -130,6 +130,7 @@ class TrimVerb:
 
     folder: Path
     shelf: Shelf = field(default_factory=Shelf)
+    judge: Callable[[Store], AbstractContextManager[TrimWords]] | None = None
 
     def __call__(self, *typed: str) -> int:
         app = typer.Typer()
@@ -146,7 +147,7 @@ class TrimVerb:
             quiet: options.QuietOption = False,
         ) -> int:
             order = Order(context, store, budget, retry, quiet, as_json=True)
-            return conduct(order, self.start)
+            return conduct(order, self.start, self.judge)
 
         words: Any = list(typed)
         return int(app(args=words, standalone_mode=False, obj=words))
@@ -200,6 +201,49 @@ def test_a_budget_leaves_the_rest(trim: TrimVerb, capsys: pytest.CaptureFixture[
     assert "the budget is spent, 3 runs are left. To go on: diskproof" in capsys.readouterr().err
     assert trim.shelf.made == []
     assert trim("trim", "--budget", "1h") == 0 and trim.shelf.made == [0, 1, 2]
+
+
+def test_what_is_judged_afterwards_ends_in_the_same_answer(
+    trim: TrimVerb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In what is left of the budget, not after Ctrl-C, and told of by the first experiment."""
+    judged = Shelf()
+
+    @contextmanager
+    def judge(store: Store) -> Iterator[TrimWords]:
+        assert trim.shelf.made == [0, 1, 2], "all is measured before anything is judged"
+        yield TrimWords(TrimCampaign(store, judged))
+
+    trim.judge = judge
+    assert trim("trim", "--budget", "1s") == 0 and judged.made == []
+    trim.shelf.act = interrupt
+    assert trim("trim") == 130 and judged.made == []
+    trim.shelf.act = lambda campaign, disk: None
+    capsys.readouterr()
+    assert trim("trim") == 0 and judged.made == [0, 1, 2]
+    assert capsys.readouterr().out == "[\n 0,\n 1,\n 2\n]\n"
+    judged.kept.clear()
+    judged.bad = frozenset({2})
+    assert trim("trim", "--quiet") == 1 and trim.shelf.made == [0, 1, 2]
+
+
+def test_what_cannot_be_judged_is_shown_all_the_same(
+    trim: TrimVerb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def judge(store: Store) -> Iterator[TrimWords]:
+        raise HostError("nothing can be recorded on this host", "/dev/fuse is not there", "try")
+        yield
+
+    trim.judge = judge
+    assert trim("trim", "--quiet") == 1
+    told = capsys.readouterr()
+    assert told.out == "[\n 0,\n 1,\n 2\n]\n"
+    assert told.err.splitlines() == [
+        "diskproof: the cells are not judged: nothing can be recorded on this host",
+        "  /dev/fuse is not there",
+        "  try",
+    ]
 
 
 def test_what_failed_tells_in_the_exit_code_until_a_retry(trim: TrimVerb) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from diskproof.host.machines import find_machines
 from diskproof.host.machines.libvirt import LibvirtHome, find_at, find_live_socket, session
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines" / "libvirt"
 UUID = "7b1f0a62-93e7-4dc5-8b5f-3f3c5e3d1bbb"

@@ -16,7 +16,7 @@ from diskproof.advice.dialect import Dialect, Target
 from diskproof.advice.dialects import DIALECTS, READINGS, require_dialect
 from diskproof.advice.libvirt_xml import DiskParts, iter_parts, parse_documents
 from diskproof.errors import UsageError
-from diskproof.records.machines import Machine, MachineDisk
+from diskproof.records.virtual_machines import Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
 FOLDER = Path(__file__).parent / "fixtures" / "machines" / "libvirt"
@@ -220,7 +220,8 @@ def test_a_disk_moves_to_scsi_with_its_thread() -> None:
 def test_fixtures_are_read(name: str) -> None:
     machine = read_fixture(name)
     assert machine.manager == "libvirt" and machine.name
-    assert READING.claims((FOLDER / name).read_text())
+    text = (FOLDER / name).read_text()
+    assert [each.name for each in READINGS if each.claims(text)] == ["libvirt"]
     assert {disk.name for disk in machine.disks} == set(EXPECTED[name])
     for disk in machine.disks:
         told = {remark.rule for remark in disk.remarks}
@@ -313,6 +314,43 @@ def test_only_libvirts_xml_is_claimed() -> None:
         "<domstatus ",
     ):
         assert READING.claims(text)
+
+
+DISKS = "".join(
+    f"<disk type='file'><driver iothread='7'/><target dev='vd{n}' bus='virtio'/></disk>"
+    for n in range(500)
+)
+NAMESPACE = "xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'"
+GLOBAL = "<q:arg value='-global'/><q:arg value='ide-hd.x=1'/>"
+HEAVY = {
+    "disks": f"<domain type='kvm'><devices>{DISKS * 60}</devices></domain>",
+    "machines": "".join(
+        f"<domain type='kvm'><name>m{n}</name><iothreads>900</iothreads>"
+        f"<devices>{DISKS}</devices></domain>"
+        for n in range(16)
+    ),
+    "options": "".join(
+        f"<domain type='kvm' {NAMESPACE}><name>m{n}</name><devices>{DISKS}</devices>"
+        f"<q:commandline>{GLOBAL * 125}</q:commandline></domain>"
+        for n in range(16)
+    ),
+    "braces": f"<domain type='kvm' {NAMESPACE}><devices>{DISKS}</devices><q:commandline>"
+    f"<q:arg value='-device'/><q:arg value='{'{' * 3_000_000}'/></q:commandline></domain>",
+    "chain": "<domain><devices><disk><target dev='vda'/>"
+    + "<backingStore><source file='/a'/>" * 280
+    + "</backingStore>" * 280
+    + "</disk></devices></domain>",
+    "threads": "<domain><iothreadids>" + "<iothread id='9'/>" * 90_000 + "</iothreadids></domain>",
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_heavy_xml_ends_in_time(name: str) -> None:
+    began = time.monotonic()
+    with suppress(UsageError):
+        for machine in READING.read_machines(HEAVY[name], "x.xml"):
+            assert all(len(disk.remarks) < 4 for disk in machine.disks)
+    assert time.monotonic() - began < 5
 
 
 BOMB = "<!DOCTYPE domain [<!ENTITY a 'x'>{}]><domain>&z;</domain>".format(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.host.machines import incus, proxmox
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines"
 

@@ -25,7 +25,7 @@ from diskproof.advice.dialects import DIALECTS
 from diskproof.host.machines.libvirt import find_at, find_live_socket, find_sessions, session
 from diskproof.host.machines.running import find as find_running
 from diskproof.process.start import find_tool
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from support.libvirt_sessions import (
     EMULATOR,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.host.machines import microvms
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 HOLD = "\necho ready; read line; wait"
 

@@ -19,7 +19,7 @@ from diskproof.advice.qemu import DIALECT
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
 from diskproof.host.machines import find_machines, running
-from diskproof.records.machines import Layer, Machine, MachineDisk
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES
 from support.qemus import make_image, start_still
 from support.recording import make_places, needs_fuse, start_recording

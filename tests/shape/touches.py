@@ -33,6 +33,7 @@ print(json.dumps({
 
 _JINJA = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
 _VIEWS = ("view", "study", "parts")
+DIALECTS = "advice/"
 
 
 class Tables:
@@ -98,9 +99,19 @@ def option_files(tree: Tree, option: str, rules: Mapping[str, Any]) -> list[str]
 
 
 def factor_files(tree: Tree, factors: Sequence[str]) -> dict[str, list[str]]:
-    """For each factor the files that say something of it in particular."""
+    """For each factor the places that say something of it in particular: files, and the words of
+    all managers of machines as one, as a chapter's folder is: each has its row for a factor."""
     uses = {module.name: key_uses(module, factors) for module in tree.modules}
-    return {factor: [name for name, keys in uses.items() if factor in keys] for factor in factors}
+    return {
+        factor: list(
+            dict.fromkeys(
+                DIALECTS if _is_one_of(name, (f"{DIALECTS}*", "host/machines/*")) else name
+                for name, keys in uses.items()
+                if factor in keys
+            )
+        )
+        for factor in factors
+    }
 
 
 def _is_one_of(name: str, patterns: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 from diskproof.advice.dialect import Reading
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 MACHINES = Path(__file__).parent.parent / "fixtures" / "machines"
 

@@ -15,7 +15,7 @@ from diskproof.advice.documents import (
 )
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
-from diskproof.records.machines import Layer, LayerName, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Layer, LayerName, Machine, MachineDisk, Remark
 
 SOURCE = (
     "Cloud Hypervisor v53.0-246-gae44c2971 (2026-08-22): vmm/src/config.rs DiskConfig, "

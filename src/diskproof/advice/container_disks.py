@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from diskproof.advice.qemu_options import split_commands
 from diskproof.advice.qemu_read import read_command_line
 from diskproof.errors import UsageError
-from diskproof.records.machines import Change, Layer, MachineDisk, Remark
+from diskproof.records.virtual_machines import Change, Layer, MachineDisk, Remark
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
 SOURCE = (

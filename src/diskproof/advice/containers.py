@@ -18,7 +18,7 @@ from diskproof.advice.documents import (
 from diskproof.advice.qemu_options import find_command_lines, find_program, split_commands
 from diskproof.advice.qemu_read import read_command_line
 from diskproof.errors import UsageError
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 MAX_CONTAINERS = 1000
 """In one text."""

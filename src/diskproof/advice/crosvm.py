@@ -7,7 +7,7 @@ from diskproof.advice.dialect import Reading
 from diskproof.advice.documents import require_few_disks, require_short
 from diskproof.advice.qemu_options import split_commands
 from diskproof.errors import UsageError
-from diskproof.records.machines import Layer, LayerName, Machine, MachineDisk
+from diskproof.records.virtual_machines import Layer, LayerName, Machine, MachineDisk
 
 SOURCE = (
     "crosvm f1e797a68 (2026-08-21): devices/src/virtio/block/mod.rs DiskOption, asynchronous.rs "

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from diskproof.records.machines import Levels, Machine
+from diskproof.records.virtual_machines import Levels, Machine
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 from diskproof.advice.dialect import Reading
 from diskproof.advice.documents import find_at, list_at, load_json, require_few_disks, text_at
 from diskproof.errors import UsageError
-from diskproof.records.machines import Change, Layer, LayerName, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import (
+    Change,
+    Layer,
+    LayerName,
+    Machine,
+    MachineDisk,
+    Remark,
+)
 
 SOURCE = (
     "Firecracker v1.16.0-dev-617-g81b38b9da (2026-08-21): docs/api_requests/block-caching.md, "

@@ -16,7 +16,7 @@ from diskproof.advice.incus_device import (
 )
 from diskproof.advice.sayable import find_unsayable, sayable
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import FACTOR_BY_NAME
 
 MAPPING = (

@@ -22,7 +22,7 @@ from diskproof.advice.incus_device import (
 )
 from diskproof.advice.qemu_extra import find_override
 from diskproof.errors import UsageError
-from diskproof.records.machines import Change, Layer, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Change, Layer, Machine, MachineDisk, Remark
 
 MAX_DEVICES = 1000
 _CLAIMED = re.compile(r'^[ \t\[{-]{0,200}"?(expanded_)?devices"?\s*:|"expanded_devices"\s*:', re.M)

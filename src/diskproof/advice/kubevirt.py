@@ -6,7 +6,7 @@ from diskproof.advice.dialect import Dialect, Paste, Target, Unsayable
 from diskproof.advice.documents import dump_yaml, find_at, load_yaml, text_at
 from diskproof.advice.sayable import find_unsayable, sayable
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
 SOURCE = (

@@ -18,7 +18,7 @@ from diskproof.advice.documents import (
     text_at,
 )
 from diskproof.errors import UsageError
-from diskproof.records.machines import (
+from diskproof.records.virtual_machines import (
     Change,
     Effect,
     Layer,

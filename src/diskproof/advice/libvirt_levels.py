@@ -7,7 +7,7 @@ Rules: libvirt 9.0 and 11.3, docs/formatdomain.rst (driver, target, controller),
 from collections.abc import Mapping
 
 from diskproof.advice.libvirt_xml import DiskParts, child
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.load import render_level_bytes
 from diskproof.units import parse_bytes
 

@@ -13,7 +13,7 @@ from diskproof.advice.nova_conf import (
     render_sections,
 )
 from diskproof.advice.sayable import Sayable, find_unsayable, sayable
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
 SOURCE = (

@@ -10,7 +10,7 @@ from diskproof.advice import nova
 from diskproof.advice.dialect import Reading, Target
 from diskproof.advice.nova_conf import Sections, read_list, read_sections, render_sections
 from diskproof.errors import UsageError
-from diskproof.records.machines import Change, Layer, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Change, Layer, Machine, MachineDisk, Remark
 from diskproof.study.factors import CACHE_MODES, DIRECT
 
 _SECTION = re.compile(r"^\[libvirt\]\s*$", re.MULTILINE | re.IGNORECASE)

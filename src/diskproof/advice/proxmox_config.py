@@ -25,7 +25,7 @@ from diskproof.advice.proxmox_drive import (
 )
 from diskproof.advice.qemu_extra import find_override, split_options
 from diskproof.errors import UsageError
-from diskproof.records.machines import Change, Layer, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Change, Layer, Machine, MachineDisk, Remark
 from diskproof.study.factors import DIRECT
 
 MAX_CHARS = 4 << 20

@@ -18,7 +18,7 @@ from diskproof.advice.qemu_network import is_address, server_options
 from diskproof.advice.qemu_options import base_name, find_program, read_options, split_commands
 from diskproof.advice.qemu_read import DEFAULTS, read_command_line
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from diskproof.study.load import render_level_bytes
 from diskproof.units import parse_bytes

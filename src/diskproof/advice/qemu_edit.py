@@ -7,7 +7,7 @@ from typing import Any
 
 from diskproof.advice.qemu_disks import CommandLine, DiskOptions
 from diskproof.advice.qemu_options import Flat, QemuOption, read_keys, render_keys
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import CACHE_MODES
 from diskproof.units import parse_bytes
 

@@ -16,7 +16,7 @@ from diskproof.advice.qemu_options import (
 )
 from diskproof.advice.qemu_remarks import find_remarks, write_back
 from diskproof.errors import UsageError
-from diskproof.records.machines import Layer, Machine, MachineDisk
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from diskproof.study.load import render_level_bytes
 from diskproof.units import parse_bytes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from diskproof.advice.qemu_disks import CommandLine, DiskOptions
 from diskproof.advice.qemu_edit import edit_options
-from diskproof.records.machines import Change, Effect, Remark
+from diskproof.records.virtual_machines import Change, Effect, Remark
 from diskproof.study.factors import CACHE_MODES
 
 _FLUSH = "QEMU 7.2, block/io.c bdrv_co_flush; seen with strace"

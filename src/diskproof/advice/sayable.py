@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from diskproof.advice.dialect import Unsayable
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from diskproof.advice.libvirt_levels import (
 )
 from diskproof.advice.libvirt_xml import DiskParts, make_element
 from diskproof.errors import UsageError
-from diskproof.records.machines import Levels
+from diskproof.records.virtual_machines import Levels
 
 _CACHE_SIZE = "./driver/metadata_cache/max_size"
 _MAX_LINE = 64 << 10

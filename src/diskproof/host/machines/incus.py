@@ -12,7 +12,7 @@ from diskproof.errors import DiskproofError
 from diskproof.host.machines import Finder
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import find_tool, run
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 TIMEOUT_SECONDS = 2.4
 """Of each of the two questions."""

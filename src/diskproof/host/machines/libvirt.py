@@ -19,7 +19,7 @@ from diskproof.advice.libvirt_read import read_machines
 from diskproof.errors import DiskproofError
 from diskproof.host.machines import Finder
 from diskproof.process.start import find_tool, run
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 DAEMONS = ("virtqemud", "libvirtd")
 MOST_MACHINES = 2000

@@ -17,7 +17,7 @@ from diskproof.errors import DiskproofError
 from diskproof.host.machines import Finder
 from diskproof.host.machines.qemu_process import QemuProcess
 from diskproof.process.open_files import OpenFile
-from diskproof.records.machines import LayerName, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import LayerName, Machine, MachineDisk, Remark
 
 _MAX_ARGUMENTS = 1 << 20
 _TICK_SECONDS = 0.05

@@ -9,7 +9,7 @@ from diskproof.advice.proxmox_config import MAX_CHARS, read_machine
 from diskproof.advice.proxmox_drive import Storage, read_storages
 from diskproof.errors import UsageError
 from diskproof.host.machines import Finder
-from diskproof.records.machines import Machine
+from diskproof.records.virtual_machines import Machine
 
 MOST_MACHINES = 2000
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from diskproof.advice.qemu_nodes import LOCAL, NETWORK
 from diskproof.host.machines.qmp_socket import BlockAnswers, Item
-from diskproof.records.machines import Layer, MachineDisk, Remark
+from diskproof.records.virtual_machines import Layer, MachineDisk, Remark
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 
 _SOURCE = "QMP query-block, query-named-block-nodes, qom-get"

@@ -20,7 +20,7 @@ from diskproof.host.machines.qemu_answers import find_block, inserted, read_bloc
 from diskproof.host.machines.qemu_process import QemuProcess, find_processes
 from diskproof.host.machines.qmp_socket import BlockAnswers, Item, ask_disks
 from diskproof.process.open_files import OpenFile
-from diskproof.records.machines import Layer, Machine, MachineDisk, Remark
+from diskproof.records.virtual_machines import Layer, Machine, MachineDisk, Remark
 from diskproof.study.factors import DIRECT
 
 _TAKEN = "/proc/PID/cmdline, which QEMU took"

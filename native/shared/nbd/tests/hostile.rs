@@ -172,8 +172,8 @@ fn wrong_answers_to_requests() {
 fn answers() -> [(usize, Vec<u8>); 3] {
     let reply = |cookie: u64| [&b"\x67\x44\x66\x98\0\0\0\0"[..], &cookie.to_be_bytes()].concat();
     let handshake = [GREETING, &export(SIZE, 0x0d)].concat();
-    let read = [reply(1), vec![0; 512]].concat();
-    [(0, handshake), (4 + 16 + 7 + 28 + 512, reply(0)), (28, read)]
+    let read = [reply(2), vec![0; 512]].concat();
+    [(0, handshake), (4 + 16 + 7 + 28 + 512, reply(1)), (28, read)]
 }
 
 /// A client that waits for more than there is gets an end instead.

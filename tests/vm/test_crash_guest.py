@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from diskproof.advice.judge import judge_disk
-from diskproof.records.virtual_machines import DiskJudgement, Layer, Machine, MachineDisk
 from diskproof.records.verdicts import CrashRun
+from diskproof.records.virtual_machines import DiskJudgement, Layer, Machine, MachineDisk
 from diskproof.report.machines.proof import prove_disk
 from support.crashing import make_real_run
 from support.recording import needs_fuse

@@ -46,6 +46,10 @@ test-native: setup-test
 	$(SECTION) 'native tests'
 	@cd native && ../setup/cargo test --quiet --locked
 
+.PHONY: audit-supply
+audit-supply: ## ask what is known of the packages: cargo-deny, pip-audit; what cannot be asked is named
+	@setup/audit-supply
+
 .PHONY: shape
 shape: setup-test ## how long and how tangled the source is, against its ceilings; shape-verbose lists
 	@PYTHONPATH=tests $(PYTHON_BIN) -m shape

@@ -30,7 +30,7 @@ def test_a_study_in_a_document_can_be_read(
     assert parse_study(text, name, tmp_path).workloads
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))])
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
         assert (path.parent / target).exists(), target

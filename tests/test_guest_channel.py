@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
 from diskproof.guest.ours import channel as channel_module
@@ -240,3 +242,27 @@ def test_a_flooded_console_keeps_its_beginning_and_end() -> None:
     assert text.startswith(b"first") and text.endswith(b"last")
     assert b"bytes left out]" in text
     assert len(text) < HEAD + TAIL + 100
+
+
+_EVENTS = (HELLO, output(1, b"x"), exit_event(1), {"type": "done", "id": 1})
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.sampled_from(_EVENTS).map(lambda event: json.dumps(event).encode() + b"\n")
+        | st.binary(max_size=40)
+        | st.just(b"{" * 3000),
+        max_size=6,
+    )
+)
+def test_whatever_a_guest_says_ends_in_time(said: list[bytes]) -> None:
+    ours, far = socket.socketpair()
+    with ours, far:
+        channel = Channel(ours)
+        far.sendall(b"".join(said))
+        far.shutdown(socket.SHUT_WR)
+        try:
+            assert channel.wait_hello(1).kernel == "6.1"
+        except RunFailure as failure:
+            assert failure.kind == "guest"

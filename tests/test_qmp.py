@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
 from diskproof.qemu.qmp import connect, start_qmp
@@ -115,3 +117,25 @@ def test_close_twice() -> None:
         qmp = connect(sock, 5)
         qmp.close()
         qmp.close()
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=8,
+)
+_KEYS = ("return", "error", "id", "event", "data", "timestamp", "class", "desc", "QMP")
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(st.sampled_from(_KEYS), _JSON).map(lambda said: json.dumps(said).encode())
+    | st.binary(max_size=60)
+)
+def test_whatever_a_qemu_says_is_an_answer_or_a_failure(said: bytes) -> None:
+    """A guest that took QEMU over speaks for it."""
+    with monitor(lambda request: said + b"\r\n") as sock, start_qmp(sock, 5) as qmp:
+        try:
+            qmp.execute("query-status", timeout=0.05)
+        except RunFailure as failure:
+            assert failure.kind == "qemu"

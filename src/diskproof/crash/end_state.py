@@ -151,7 +151,7 @@ def _read_lost(stdout: bytes) -> tuple[int, tuple[int, ...]]:
             sequences = tuple(int(sequence) for sequence, *_ in report["lost_sequences"])
             return int(report["lost"]), sequences
         return max(1, int(text.split()[0])), ()
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         raise RunFailure(
             "tool", "the check did not say how much is lost", repr(text[:200])
         ) from None

@@ -118,13 +118,16 @@ def fall_short(verdicts: Sequence[Verdict]) -> bool:
 # -- the explorer's lines -------------------------------------------------------------------
 
 
+_ODD = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
 def take_line(found: Explored, line: bytes) -> Explored:
     """What is known after one more line of the explorer. Raises RunFailure ``tool``."""
     try:
         content = json.loads(line)
         taker = _TAKERS[content["type"]]
         return taker(found, content)
-    except (ValueError, KeyError, TypeError) as error:
+    except _ODD as error:
         why = f"{type(error).__name__} in {line[:200]!r}"
         raise RunFailure("tool", "the explorer said what nobody understands", why) from None
 

@@ -236,7 +236,7 @@ def parse_info(text: bytes) -> dict[str, Any]:
     """``qemu-img info --output=json``. Raises RunFailure ``tool`` when it is something else."""
     try:
         facts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         raise RunFailure("tool", "qemu-img info did not answer in JSON", repr(text[:200]))

@@ -102,6 +102,10 @@ async def _or_silence(step: Coroutine[Any, Any, T], timeout: float) -> T:
         raise _Silence from None
 
 
+_ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What the client raises for lines that no QEMU says: a guest may have taken it over."""
+
+
 def _drive(
     loop: asyncio.AbstractEventLoop, step: Coroutine[Any, Any, T], timeout: float, what: str
 ) -> T:
@@ -117,7 +121,7 @@ def _drive(
         raise RunFailure("qemu", what, f"it answered: {error}") from None
     except TimeoutError:
         raise RunFailure("qemu", what, f"no answer within {timeout:.0f} s") from None
-    except (QMPError, EOFError, OSError) as error:
+    except (QMPError, EOFError, OSError, *_ODD) as error:
         reason = str(error) or type(error).__name__
         raise RunFailure("qemu", what, f"the connection ended: {reason}") from None
 

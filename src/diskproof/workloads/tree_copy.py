@@ -88,13 +88,11 @@ class Site:
             raise RunFailure("space" if full else "workload", what, why, hint)
         return done
 
-    def tree(self, command: str, name: str, *more: str) -> dict[str, float]:
+    def tree(self, command: str, name: str, *more: str) -> Execution:
         """Let ``diskproof-tree`` work on one of the trees."""
         in_guest = self.rooms[name].device is not None
         own = f"{PROGRAM_FOLDER}/{PROGRAM}" if in_guest else str(require_native(PROGRAM))
-        done = self.do(own, command, self.path(name), *self.shape.args(), *more)
-        told = json.loads(done.stdout)
-        return {key: float(value) for key, value in told.items()}
+        return self.do(own, command, self.path(name), *self.shape.args(), *more)
 
     def make_filesystems(self) -> None:
         if self.drive.facts.machine:
@@ -107,7 +105,7 @@ class Site:
 
     def cool(self, name: str) -> Check:
         """Take a tree out of memory: dropped, and where that can be, unmounted."""
-        left = int(self.tree("cache", name, "--drop")["cached"])
+        left = parse_cached(self.tree("cache", name, "--drop").stdout)
         room = self.rooms[name]
         if room.device:
             self.do("umount", room.folder)
@@ -190,9 +188,20 @@ def require_room(shape: TreeShape, size: int, *, alone: bool = False) -> None:
         raise RunFailure("space", what, hint="a larger size, or a smaller scale")
 
 
+def parse_cached(output: bytes) -> int:
+    """Bytes in memory, as ``diskproof-tree cache`` tells them. Raises RunFailure ``workload``: in a
+    guest, what answers is not to be trusted."""
+    try:
+        return int(json.loads(output)["cached"])
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        raise RunFailure(
+            "workload", f"{PROGRAM} did not say what is cached", repr(output[:200])
+        ) from None
+
+
 def warm_check(site: Site) -> Check:
     """Whether all of the source is in memory: it was just written."""
-    cached = int(site.tree("cache", "source")["cached"])
+    cached = parse_cached(site.tree("cache", "source").stdout)
     told = f"{render_bytes(cached)} of {render_bytes(site.shape.bytes)}"
     ok = cached >= site.shape.bytes
     return Check("source: in memory", "all of it", told, "cachestat", ok)

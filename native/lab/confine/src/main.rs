@@ -3,6 +3,8 @@
 //! The kernel's Landlock does it (landlock(7)): it needs no privileges, holds for all children and
 //! cannot be taken off. Descriptors that are open already stay usable: they are given on purpose.
 
+#![forbid(unsafe_code)]
+
 mod cage;
 
 use cage::{Cage, Trouble};

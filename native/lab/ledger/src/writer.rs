@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use diskproof_wire::ledger::{Acknowledgement, Geometry, Place, Record};
@@ -84,7 +84,8 @@ pub fn write(target: &dyn Target, plan: Plan, acks: &mut Acks) -> io::Result<Wri
         writer.acknowledge(acks);
     });
     let elapsed = writer.began.elapsed();
-    let State { complete, acknowledged, flushes, error, .. } = writer.state.into_inner().unwrap();
+    let State { complete, acknowledged, flushes, error, .. } =
+        writer.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Written { records: complete, acknowledged, flushes, elapsed, error })
 }
 
@@ -96,26 +97,26 @@ impl Writer<'_> {
                 break;
             }
             let written = self.write_record(sequence);
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             match written {
                 Ok(()) => state.finish(sequence),
                 Err(error) => state.fail(error),
             }
             self.changed.notify_all();
         }
-        self.state.lock().unwrap().writing -= 1;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).writing -= 1;
         self.changed.notify_all();
     }
 
     /// None when there is no more to write.
     fn take_sequence(&self) -> Option<u64> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_over(&state) {
             if state.next <= self.limit(&state) {
                 state.next += 1;
                 return Some(state.next - 1);
             }
-            state = self.changed.wait(state).unwrap();
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         None
     }
@@ -166,7 +167,7 @@ impl Writer<'_> {
             let id = self.plan.geometry.id;
             let told = Acknowledgement { id, sequence: complete, geometry: None };
             let result = flushed.and_then(|()| acks.put(&told));
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             match result {
                 Ok(()) => state.acknowledged = complete,
                 Err(error) => state.fail(error),
@@ -183,9 +184,10 @@ impl Writer<'_> {
             let waiting = state.complete - state.acknowledged;
             state.error.is_some() || waiting >= step || state.writing == 0
         };
-        let mut state: MutexGuard<'_, State> = self.state.lock().unwrap();
+        let mut state: MutexGuard<'_, State> =
+            self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !ready(&state) {
-            state = self.changed.wait(state).unwrap();
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let more = state.error.is_none() && state.complete > state.acknowledged;
         more.then_some(state.complete)

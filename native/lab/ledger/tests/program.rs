@@ -1,6 +1,8 @@
 //! The program on files and directories: what it writes it finds again, and what is taken away it
 //! misses.
 
+#![cfg(test)]
+
 mod built;
 
 use std::fs;

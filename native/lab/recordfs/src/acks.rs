@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -62,13 +62,13 @@ impl AckFile {
 
     /// Logs the lines that these bytes end. EMSGSIZE for a line that is too long.
     pub fn take(&self, splitter: &Mutex<LineSplitter>, data: &[u8]) -> Result<u32, Errno> {
-        log_lines(&self.log, splitter.lock().unwrap().push(data))?;
+        log_lines(&self.log, splitter.lock().unwrap_or_else(PoisonError::into_inner).push(data))?;
         Ok(data.len() as u32)
     }
 
     /// A last line counts without its newline too.
     pub fn finish(&self, splitter: &Mutex<LineSplitter>) -> Result<(), Errno> {
-        let rest = splitter.lock().unwrap().push(b"\n");
+        let rest = splitter.lock().unwrap_or_else(PoisonError::into_inner).push(b"\n");
         log_lines(&self.log, rest.into_iter().filter(|line| *line != SplitLine::Whole(Vec::new())))
     }
 }

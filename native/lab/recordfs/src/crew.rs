@@ -6,8 +6,8 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{channel, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{channel, Receiver, SendError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -45,15 +45,17 @@ impl Crew {
         }
     }
 
-    /// Leaves it to a worker.
+    /// Leaves it to a worker; does it here when there is none any more.
     pub fn hand_over(&self, job: impl FnOnce() + Send + 'static) {
-        self.jobs.send(Box::new(job)).expect("workers live as long as the crew");
+        if let Err(SendError(job)) = self.jobs.send(Box::new(job)) {
+            job();
+        }
     }
 }
 
 /// One job; false when there will be no more.
 fn work(queue: &Mutex<Receiver<Job>>) -> bool {
-    let next = queue.lock().unwrap().recv();
+    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
     next.map(|job| job()).is_ok()
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
+use std::sync::PoisonError;
 
 use diskproof_wire::crash_log::ROOT;
 use fuser::FileType;
@@ -33,7 +34,7 @@ impl Recorder {
         mut add: impl FnMut(u64, u64, FileType, &OsStr) -> bool,
     ) -> Result<(), Errno> {
         let Handle::Directory(open) = handle else { return Err(Errno::NOTDIR) };
-        let mut names = open.names.lock().unwrap();
+        let mut names = open.names.lock().unwrap_or_else(PoisonError::into_inner);
         if offset == 0 {
             *names = self.read_entries(open)?;
         }
@@ -46,7 +47,7 @@ impl Recorder {
     }
 
     fn read_entries(&self, open: &OpenDirectory) -> Result<Vec<(u64, FileType, OsString)>, Errno> {
-        let _names = self.names.read().unwrap();
+        let _names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let device = open.inode.stat()?.st_dev;
         let mut entries = Vec::new();
         for found in Dir::read_from(&open.folder)? {

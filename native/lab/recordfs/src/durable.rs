@@ -5,7 +5,7 @@
 //! joined before it begins.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use diskproof_wire::crash_log::{Flags, Operation};
 use fuser::ReplyWrite;
@@ -50,9 +50,9 @@ struct State {
 impl Group {
     /// True when nobody commits: the caller must see to it.
     pub fn join(&self, write: Durable) -> bool {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.bytes > MAX_WAITING {
-            state = self.taken.wait(state).unwrap();
+            state = self.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.bytes += write.data.len();
         state.waiting.push(write);
@@ -76,13 +76,13 @@ impl Group {
 
     /// A flush is done: whether there is another one to do.
     fn goes_on(&self) -> bool {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.committing = !state.waiting.is_empty();
         state.committing
     }
 
     fn take(&self) -> Vec<Durable> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.bytes = 0;
         self.taken.notify_all();
         std::mem::take(&mut state.waiting)

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use diskproof_wire::LineSplitter;
 use fuser::FileType;
@@ -83,15 +83,20 @@ pub struct Handles {
 impl Handles {
     pub fn add(&self, handle: Handle) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.write().unwrap().insert(number, Arc::new(handle));
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(handle));
         number
     }
 
     pub fn require(&self, number: u64) -> Result<Arc<Handle>, Errno> {
-        self.open.read().unwrap().get(&number).cloned().ok_or(Errno::BADF)
+        self.open
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&number)
+            .cloned()
+            .ok_or(Errno::BADF)
     }
 
     pub fn remove(&self, number: u64) -> Option<Arc<Handle>> {
-        self.open.write().unwrap().remove(&number)
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 }

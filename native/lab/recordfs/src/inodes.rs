@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use diskproof_wire::crash_log::ROOT;
 use rustix::fs::{fstat, openat, statat, AtFlags, Mode, OFlags, Stat};
@@ -72,13 +72,18 @@ impl Inodes {
         let id = inodes.name(&fstat(&root)?);
         assert_eq!(id, ROOT);
         let root = Inode::new(id, root);
-        inodes.table.lock().unwrap().known.insert(id, (Arc::new(root), 1));
+        inodes
+            .table
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .known
+            .insert(id, (Arc::new(root), 1));
         Ok(inodes)
     }
 
     /// The id of a file that has a name; a new one if it is new.
     pub fn name(&self, stat: &Stat) -> u64 {
-        let mut table = self.table.lock().unwrap();
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&id) = table.named.get(&key(stat)) {
             return id;
         }
@@ -94,17 +99,22 @@ impl Inodes {
     }
 
     pub fn find_id_of(&self, device: u64, inode: u64) -> Option<u64> {
-        self.table.lock().unwrap().named.get(&(device, inode)).copied()
+        self.table
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .named
+            .get(&(device, inode))
+            .copied()
     }
 
     /// The file has no name any more: its inode number means nothing now.
     pub fn unname(&self, stat: &Stat) {
-        self.table.lock().unwrap().named.remove(&key(stat));
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).named.remove(&key(stat));
     }
 
     /// A file that the kernel knows. ESTALE for any other.
     pub fn require(&self, id: u64) -> Result<Arc<Inode>, Errno> {
-        let table = self.table.lock().unwrap();
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.known.get(&id).map(|(inode, _)| inode.clone()).ok_or(Errno::STALE)
     }
 
@@ -114,7 +124,7 @@ impl Inodes {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place = openat(&parent.place, name, flags, Mode::empty())?;
         let stat = fstat(&place)?;
-        let mut table = self.table.lock().unwrap();
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(&id) = table.named.get(&key(&stat)) else {
             complain!("{name:?} appeared in the backing without passing through the mount");
             return Err(Errno::IO);
@@ -127,7 +137,7 @@ impl Inodes {
 
     /// The kernel drops so many references.
     pub fn forget(&self, id: u64, count: u64) {
-        let mut table = self.table.lock().unwrap();
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, references)) = table.known.get_mut(&id) {
             *references = references.saturating_sub(count);
             if *references == 0 && id != ROOT {

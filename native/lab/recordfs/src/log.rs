@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use diskproof_wire::crash_log::{Frame, Header, Operation, Place, HEADER_LENGTH, MAX_TEXT};
 use rustix::fs::{fallocate, FallocateFlags};
@@ -84,7 +84,7 @@ impl Log {
         error: u16,
     ) -> Result<(), Errno> {
         let frame = Frame::new(operation);
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.ended {
             return Err(Errno::IO);
         }
@@ -101,7 +101,7 @@ impl Log {
 
     /// EIO once the log has ended: nothing may change unseen.
     pub fn require_open(&self) -> Result<(), Errno> {
-        if self.state.lock().unwrap().ended {
+        if self.state.lock().unwrap_or_else(PoisonError::into_inner).ended {
             Err(Errno::IO)
         } else {
             Ok(())
@@ -115,7 +115,7 @@ impl Log {
 
     /// Completes the log. A second call does nothing.
     pub fn end(&self, why: &str) {
-        self.state.lock().unwrap().end(why);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).end(why);
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use diskproof_wire::crash_log::{Entry, Operation};
 use fuser::FileAttr;
@@ -28,7 +28,7 @@ pub struct NewName<'a> {
 impl Recorder {
     pub fn do_lookup(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let parent = self.inodes.require(parent)?;
-        let _names = self.names.read().unwrap();
+        let _names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let (inode, stat) = self.inodes.look_up(&parent, name)?;
         Ok(attributes(inode.id, &stat))
     }
@@ -83,7 +83,7 @@ impl Recorder {
     ) -> Result<(Arc<Inode>, Stat), Errno> {
         let parent = self.inodes.require(new.parent)?;
         let begin_ns = Asked::now(0).begin_ns;
-        let _names = self.names.write().unwrap();
+        let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         create(&parent)?;
         if self.gives_owners {
@@ -99,7 +99,7 @@ impl Recorder {
     pub fn do_link(&self, id: u64, new_parent: u64, new_name: &OsStr) -> Result<FileAttr, Errno> {
         let (inode, parent) = (self.inodes.require(id)?, self.inodes.require(new_parent)?);
         let asked = Asked::now(id);
-        let _names = self.names.write().unwrap();
+        let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         fs::linkat(CWD, inode.path(), parent.place(), new_name, AtFlags::SYMLINK_FOLLOW)?;
         let (_, stat) = self.inodes.look_up(&parent, new_name)?;
@@ -127,7 +127,7 @@ impl Recorder {
     ) -> Result<(), Errno> {
         let parent = self.inodes.require(parent)?;
         let begin_ns = Asked::now(0).begin_ns;
-        let _names = self.names.write().unwrap();
+        let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let stat = stat_entry(&parent, name)?;
         let file = self.inodes.find_id(&stat).ok_or(Errno::IO)?;
@@ -155,7 +155,7 @@ impl Recorder {
         }
         let (from, to) = (self.inodes.require(parent)?, self.inodes.require(new_parent)?);
         let begin_ns = Asked::now(0).begin_ns;
-        let _names = self.names.write().unwrap();
+        let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let file = self.inodes.find_id(&stat_entry(&from, name)?).ok_or(Errno::IO)?;
         let target = stat_entry(&to, new_name).ok();

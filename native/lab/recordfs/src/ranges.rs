@@ -2,7 +2,7 @@
 //! log in that order.
 
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 #[derive(Default)]
 pub struct Ranges {
@@ -29,10 +29,10 @@ impl Ranges {
         let overlaps = |state: &State| {
             state.busy.iter().any(|other| other.start < range.end && range.start < other.end)
         };
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while overlaps(&state) {
             state.waiting += 1;
-            state = self.freed.wait(state).unwrap();
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
         state.busy.push(range.clone());
@@ -47,7 +47,7 @@ impl Ranges {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut state = self.ranges.state.lock().unwrap();
+        let mut state = self.ranges.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = state.busy.iter().position(|range| *range == self.range) {
             state.busy.swap_remove(at);
         }

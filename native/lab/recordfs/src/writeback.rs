@@ -3,7 +3,7 @@
 //! the flushes in the log.
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// Begun together.
 const PIECE: u64 = 32 << 10;
@@ -26,12 +26,13 @@ struct State {
 impl Writeback {
     /// A flush of the file is done.
     pub fn flushed(&self) {
-        *self.state.lock().unwrap() = State { budget: BUDGET, ..State::default() };
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) =
+            State { budget: BUDGET, ..State::default() };
     }
 
     /// These bytes of the file were written. Gives what should be on its way now.
     pub fn written(&self, range: Range<u64>) -> Option<Range<u64>> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.budget == 0 {
             return None;
         }

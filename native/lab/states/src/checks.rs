@@ -145,6 +145,10 @@ impl Ground {
 }
 
 /// A judge for each thread.
+#[expect(
+    clippy::expect_used,
+    reason = "the explorer makes a ground for every check that looks at files"
+)]
 pub fn make_check<'s>(
     request: &CheckRequest,
     store: &'s Store,

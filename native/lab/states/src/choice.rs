@@ -176,6 +176,7 @@ fn parse_missing(text: &str) -> Option<(u64, Option<Arc<[bool]>>)> {
 }
 
 /// Four sectors a digit, the first in its lowest bit.
+#[expect(clippy::expect_used, reason = "four bits are one digit")]
 fn hexadecimal(sectors: &[bool]) -> String {
     let digit = |four: &[bool]| {
         let value = four.iter().rev().fold(0, |value, &there| value << 1 | u32::from(there));

@@ -48,6 +48,7 @@ pub struct State<'c, 'i, 's> {
 
 /// Goes to a cut; forgets the image's changes that later, durable ones have covered wholly.
 /// `image.retract` the second part when done.
+#[expect(clippy::expect_used, reason = "what made a version is not durable, hence a candidate")]
 pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
     let trace = &image.store.trace;
     let mut keys = Vec::new();
@@ -147,6 +148,10 @@ impl<'i, 's> Cut<'i, 's> {
         }
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "the candidates of a cut are changes, by how they are found"
+    )]
     fn first_sector(&self, sequence: u64, file: u64) -> u64 {
         let trace = &self.image.store.trace;
         debug_assert_eq!(trace.event(sequence).file, file);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::checks::{make_check, Check, Detail, Finding, Ground, Severity};
@@ -236,13 +236,17 @@ impl<'s> Exploration<'s> {
 
     /// What the check said of a state that held the same and was promised the same.
     fn find_known(&self, key: u64) -> Option<Finding> {
-        self.shard(key).lock().unwrap().get(&key).copied()
+        self.shard(key).lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
     }
 
     /// True the first time. Two threads may have checked the same state at once; they found the
     /// same.
     fn remember(&self, key: u64, finding: Finding) -> bool {
-        self.shard(key).lock().unwrap().insert(key, finding).is_none()
+        self.shard(key)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, finding)
+            .is_none()
     }
 
     fn shard(&self, key: u64) -> &Mutex<HashMap<u64, Finding>> {
@@ -252,7 +256,7 @@ impl<'s> Exploration<'s> {
     /// Only what is worse than all that is known is told; true when it loses more, and is to be
     /// looked at closer.
     fn is_worse(&self, rank: Rank) -> Option<bool> {
-        let mut worst = self.worst.lock().unwrap();
+        let mut worst = self.worst.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *worst;
         if before.is_some_and(|before| before >= rank) {
             return None;
@@ -284,7 +288,7 @@ impl<'e, 's> Worker<'e, 's> {
 
     fn work(&mut self, queue: &Mutex<VecDeque<Job<'_>>>, tell: &Sender<Message>) {
         loop {
-            let job = queue.lock().unwrap().pop_front();
+            let job = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(job) = job.filter(|_| !self.exploration.is_over()) else { return };
             if let Err(failure) = self.work_on(&job, tell) {
                 let _ = tell.send(Message::Failed(failure));

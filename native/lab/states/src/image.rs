@@ -60,6 +60,7 @@ pub struct Cell {
 }
 
 impl Cell {
+    #[expect(clippy::expect_used, reason = "a cell is made with its first version and keeps one")]
     fn latest(&self) -> &Version {
         self.versions.last().expect("a cell has a version")
     }
@@ -128,6 +129,7 @@ impl<'s> Image<'s> {
         Ok(added)
     }
 
+    #[expect(clippy::expect_used, reason = "what was pushed made these cells")]
     pub fn retract(&mut self, added: &[u64]) {
         for &sequence in added.iter().rev() {
             for key in self.keys(sequence) {
@@ -206,6 +208,10 @@ impl<'s> Image<'s> {
         Ok(())
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "only what is pending is settled, and pushing it made these"
+    )]
     fn settle_cell(&mut self, key: &Key, sequence: u64) {
         let cell = self.cells.get_mut(key).expect("a key of a cell");
         let index = cell.find(sequence).expect("a version of the cell");

@@ -2,6 +2,8 @@
 //! input), findings as JSON lines. `diskproof-states show LOG BASE STATE --to DIR`: makes one
 //! state.
 
+#![forbid(unsafe_code)]
+
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;

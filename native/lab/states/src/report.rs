@@ -94,6 +94,10 @@ pub struct States {
 }
 
 /// Prints; a reader that is gone ends us.
+#[expect(
+    clippy::expect_used,
+    reason = "strings, numbers and lists of them become JSON in any case"
+)]
 pub fn say(line: &Line<'_>) {
     let mut text = serde_json::to_vec(line).expect("lines are plain data");
     text.push(b'\n');

@@ -6,7 +6,7 @@ mod server;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
@@ -71,14 +71,17 @@ impl View {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let begun = Duration::from_nanos(self.store.trace.header.realtime_ns);
         let tree = Tree::new(self.store.clone(), snapshot, UNIX_EPOCH + begun);
-        self.trees.write().unwrap().insert(number, Arc::new(Mutex::new(tree)));
+        self.trees
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(number, Arc::new(Mutex::new(tree)));
         Shown { view: self, number, path: self.mountpoint.join(number.to_string()) }
     }
 }
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        self.view.trees.write().unwrap().remove(&self.number);
+        self.view.trees.write().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whole explorations of ledgers, and the states of names.
 
+#![cfg(test)]
+
 mod logs;
 
 use std::borrow::Cow;

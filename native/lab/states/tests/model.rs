@@ -1,6 +1,8 @@
 //! Every state of tiny logs against a slow model that replays bytes and looks at one sector at a
 //! time.
 
+#![cfg(test)]
+
 mod logs;
 
 use std::borrow::Cow;

@@ -1,5 +1,7 @@
 //! The names of states, and requests, as texts.
 
+#![cfg(test)]
+
 use diskproof_states::choice::{Choice, StateId};
 use diskproof_states::fault::Fault;
 use diskproof_states::request::Request;

@@ -4,6 +4,8 @@
 //! Exit: 0 done; 1 the tree differs from what its numbers say; 2 wrong usage; 3 the host cannot do
 //! it.
 
+#![forbid(unsafe_code)]
+
 mod cache;
 mod checking;
 mod making;

@@ -1,5 +1,7 @@
 //! The program: a tree that it made is the one it checks, and every kind of damage is seen.
 
+#![cfg(test)]
+
 mod built;
 
 use std::fs::{self, File, OpenOptions};

@@ -108,7 +108,7 @@ fn read_answers(source: &mut impl Read) -> io::Result<Export> {
 fn read_answer(source: &mut impl Read) -> io::Result<(u32, Vec<u8>)> {
     let mut head = [0; 20];
     source.read_exact(&mut head)?;
-    let u32_at = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+    let u32_at = |at: usize| u32::from_be_bytes(std::array::from_fn(|index| head[at + index]));
     if head[..8] != OPTION_REPLY_MAGIC.to_be_bytes() || u32_at(8) != OPT_GO {
         return Err(broken("a reply to something else"));
     }
@@ -130,8 +130,8 @@ fn read_info(data: &[u8]) -> io::Result<Option<Export>> {
         return Ok(None);
     }
     let fields: &[u8; 12] = data.try_into().map_err(|_| broken("an export's length is wrong"))?;
-    let size = u64::from_be_bytes(fields[2..10].try_into().unwrap());
-    let flags = u16::from_be_bytes(fields[10..].try_into().unwrap());
+    let size = u64::from_be_bytes(std::array::from_fn(|index| fields[2 + index]));
+    let flags = u16::from_be_bytes([fields[10], fields[11]]);
     let has = |flag| flags & flag != 0;
     Ok(Some(Export {
         size,

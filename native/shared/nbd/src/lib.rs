@@ -4,6 +4,8 @@
 //! Source: the protocol's `doc/proto.md`. The server is not trusted: lengths, counts and waits are
 //! bounded.
 
+#![forbid(unsafe_code)]
+
 mod handshake;
 
 use std::collections::HashMap;
@@ -13,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use diskproof_wire::ledger::ReadAt;
@@ -111,7 +113,7 @@ impl Nbd {
         let cookie = self.cookie.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = sync_channel(1);
         let expected = if command == Command::Read { length } else { 0 };
-        match self.pending.lock().unwrap().as_mut() {
+        match self.pending.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             Err(broken) => return Err(broken.error()),
             Ok(pending) => pending.insert(cookie, Waiting { answer, length: expected }),
         };
@@ -123,9 +125,9 @@ impl Nbd {
         message.extend_from_slice(&offset.to_be_bytes());
         message.extend_from_slice(&(length as u32).to_be_bytes());
         message.extend_from_slice(data);
-        let sent = self.stream.lock().unwrap().write_all(&message);
+        let sent = self.stream.lock().unwrap_or_else(PoisonError::into_inner).write_all(&message);
         if let Err(error) = sent {
-            let pending = self.pending.lock().unwrap();
+            let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             return Err(pending.as_ref().err().cloned().unwrap_or_else(|| lost(error)).error());
         }
         // Everybody who waits is answered, also when the connection breaks.
@@ -142,7 +144,7 @@ impl Drop for Nbd {
         let mut message = [0; 28];
         message[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         message[6..8].copy_from_slice(&(Command::Disconnect as u16).to_be_bytes());
-        let stream = self.stream.get_mut().unwrap();
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = stream.write_all(&message);
         let _ = stream.shutdown(Shutdown::Both);
     }
@@ -168,9 +170,14 @@ fn read_replies(mut stream: UnixStream, pending: &Pending) -> Broken {
         if reply[..4] != REPLY_MAGIC.to_be_bytes() {
             return broken("a reply has a wrong magic");
         }
-        let code = u32::from_be_bytes(reply[4..8].try_into().unwrap());
-        let cookie = u64::from_be_bytes(reply[8..].try_into().unwrap());
-        let waiting = pending.lock().unwrap().as_mut().ok().and_then(|all| all.remove(&cookie));
+        let code = u32::from_be_bytes(std::array::from_fn(|index| reply[4 + index]));
+        let cookie = u64::from_be_bytes(std::array::from_fn(|index| reply[8 + index]));
+        let waiting = pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+            .ok()
+            .and_then(|all| all.remove(&cookie));
         let Some(Waiting { answer, length }) = waiting else {
             return broken("a reply to no request");
         };
@@ -187,7 +194,10 @@ fn read_replies(mut stream: UnixStream, pending: &Pending) -> Broken {
 }
 
 fn tell_all(pending: &Pending, broken: Broken) {
-    let waiting = std::mem::replace(&mut *pending.lock().unwrap(), Err(broken.clone()));
+    let waiting = std::mem::replace(
+        &mut *pending.lock().unwrap_or_else(PoisonError::into_inner),
+        Err(broken.clone()),
+    );
     for waiting in waiting.into_iter().flat_map(HashMap::into_values) {
         let _ = waiting.answer.send(Err(broken.error()));
     }

@@ -1,6 +1,8 @@
 //! NBD servers that lie, stall and flood: the client ends with an error, soon and without much
 //! memory.
 
+#![cfg(test)]
+
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use diskproof_nbd::Nbd;
 use diskproof_wire::ledger::ReadAt;
+use proptest::prelude::*;
 
 const GREETING: &[u8] = b"NBDMAGICIHAVEOPT\x00\x03";
 const SIZE: u64 = 1 << 24;
@@ -37,9 +40,9 @@ fn read_go(stream: &mut UnixStream) {
     stream.read_exact(&mut [0; 4 + 16 + 7]).unwrap();
 }
 
-/// Asks a server that behaves so for its export, a read and a write; gives what went wrong and
+/// Asks a server that behaves so for its export, a write and a read; gives what came of it and
 /// after how long.
-fn run(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Error, Duration) {
+fn outcome(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Result<()>, Duration) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let socket = std::env::temp_dir().join(format!("nbd-{}-{number}", std::process::id()));
@@ -50,11 +53,16 @@ fn run(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Error, Duration)
         nbd.write(0, &[1; 512], true)?;
         nbd.read_at(&mut [0; 512], 0)
     };
-    let error = Nbd::connect(&socket, "d", PATIENCE).and_then(use_it).unwrap_err();
+    let outcome = Nbd::connect(&socket, "d", PATIENCE).and_then(use_it);
     let took = began.elapsed();
     server.join().unwrap();
     std::fs::remove_file(&socket).unwrap();
-    (error, took)
+    (outcome, took)
+}
+
+fn run(serve: impl FnOnce(UnixStream) + Send + 'static) -> (io::Error, Duration) {
+    let (outcome, took) = outcome(serve);
+    (outcome.unwrap_err(), took)
 }
 
 fn assert_told((error, took): &(io::Error, Duration), why: &str) {
@@ -157,4 +165,55 @@ fn wrong_answers_to_requests() {
     failed.extend(28u32.to_be_bytes());
     failed.extend(1u64.to_be_bytes());
     assert_told(&answer(failed), "No space left on device");
+}
+
+/// What a true server says: greeting and export, the answer to a write, that to a read; and how
+/// many bytes of the client's come before each.
+fn answers() -> [(usize, Vec<u8>); 3] {
+    let reply = |cookie: u64| [&b"\x67\x44\x66\x98\0\0\0\0"[..], &cookie.to_be_bytes()].concat();
+    let handshake = [GREETING, &export(SIZE, 0x0d)].concat();
+    let read = [reply(2), vec![0; 512]].concat();
+    [(0, handshake), (4 + 16 + 7 + 28 + 512, reply(1)), (28, read)]
+}
+
+/// A client that waits for more than there is gets an end instead.
+fn serve(mut stream: UnixStream, answers: [(usize, Vec<u8>); 3]) {
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    for (before, answer) in answers {
+        let mut heard = vec![0; before];
+        if stream.read_exact(&mut heard).and_then(|()| stream.write_all(&answer)).is_err() {
+            break;
+        }
+    }
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+}
+
+#[test]
+fn true_answers_are_taken() {
+    outcome(|stream| serve(stream, answers())).0.unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Bytes flipped, cut off, put in and taken out anywhere in what a server says: an end in
+    /// time, never a panic. What was not damaged where it matters works.
+    #[test]
+    fn damaged_answers_end_in_time(
+        damage in prop::collection::vec((0..3usize, any::<usize>(), 0..4u8, any::<u8>()), 1..4),
+    ) {
+        let mut answers = answers();
+        for (which, at, kind, byte) in damage {
+            let bytes = &mut answers[which].1;
+            let at = at % (bytes.len() + 1);
+            match kind {
+                0 if at < bytes.len() => bytes[at] ^= byte | 1,
+                1 => bytes.truncate(at),
+                2 => bytes.insert(at, byte),
+                _ => drop(bytes.drain(at..(at + usize::from(byte)).min(bytes.len()))),
+            }
+        }
+        let (_, took) = outcome(move |stream| serve(stream, answers));
+        prop_assert!(took < PATIENCE * 3, "{took:?}");
+    }
 }

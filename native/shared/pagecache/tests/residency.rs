@@ -1,5 +1,7 @@
 //! Residency of real files, on the file system of the build's folder.
 
+#![cfg(test)]
+
 use diskproof_pagecache as cache;
 use proptest::prelude::*;
 use std::fs::{File, OpenOptions};

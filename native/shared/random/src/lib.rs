@@ -1,4 +1,6 @@
 //! Numbers and bytes that look random and come out the same for the same seed, on every machine.
+
+#![forbid(unsafe_code)]
 #![no_std]
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014).

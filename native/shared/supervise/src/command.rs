@@ -120,10 +120,11 @@ fn fork(
         each.chain([std::ptr::null()]).collect::<Vec<_>>()
     };
     let (argv, envp) = (pointers(&command.argv), pointers(&environment));
-    let filter = program.map(|program| libc::sock_fprog {
-        len: u16::try_from(program.len()).expect("a program has at most 4096 instructions"),
-        filter: program.as_ptr().cast_mut(),
-    });
+    let as_filter = |program: &[Instruction]| match u16::try_from(program.len()) {
+        Ok(len) => Ok(libc::sock_fprog { len, filter: program.as_ptr().cast_mut() }),
+        Err(_) => Err(StartError::System("seccomp", io::ErrorKind::InvalidInput.into())),
+    };
+    let filter = program.map(as_filter).transpose()?;
     let plan = Plan {
         socket: theirs.as_raw_fd(),
         filter,
@@ -134,8 +135,10 @@ fn fork(
     // or exits.
     match unsafe { libc::fork() } {
         -1 => Err(StartError::System("fork", io::Error::last_os_error())),
-        0 => plan.become_command(&argv, &envp),
-        pid => Ok((Pid::from_raw(pid).expect("fork gives a positive number"), ours)),
+        pid => match Pid::from_raw(pid) {
+            None => plan.become_command(&argv, &envp),
+            Some(pid) => Ok((pid, ours)),
+        },
     }
 }
 

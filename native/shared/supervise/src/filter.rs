@@ -163,6 +163,7 @@ fn judge(rule: &Rule) -> Vec<Instruction> {
 }
 
 /// `then` where the test holds (or fails, if negated), else on behind it.
+#[expect(clippy::expect_used, reason = "the kernel takes 4096 instructions at most")]
 fn when(code: u16, k: u32, negated: bool, then: Vec<Instruction>) -> Vec<Instruction> {
     // A conditional jump reaches 255 instructions; a plain one any.
     let mut program = match (u8::try_from(then.len()), negated) {

@@ -1,5 +1,7 @@
 //! Real commands under real filters.
 
+#![cfg(test)]
+
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 

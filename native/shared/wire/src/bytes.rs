@@ -1,4 +1,4 @@
-//! Bytes that travel as base64 text.
+//! Bytes that travel as base64 text, and fields of binary formats.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine as _;
@@ -19,4 +19,14 @@ impl<'de> Deserialize<'de> for Bytes {
         let text = String::deserialize(deserializer)?;
         STANDARD.decode(text).map(Bytes).map_err(de::Error::custom)
     }
+}
+
+/// The little-endian field at this offset, which the format has.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|index| bytes[at + index]))
+}
+
+/// The little-endian field at this offset, which the format has.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]))
 }

@@ -3,6 +3,8 @@
 //!
 //! `docs/guest-protocol.md` is the contract, `tests/golden/wire/` its examples.
 
+#![forbid(unsafe_code)]
+
 mod bytes;
 pub mod crash_log;
 mod event;

@@ -1,5 +1,7 @@
 //! The golden log, which the Python side reads too: it decodes to its text and encodes to itself.
 
+#![cfg(test)]
+
 use std::path::PathBuf;
 
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,7 @@
 //! Logs that are cut, changed or made up.
 
+#![cfg(test)]
+
 use std::borrow::Cow;
 
 use diskproof_wire::crash_log::*;

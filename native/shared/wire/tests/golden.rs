@@ -1,5 +1,7 @@
 //! The golden files, which the Python side reads too: every line parses and renders to itself.
 
+#![cfg(test)]
+
 use std::path::PathBuf;
 
 use diskproof_wire::{parse_event, parse_request, render_line, Event, Request, MAX_EVENT_LINE};

@@ -1,5 +1,7 @@
 //! Lines that are no messages, and any bytes at all.
 
+#![cfg(test)]
+
 use diskproof_wire::*;
 use proptest::prelude::*;
 

@@ -1,6 +1,8 @@
 //! The golden ledger, which the Python side reads too: its records encode to it, and it is judged
 //! as its text says.
 
+#![cfg(test)]
+
 use std::path::PathBuf;
 
 use diskproof_wire::ledger::*;

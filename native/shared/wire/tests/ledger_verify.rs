@@ -1,5 +1,7 @@
 //! Any mixture of old, new, foreign and missing sectors is named for what it is.
 
+#![cfg(test)]
+
 use diskproof_wire::ledger::*;
 use proptest::prelude::*;
 

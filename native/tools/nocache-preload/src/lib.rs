@@ -129,8 +129,8 @@ extern "C" fn close(fd: c_int) -> c_int {
     behind::forget(fd);
     match find_close() {
         Some(close) => close(fd),
-        // SAFETY: no pointers.
         None => {
+            // SAFETY: no pointers.
             answer(unsafe { syscall::call(syscall::CLOSE, [fd.into(), 0, 0, 0, 0, 0]) }) as c_int
         }
     }

@@ -46,6 +46,7 @@ fn find_outer_strict() -> Option<bool> {
 
 /// The command in our place. Returns only when it cannot be executed: 126, or 127 when it is not
 /// there.
+#[expect(clippy::expect_used, reason = "clap requires a command")]
 pub fn become_command(options: &Options) -> u8 {
     let (program, words) = options.command.split_first().expect("clap requires a command");
     if !options.quiet {

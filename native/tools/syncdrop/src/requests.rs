@@ -53,8 +53,8 @@ pub fn find_syncs(
 /// completes with 0 too.
 fn relieve(request: &[u8], find: &mut impl FnMut(i32) -> Option<OwnedFd>) -> Option<Vec<u8>> {
     let word =
-        |place: usize| u32::from_le_bytes(request[place..place + 4].try_into().expect("four"));
-    let operation = u16::from_le_bytes(request[OPERATION..OPERATION + 2].try_into().expect("two"));
+        |place: usize| u32::from_le_bytes(std::array::from_fn(|index| request[place + index]));
+    let operation = u16::from_le_bytes([request[OPERATION], request[OPERATION + 1]]);
     let flags = word(FLAGS);
     let alone = matches!(operation, FSYNC | FDSYNC);
     if !alone && flags & RWF_SYNCS as u32 == 0 {

@@ -88,6 +88,7 @@ struct WaitLine<'a> {
     together_ns: u64,
 }
 
+#[expect(clippy::expect_used, reason = "strings and numbers become JSON in any case")]
 pub fn render_json(session: &Session) -> String {
     let tally = &session.tally;
     let report = Report {

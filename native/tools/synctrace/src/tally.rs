@@ -47,6 +47,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
+    #[expect(clippy::expect_used, reason = "two digits are among those allowed")]
     fn new() -> Self {
         let exact = Histogram::new(DIGITS).expect("two digits are allowed");
         Latencies { sums: Sums::default(), exact, powers: [0; 64] }

@@ -22,20 +22,23 @@ fn ask(call: &str, made: impl FnOnce() -> i64) -> Answer {
     Answer { call: call.to_owned(), returned, errno }
 }
 
-// SAFETY (of the four): calls without pointers.
 fn fsync(fd: RawFd) -> Answer {
+    // SAFETY: no pointers; the kernel checks the descriptor.
     ask("fsync", || unsafe { libc::fsync(fd) }.into())
 }
 
 fn fdatasync(fd: RawFd) -> Answer {
+    // SAFETY: no pointers; the kernel checks the descriptor.
     ask("fdatasync", || unsafe { libc::fdatasync(fd) }.into())
 }
 
 fn syncfs(fd: RawFd) -> Answer {
+    // SAFETY: no pointers; the kernel checks the descriptor.
     ask("syncfs", || unsafe { libc::syncfs(fd) }.into())
 }
 
 fn range(fd: RawFd, offset: off64_t, bytes: off64_t, flags: libc::c_uint) -> Answer {
+    // SAFETY: no pointers; the kernel checks the descriptor and the range.
     ask("sync_file_range", || unsafe { libc::sync_file_range(fd, offset, bytes, flags) }.into())
 }
 
@@ -155,10 +158,13 @@ pub fn opens_and_writes() -> io::Result<Vec<Answer>> {
     let (missing, root) = (c"/proc/self/missing/file", c"/");
     let write = libc::O_WRONLY;
     Ok(vec![
+        // SAFETY: the path is a literal that ends with NUL; without O_CREAT there is no mode.
         ask("open", || unsafe { libc::open(missing.as_ptr(), write | libc::O_SYNC) }.into()),
+        // SAFETY: as above.
         ask("open", || unsafe { libc::open(root.as_ptr(), write | libc::O_DSYNC) }.into()),
         ask("openat", || {
             let fd = folder.as_raw_fd();
+            // SAFETY: as above; the folder is open as long as the call lasts.
             unsafe { libc::openat(fd, missing.as_ptr(), write | libc::O_SYNC) }.into()
         }),
         openat2(missing, 0, size_of::<OpenHow>()),

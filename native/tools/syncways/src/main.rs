@@ -1,5 +1,7 @@
 //! `diskproof-sync-ways`: which ways to force data to disk does a dropper of syncs stop?
 
+#![forbid(unsafe_code)]
+
 use clap::Parser;
 use diskproof_sync_ways::{check, render_json, render_table, run_probe, Probes, Setup, PROBE};
 use std::ffi::OsString;

@@ -122,7 +122,7 @@ def _read_info(layer: ImageLayer) -> Mapping[str, Any]:
         raise _refusal(path, form, done.error_text.replace(opened, str(path)))
     try:
         facts = json.loads(done.stdout)
-    except ValueError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         raise UsageError(f"{path} cannot be used", "qemu-img info did not answer in JSON")

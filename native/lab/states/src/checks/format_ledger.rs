@@ -80,6 +80,7 @@ impl Judge {
         Ok(report)
     }
 
+    #[expect(clippy::expect_used, reason = "our callers cut a buffer of theirs into slots")]
     fn judge(&mut self, slot: u64, bytes: &[u8]) -> Slot {
         let geometry = &self.promises.geometry;
         let expected = geometry.last_sequence(slot, self.acknowledged).unwrap_or(0);

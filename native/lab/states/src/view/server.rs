@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use diskproof_wire::crash_log::ROOT;
@@ -87,9 +87,9 @@ impl Server {
         work: impl FnOnce(&mut Tree, u64) -> std::result::Result<T, Errno>,
     ) -> std::result::Result<T, Errno> {
         let number = inode.0 >> NODE_BITS;
-        let tree = self.trees.read().unwrap().get(&number).cloned();
+        let tree = self.trees.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
         let tree = tree.ok_or(if number == 0 { Errno::ROFS } else { Errno::STALE })?;
-        let mut tree = tree.lock().unwrap();
+        let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut tree, inode.0 & ((1 << NODE_BITS) - 1))
     }
 

@@ -2,6 +2,7 @@
 
 use super::reader::LogError;
 use super::VERSION;
+use crate::bytes;
 
 pub const MAGIC: &[u8; 8] = b"dpcrash\n";
 pub const HEADER_LENGTH: usize = 64;
@@ -37,8 +38,8 @@ impl Header {
     }
 
     pub fn decode(bytes: &[u8; HEADER_LENGTH]) -> Result<Header, LogError> {
-        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let u32_at = |at| bytes::u32_at(bytes, at);
+        let u64_at = |at| bytes::u64_at(bytes, at);
         if &bytes[..8] != MAGIC {
             return Err(LogError::NoLog);
         }

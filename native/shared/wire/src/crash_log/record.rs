@@ -2,6 +2,7 @@
 
 use super::operation::{decode, Flags, Operation};
 use super::{MAX_DATA, MAX_PAYLOAD, MAX_TEXT};
+use crate::bytes;
 
 pub const FRAME_LENGTH: usize = 48;
 
@@ -88,8 +89,8 @@ pub(super) struct ReadFrame {
 impl ReadFrame {
     /// Err says what is wrong with it.
     pub fn decode(bytes: &[u8; FRAME_LENGTH]) -> Result<ReadFrame, &'static str> {
-        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let u32_at = |at| bytes::u32_at(bytes, at);
+        let u64_at = |at| bytes::u64_at(bytes, at);
         if crc32fast::hash(&bytes[4..]) != u32_at(0) {
             return Err("the frame's checksum is wrong");
         }

@@ -1,6 +1,7 @@
 //! One record: what is in a slot.
 
 use super::{MAGIC, SECTOR, SLOT, VERSION};
+use crate::bytes::{u32_at, u64_at};
 
 /// 16 TiB of records: more is a mistake, and keeps every sum in 64 bits.
 pub const MAX_SLOTS: u64 = 1 << 32;
@@ -225,12 +226,4 @@ fn checksum(bytes: &[u8; SLOT]) -> u32 {
     hasher.update(&bytes[..12]);
     hasher.update(&bytes[16..]);
     hasher.finalize()
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }

@@ -205,8 +205,9 @@ fn for_each_slot(
         let count = BATCH.min(slots - slot);
         let part = &mut buffer[..count as usize * SLOT];
         target.read_at(part, offset + slot * SLOT as u64)?;
-        for (slot, bytes) in (slot..).zip(part.chunks_exact(SLOT)) {
-            look(slot, bytes.try_into().expect("chunks of one slot"));
+        let whole = part.chunks_exact(SLOT).filter_map(<[u8]>::first_chunk);
+        for (slot, bytes) in (slot..).zip(whole) {
+            look(slot, bytes);
         }
         slot += count;
     }

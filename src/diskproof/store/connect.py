@@ -1,24 +1,21 @@
 """From a path or URL to an engine; what a database reports becomes an error with a way out."""
 
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import QueuePool
 
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.store.sqlite_file import sqlite_engine
 from diskproof.units import render_bytes
 
 ROOM_BYTES = 256 << 10
 """SQLite maps its shared memory file; where that cannot grow, the process would die by SIGBUS."""
-BUSY_SECONDS = 30.0
-"""How long a write waits for another process's write before it gives up."""
 CONNECT_SECONDS = 10
 PG_SCHEMA = "diskproof"
 
@@ -64,7 +61,7 @@ def make_engine(place: StoreUrl, *, create: bool) -> Engine:
         engine = create_engine(place.url, connect_args=options, pool_pre_ping=True)
         return engine.execution_options(schema_translate_map={None: PG_SCHEMA})
     assert place.path is not None
-    return _sqlite_engine(_sqlite_uri(place.path, create))
+    return sqlite_engine(_sqlite_uri(place.path, create))
 
 
 def _sqlite_uri(path: Path, create: bool) -> str:
@@ -106,27 +103,6 @@ def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
-def _sqlite_engine(uri: str) -> Engine:
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
-
-    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A writer takes its lock at once: one that reads first could find it gone afterwards.
-        statement = connection.get_execution_options().get("begin", "BEGIN")
-        if statement:
-            connection.exec_driver_sql(statement)
-
-    return engine
-
-
 @contextmanager
 def explained(place: StoreUrl) -> Iterator[None]:
     """Turn the database's errors inside the block into ours."""
@@ -138,6 +114,8 @@ def explained(place: StoreUrl) -> Iterator[None]:
 
 def _explain(error: DBAPIError, place: StoreUrl) -> DiskproofError:
     cause = error.orig
+    if getattr(cause, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
+        raise KeyboardInterrupt from error  # what a signal raised is gone by now
     first_line = str(cause).strip().partition("\n")[0]
     name = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
     for prefixes, kind, what, hint in _EXPLANATIONS:

@@ -1,6 +1,7 @@
 """From a path or URL to an engine; what a database reports becomes an error with a way out."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.store.budget import VARIABLE
 from diskproof.store.sqlite_file import sqlite_engine
 from diskproof.units import render_bytes
 
@@ -109,18 +111,21 @@ def explained(place: StoreUrl) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
+        raise _explain(error.orig, place) from error
+    except sqlite3.Error as error:  # rows are read from its own cursor
         raise _explain(error, place) from error
 
 
-def _explain(error: DBAPIError, place: StoreUrl) -> DiskproofError:
-    cause = error.orig
+def _explain(cause: BaseException | None, place: StoreUrl) -> DiskproofError:
     if getattr(cause, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
-        raise KeyboardInterrupt from error  # what a signal raised is gone by now
+        raise KeyboardInterrupt  # what a signal raised is gone by now
     first_line = str(cause).strip().partition("\n")[0]
     name = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
     for prefixes, kind, what, hint in _EXPLANATIONS:
         if name.startswith(prefixes):
             return kind(what.format(place=place), first_line, hint)
+    if place.path is not None and not name and "Could not decode" in first_line:
+        return UsageError(f"the store {place} holds damaged data", "a text in it is none")
     if place.url is not None and not name:
         return HostError(f"the store {place} cannot be reached", first_line, _REACH_HINT)
     return HostError(f"the store {place} failed", f"{name} {first_line}".strip())
@@ -137,6 +142,12 @@ _EXPLANATIONS: tuple[tuple[tuple[str, ...], type[DiskproofError], str, str], ...
         UsageError,
         "the store {place} is damaged",
         "restore it from a copy; `sqlite3 FILE .recover` may save what is left",
+    ),
+    (
+        ("SQLITE_TOOBIG",),
+        UsageError,
+        "the store {place} holds a value that is larger than its column may be",
+        f"if you trust who made it, set {VARIABLE}=2GiB",
     ),
     (
         ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100"),

@@ -5,11 +5,12 @@ at once, so that care costs less than the rows themselves.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Connection, CursorResult, Select, Text
+from sqlalchemy import Column, ColumnElement, Connection, CursorResult, Select, Text
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from diskproof.errors import UsageError
 from diskproof.store.budget import current_budget
@@ -52,30 +53,36 @@ class _Asked:
         return [None if value is None else next(there) for value in values]
 
 
-def read_each(connection: Connection, query: Select[Any]) -> Iterator[tuple[Any, ...]]:
+class Question:
+    """A query with what is to be asked of the columns of its answer; kept where it is asked again,
+    for to find that out takes as long as SQLite takes to answer."""
+
+    def __init__(self, query: Select[Any], columns: Sequence[_Asked] = ()) -> None:
+        self.query = query
+        self.columns = columns or [_asked(column) for column in query.selected_columns]
+
+    def where(self, *conditions: ColumnElement[bool]) -> "Question":
+        return Question(self.query.where(*conditions), self.columns)
+
+
+def read_each(connection: Connection, query: Select[Any] | Question) -> Iterator[tuple[Any, ...]]:
     """The rows of a query, decoded. Raises Damage that names the row and the column."""
-    for rows in _passed(connection, query):
-        yield from rows
+    question = query if isinstance(query, Question) else Question(query)
+    for rows in _fetch(connection, question):
+        if len(rows) == _MOST_ROWS:
+            current_budget().require()
+        try:
+            values = [*map(_Asked.read, question.columns, zip(*rows, strict=True))]
+        except FLAWS:
+            raise _find_damage(rows, question.columns) from None
+        yield from zip(*values, strict=True)
 
 
 def read_records(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
     """The same as values by the names of their columns."""
-    names = [column.name for column in _columns(query)]
-    return [dict(zip(names, row, strict=True)) for row in read_each(connection, query)]
-
-
-def _passed(connection: Connection, query: Select[Any]) -> Iterator[Sequence[tuple[Any, ...]]]:
-    columns = _columns(query)
-    for rows in _fetch(connection, query, columns):
-        current_budget().require()
-        try:
-            yield list(zip(*map(_Asked.read, columns, zip(*rows, strict=True)), strict=True))
-        except FLAWS:
-            raise _find_damage(rows, columns) from None
-
-
-def _columns(query: Select[Any]) -> Sequence[_Asked]:
-    return [_asked(column) for column in query.selected_columns]
+    question = Question(query)
+    names = [column.name for column in question.columns]
+    return [dict(zip(names, row, strict=True)) for row in read_each(connection, question)]
 
 
 def _asked(column: Any) -> _Asked:
@@ -101,38 +108,39 @@ def _find_damage(rows: Sequence[Sequence[Any]], columns: Sequence[_Asked]) -> Us
     return Damage("a row cannot be read")
 
 
-def _fetch(
-    connection: Connection, query: Select[Any], columns: Sequence[_Asked]
-) -> Iterator[Sequence[Any]]:
+def _fetch(connection: Connection, question: Question) -> Iterator[Sequence[Any]]:
     """Rows as the database has them, so many at a time that they are not long together. SQLite is
     kept from a row that is longer than its columns may be."""
     raw = connection.connection.driver_connection
-    most = sum(column.kind.most_bytes for column in columns) + _ROW_ROOM
-    limit = _Limit(raw if isinstance(raw, sqlite3.Connection) else None, most)
-    long = [place for place, each in enumerate(columns) if each.kind.most_bytes > _SHORT]
+    sizes = [column.kind.most_bytes for column in question.columns]
+    limit = _Limit(raw if isinstance(raw, sqlite3.Connection) else None, sum(sizes) + _ROW_ROOM)
+    long = [place for place, size in enumerate(sizes) if size > _SHORT]
     with limit:
-        result: CursorResult[Any] = connection.execute(query)
+        result: CursorResult[Any] = connection.execute(question.query)
     cursor = result.cursor
     assert cursor is not None
-
-    def fetch(count: int) -> Sequence[Any]:
-        with limit:
-            return cursor.fetchmany(count)
-
     try:
-        while rows := _fetch_some(fetch, long) if long else fetch(_MOST_ROWS):
+        while True:
+            with limit:
+                rows = _fetch_some(cursor, long) if long else cursor.fetchmany(_MOST_ROWS)
+            if not rows:
+                return
             yield rows
     finally:
         result.close()
 
 
-def _fetch_some(fetch: Callable[[int], Sequence[Any]], long: Sequence[int]) -> Sequence[Any]:
+def _fetch_some(cursor: DBAPICursor, long: Sequence[int]) -> Sequence[Any]:
     rows: list[Any] = []
     size = 0
-    while len(rows) < _MOST_ROWS and size < _MOST_BYTES and (more := fetch(1)):
-        rows += more
-        values = (more[0][place] for place in long)
-        size += sum(len(value) for value in values if isinstance(value, (str, bytes)))
+    for row in iter(cursor.fetchone, None):
+        rows.append(row)
+        for place in long:
+            value = row[place]
+            size += len(value) if isinstance(value, (str, bytes)) else 0
+        if len(rows) == _MOST_ROWS or size > _MOST_BYTES:
+            current_budget().require()
+            break
     return rows
 
 

@@ -16,6 +16,7 @@ from diskproof.store.kinds import (
     MAX_PARTS,
     MAX_PER_RUN,
     MAX_TEXT,
+    SMALL,
     TEXT_ONLY,
     ColumnKind,
     Find,
@@ -45,9 +46,10 @@ def _json(decode: Callable[[Any], Any], find_flaw: Find, most: int = MAX_JSON) -
     def parse(text: str) -> Any:
         if len(text) > most:
             raise ValueError(f"is longer than {most} characters")
-        # The worst JSON, empty objects, takes this many bytes a character.
-        current_budget().require(24 * len(text))
-        return decode(json.loads(text, parse_constant=_refuse_constant))
+        if len(text) > SMALL:
+            # The worst JSON, empty objects, takes this many bytes a character.
+            current_budget().require(24 * len(text))
+        return decode(_DECODER.decode(text))
 
     kept = Written(Text(), render_json)
     return ColumnKind(kept, TEXT_ONLY, find_flaw, parse, most_bytes=most)
@@ -55,6 +57,9 @@ def _json(decode: Callable[[Any], Any], find_flaw: Find, most: int = MAX_JSON) -
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"holds {name}")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _list(

@@ -40,6 +40,8 @@ MAX_PER_RUN = 1000
 MAX_PARTS = 10_000
 MAX_TILES = 1000
 MAX_ARRAY = 5_000_000
+SMALL = 64 << 10
+"""What is no larger is decoded without asking how much memory is left."""
 MAX_NUMBER = (1 << 31) - 1
 MAX_COUNT = (1 << 63) - 1
 
@@ -158,6 +160,12 @@ def _flaw_of_label(text: str) -> str | None:
     return None if text.isprintable() else f"cannot be printed: {text!r:.60}"
 
 
+def _telling_names(names: Sequence[str]) -> Iterable[str]:
+    """All together first: a store has many names, and hardly ever a wrong one."""
+    good = all(names) and len(max(names, key=len)) <= MAX_NAME and "".join(names).isprintable()
+    return () if good else names
+
+
 def _one_of(words: object) -> ColumnKind:
     known = get_args(words)
     return ColumnKind(
@@ -177,7 +185,7 @@ def clean_text(text: str, limit: int = MAX_FREE_TEXT) -> str:
 _CUT = " [cut]"
 TEXT_ONLY = frozenset({str})
 # Names are short, printable and not empty; they become column heads and file names.
-NAME = ColumnKind(Text(), TEXT_ONLY, flaw_of_name)
+NAME = ColumnKind(Text(), TEXT_ONLY, flaw_of_name, telling=_telling_names)
 LABEL = ColumnKind(Text(), TEXT_ONLY, _flaw_of_label)
 FREE_TEXT = ColumnKind(
     Written(Text(), clean_text),
@@ -246,8 +254,9 @@ def _array(item: str, find_flaw: Find) -> ColumnKind:
         raw = _unpack_bytes(blob, 8 * MAX_ARRAY)
         if len(raw) % 8:
             raise ValueError("holds half a number")
-        # A tuple of numbers takes five times as much as they do.
-        current_budget().require(5 * len(raw))
+        if len(raw) > SMALL:
+            # A tuple of numbers takes five times as much as they do.
+            current_budget().require(5 * len(raw))
         return struct.unpack(f"<{len(raw) // 8}{item}", raw)
 
     def find(values: Sequence[float]) -> str | None:
@@ -265,16 +274,20 @@ def _blob(
 
 
 def _unpack_bytes(blob: bytes, most: int = MAX_BLOB) -> bytes:
-    """Decompress at most so many bytes, and no more than may be held twice (zlib joins pieces)."""
+    """Decompress at most so many bytes, and no more than may be held thrice: in pieces, joined by
+    zlib, and joined here."""
+    decompressor = zlib.decompressobj()
+    start = decompressor.decompress(blob, SMALL)
+    if not (more := decompressor.unconsumed_tail) and decompressor.eof:
+        return start
     budget = current_budget()
     budget.require()
-    within = max(1, min(most, budget.left // 2))
-    decompressor = zlib.decompressobj()
-    content = decompressor.decompress(blob, within)
+    within = max(1, min(most - SMALL, budget.left // 3))
+    rest = decompressor.decompress(more, within)
     if not decompressor.eof:
-        budget.require(2 * within if within < most else 0)
+        budget.require(3 * within if within < most - SMALL else 0)
         raise ValueError(f"a compressed column ends early or is larger than {most} bytes")
-    return content
+    return start + rest
 
 
 def _flaw_of_counts(counts: Sequence[int]) -> str | None:

@@ -19,7 +19,7 @@ from diskproof.records import (
     StudyRecord,
     WorkloadSpec,
 )
-from diskproof.store.gate import Damage, read_each, read_records
+from diskproof.store.gate import Damage, Question, read_each, read_records
 from diskproof.store.parts import CHECKED_SETTINGS, HISTOGRAMS, AnyRun, Part, RunKind, Values
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.tables import CELL, HOST, METRIC, PROGRESS, RUN, STUDY, STUDY_CELL
@@ -75,7 +75,7 @@ def read_warnings(connection: Connection, study_id: str) -> tuple[str, ...]:
     return next((told for (told,) in read_each(connection, query)), ())
 
 
-def _cells(connection: Connection, query: Select[Any]) -> dict[str, Cell]:
+def _cells(connection: Connection, query: Select[Any] | Question) -> dict[str, Cell]:
     cells = {
         key: Cell(levels, WorkloadSpec(*workload))
         for key, levels, *workload in read_each(connection, query)
@@ -155,32 +155,19 @@ def _read_headers(
     """What the headers of runs say of the fields of a record, by the runs' numbers."""
     of_cells, of_headers, names = _header_queries(headers, record)
     cells = _cells(connection, of_cells.where(*conditions))
-    hosts = _known_hosts(connection)
     defaults = cache(partial(_defaults, connection))
     for number, cell_id, *values in read_each(connection, of_headers.where(*conditions)):
         header = dict(zip(names, values, strict=False))
         failure = values[len(names) :]
         if (None in failure) != (failure[0] is None) or cell_id not in cells:
             raise Damage(f"half of the failure or of the cell of run {header['id']} is missing")
-        _require_host(header["host_id"], hosts)
         header["failure"] = None if failure[0] is None else Failure(*failure)
         (cell,) = named([cells[cell_id]], defaults(header["study_id"]))
         yield number, header | {"cell": cell}
 
 
-def _known_hosts(connection: Connection) -> set[str]:
-    return {key for (key,) in read_each(connection, select(HOST.c.id))}
-
-
-def _require_host(host_id: str, known: set[str]) -> None:
-    if host_id not in known:
-        raise Damage(f"a run is of the host {host_id}, which it does not hold")
-
-
 @cache
-def _header_queries(
-    headers: Table, record: type
-) -> tuple[Select[Any], Select[Any], tuple[str, ...]]:
+def _header_queries(headers: Table, record: type) -> tuple[Question, Question, tuple[str, ...]]:
     """What is asked of headers, without its conditions (to put a query together takes as long as
     SQLite takes to answer it): cells, headers with those fields of a record, then its failure."""
     names = tuple(field.name for field in fields(record) if field.name in headers.c)
@@ -188,7 +175,7 @@ def _header_queries(
     columns = (headers.c[name] for name in (*names, *failure))
     query = select(headers.c.number, headers.c.cell_id, *columns).order_by(headers.c.number)
     cells = select(*_CELL).distinct().join(headers, headers.c.cell_id == CELL.c.id)
-    return cells, query, names
+    return Question(cells), Question(query), names
 
 
 def _read_part(
@@ -214,11 +201,12 @@ def _read_part(
 
 
 @cache
-def _part_query(headers: Table, part: Part) -> Select[Any]:
+def _part_query(headers: Table, part: Part) -> Question:
     table = part.table
     columns = (*(table.c[name] for name in part.keys), *part.columns)
     query = select(*columns, *([table.c.place] if part.inner else []))
-    return query.join(headers, headers.c.number == table.c.run_number).order_by(part.place)
+    joined = query.join(headers, headers.c.number == table.c.run_number)
+    return Question(joined.order_by(part.place))
 
 
 # -- measured runs --------------------------------------------------------------------------
@@ -306,19 +294,18 @@ def read_results(connection: Connection, study: str | None, metric: str | None) 
 def _study_results(
     connection: Connection, study_id: str, metric: str | None
 ) -> Iterator[ResultRow]:
-    runs: dict[tuple[Any, ...], list[tuple[int, float, str]]] = defaultdict(list)
+    runs: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     metric_place: dict[str, int] = {}
     for row in read_each(connection, _result_query(study_id, metric)):
-        key, (place, block, value, run_id) = row[:6], row[6:]
-        runs[key].append((block, value, run_id))
-        metric_place.setdefault(key[2], place)
+        key = row[:6]
+        if key not in runs:
+            runs[key] = []
+            metric_place.setdefault(key[2], row[6])
+        runs[key].append(row[7:])
     cells = read_cells(connection, study_id)
     cell_place = {cell_id: number for number, cell_id in enumerate(cells)}
-    hosts = _known_hosts(connection)
-    for cell_id, host_id, *_ in runs:
-        _require_host(host_id, hosts)
-        if cell_id not in cells:
-            raise Damage(f"a run is of the cell {cell_id}, which is none of its study {study_id}")
+    if strange := {key[0] for key in runs} - cells.keys():
+        raise Damage(f"runs of study {study_id} are of the cell {min(strange)}, none of its own")
 
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (cell_place[key[0]], key[1], metric_place[key[2]], key)

@@ -66,7 +66,9 @@ def sqlite_engine(uri: str) -> Engine:
     def begin(connection: Connection) -> None:
         # A writer takes its lock at once: one that reads first could find it gone afterwards.
         statement = connection.get_execution_options().get("begin", "BEGIN")
-        connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if statement == 'BEGIN' else 'OFF'}")
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        raw.execute(f"PRAGMA query_only = {'ON' if statement == 'BEGIN' else 'OFF'}")
         if statement:
             connection.exec_driver_sql(statement)
 

@@ -157,7 +157,7 @@ DAMAGE: dict[str, tuple[str, object, str]] = {
     "an array that ends early": ("series.times", floats(3)[:-3], "ends early"),
     "an array that is none": ("histogram.counts", b"abc", "counts of histogram"),
     "a flag that is 7": ("metric.higher_is_better", 7, "higher_is_better of metric"),
-    "a host that is not there": ("run.host_id", "nobody", "which it does not hold"),
+    "a host that is not there": ("run.host_id", "nobody", "which is not in it"),
 }
 
 

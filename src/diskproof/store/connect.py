@@ -112,6 +112,8 @@ def explained(place: StoreUrl) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _explain(error.orig, place) from error
+    except UnicodeDecodeError:  # SQLite's message names something in the file
+        raise UsageError(f"the store {place} is damaged", _NO_TEXT, _RECOVER_HINT) from None
     except sqlite3.Error as error:  # rows are read from its own cursor
         raise _explain(error, place) from error
 
@@ -125,12 +127,14 @@ def _explain(cause: BaseException | None, place: StoreUrl) -> DiskproofError:
         if name.startswith(prefixes):
             return kind(what.format(place=place), first_line, hint)
     if place.path is not None and not name and "Could not decode" in first_line:
-        return UsageError(f"the store {place} holds damaged data", "a text in it is none")
+        return UsageError(f"the store {place} is damaged", _NO_TEXT, _RECOVER_HINT)
     if place.url is not None and not name:
         return HostError(f"the store {place} cannot be reached", first_line, _REACH_HINT)
     return HostError(f"the store {place} failed", f"{name} {first_line}".strip())
 
 
+_RECOVER_HINT = "restore it from a copy; `sqlite3 FILE .recover` may save what is left"
+_NO_TEXT = "a text in it is not UTF-8"
 _REACH_HINT = "check that the server runs, and the host, user and database in the URL"
 _SPACE_HINT = "make room, then give the same command again: finished runs are kept"
 
@@ -141,7 +145,7 @@ _EXPLANATIONS: tuple[tuple[tuple[str, ...], type[DiskproofError], str, str], ...
         ("SQLITE_CORRUPT",),
         UsageError,
         "the store {place} is damaged",
-        "restore it from a copy; `sqlite3 FILE .recover` may save what is left",
+        _RECOVER_HINT,
     ),
     (
         ("SQLITE_TOOBIG",),

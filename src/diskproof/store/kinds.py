@@ -285,7 +285,8 @@ def _unpack_bytes(blob: bytes, most: int = MAX_BLOB) -> bytes:
     within = max(1, min(most - SMALL, budget.left // 3))
     rest = decompressor.decompress(more, within)
     if not decompressor.eof:
-        budget.require(3 * within if within < most - SMALL else 0)
+        if decompressor.unconsumed_tail and within < most - SMALL:
+            budget.require(budget.left + 1)
         raise ValueError(f"a compressed column ends early or is larger than {most} bytes")
     return start + rest
 

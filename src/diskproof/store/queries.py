@@ -306,6 +306,9 @@ def _study_results(
     cell_place = {cell_id: number for number, cell_id in enumerate(cells)}
     if strange := {key[0] for key in runs} - cells.keys():
         raise Damage(f"runs of study {study_id} are of the cell {min(strange)}, none of its own")
+    hosts = {key for (key,) in read_each(connection, select(HOST.c.id))}
+    if strange := {key[1] for key in runs} - hosts:
+        raise Damage(f"runs of study {study_id} are of the host {min(strange)}, which is not in it")
 
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (cell_place[key[0]], key[1], metric_place[key[2]], key)

@@ -13,14 +13,15 @@ from html.parser import HTMLParser
 
 import pytest
 
+from diskproof.errors import UsageError
 from diskproof.records import Series
+from diskproof.report import vega
 from diskproof.report.details.chart import MAX_POINTS, series_chart
 from diskproof.report.details.page import chosen_series
 from diskproof.report.page import content_policy, render_page, script_json
 from diskproof.report.ranking.chart import heat_factors
 from diskproof.report.ratios import ratio_chart
 from diskproof.report.scores.chart import pareto_chart
-from diskproof.report.vega import draw
 from diskproof.stats.pareto import FrontPoint
 from support.report_views import FACTORS, HOSTILE, make_view
 
@@ -176,7 +177,7 @@ def test_the_front_is_numbered_and_near_points_share_a_number() -> None:
     numbers = [row["number"] for row in spec["layer"][2]["data"]["values"]]
     assert numbers == ["1", "2, 3", "4"]
     assert [row["told"] for row in spec["data"]["values"]] == ["on the front"] * 4 + ["off"]
-    assert draw(spec).count("<path") > 5
+    assert vega.draw_all([spec])[0].count("<path") > 5
 
 
 def test_thinning_keeps_the_mean() -> None:
@@ -192,3 +193,23 @@ def test_series_worth_a_picture_come_first() -> None:
     named += [("fio", "iops"), ("fio", "bandwidth"), ("fio", "latency")]
     traces = {name: [("cell", Series(source, name, "u", (0.0,), (1.0,)))] for source, name in named}
     assert chosen_series(traces) == ["iops", "bandwidth", "cpu.system", "disk.util"]
+
+
+def test_a_chart_whose_text_no_picture_can_hold_is_drawn() -> None:
+    """A control character in SVG ends the drawing library with SIGABRT."""
+    rows = [{"name": "a\x1b[2J\0b\ufffe", "place": 0, "mean": 2.0}]
+    bars = {"x": vega.amount("mean"), "y": {"field": "name", "type": "nominal"}}
+    (picture,) = vega.draw_all([vega.chart(rows, 40, mark="bar", encoding=bars)])
+    assert picture.startswith("<svg") and "a\ufffd[2J\ufffdb\ufffd" in picture
+
+
+def test_charts_that_cannot_be_drawn_end_with_a_sentence() -> None:
+    with pytest.raises(UsageError, match="the charts cannot be drawn"):
+        vega.draw_all([{"$schema": "none", "mark": {"type": 7}}])
+
+
+def test_a_chart_that_takes_too_much_takes_no_more_than_its_process() -> None:
+    """A sequence of a billion rows is one line of a specification."""
+    endless = {"data": {"sequence": {"start": 0, "stop": 1e9}}, "mark": "point", "encoding": {}}
+    with pytest.raises(UsageError, match="the charts cannot be drawn"):
+        vega.draw_all([{"$schema": "https://vega.github.io/schema/vega-lite/v6.json", **endless}])

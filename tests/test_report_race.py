@@ -20,7 +20,7 @@ from diskproof.report.race.words import (
     verdict_sentence,
 )
 from diskproof.report.read import read_views
-from diskproof.report.vega import draw
+from diskproof.report.vega import draw_all
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
@@ -79,7 +79,7 @@ def test_the_timeline_shows_each_run_of_a_cell(races: dict[str, RaceState]) -> N
         assert sum(len(row["blocks"]) for row in rows) == sum(map(len, race.course.entries))
         lasts = [row["last"] for row in rows]
         assert lasts[0] == len(race.course.verdicts) == max(lasts)
-        assert draw(race_chart(race, STUDY)).startswith("<svg")
+        assert draw_all([race_chart(race, STUDY)])[0].startswith("<svg")
         assert "after block 2" in timeline_sentence(race, 12)
 
 

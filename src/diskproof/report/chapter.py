@@ -44,8 +44,10 @@ class Drawing:
 
     def draw(self) -> None:
         """Make the static pictures, the most important first."""
-        for figure in sorted(self.figures, key=lambda each: each.importance)[:MAX_PICTURES]:
-            figure.svg = vega.draw(figure.spec)
+        chosen = sorted(self.figures, key=lambda each: each.importance)[:MAX_PICTURES]
+        pictures = vega.draw_all([figure.spec for figure in chosen])
+        for figure, svg in zip(chosen, pictures, strict=True):
+            figure.svg = svg
 
 
 @dataclass(frozen=True)

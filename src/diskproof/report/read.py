@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.chapter import Chapter, Source
 from diskproof.report.chapters import CHAPTERS
@@ -49,6 +50,9 @@ def _find_hosts(
     ids = [row.host_id for row in rows]
     for chapter in chapters:
         ids += chapter.hosts(store, study) if chapter.hosts else ()
+    if strange := set(ids) - hosts.keys():
+        why = f"runs of study {study.id} are of the host {min(strange)}, which it does not hold"
+        raise UsageError("the store holds damaged data", why, "restore it from a copy")
     return [hosts[host_id] for host_id in dict.fromkeys(ids)]
 
 

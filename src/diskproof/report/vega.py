@@ -5,9 +5,17 @@ picture reads in a light and in a dark scheme. Widths are those of a phone; the 
 stretches a live chart to its box.
 """
 
+import json
 import math
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from diskproof.errors import RunFailure, UsageError
+from diskproof.process.start import run
+from diskproof.report import draw_svg
 
 Spec = dict[str, Any]
 
@@ -15,6 +23,8 @@ WIDTH = 340
 NAME_CHARS = 32
 LINE_HEIGHT = 14
 COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
+DRAW_SECONDS = 60.0
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]")
 _DASHES = ([1, 0], [5, 3])
 
 _CONFIG: Spec = {
@@ -197,8 +207,29 @@ def rows_chart(
 # -- pictures -------------------------------------------------------------------------------
 
 
-def draw(spec: Spec) -> str:
-    """The chart as an SVG element."""
-    import vl_convert
+def draw_all(specs: Sequence[Spec]) -> list[str]:
+    """The charts as SVG elements, drawn by a process that may fail alone (``draw_svg.py``).
 
-    return str(vl_convert.vegalite_to_svg(spec))
+    Raises UsageError when they ask for more than it may take.
+    """
+    if not specs:
+        return []
+    argv = [sys.executable, "-I", str(Path(draw_svg.__file__))]
+    told = json.dumps([_printable(spec) for spec in specs]).encode()
+    try:
+        drawn = run(argv, timeout=DRAW_SECONDS, stdin=told)
+        pictures = json.loads(drawn.stdout)
+    except (RunFailure, ValueError) as error:
+        last = str(error).strip().splitlines()[-1][:200]
+        why = f"the process that draws them failed: {last}"
+        raise UsageError("the charts cannot be drawn", why, "ask for one --study") from None
+    return [str(picture) for picture in pictures]
+
+
+def _printable(content: Any) -> Any:
+    """The same with what SVG cannot hold replaced: one such character ends the library."""
+    if isinstance(content, str):
+        return _NOT_XML.sub("\ufffd", content)
+    if isinstance(content, Mapping):
+        return {_printable(key): _printable(value) for key, value in content.items()}
+    return [_printable(each) for each in content] if isinstance(content, (list, tuple)) else content

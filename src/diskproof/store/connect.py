@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import QueuePool
 
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.store.budget import VARIABLE
+from diskproof.store.sqlite_file import sqlite_engine
 from diskproof.units import render_bytes
 
 ROOM_BYTES = 256 << 10
 """SQLite maps its shared memory file; where that cannot grow, the process would die by SIGBUS."""
-BUSY_SECONDS = 30.0
-"""How long a write waits for another process's write before it gives up."""
 CONNECT_SECONDS = 10
 PG_SCHEMA = "diskproof"
 
@@ -64,7 +63,7 @@ def make_engine(place: StoreUrl, *, create: bool) -> Engine:
         engine = create_engine(place.url, connect_args=options, pool_pre_ping=True)
         return engine.execution_options(schema_translate_map={None: PG_SCHEMA})
     assert place.path is not None
-    return _sqlite_engine(_sqlite_uri(place.path, create))
+    return sqlite_engine(_sqlite_uri(place.path, create))
 
 
 def _sqlite_uri(path: Path, create: bool) -> str:
@@ -106,48 +105,36 @@ def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
-def _sqlite_engine(uri: str) -> Engine:
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
-
-    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A writer takes its lock at once: one that reads first could find it gone afterwards.
-        statement = connection.get_execution_options().get("begin", "BEGIN")
-        if statement:
-            connection.exec_driver_sql(statement)
-
-    return engine
-
-
 @contextmanager
 def explained(place: StoreUrl) -> Iterator[None]:
     """Turn the database's errors inside the block into ours."""
     try:
         yield
     except DBAPIError as error:
+        raise _explain(error.orig, place) from error
+    except UnicodeDecodeError:  # SQLite's message names something in the file
+        raise UsageError(f"the store {place} is damaged", _NO_TEXT, _RECOVER_HINT) from None
+    except sqlite3.Error as error:  # rows are read from its own cursor
         raise _explain(error, place) from error
 
 
-def _explain(error: DBAPIError, place: StoreUrl) -> DiskproofError:
-    cause = error.orig
+def _explain(cause: BaseException | None, place: StoreUrl) -> DiskproofError:
+    if getattr(cause, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
+        raise KeyboardInterrupt  # what a signal raised is gone by now
     first_line = str(cause).strip().partition("\n")[0]
     name = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
     for prefixes, kind, what, hint in _EXPLANATIONS:
         if name.startswith(prefixes):
             return kind(what.format(place=place), first_line, hint)
+    if place.path is not None and not name and "Could not decode" in first_line:
+        return UsageError(f"the store {place} is damaged", _NO_TEXT, _RECOVER_HINT)
     if place.url is not None and not name:
         return HostError(f"the store {place} cannot be reached", first_line, _REACH_HINT)
     return HostError(f"the store {place} failed", f"{name} {first_line}".strip())
 
 
+_RECOVER_HINT = "restore it from a copy; `sqlite3 FILE .recover` may save what is left"
+_NO_TEXT = "a text in it is not UTF-8"
 _REACH_HINT = "check that the server runs, and the host, user and database in the URL"
 _SPACE_HINT = "make room, then give the same command again: finished runs are kept"
 
@@ -158,7 +145,13 @@ _EXPLANATIONS: tuple[tuple[tuple[str, ...], type[DiskproofError], str, str], ...
         ("SQLITE_CORRUPT",),
         UsageError,
         "the store {place} is damaged",
-        "restore it from a copy; `sqlite3 FILE .recover` may save what is left",
+        _RECOVER_HINT,
+    ),
+    (
+        ("SQLITE_TOOBIG",),
+        UsageError,
+        "the store {place} holds a value that is larger than its column may be",
+        f"if you trust who made it, set {VARIABLE}=2GiB",
     ),
     (
         ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100"),

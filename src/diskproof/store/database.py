@@ -15,6 +15,7 @@ from diskproof.records.tiles import TileRun
 from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.stats.histograms import merge_histograms
 from diskproof.store import queries, write
+from diskproof.store.budget import MemoryBudget, spend
 from diskproof.store.connect import StoreUrl, explained, make_engine
 from diskproof.store.parts import CRASH, MEASURED, TILES, AnyRun, Run, RunKind
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
@@ -36,7 +37,8 @@ def open_store(url_or_path: str, *, create: bool = False) -> Store:
         except BaseException:
             engine.dispose()
             raise
-    return Store(place, engine, version)
+    # A verb that only reads has one budget; one that writes may do so for days.
+    return Store(place, engine, version, None if create else MemoryBudget())
 
 
 class Store:
@@ -45,10 +47,13 @@ class Store:
     Every method is one transaction and raises HostError when the database fails it.
     """
 
-    def __init__(self, place: StoreUrl, engine: Engine, version: int) -> None:
+    def __init__(
+        self, place: StoreUrl, engine: Engine, version: int, budget: MemoryBudget | None
+    ) -> None:
         self._place = place
         self._engine = engine
         self._version = version
+        self._budget = budget
 
     def __enter__(self) -> Store:
         return self
@@ -76,7 +81,11 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with explained(self._place), self._engine.connect() as connection:
+        with (
+            explained(self._place),
+            spend(self._budget),
+            self._engine.connect() as connection,
+        ):
             if self._place.url is not None:
                 # All queries of one call see one moment, as they do in SQLite.
                 connection.execution_options(isolation_level="REPEATABLE READ")

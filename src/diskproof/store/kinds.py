@@ -1,16 +1,14 @@
 """The kinds of columns: how they keep what a record says, and what they refuse to keep.
 
-Foreign files and guests bring anything, and every reader trusts a store: what goes in is bounded,
-and what comes out is decoded with care, for a store may come from a stranger.
+Foreign files and guests bring anything, and a store may come from a stranger: what goes in is
+bounded, and ``store/gate.py`` asks the same of all that comes out.
 """
 
-import dataclasses
-import json
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
 
@@ -28,9 +26,10 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from diskproof.errors import UsageError
-from diskproof.records import Check, Dropped, Status
+from diskproof.records import Status
 from diskproof.records.tiles import Phase
-from diskproof.records.verdicts import Durability, Fault, TraceEvent
+from diskproof.records.verdicts import Durability, Fault
+from diskproof.store.budget import current_budget
 
 MAX_BLOB = 256 << 20
 MAX_NAME = 200
@@ -41,10 +40,12 @@ MAX_PER_RUN = 1000
 MAX_PARTS = 10_000
 MAX_TILES = 1000
 MAX_ARRAY = 5_000_000
+SMALL = 64 << 10
+"""What is no larger is decoded without asking how much memory is left."""
 MAX_NUMBER = (1 << 31) - 1
 MAX_COUNT = (1 << 63) - 1
 
-_Find = Callable[[Any], str | None]
+Find = Callable[[Any], str | None]
 
 
 class Written(TypeDecorator[Any]):
@@ -65,37 +66,59 @@ class Written(TypeDecorator[Any]):
         return None if value is None else self.encode(value)
 
 
-class Encoded(Written):
-    """A column whose values are decoded when they are read. Raises UsageError for damage."""
+def _distinct(values: Sequence[Any]) -> Iterable[Any]:
+    return dict.fromkeys(values)
 
-    cache_ok = True
 
-    def __init__(
-        self, kept: TypeEngine[Any], encode: Callable[[Any], Any], decode: Callable[[Any], Any]
-    ) -> None:
-        super().__init__(kept, encode)
-        self.decode = decode
+def _extremes(values: Sequence[Any]) -> Iterable[Any]:
+    return (min(values), max(values)) if values else ()
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        try:
-            return self.decode(value)
-        except (ValueError, TypeError, AttributeError, RecursionError, zlib.error) as error:
-            raise UsageError("the store holds damaged data", f"{error}") from None
+
+def _no_flaw(value: Any) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """``find_flaw`` says why a value cannot be kept in such a column, and None for one that can."""
+    """``find_flaw`` says why a value cannot be kept in such a column, and None for one that can.
+
+    ``kept`` are the types that a database gives; ``decode`` makes of one what a record holds. Of
+    many values those ``telling`` speak for all. A value takes ``most_bytes`` of its row at most.
+    """
 
     type: TypeEngine[Any]
-    find_flaw: _Find = lambda value: None
+    kept: Set[Any]
+    find_flaw: Find = _no_flaw
+    decode: Callable[[Any], Any] | None = None
+    telling: Callable[[Sequence[Any]], Iterable[Any]] = _distinct
+    most_bytes: int = 4 * MAX_NAME
 
     def __call__(
         self, *names: str, nullable: bool = False, **options: Any
     ) -> Iterator[Column[Any]]:
         for name in names:
-            info = {"find_flaw": self.find_flaw}
-            yield Column(name, self.type, nullable=nullable, info=info, **options)
+            yield Column(name, self.type, nullable=nullable, info={"kind": self}, **options)
+
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        """What values of such a column stand for. Raises one of FLAWS for any that is none."""
+        if not set(map(type, values)) <= self.kept:
+            raise TypeError("is of another type than was written")
+        if self.decode is None:
+            telling = self.telling(values)
+        else:
+            telling = values = tuple(map(self.decode, values))
+        if self.find_flaw is _no_flaw:
+            return values
+        if flaw := next(filter(None, map(self.find_flaw, telling)), None):
+            raise ValueError(flaw)
+        return values
+
+
+FLAWS = (
+    *(ValueError, TypeError, AttributeError, LookupError),
+    *(RecursionError, ArithmeticError, zlib.error),
+)
+"""What reading damaged values raises."""
 
 
 def require_storable(table: Table, values: Mapping[str, Any], label: str) -> None:
@@ -108,9 +131,11 @@ def require_storable(table: Table, values: Mapping[str, Any], label: str) -> Non
 
 
 @cache
-def _flaws_of(table: Table) -> Sequence[tuple[str, bool, _Find]]:
-    columns = [column for column in table.c if "find_flaw" in column.info]
-    return [(column.key, bool(column.nullable), column.info["find_flaw"]) for column in columns]
+def _flaws_of(table: Table) -> Sequence[tuple[str, bool, Find]]:
+    columns = [column for column in table.c if "kind" in column.info]
+    return [
+        (column.key, bool(column.nullable), column.info["kind"].find_flaw) for column in columns
+    ]
 
 
 def require(holds: bool, what: str, why: str) -> None:
@@ -125,7 +150,7 @@ def refusal(what: str, why: str) -> UsageError:
 # -- text -----------------------------------------------------------------------------------
 
 
-def _flaw_of_name(text: str) -> str | None:
+def flaw_of_name(text: str) -> str | None:
     return _flaw_of_label(text) if text else "is empty"
 
 
@@ -135,9 +160,17 @@ def _flaw_of_label(text: str) -> str | None:
     return None if text.isprintable() else f"cannot be printed: {text!r:.60}"
 
 
+def _telling_names(names: Sequence[str]) -> Iterable[str]:
+    """All together first: a store has many names, and hardly ever a wrong one."""
+    good = all(names) and len(max(names, key=len)) <= MAX_NAME and "".join(names).isprintable()
+    return () if good else names
+
+
 def _one_of(words: object) -> ColumnKind:
     known = get_args(words)
-    return ColumnKind(Text(), lambda word: None if word in known else f"unknown: {word!r:.40}")
+    return ColumnKind(
+        Text(), TEXT_ONLY, lambda word: None if word in known else f"unknown: {word!r:.40}"
+    )
 
 
 def clean_text(text: str, limit: int = MAX_FREE_TEXT) -> str:
@@ -146,16 +179,25 @@ def clean_text(text: str, limit: int = MAX_FREE_TEXT) -> str:
     A guest's console may hold anything; that is no reason to lose the run.
     """
     cleaned = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    return cleaned if len(cleaned) <= limit else cleaned[:limit] + " [cut]"
+    return cleaned if len(cleaned) <= limit else cleaned[:limit] + _CUT
 
 
+_CUT = " [cut]"
+TEXT_ONLY = frozenset({str})
 # Names are short, printable and not empty; they become column heads and file names.
-NAME = ColumnKind(Text(), _flaw_of_name)
-LABEL = ColumnKind(Text(), _flaw_of_label)
-FREE_TEXT = ColumnKind(Written(Text(), clean_text))
+NAME = ColumnKind(Text(), TEXT_ONLY, flaw_of_name, telling=_telling_names)
+LABEL = ColumnKind(Text(), TEXT_ONLY, _flaw_of_label)
+FREE_TEXT = ColumnKind(
+    Written(Text(), clean_text),
+    TEXT_ONLY,
+    decode=lambda text: clean_text(text, MAX_FREE_TEXT + len(_CUT)),
+    most_bytes=4 * (MAX_FREE_TEXT + len(_CUT)),
+)
 FILE_TEXT = ColumnKind(
     Written(Text(), lambda text: clean_text(text, MAX_TEXT)),
+    TEXT_ONLY,
     lambda text: None if len(text) <= MAX_TEXT else f"longer than {MAX_TEXT} characters",
+    most_bytes=4 * MAX_TEXT,
 )
 STATUS, FAULT, DURABILITY, PHASE = map(_one_of, (Status, Fault, Durability, Phase))
 
@@ -163,7 +205,7 @@ STATUS, FAULT, DURABILITY, PHASE = map(_one_of, (Status, Fault, Durability, Phas
 # -- numbers --------------------------------------------------------------------------------
 
 
-def _flaw_of_reals(values: Iterable[float]) -> str | None:
+def flaw_of_reals(values: Iterable[float]) -> str | None:
     try:
         finite = all(map(math.isfinite, values))
     except (OverflowError, TypeError):
@@ -171,147 +213,93 @@ def _flaw_of_reals(values: Iterable[float]) -> str | None:
     return None if finite else "holds a value that is not a finite number"
 
 
-def _between(least: int, most: int) -> _Find:
+def _between(least: int, most: int) -> Find:
     why = f"is not between {least} and {most}"
     return lambda number: None if least <= number <= most else f"{number} {why}"
 
 
-_flaw_of_count = _between(0, MAX_COUNT)
-FLAG = ColumnKind(Boolean())
-NUMBER = ColumnKind(Integer(), _between(0, MAX_NUMBER))
-TILES = ColumnKind(Integer(), _between(1, MAX_TILES))
-EXIT_STATUS = ColumnKind(Integer(), _between(-MAX_NUMBER, MAX_NUMBER))
-COUNT = ColumnKind(BigInteger(), _flaw_of_count)
-REAL = ColumnKind(Written(Double(), float), lambda value: _flaw_of_reals((value,)))
-DURATION = ColumnKind(
-    REAL.type, lambda value: REAL.find_flaw(value) or ("is below 0" if value < 0 else None)
+def _telling_reals(values: Sequence[float]) -> Iterable[float]:
+    return _extremes(values) if all(map(math.isfinite, values)) else (math.nan,)
+
+
+def _whole(kept: TypeEngine[Any], find_flaw: Find) -> ColumnKind:
+    return ColumnKind(kept, _INT, find_flaw, telling=_extremes)
+
+
+_INT, _REAL = frozenset({int}), frozenset({float})
+flaw_of_count = _between(0, MAX_COUNT)
+FLAG = ColumnKind(Boolean(), frozenset({int, bool}), decode={0: False, 1: True}.__getitem__)
+NUMBER = _whole(Integer(), _between(0, MAX_NUMBER))
+TILES = _whole(Integer(), _between(1, MAX_TILES))
+EXIT_STATUS = _whole(Integer(), _between(-MAX_NUMBER, MAX_NUMBER))
+COUNT = _whole(BigInteger(), flaw_of_count)
+REAL = ColumnKind(
+    Written(Double(), float), _REAL, lambda value: flaw_of_reals((value,)), None, _telling_reals
+)
+DURATION = replace(
+    REAL, find_flaw=lambda value: REAL.find_flaw(value) or ("is below 0" if value < 0 else None)
 )
 
 
 # -- arrays and files -----------------------------------------------------------------------
 
 
-def _array(item: str, find_flaw: _Find) -> ColumnKind:
+def _array(item: str, find_flaw: Find) -> ColumnKind:
     """Little-endian numbers of 8 bytes, compressed; ``item`` is their letter in ``struct``."""
 
     def pack(values: Sequence[float]) -> bytes:
         return zlib.compress(struct.pack(f"<{len(values)}{item}", *values))
 
     def unpack(blob: bytes) -> tuple[Any, ...]:
-        raw = _unpack_bytes(blob)
-        return struct.unpack(f"<{len(raw) // 8}{item}", raw[: len(raw) // 8 * 8])
+        raw = _unpack_bytes(blob, 8 * MAX_ARRAY)
+        if len(raw) % 8:
+            raise ValueError("holds half a number")
+        if len(raw) > SMALL:
+            # A tuple of numbers takes five times as much as they do.
+            current_budget().require(5 * len(raw))
+        return struct.unpack(f"<{len(raw) // 8}{item}", raw)
 
     def find(values: Sequence[float]) -> str | None:
         too_long = len(values) > MAX_ARRAY
         return f"has more than {MAX_ARRAY} values" if too_long else find_flaw(values)
 
-    return ColumnKind(Encoded(LargeBinary(), pack, unpack), find)
+    return _blob(pack, unpack, find)
 
 
-def _unpack_bytes(blob: bytes) -> bytes:
-    """Decompress at most MAX_BLOB bytes."""
+def _blob(
+    pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], find_flaw: Find
+) -> ColumnKind:
+    kept, most = Written(LargeBinary(), pack), MAX_BLOB + MAX_TEXT
+    return ColumnKind(kept, frozenset({bytes}), find_flaw, unpack, most_bytes=most)
+
+
+def _unpack_bytes(blob: bytes, most: int = MAX_BLOB) -> bytes:
+    """Decompress at most so many bytes, and no more than may be held thrice: in pieces, joined by
+    zlib, and joined here."""
     decompressor = zlib.decompressobj()
-    content = decompressor.decompress(blob, MAX_BLOB)
+    start = decompressor.decompress(blob, SMALL)
+    if not (more := decompressor.unconsumed_tail) and decompressor.eof:
+        return start
+    budget = current_budget()
+    budget.require()
+    within = max(1, min(most - SMALL, budget.left // 3))
+    rest = decompressor.decompress(more, within)
     if not decompressor.eof:
-        raise ValueError(f"a compressed column ends early or is larger than {MAX_BLOB} bytes")
-    return content
+        if decompressor.unconsumed_tail and within < most - SMALL:
+            budget.require(budget.left + 1)
+        raise ValueError(f"a compressed column ends early or is larger than {most} bytes")
+    return start + rest
 
 
 def _flaw_of_counts(counts: Sequence[int]) -> str | None:
     extremes = (min(counts, default=0), max(counts, default=0))
-    return next(filter(None, map(_flaw_of_count, extremes)), None)
+    return next(filter(None, map(flaw_of_count, extremes)), None)
 
 
-FLOATS = _array("d", _flaw_of_reals)
+FLOATS = _array("d", flaw_of_reals)
 COUNTS = _array("Q", _flaw_of_counts)
-CONTENT = ColumnKind(
-    Encoded(LargeBinary(), zlib.compress, _unpack_bytes),
+CONTENT = _blob(
+    zlib.compress,
+    _unpack_bytes,
     lambda content: None if len(content) <= MAX_BLOB else f"larger than {MAX_BLOB} bytes",
 )
-
-
-# -- JSON -----------------------------------------------------------------------------------
-
-
-def render_json(content: object) -> str:
-    """Plain ASCII JSON (no text can break a database's encoding). Raises ValueError for NaN."""
-    return json.dumps(content, separators=(",", ":"), allow_nan=False, default=_plain)
-
-
-def _plain(content: Any) -> object:
-    """Records in JSON are lists of their fields."""
-    return dict(content) if isinstance(content, Mapping) else dataclasses.astuple(content)
-
-
-def _json(decode: Callable[[Any], Any], find_flaw: _Find = lambda content: None) -> ColumnKind:
-    return ColumnKind(
-        Encoded(Text(), render_json, lambda text: decode(json.loads(text))), find_flaw
-    )
-
-
-def _list(decode: Callable[[Any], Any], most: int, find_flaw: _Find) -> ColumnKind:
-    """A list of at most so many records; ``find_flaw`` is asked of each."""
-
-    def find(items: Sequence[Any]) -> str | None:
-        too_many = len(items) > most
-        return f"more than {most}" if too_many else next(filter(None, map(find_flaw, items)), None)
-
-    return _json(lambda content: tuple(map(decode, content)), find)
-
-
-def _flaw_of_object(content: Mapping[str, object]) -> str | None:
-    try:
-        text = render_json(content)
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"not plain JSON: {error}"
-    return None if len(text) <= MAX_TEXT else f"longer than {MAX_TEXT} characters"
-
-
-def _flaw_of_tally(tally: Mapping[str, int]) -> str | None:
-    flaws = (_flaw_of_name(name) or _flaw_of_count(count) for name, count in tally.items())
-    return next(filter(None, flaws), None)
-
-
-def _flaw_of_check(check: Check) -> str | None:
-    length = sum(map(len, (check.name, check.requested, check.effective, check.source)))
-    return None if length <= MAX_FREE_TEXT else f"one is longer than {MAX_FREE_TEXT} characters"
-
-
-def _pair(content: Any) -> tuple[str, str]:
-    name, level = content
-    return str(name), str(level)
-
-
-def _pairs(most: int) -> ColumnKind:
-    def find_flaw(pair: tuple[str, str]) -> str | None:
-        name, level = pair
-        too_long = f"{name!r} is longer than {most} characters" if len(level) > most else None
-        return _flaw_of_name(name) or too_long
-
-    return _list(_pair, MAX_PER_RUN, find_flaw)
-
-
-def _phase(content: Any) -> tuple[str, float]:
-    name, seconds = content
-    return str(name), float(seconds)
-
-
-def _event(content: Any) -> TraceEvent:
-    seconds, kind, state, text = content
-    return TraceEvent(float(seconds), str(kind), str(state), str(text))
-
-
-def _dropped(content: Any) -> Dropped:
-    reason, count, example = content
-    return Dropped(str(reason), int(count), tuple(map(_pair, example)))
-
-
-LEVELS, OPTIONS = _pairs(MAX_LEVEL), _pairs(MAX_TEXT)
-PHASES = _list(_phase, MAX_PER_RUN, lambda phase: _flaw_of_reals(phase[1:]))
-CHECKS = _list(lambda content: Check(*content), MAX_PARTS, _flaw_of_check)
-EVENTS = _list(_event, MAX_PARTS, lambda event: _flaw_of_reals((event.seconds,)))
-NUMBERS = _list(int, MAX_PARTS, _flaw_of_count)
-DROPPED = _json(lambda content: tuple(map(_dropped, content)))
-TEXTS = _json(lambda content: tuple(map(str, content)))
-TALLY = _json(lambda content: {str(name): int(n) for name, n in content.items()}, _flaw_of_tally)
-OBJECT = _json(lambda content: content, _flaw_of_object)

@@ -125,6 +125,12 @@ class RunKind(Generic[AnyRun]):
     planned: bool = False
     require: Callable[[AnyRun], None] = lambda run: None
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of all tables that runs of this kind are kept in."""
+        parts = [each for part in self.parts for each in (part, part.inner) if each]
+        return (self.table.name, *(part.table.name for part in parts))
+
     def encode_header(self, run: AnyRun) -> Values:
         """The row of its header. Raises UsageError naming what cannot be stored."""
         names = (column.key for column in self.table.c)

@@ -6,8 +6,9 @@ from dataclasses import fields
 from functools import cache, partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, or_, select
 
+from diskproof.errors import UsageError
 from diskproof.records import (
     Cell,
     Check,
@@ -18,6 +19,7 @@ from diskproof.records import (
     StudyRecord,
     WorkloadSpec,
 )
+from diskproof.store.gate import Damage, Question, read_each, read_records
 from diskproof.store.parts import CHECKED_SETTINGS, HISTOGRAMS, AnyRun, Part, RunKind, Values
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.tables import CELL, HOST, METRIC, PROGRESS, RUN, STUDY, STUDY_CELL
@@ -32,7 +34,7 @@ _CELL = (CELL.c.id, CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
 
 def read_studies(connection: Connection) -> list[StudyRecord]:
     """All studies with their cells, oldest first."""
-    rows = connection.execute(select(STUDY).order_by(STUDY.c.created, STUDY.c.id)).all()
+    rows = read_records(connection, select(STUDY).order_by(STUDY.c.created, STUDY.c.id))
     return [_study(connection, row) for row in rows]
 
 
@@ -43,16 +45,15 @@ def find_study(connection: Connection, name_or_id: str) -> StudyRecord | None:
         .where(_is_study(name_or_id))
         .order_by((STUDY.c.id == name_or_id).desc(), STUDY.c.created.desc(), STUDY.c.id)
     )
-    row = connection.execute(query.limit(1)).one_or_none()
-    return None if row is None else _study(connection, row)
+    return next((_study(connection, row) for row in read_records(connection, query.limit(1))), None)
 
 
 def _is_study(name_or_id: str) -> ColumnElement[bool]:
     return or_(STUDY.c.id == name_or_id, STUDY.c.name == name_or_id)
 
 
-def _study(connection: Connection, row: Row[Any]) -> StudyRecord:
-    return StudyRecord(**row._mapping, cells=tuple(read_cells(connection, row.id).values()))
+def _study(connection: Connection, row: Values) -> StudyRecord:
+    return StudyRecord(**row, cells=tuple(read_cells(connection, row["id"]).values()))
 
 
 def read_cells(connection: Connection, study_id: str) -> dict[str, Cell]:
@@ -65,26 +66,33 @@ def read_cells(connection: Connection, study_id: str) -> dict[str, Cell]:
 
 def _defaults(connection: Connection, study_id: str) -> tuple[DiskDefault, ...]:
     """The defaults of managers that a study's cells are named after."""
-    told = connection.scalar(select(STUDY.c.warnings).where(STUDY.c.id == study_id))
-    return find_defaults(told or ())
+    return find_defaults(read_warnings(connection, study_id))
 
 
-def _cells(connection: Connection, query: Select[Any]) -> dict[str, Cell]:
-    return {
+def read_warnings(connection: Connection, study_id: str) -> tuple[str, ...]:
+    """What is told of a study; nothing of one that is not known."""
+    query = select(STUDY.c.warnings).where(STUDY.c.id == study_id)
+    return next((told for (told,) in read_each(connection, query)), ())
+
+
+def _cells(connection: Connection, query: Select[Any] | Question) -> dict[str, Cell]:
+    cells = {
         key: Cell(levels, WorkloadSpec(*workload))
-        for key, levels, *workload in connection.execute(query)
+        for key, levels, *workload in read_each(connection, query)
     }
+    if wrong := next((key for key, cell in cells.items() if cell.id != key), None):
+        raise Damage(f"what cell {wrong} holds is not what it is named after")
+    return cells
 
 
 def read_hosts(connection: Connection) -> list[HostRecord]:
-    return [HostRecord(*row) for row in connection.execute(select(HOST).order_by(HOST.c.id))]
+    return [HostRecord(*row) for row in read_each(connection, select(HOST).order_by(HOST.c.id))]
 
 
 def find_progress(connection: Connection) -> Progress | None:
     """The progress that was written last, of whichever study."""
-    row = connection.execute(select(PROGRESS).order_by(PROGRESS.c.updated.desc()).limit(1))
-    found = row.one_or_none()
-    return None if found is None else Progress(**found._mapping)
+    newest = select(PROGRESS).order_by(PROGRESS.c.updated.desc()).limit(1)
+    return next((Progress(**row) for row in read_records(connection, newest)), None)
 
 
 # -- runs of every kind ---------------------------------------------------------------------
@@ -131,7 +139,14 @@ def _read_runs(
         found[part.field] = _read_part(connection, kind.table, part, *conditions, *of_part)
     for number, header in _read_headers(connection, kind.table, kind.record, *conditions):
         of_run = {field: tuple(records[number,]) for field, records in found.items()}
-        yield kind.record(**header, **of_run)
+        run = kind.record(**header, **of_run)
+        try:
+            kind.require(run)
+        except UsageError as error:
+            raise Damage(
+                f"{error.what.partition(': ')[2]} of {kind.name} {run.id} {error.why}"
+            ) from None
+        yield run
 
 
 def _read_headers(
@@ -141,18 +156,18 @@ def _read_headers(
     of_cells, of_headers, names = _header_queries(headers, record)
     cells = _cells(connection, of_cells.where(*conditions))
     defaults = cache(partial(_defaults, connection))
-    for number, cell_id, *values in connection.execute(of_headers.where(*conditions)):
+    for number, cell_id, *values in read_each(connection, of_headers.where(*conditions)):
         header = dict(zip(names, values, strict=False))
         failure = values[len(names) :]
+        if (None in failure) != (failure[0] is None) or cell_id not in cells:
+            raise Damage(f"half of the failure or of the cell of run {header['id']} is missing")
         header["failure"] = None if failure[0] is None else Failure(*failure)
         (cell,) = named([cells[cell_id]], defaults(header["study_id"]))
         yield number, header | {"cell": cell}
 
 
 @cache
-def _header_queries(
-    headers: Table, record: type
-) -> tuple[Select[Any], Select[Any], tuple[str, ...]]:
+def _header_queries(headers: Table, record: type) -> tuple[Question, Question, tuple[str, ...]]:
     """What is asked of headers, without its conditions (to put a query together takes as long as
     SQLite takes to answer it): cells, headers with those fields of a record, then its failure."""
     names = tuple(field.name for field in fields(record) if field.name in headers.c)
@@ -160,7 +175,7 @@ def _header_queries(
     columns = (headers.c[name] for name in (*names, *failure))
     query = select(headers.c.number, headers.c.cell_id, *columns).order_by(headers.c.number)
     cells = select(*_CELL).distinct().join(headers, headers.c.cell_id == CELL.c.id)
-    return cells, query, names
+    return Question(cells), Question(query), names
 
 
 def _read_part(
@@ -170,20 +185,28 @@ def _read_part(
     found: dict[tuple[int, ...], list[Any]] = defaultdict(list)
     within = _read_part(connection, headers, part.inner, *conditions) if part.inner else {}
     width = len(part.keys)
-    for row in connection.execute(_part_query(headers, part).where(*conditions)):
+    for row in read_each(connection, _part_query(headers, part).where(*conditions)):
         key, values = row[:width], row[width:]
         if part.inner:
             values = (*values[:-1], tuple(within[(*key, values[-1])]))
-        found[key].append(part.record(*values))
+        record = part.record(*values)
+        records = found[key]
+        records.append(record)
+        if (
+            len(records) > part.most
+            or len({len(getattr(record, name)) for name in part.parallel}) > 1
+        ):
+            raise Damage(f"{part.field} of run number {key[0]}: too many, or lists of two lengths")
     return found
 
 
 @cache
-def _part_query(headers: Table, part: Part) -> Select[Any]:
+def _part_query(headers: Table, part: Part) -> Question:
     table = part.table
     columns = (*(table.c[name] for name in part.keys), *part.columns)
     query = select(*columns, *([table.c.place] if part.inner else []))
-    return query.join(headers, headers.c.number == table.c.run_number).order_by(part.place)
+    joined = query.join(headers, headers.c.number == table.c.run_number)
+    return Question(joined.order_by(part.place))
 
 
 # -- measured runs --------------------------------------------------------------------------
@@ -191,7 +214,7 @@ def _part_query(headers: Table, part: Part) -> Select[Any]:
 
 def read_finished(connection: Connection, study_id: str) -> set[tuple[int, str]]:
     query = select(RUN.c.block, RUN.c.cell_id).where(RUN.c.counted, RUN.c.study_id == study_id)
-    return {(block, cell_id) for block, cell_id in connection.execute(query)}
+    return {(block, cell_id) for block, cell_id in read_each(connection, query)}
 
 
 def read_counts(connection: Connection, study_id: str) -> RunCounts:
@@ -200,10 +223,11 @@ def read_counts(connection: Connection, study_id: str) -> RunCounts:
         .where(RUN.c.counted, RUN.c.study_id == study_id)
         .group_by(RUN.c.status)
     )
-    counts: dict[str, int] = dict(tuple(row) for row in connection.execute(query))
-    cells = select(func.count()).where(STUDY_CELL.c.study_id == study_id).scalar_subquery()
-    planned = connection.scalar(select(STUDY.c.blocks * cells).where(STUDY.c.id == study_id))
-    return RunCounts(planned or 0, counts.get("ok", 0), counts.get("failed", 0))
+    counts: dict[str, int] = dict(read_each(connection, query))
+    cells = select(func.count()).where(STUDY_CELL.c.study_id == study_id).label("cells")
+    planned = select(STUDY.c.blocks, cells).where(STUDY.c.id == study_id)
+    total = sum(blocks * of_each for blocks, of_each in read_each(connection, planned))
+    return RunCounts(total, counts.get("ok", 0), counts.get("failed", 0))
 
 
 def read_rows(
@@ -227,8 +251,11 @@ def read_histograms(
     if host_id is not None:
         query = query.where(RUN.c.host_id == host_id)
     found: dict[str, list[Histogram]] = defaultdict(list)
-    for row in connection.execute(query):
-        found[row.name].append(Histogram(*row))
+    for row in read_each(connection, query):
+        histogram = Histogram(*row)
+        if len(histogram.edges) != len(histogram.counts):
+            raise Damage(f"a histogram of cell {cell_id} has lists of two lengths")
+        found[histogram.name].append(histogram)
     return found
 
 
@@ -245,7 +272,7 @@ def read_checks(
     if host_id is not None:
         query = query.where(RUN.c.host_id == host_id)
     newest: dict[str, tuple[int, list[Check]]] = {}
-    for cell_id, number, *check in connection.execute(query):
+    for cell_id, number, *check in read_each(connection, query):
         if newest.get(cell_id, (None,))[0] != number:
             newest[cell_id] = (number, [])
         newest[cell_id][1].append(Check(*check))
@@ -259,7 +286,7 @@ def read_results(connection: Connection, study: str | None, metric: str | None) 
         wanted = wanted.where(_is_study(study))
     return [
         row
-        for study_id in connection.scalars(wanted).all()
+        for (study_id,) in list(read_each(connection, wanted))
         for row in _study_results(connection, study_id, metric)
     ]
 
@@ -267,14 +294,21 @@ def read_results(connection: Connection, study: str | None, metric: str | None) 
 def _study_results(
     connection: Connection, study_id: str, metric: str | None
 ) -> Iterator[ResultRow]:
-    runs: dict[tuple[Any, ...], list[tuple[int, float, str]]] = defaultdict(list)
+    runs: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     metric_place: dict[str, int] = {}
-    for row in connection.execute(_result_query(study_id, metric)):
-        key, (place, block, value, run_id) = row[:6], row[6:]
-        runs[key].append((block, value, run_id))
-        metric_place.setdefault(key[2], place)
+    for row in read_each(connection, _result_query(study_id, metric)):
+        key = row[:6]
+        if key not in runs:
+            runs[key] = []
+            metric_place.setdefault(key[2], row[6])
+        runs[key].append(row[7:])
     cells = read_cells(connection, study_id)
     cell_place = {cell_id: number for number, cell_id in enumerate(cells)}
+    if strange := {key[0] for key in runs} - cells.keys():
+        raise Damage(f"runs of study {study_id} are of the cell {min(strange)}, none of its own")
+    hosts = {key for (key,) in read_each(connection, select(HOST.c.id))}
+    if strange := {key[1] for key in runs} - hosts:
+        raise Damage(f"runs of study {study_id} are of the host {min(strange)}, which is not in it")
 
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (cell_place[key[0]], key[1], metric_place[key[2]], key)

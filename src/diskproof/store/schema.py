@@ -5,9 +5,12 @@ from sqlalchemy.schema import CreateSchema
 
 from diskproof.errors import HostError, UsageError
 from diskproof.store.connect import PG_SCHEMA, StoreUrl
+from diskproof.store.parts import KINDS
+from diskproof.store.sqlite_file import refuse_store, require_plain_tables
 from diskproof.store.tables import METADATA, OLDEST_VERSION, SCHEMA, SCHEMA_VERSION
 
 _CREATE_LOCK = 0x6469736B  # an advisory lock's number, any constant will do
+_ALWAYS = ("study", "cell", "study_cell", "host", "progress")
 
 
 def require_schema(engine: Engine, place: StoreUrl, *, create: bool) -> int:
@@ -49,11 +52,21 @@ def _bring_up_to_date(engine: Engine, place: StoreUrl) -> None:
 
 
 def _find_version(connection: Connection, place: StoreUrl) -> int | None:
-    """The schema's version; None for a database that has none."""
+    """The schema's version; None for a database that has none. Raises UsageError for a file that
+    is not to be asked for anything."""
     schema = PG_SCHEMA if place.url is not None else None
     if not inspect(connection).has_table(SCHEMA.name, schema=schema):
         return None
-    return connection.scalar(select(SCHEMA.c.version))
+    held = set(METADATA.tables)
+    if place.path is not None:
+        held = require_plain_tables(connection, METADATA.tables.values(), str(place))
+    versions = connection.scalars(select(SCHEMA.c.version).limit(2)).all()
+    if len(versions) != 1 or not isinstance(versions[0], int):
+        raise refuse_store(str(place), "its version is not one number")
+    needed = {table for kind in KINDS if kind.since <= versions[0] for table in kind.tables}
+    if missing := sorted({*_ALWAYS, *needed} - held):
+        raise refuse_store(str(place), f"it has no table {missing[0]}")
+    return versions[0]
 
 
 def _create_tables(engine: Engine, place: StoreUrl) -> None:

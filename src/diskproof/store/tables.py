@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from diskproof.store import kinds
+from diskproof.store import json_kinds, kinds
 
 SCHEMA_VERSION = 3
 """Raised with every change of the tables; a store of a newer version is refused."""
@@ -71,7 +71,7 @@ def _figure() -> Iterator[Column[Any]]:
     yield from kinds.LABEL("unit")
     yield from kinds.REAL("value")
     yield from kinds.FLAG("higher_is_better")
-    yield Column("is_primary", kinds.FLAG.type, key="primary", nullable=False)
+    yield from kinds.FLAG("is_primary", key="primary")
 
 
 def series_table(name: str, header: str) -> Table:
@@ -123,8 +123,8 @@ STUDY = Table(
     *kinds.FILE_TEXT("text"),
     *kinds.COUNT("seed"),
     *kinds.NUMBER("blocks"),
-    *kinds.DROPPED("dropped"),
-    *kinds.TEXTS("warnings"),
+    *json_kinds.DROPPED("dropped"),
+    *json_kinds.TEXTS("warnings"),
     *kinds.REAL("created"),
 )
 
@@ -132,9 +132,9 @@ CELL = Table(
     "cell",
     METADATA,
     *kinds.NAME("id", primary_key=True),
-    *kinds.LEVELS("levels"),
+    *json_kinds.LEVELS("levels"),
     *kinds.NAME("workload", "kind"),
-    *kinds.OPTIONS("options"),
+    *json_kinds.OPTIONS("options"),
 )
 
 STUDY_CELL = Table(
@@ -150,7 +150,7 @@ HOST = Table(
     METADATA,
     *kinds.NAME("id", primary_key=True),
     *kinds.NAME("name"),
-    *kinds.OBJECT("facts"),
+    *json_kinds.OBJECT("facts"),
 )
 
 PROGRESS = Table(
@@ -179,7 +179,7 @@ RUN = Table(
     *kinds.STATUS("status"),
     *kinds.FLAG("counted", default=True),
     *failure_columns(),
-    *kinds.PHASES("phases"),
+    *json_kinds.PHASES("phases"),
     ForeignKeyConstraint(["study_id", "cell_id"], ["study_cell.study_id", "study_cell.cell_id"]),
 )
 count_once(RUN, "study_id", "cell_id", "block")
@@ -224,9 +224,9 @@ CRASH_RUN = Table(
     *owner_columns("study", "cell", "host"),
     *kinds.REAL("started", "ended"),
     *failure_columns(),
-    *kinds.CHECKS("checks"),
-    *kinds.TALLY("counts"),
-    *kinds.PHASES("phases"),
+    *json_kinds.CHECKS("checks"),
+    *json_kinds.TALLY("counts"),
+    *json_kinds.PHASES("phases"),
 )
 
 CRASH_FILE = _file_table("crash_file", "crash_run")
@@ -246,11 +246,11 @@ VERDICT = Table(
     *kinds.FLAG("estimated"),
     *kinds.COUNT("cuts", "seed"),
     *kinds.COUNT("cut", nullable=True),
-    *kinds.NUMBERS("missing"),
+    *json_kinds.NUMBERS("missing"),
     *kinds.FREE_TEXT("reason", "reproduce"),
     *kinds.REAL("seconds"),
-    *kinds.EVENTS("timeline"),
-    *kinds.OBJECT("details"),
+    *json_kinds.EVENTS("timeline"),
+    *json_kinds.OBJECT("details"),
 )
 count_once(VERDICT, "study_id", "cell_id", "host_id", "fault")
 
@@ -267,8 +267,8 @@ TILE_RUN = Table(
     *kinds.DURATION("seconds"),
     *kinds.FLAG("counted", default=True),
     *failure_columns(),
-    *kinds.CHECKS("checks"),
-    *kinds.PHASES("phases"),
+    *json_kinds.CHECKS("checks"),
+    *json_kinds.PHASES("phases"),
 )
 count_once(TILE_RUN, "study_id", "cell_id", "host_id", "tiles", "repeat")
 

@@ -12,6 +12,7 @@ from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, StudyRecord
 from diskproof.store.kinds import require_storable
 from diskproof.store.parts import Run, RunKind, Values, encode_cell, kind_of
+from diskproof.store.queries import read_warnings
 from diskproof.store.rows import Progress
 from diskproof.store.tables import CELL, HOST, PROGRESS, STUDY, STUDY_CELL
 
@@ -47,8 +48,8 @@ def write_study(connection: Connection, study: StudyRecord) -> None:
     else:
         del columns["created"]
         if not study.cells:
-            known = connection.scalar(select(STUDY.c.warnings).where(STUDY.c.id == study.id))
-            columns["warnings"] = tuple(dict.fromkeys([*(known or ()), *study.warnings]))
+            known = read_warnings(connection, study.id)
+            columns["warnings"] = tuple(dict.fromkeys([*known, *study.warnings]))
             del columns["dropped"]
         connection.execute(update(STUDY).where(STUDY.c.id == study.id).values(**columns))
     _write_cells(connection, study.id, study.cells)

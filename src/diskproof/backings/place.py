@@ -12,8 +12,8 @@ from pathlib import Path
 
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError
+from diskproof.process.owner import hand_over_node
 from diskproof.process.scratch import start_locked_dir
-from diskproof.process.start import CONFINED_UID
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
 
@@ -191,7 +191,7 @@ def _make_node(path: Path, device: Path) -> None:
             "set another directory below the device in the study's [backings.NAME]",
         )
     os.mknod(path, stat.S_IFBLK | 0o600, device.stat().st_rdev)
-    os.chown(path, CONFINED_UID, CONFINED_UID)
+    hand_over_node(path)
 
 
 DEFAULT_BYTES = 8 << 30

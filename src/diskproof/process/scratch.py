@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.process.start import CONFINED_UID
+from diskproof.process.owner import admit
 
 PREFIX = "diskproof-run-"
 LOCK_NAME = "lock"
@@ -68,11 +68,9 @@ def _make(parent: Path) -> tuple[Path, int]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(handle)
-        if os.geteuid() == 0:
-            # QEMU may enter and open its image, no more. The folder stays ours: the janitor leaves
-            # others' alone, and nobody else can put a link where we write.
-            os.chown(path, -1, CONFINED_UID)
-            path.chmod(0o710)
+        # QEMU may enter and open its image, no more. The folder stays ours: the janitor leaves
+        # others' alone, and nobody else can put a link where we write.
+        admit(path)
         undo.pop_all()
     return path, lock
 

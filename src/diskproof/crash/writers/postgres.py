@@ -19,6 +19,7 @@ from diskproof.crash.writers.command import Limit, main
 from diskproof.crash.writers.program_end import require_written
 from diskproof.crash.writers.promised_rows import Found
 from diskproof.errors import HostError, RunFailure
+from diskproof.process.owner import hand_over
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import CONFINED_UID, Process, run, start_process
 from diskproof.recording.folder import ACK_FILE
@@ -102,11 +103,10 @@ def require_programs() -> Path:
 def make_cluster(folder: Path) -> None:
     """An empty cluster that belongs to the server's user."""
     folder.mkdir(exist_ok=True)
-    folder.chmod(0o700)
+    hand_over(folder)
     prefix = []
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         uid = str(CONFINED_UID)
-        os.chown(folder, CONFINED_UID, CONFINED_UID)
         prefix = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
     argv = [*prefix, str(require_programs() / "initdb"), *INITDB_OPTIONS, "-D", str(folder)]
     run(argv, timeout=START_SECONDS, cwd=Path("/"))
@@ -125,8 +125,7 @@ def start_server(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Pr
     with start_scratch_dir() as scratch:
         room = scratch / "pg"
         room.mkdir(0o700)
-        if os.geteuid() == 0:
-            os.chown(room, CONFINED_UID, CONFINED_UID)
+        hand_over(room)
         argv = [str(programs / "postgres"), "-D", str(folder), "-k", str(room)]
         for setting, value in {**SETTINGS, **settings}.items():
             argv += ["-c", f"{setting}={value}"]

@@ -39,7 +39,7 @@ def reproduce(run_: CrashRun, fault: str, target: Path, *, worst: bool = False) 
     verdict = _require_loss(run_, fault)
     if target.exists():
         raise UsageError(f"{target} is there already", hint="name a folder that is not, with --to")
-    with start_scratch_dir() as room:
+    with start_scratch_dir(large=True) as room:
         room.chmod(0o711)
         base, log = unpack_evidence(run_, room)
         state, until = _find_state(verdict, log, worst)

@@ -7,6 +7,7 @@ and stays. A directory that somebody else has flocked (an owner between making a
 it, another sweep) is left to the next sweep.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -86,6 +87,10 @@ def _sweep_one(directory: Path, name: str) -> Swept | None:
         with _open_at(None, str(path), os.O_RDONLY | os.O_DIRECTORY) as folder:
             if not _is_our_user(os.fstat(folder).st_uid):
                 return None
+            with os.scandir(folder) as entries:
+                empty = not any(entries)
+            if empty:
+                return _remove_empty(path)
             with _dead_owners_lock(folder) as dead:
                 return _remove(path, folder) if dead else None
     except OSError as error:
@@ -112,13 +117,12 @@ def _open_at(folder: int | None, name: str, flags: int) -> Iterator[int]:
 def _dead_owners_lock(folder: int) -> Iterator[bool]:
     """True with the lock in our hand when nobody else holds it: then the owner is dead.
 
-    An empty folder without a lock is one whose owner died before it made the lock, or after it
-    removed it: who is just making one keeps sweeps out of the directory. Others are not ours.
+    A folder with other things and without a lock is not ours.
     """
     try:
         info = os.stat(LOCK_NAME, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        yield not os.listdir(folder)
+        yield False
         return
     if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
         yield False
@@ -130,6 +134,18 @@ def _dead_owners_lock(folder: int) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def _remove_empty(path: Path) -> Swept | None:
+    """A folder whose owner died before it made the lock, or after it removed it. One that makes
+    the lock now keeps its folder, or makes another one."""
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return None
+        raise
+    return Swept(path)
 
 
 def _remove(path: Path, folder: int) -> Swept:

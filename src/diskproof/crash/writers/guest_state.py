@@ -61,7 +61,7 @@ def check_state(
 @contextmanager
 def copied_image(image: Path) -> Iterator[Path]:
     """A copy with the same holes that QEMU's user may write, removed at the end."""
-    with start_scratch_dir() as room:
+    with start_scratch_dir(large=True) as room:
         copy = room / "copy" / image.name
         copy.parent.mkdir()
         argv = ["cp", "--reflink=auto", "--sparse=always", "--", str(image.absolute()), str(copy)]

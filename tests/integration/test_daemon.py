@@ -56,6 +56,11 @@ def make_context(folder: Path, asked: Cell, deadline: float = DEADLINE) -> RunCo
     return RunContext(asked, image, folder, "tcg", deadline)
 
 
+def open_to_others(folder: Path) -> list[Path]:
+    """Files and sockets in a run's folder that more than their owner may use."""
+    return [path for path in folder.iterdir() if not path.is_dir() and path.stat().st_mode & 0o077]
+
+
 @contextmanager
 def started(context: RunContext) -> Iterator[DaemonDrive]:
     with load_frontend("daemon").start(context) as drive:
@@ -183,6 +188,7 @@ def test_the_daemon_is_confined(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
         status = Path(f"/proc/{drive.facts.pids[0]}/status").read_text()
         assert "NoNewPrivs:\t1" in status
+        assert open_to_others(tmp_path) == []
         if os.geteuid() == 0:
             assert psutil.Process(drive.facts.pids[0]).uids().real == CONFINED_UID
             ours = Path("/proc/self/ns/net").readlink()

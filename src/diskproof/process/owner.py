@@ -46,6 +46,14 @@ def admit(folder: Path) -> None:
         os.fchmod(handle, mode | stat.S_IXGRP)
 
 
+def write_private(path: Path, content: bytes, *, append: bool = False) -> None:
+    """Write a file in a run's folder that its owner alone may read. Raises OSError."""
+    how = os.O_APPEND if append else os.O_TRUNC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as stream:
+        stream.write(content)
+
+
 @contextmanager
 def _opened(path: Path, flags: int = 0) -> Iterator[int]:
     handle = os.open(path, _FLAGS | flags)

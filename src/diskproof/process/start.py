@@ -75,8 +75,9 @@ def lifeline_args(
 
     A confined child of root becomes an unprivileged user without capabilities, in an empty network
     namespace of its own or in ``network``. Without root it stays who we are, and cannot gain
-    privileges. With a cage it opens only what is in it (``find_cage_obstacle`` says where that
-    cannot be had). The prefix works for children of this process only.
+    privileges. What it makes is its user's alone. With a cage it opens only what is in it
+    (``find_cage_obstacle`` says where that cannot be had). The prefix works for children of this
+    process only.
     """
     prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     if not confined:
@@ -89,7 +90,7 @@ def lifeline_args(
         prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
         prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
         caged = [*_namespace_args(network), *caged]
-    return [*caged, *prefix, "--", *_orphan_check_args()]
+    return [*caged, *prefix, "--", *_orphan_check_args("umask 077; ")]
 
 
 def _namespace_args(network: Path | None) -> list[str]:
@@ -122,13 +123,14 @@ def find_cage_obstacle() -> str:
     return done.error_text.removeprefix(f"{CONFINE}: ") if done.returncode else ""
 
 
-def _orphan_check_args() -> list[str]:
+def _orphan_check_args(first: str = "") -> list[str]:
     """Start the program only while we live.
 
     A parent that is killed before setpriv has asked for the signal would leave the child
-    running. The script is constant and gets the program as arguments.
+    running. The script is constant and gets the program as arguments; ``first`` is done before.
     """
-    return ["/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
+    script = first + '[ "$PPID" = "$0" ] && exec "$@"'
+    return ["/bin/sh", "-c", script, str(os.getpid())]
 
 
 def run(
@@ -299,7 +301,7 @@ def start_process(
     program = require_tool(argv[0])
     caged = cage.starting(program) if cage else None
     lifeline = lifeline_args(confined=confined, groups=groups, cage=caged, network=network)
-    with log.open("ab") as sink:
+    with open(log, "ab", opener=_open_private) as sink:
         child = subprocess.Popen(
             [*lifeline, program, *argv[1:]],
             stdin=subprocess.DEVNULL,
@@ -313,6 +315,10 @@ def start_process(
         yield Process(name, child, log)
     finally:
         _stop(child)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

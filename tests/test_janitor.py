@@ -17,7 +17,8 @@ import pytest
 from diskproof.host import janitor
 from diskproof.host.janitor import Swept, sweep
 from diskproof.process.native import require_native
-from diskproof.process.start import CONFINED_UID, Process, run, start_process
+from diskproof.process.run_user import FORMER
+from diskproof.process.start import Process, run, start_process
 
 OWNER = """
 import os, subprocess, sys, time
@@ -163,7 +164,7 @@ def test_mounts_and_other_users_folders_stay(tmp_path: Path) -> None:
         run(["umount", str(point)], timeout=10)
     os.chown(folder, 12345, 12345)
     assert sweep([tmp_path]) == ()
-    os.chown(folder, CONFINED_UID, CONFINED_UID)
+    os.chown(folder, FORMER, FORMER)
     assert sweep([tmp_path]) == (Swept(folder),)
 
 

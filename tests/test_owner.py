@@ -8,7 +8,7 @@ import pytest
 
 from diskproof.errors import HostError
 from diskproof.process.owner import admit, hand_over
-from diskproof.process.start import CONFINED_UID
+from diskproof.process.run_user import require_run_user
 
 
 def mode(path: Path) -> int:
@@ -23,8 +23,8 @@ def test_what_is_handed_over_is_one_users_alone(tmp_path: Path) -> None:
         hand_over(path)
         hand_over(path)
         assert mode(path) == wanted
-        owner = CONFINED_UID if os.geteuid() == 0 else os.geteuid()
-        assert (path.stat().st_uid, path.stat().st_gid == CONFINED_UID) == (
+        owner = require_run_user() if os.geteuid() == 0 else os.geteuid()
+        assert (path.stat().st_uid, path.stat().st_gid == require_run_user()) == (
             owner,
             os.geteuid() == 0,
         )
@@ -71,4 +71,4 @@ def test_who_is_admitted_may_enter_and_no_more(tmp_path: Path) -> None:
     folder.mkdir(0o700)
     admit(folder)
     info = folder.stat()
-    assert (info.st_uid, info.st_gid, mode(folder)) == (0, CONFINED_UID, 0o710)
+    assert (info.st_uid, info.st_gid, mode(folder)) == (0, require_run_user(), 0o710)

@@ -16,7 +16,7 @@ import pytest
 
 from diskproof.errors import HostError
 from diskproof.host.janitor import sweep
-from diskproof.process import scratch
+from diskproof.process import run_user, scratch
 from diskproof.process.scratch import scratch_homes, start_scratch_dir
 
 _OWNER = """
@@ -100,7 +100,8 @@ def test_roots_folder_is_its_own_unless_named_or_large(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = temporary / "run"
-    monkeypatch.setattr(scratch, "PRIVATE_HOME", home)
+    for module in (scratch, run_user):
+        monkeypatch.setattr(module, "PRIVATE_HOME", home)
     with start_scratch_dir() as named:
         assert named.parent == temporary and not home.exists()
     monkeypatch.delenv("TMPDIR")

@@ -13,6 +13,7 @@ from pathlib import Path
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError
 from diskproof.process.owner import hand_over_node
+from diskproof.process.run_user import require_alone
 from diskproof.process.scratch import start_locked_dir
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
@@ -165,7 +166,9 @@ NODE_NAME = "disk.device"
 
 @contextmanager
 def start_run_dir(place: Place) -> Iterator[Path]:
-    """Ours, and QEMU's user may enter it; its lock is held for its life. Raises HostError."""
+    """Ours, and QEMU's user may enter it; its lock is held for its life. Raises HostError, also
+    when somebody else runs as that user."""
+    require_alone()
     with ExitStack() as stack:
         with explained(place.folder):
             path = stack.enter_context(start_locked_dir(place.folder))

@@ -23,8 +23,9 @@ from pathlib import Path
 from diskproof.backings.leftovers import remove_leftovers
 from diskproof.errors import DiskproofError
 from diskproof.host.ksm import restore_held_ksm
+from diskproof.process.run_user import FORMER, is_run_user
 from diskproof.process.scratch import LOCK_NAME, PREFIX
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.start import run
 
 KILL_SECONDS = 5.0
 FUSE_SOURCE = b"diskproof-"
@@ -85,7 +86,7 @@ def _sweep_one(directory: Path, name: str) -> Swept | None:
     path = directory / name
     try:
         with _open_at(None, str(path), os.O_RDONLY | os.O_DIRECTORY) as folder:
-            if not _is_our_user(os.fstat(folder).st_uid):
+            if not _is_our_folder(os.fstat(folder).st_uid):
                 return None
             with os.scandir(folder) as entries:
                 empty = not any(entries)
@@ -99,9 +100,14 @@ def _sweep_one(directory: Path, name: str) -> Swept | None:
         return None if gone else Swept(path, f"it cannot be removed: {error.strerror}")
 
 
+def _is_our_folder(owner: int) -> bool:
+    """Ours; early versions gave root's folders away."""
+    return owner == os.geteuid() or (os.geteuid() == 0 and owner == FORMER)
+
+
 def _is_our_user(uid: int) -> bool:
-    """We, or the confined user that root hands run folders to."""
-    return uid == os.geteuid() or (os.geteuid() == 0 and uid == CONFINED_UID)
+    """We, or a user without rights that runs what root has started."""
+    return uid == os.geteuid() or (os.geteuid() == 0 and is_run_user(uid))
 
 
 @contextmanager
@@ -215,7 +221,7 @@ def _is_ours_inside(pid: int, path: Path) -> bool:
         if not _is_our_user(uid):
             return False
         links = [Path(f"/proc/{pid}/cwd")]
-        if uid == CONFINED_UID:
+        if uid != os.geteuid():
             links += Path(f"/proc/{pid}/fd").iterdir()
         inside = any(_leads_into(link, path.resolve()) for link in links)
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

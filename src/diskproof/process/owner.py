@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.process.start import CONFINED_UID
+from diskproof.process.run_user import require_run_user
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -22,17 +22,26 @@ def hand_over(path: Path) -> None:
     with _opened(path) as handle:
         info = os.fstat(handle)
         known = stat.S_ISDIR(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_nlink == 1)
-        if not known or info.st_uid not in (os.geteuid(), CONFINED_UID):
+        if not known or info.st_uid not in (os.geteuid(), require_run_user()):
             why = "it is not the file or folder that was made there"
             raise HostError(f"{path} was replaced", why, "keep others out of the folder above it")
         os.fchmod(handle, 0o700 if stat.S_ISDIR(info.st_mode) else 0o600)
         if os.geteuid() == 0:
-            os.fchown(handle, CONFINED_UID, CONFINED_UID)
+            os.fchown(handle, require_run_user(), require_run_user())
+
+
+def hand_over_tree(folder: Path) -> None:
+    """All that is in a folder of a folder of ours, and itself, become the confined user's; modes
+    stay. Links are not followed."""
+    if os.geteuid() == 0:
+        user = require_run_user()
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user, follow_symlinks=False)
 
 
 def hand_over_node(path: Path) -> None:
     """As ``hand_over``, of a device's node, which is not opened for that. Needs root."""
-    os.chown(path, CONFINED_UID, CONFINED_UID, follow_symlinks=False)
+    os.chown(path, require_run_user(), require_run_user(), follow_symlinks=False)
 
 
 def admit(folder: Path) -> None:
@@ -42,7 +51,7 @@ def admit(folder: Path) -> None:
         return
     with _opened(folder, os.O_DIRECTORY) as handle:
         mode = stat.S_IMODE(os.fstat(handle).st_mode)
-        os.fchown(handle, -1, CONFINED_UID)
+        os.fchown(handle, -1, require_run_user())
         os.fchmod(handle, mode | stat.S_IXGRP)
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from diskproof.errors import HostError
 from diskproof.process.owner import admit
+from diskproof.process.run_user import PRIVATE_HOME, require_private_home
 
 PREFIX = "diskproof-run-"
 LOCK_NAME = "lock"
-PRIVATE_HOME = Path("/run/diskproof")
-"""Root's own: nobody else lists it or locks it. It is memory on most hosts."""
 _TRIES = 20
 
 
@@ -42,21 +41,6 @@ def start_scratch_dir(*, large: bool = False) -> Iterator[Path]:
             what = f"no temporary folder can be made in {home}"
             raise HostError(what, error.strerror or str(error), hint) from error
         yield path
-
-
-def require_private_home() -> Path:
-    """Root's own folder, made if need be; others may pass it, no more, for who runs without rights
-    finds its files there by name. Raises HostError when it is somebody else's, and OSError."""
-    PRIVATE_HOME.mkdir(mode=0o711, exist_ok=True)
-    handle = os.open(PRIVATE_HOME, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if os.fstat(handle).st_uid != 0:
-            hint = f"see who made it: ls -ld {PRIVATE_HOME}"
-            raise HostError(f"{PRIVATE_HOME} cannot be used", "it is not root's", hint)
-        os.fchmod(handle, 0o711)
-    finally:
-        os.close(handle)
-    return PRIVATE_HOME
 
 
 @contextmanager

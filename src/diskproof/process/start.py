@@ -22,12 +22,12 @@ from typing import IO, TypeGuard
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.cage import QEMU_CAGE, Cage, cage_args
 from diskproof.process.native import require_native
+from diskproof.process.run_user import require_run_user
 
 MAX_OUTPUT = 64 << 20
 GRACE_SECONDS = 5.0
 CONFINE = "diskproof-confine"
 _PROBE_SECONDS = 20.0
-CONFINED_UID = 65534  # nobody: owns no file but those a run hands over
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def lifeline_args(
 ) -> list[str]:
     """The argv prefix that ties a child's life to ours and, if asked, takes its privileges.
 
-    A confined child of root becomes an unprivileged user without capabilities, in an empty network
-    namespace of its own or in ``network``. Without root it stays who we are, and cannot gain
-    privileges. What it makes is its user's alone. With a cage it opens only what is in it
+    A confined child of root becomes the user of ``run_user`` without capabilities, in an empty
+    network namespace of its own or in ``network``. Without root it stays who we are, and cannot
+    gain privileges. What it makes is its user's alone. With a cage it opens only what is in it
     (``find_cage_obstacle`` says where that cannot be had). The prefix works for children of this
     process only.
     """
@@ -86,7 +86,7 @@ def lifeline_args(
     # Inside, the rights to look for our program are gone: its folder may be root's alone.
     caged = cage_args(str(require_native(CONFINE)), cage) if _can_cage(cage) else []
     if os.geteuid() == 0:
-        uid = str(CONFINED_UID)
+        uid = str(require_run_user())
         prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
         prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
         caged = [*_namespace_args(network), *caged]

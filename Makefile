@@ -13,8 +13,8 @@ help: ## list the targets
 	@sed -nE 's/^([a-z%-]+):.*## (.*)$$/\1\t\2/p' Makefile | sed 's/%/NAME/' | expand -t 16
 
 .PHONY: demo
-demo: setup guest-cached ## measure a small matrix on this host and make a page of it
-	$(SECTION) 'demo: measure'
+demo: setup guest-cached ## which cache mode is fast here, and which keep the data: a table and a page
+	$(SECTION) 'demo: measure, then judge'
 	@status=0; $(DISKPROOF) run studies/quick.toml || status=$$?; \
 	[ $$status -le 1 ] || exit $$status; \
 	$(DISKPROOF) report -o diskproof-quick.html && \

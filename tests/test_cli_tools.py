@@ -18,6 +18,7 @@ from diskproof.cli.handover import PROGRAMS, is_ours
 from diskproof.cli.monitor_page_verb import PageWish, parse_page_options
 from diskproof.cli.tool_verbs import find_options
 from diskproof.errors import UsageError
+from support.simulated_stores import fill, simulated_cells
 
 ROOT = Path(__file__).parent.parent
 CHILD = """
@@ -137,6 +138,16 @@ def test_verbs_are_completed() -> None:
     assert complete("diskproof sync ") == ["drop", "trace"]
     assert complete("diskproof noc") == ["nocache"]
     assert complete("diskproof mon") == ["monitor"]
+
+
+def test_managers_and_workloads_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISKPROOF_STORE", str(fill(tmp_path / "s.sqlite", simulated_cells())))
+    assert complete("diskproof advise --for prox") == ["proxmox"]
+    assert complete("diskproof advise --for virt") == ["virt-install"]
+    assert complete("diskproof advise --workload ra") == ["rand-read"]
+    assert complete("diskproof advise sim") == ["simulated"]
 
 
 def test_options_of_the_native_program_are_completed() -> None:

@@ -9,7 +9,7 @@ import re
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Never
@@ -20,33 +20,18 @@ from rich.console import Console
 
 from diskproof.cli import options
 from diskproof.cli.conduct import Order, conduct
-from diskproof.cli.crash import CrashWords
-from diskproof.cli.measure import MeasureWords
 from diskproof.cli.terminal import print_json
-from diskproof.cli.tiles import TileWords
-from diskproof.cli.watch import Picture, Words, failure_lines, start_watching
+from diskproof.cli.watch import Picture, Words, failure_lines
 from diskproof.errors import HostError
 from diskproof.lab.course import (
     Activity,
     Campaign,
-    JobFinished,
     JobStarted,
     Standing,
-    Stopped,
     Tell,
-    is_running,
-    run_course,
 )
-from diskproof.measure.next import MeasureCampaign
-from diskproof.records import Failure, HostRecord, StudyRecord
-from diskproof.report.progress import study_status
+from diskproof.records import Failure, StudyRecord
 from diskproof.store import Store, open_store
-from support.simulate import SIMULATED_HOST, SimulatedExecutor
-from test_crash_course import MadeUp
-from test_crash_course import make_campaign as make_crash_campaign
-from test_lab import SCHEDULE, STUDY, Stopping
-from test_tile_search import HOST, MadeUpHost
-from test_tile_search import make_campaign as make_tile_campaign
 
 LONG = " of a very long name" * 5
 TRIM = StudyRecord("t1", "disks", "run", "", 1, 1, ())
@@ -130,6 +115,7 @@ class TrimVerb:
 
     folder: Path
     shelf: Shelf = field(default_factory=Shelf)
+    judge: Callable[[Store], AbstractContextManager[TrimWords]] | None = None
 
     def __call__(self, *typed: str) -> int:
         app = typer.Typer()
@@ -146,7 +132,7 @@ class TrimVerb:
             quiet: options.QuietOption = False,
         ) -> int:
             order = Order(context, store, budget, retry, quiet, as_json=True)
-            return conduct(order, self.start)
+            return conduct(order, self.start, self.judge)
 
         words: Any = list(typed)
         return int(app(args=words, standalone_mode=False, obj=words))
@@ -202,6 +188,49 @@ def test_a_budget_leaves_the_rest(trim: TrimVerb, capsys: pytest.CaptureFixture[
     assert trim("trim", "--budget", "1h") == 0 and trim.shelf.made == [0, 1, 2]
 
 
+def test_what_is_judged_afterwards_ends_in_the_same_answer(
+    trim: TrimVerb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In what is left of the budget, not after Ctrl-C, and told of by the first experiment."""
+    judged = Shelf()
+
+    @contextmanager
+    def judge(store: Store) -> Iterator[TrimWords]:
+        assert trim.shelf.made == [0, 1, 2], "all is measured before anything is judged"
+        yield TrimWords(TrimCampaign(store, judged))
+
+    trim.judge = judge
+    assert trim("trim", "--budget", "1s") == 0 and judged.made == []
+    trim.shelf.act = interrupt
+    assert trim("trim") == 130 and judged.made == []
+    trim.shelf.act = lambda campaign, disk: None
+    capsys.readouterr()
+    assert trim("trim") == 0 and judged.made == [0, 1, 2]
+    assert capsys.readouterr().out == "[\n 0,\n 1,\n 2\n]\n"
+    judged.kept.clear()
+    judged.bad = frozenset({2})
+    assert trim("trim", "--quiet") == 1 and trim.shelf.made == [0, 1, 2]
+
+
+def test_what_cannot_be_judged_is_shown_all_the_same(
+    trim: TrimVerb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def judge(store: Store) -> Iterator[TrimWords]:
+        raise HostError("nothing can be recorded on this host", "/dev/fuse is not there", "try")
+        yield
+
+    trim.judge = judge
+    assert trim("trim", "--quiet") == 1
+    told = capsys.readouterr()
+    assert told.out == "[\n 0,\n 1,\n 2\n]\n"
+    assert told.err.splitlines() == [
+        "diskproof: the cells are not judged: nothing can be recorded on this host",
+        "  /dev/fuse is not there",
+        "  try",
+    ]
+
+
 def test_what_failed_tells_in_the_exit_code_until_a_retry(trim: TrimVerb) -> None:
     trim.shelf.bad = frozenset({1})
     assert (trim("trim"), trim("trim")) == (1, 1)
@@ -248,132 +277,3 @@ def test_the_picture_fits_a_narrow_terminal_and_needs_no_colour(
         assert head.startswith("disks ") and "1/3" in head and "at most 4.0 s left" in head
         assert "1 failed" in head and now.startswith("now: disk 1 ") and now.endswith("…")
         assert activity.rstrip() == "  4 blocks" and best.startswith("largest so far: ")
-
-
-# -- every experiment's campaign --------------------------------------------------------------
-
-Make = Callable[[Store, int], Words[Any, Any, Any]]
-"""A campaign's words, whose ``stop_at``-th run is interrupted."""
-
-
-def make_measure(store: Store, stop_at: int) -> MeasureWords:
-    executor = Stopping(SimulatedExecutor(STUDY.id), stop_at)
-    return MeasureWords(MeasureCampaign(STUDY, SCHEDULE, executor.execute, store))
-
-
-def make_crash(store: Store, stop_at: int) -> CrashWords:
-    return CrashWords(make_crash_campaign(store, MadeUp(stop_at)))
-
-
-def make_tiles(store: Store, stop_at: int) -> TileWords:
-    return TileWords(make_tile_campaign(store, MadeUpHost(stop_at=stop_at)), HOST, "a page")
-
-
-EVERY = pytest.mark.parametrize("make", [make_measure, make_crash, make_tiles])
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(str(tmp_path / "store.sqlite"), create=True) as opened:
-        for host in (SIMULATED_HOST, HOST, HostRecord("h1", "lab", {})):
-            opened.add_host(host)
-        yield opened
-
-
-@EVERY
-def test_its_lines_count_and_the_last_says_what_it_took(
-    store: Store, make: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = make(store, -1)
-    with start_watching(words, quiet=False) as watcher:
-        outcome = run_course(words.campaign, describe=words.label, on_event=watcher)
-    assert outcome.reason == "done"
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[")]
-    assert len(lines) == outcome.executed and all(" left] " in line for line in lines[:-1])
-    total = outcome.standing.total
-    assert re.match(rf"\[{total}/{total}, took \S+ m?s\] ", lines[-1])
-    assert outcome.standing.done == total
-
-
-@EVERY
-@pytest.mark.parametrize("after", [0, 1, 3])
-def test_ctrl_c_discards_the_run_in_flight_and_the_same_call_resumes(
-    store: Store, tmp_path: Path, make: Make, after: int
-) -> None:
-    events: list[Any] = []
-    outcome = run_course(make(store, after).campaign, describe=str, on_event=events.append)
-    assert (outcome.reason, outcome.executed) == ("interrupted", after)
-    told = [
-        type(event) for event in events if isinstance(event, JobStarted | JobFinished | Stopped)
-    ]
-    assert told == [JobStarted, JobFinished] * after + [JobStarted, Stopped]
-    assert store.progress() is None
-    again = run_course(make(store, -1).campaign, describe=str, on_event=events.append)
-    with open_store(str(tmp_path / "whole.sqlite"), create=True) as other:
-        for host in store.hosts():
-            other.add_host(host)
-        whole = run_course(make(other, -1).campaign, describe=str, on_event=lambda event: None)
-    assert again.executed == whole.executed - after
-    assert (again.reason, again.standing) == ("done", whole.standing)
-    jobs = [event.job for event in events if isinstance(event, JobStarted)]
-    assert len(jobs) == whole.executed + 1 and jobs[after] == jobs[after + 1]
-
-
-@EVERY
-def test_a_spent_budget_starts_nothing_and_keeps_the_study(store: Store, make: Make) -> None:
-    words, events = make(store, -1), list[Any]()
-    outcome = run_course(
-        words.campaign, describe=words.label, on_event=events.append, budget_seconds=0.01
-    )
-    assert (outcome.reason, outcome.executed) == ("budget", 0)
-    (stopped,) = events
-    assert stopped.reason == "budget" and stopped.next_seconds > 0.01
-    assert words.left(outcome.standing).endswith((" runs", " verdicts"))
-    assert store.find_study(words.campaign.study.id) is not None
-
-
-@EVERY
-def test_other_terminals_see_what_runs(store: Store, make: Make) -> None:
-    seen = []
-
-    def look(event: object) -> None:
-        if isinstance(event, JobStarted):
-            seen.append((store.progress(), event))
-
-    words = make(store, -1)
-    outcome = run_course(words.campaign, describe=words.label, on_event=look)
-    assert len(seen) == outcome.executed and store.progress() is None
-    for progress, event in seen:
-        assert progress is not None and is_running(progress)
-        assert progress.current == words.label(event.job)
-        standing = event.standing
-        told = (progress.done, progress.failed, progress.total, progress.eta_seconds)
-        assert told == (standing.done, standing.failed, standing.total, standing.eta_seconds)
-        assert progress.pid == os.getpid()
-    (study,), (first, _) = store.studies(), seen[0]
-    status = study_status(study, store.counts(study.id), first, first.updated)
-    assert (status.state, status.done, status.current) == ("running", 0, first.current)
-
-
-@EVERY
-def test_its_picture_fits_and_shows_what_is_known(store: Store, make: Make) -> None:
-    words = make(store, -1)
-    picture = Picture(words)
-    console = Console(file=io.StringIO(), width=80, highlight=False)
-    frames = []
-
-    def draw(event: Any) -> None:
-        picture(event)
-        if isinstance(event, JobStarted | JobFinished):
-            with console.capture() as drawn:
-                console.print(picture)
-            frames.append(drawn.get().splitlines())
-
-    outcome = run_course(words.campaign, describe=words.label, on_event=draw)
-    assert len(frames) == 2 * outcome.executed
-    assert all(len(line) <= 80 for frame in frames for line in frame)
-    assert all(frame[1].startswith("now: ") for frame in frames[::2])
-    head, *known = frames[-1]
-    assert f"{outcome.standing.total}/{outcome.standing.total} " in head and " left" not in head
-    shown = zip(known, words.rows(), strict=True)
-    assert all(row.startswith(line.rstrip("… ")) for line, (row, _) in shown)

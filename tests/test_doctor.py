@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from diskproof.host.qemu_probe import (
-    Answer,
+    QemuAnswer,
     find_buses,
     find_iothread_buses,
     parse_answers,
@@ -66,7 +66,7 @@ def test_answers_among_greeting_events_and_noise() -> None:
         b'{"error": {"class": "GenericError", "desc": "no"}, "id": 1}',
         b'{"return": 2, "id": "one of another\'s"}',
     ]
-    assert parse_answers(b"\r\n".join(said)) == {0: Answer([1]), 1: Answer(error="no")}
+    assert parse_answers(b"\r\n".join(said)) == {0: QemuAnswer([1]), 1: QemuAnswer(error="no")}
 
 
 @given(st.binary() | st.text().map(str.encode))

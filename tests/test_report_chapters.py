@@ -75,7 +75,7 @@ LOAD_TRIMS = Chapter(
     lambda load, view, draw: {"load": load},
     on_each_workload=True,
 )
-WITH_TRIMS = (CHAPTERS[0], TRIMS, *CHAPTERS[1:3], LOAD_TRIMS, *CHAPTERS[3:])
+WITH_TRIMS = (CHAPTERS[0], TRIMS, *CHAPTERS[1:4], LOAD_TRIMS, *CHAPTERS[4:])
 
 
 @pytest.fixture

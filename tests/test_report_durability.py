@@ -163,8 +163,8 @@ def test_the_column_stands_beside_the_speed(store: Store) -> None:
 def test_the_page_has_scatter_timeline_and_verdicts(store: Store) -> None:
     views = read_views(store, details=True)
     page = render_page(views)
-    assert "What a crash leaves" in page
-    assert "Speed against the acknowledged writes that the worst crash lost" in page
+    assert "What does a crash leave of each cell?" in page
+    assert "Speed against the worst loss" in page and "loses acknowledged writes" in page
     assert "The smallest loss that was found for" in page
     assert "1 of 2 crash cells kept all acknowledged writes" in page
     raw = json.loads(page.split('id="raw">', 1)[1].split("</script>", 1)[0])

@@ -48,9 +48,10 @@ def test_a_decided_race_names_the_best_and_an_open_one_what_it_lacks(
     races: dict[str, RaceState],
 ) -> None:
     decided = verdict_sentence(races["rand-read-4k-d1"], STUDY)
-    assert decided.startswith("best is raw unsafe io_uring; at 95 % no other is more than 2 %")
+    named = "fastest is raw unsafe io_uring (drops flushes); at 95 % no other is more than 2 %"
+    assert decided.startswith(named)
     undecided = verdict_sentence(races["sync-write-4k"], STUDY)
-    assert undecided.startswith("best so far is raw unsafe io_uring, with a probability of ")
+    assert undecided.startswith("fastest so far is raw unsafe io_uring (drops flushes), with")
     blocks = len(races["sync-write-4k"].course.verdicts)
     assert f"; {blocks} blocks did not decide it, about " in undecided
 
@@ -112,7 +113,7 @@ def test_terminal_and_page_tell_the_race(store: Store) -> None:
     for load in view.workloads:
         race = view.parts["race"][load.name]
         (line,) = race_lines(race, view)
-        assert line.plain.startswith("race: best")
+        assert line.plain.startswith("race: fastest")
         assert verdict_sentence(race, STUDY) in page
     assert "Who left when, and why" in page
 

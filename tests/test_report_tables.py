@@ -6,10 +6,12 @@ import io
 
 from rich.console import Console, RenderableType
 
+from diskproof.report.barred import Bars
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.runs.table import render_failures
 from diskproof.report.study_tables import render_study
+from diskproof.report.view import StudyView
 from support.report_views import FACTORS, HOSTILE, make_view
 
 WIDE = {
@@ -28,7 +30,7 @@ def plain(content: RenderableType, width: int = 80) -> str:
 
 def test_eighty_columns_cut_nothing() -> None:
     view = make_view(WIDE, ["sync-write-4k"], details=False)
-    text = plain(render_ranking(view.workloads[0]))
+    text = plain(render_ranking(view.workloads[0], Bars(view.study)))
     assert max(map(len, text.splitlines())) <= 80
     assert "\u2026" not in text and "..." not in text
     flat = "".join(text.split())
@@ -41,9 +43,11 @@ def test_eighty_columns_cut_nothing() -> None:
 
 def test_head_says_what_a_reader_must_know() -> None:
     text = plain(render_study(make_view(details=False), best=3))
-    first = text.splitlines()[0]
+    answers, _, rest = text.partition("\n\nstudy ")
+    assert answers.startswith("For rand-read-4k-d1 ") and "\n\nFor sync-write-4k " in answers
+    head = rest.splitlines()[0]
     for word in ("disk-study", "lab-one", "TCG", "seed 42", "320 runs", "1 failed"):
-        assert word in first
+        assert word in head
     assert "does not distort" in " ".join(text.split())
     assert "warning: 64 MiB" in text
     assert "29 more cells" in " ".join(text.split())
@@ -70,10 +74,28 @@ def test_equal_failures_are_counted() -> None:
 
 
 def test_words_for_each_outcome() -> None:
-    load = make_view(details=False).workloads[0]
-    assert "wins with" in winner_sentence(load)
-    single = make_view(runs=1, details=False).workloads[0]
-    assert "a single run proves nothing" in winner_sentence(single)
-    assert {line.ranked.label for line in single.lines} == {"?"}
-    alone = make_view({"cache": ("none",)}, details=False).workloads[0]
-    assert "only cell" in winner_sentence(alone)
+    safe = {**FACTORS, "cache": ("none", "writeback", "writethrough")}
+    assert "has the best mean" in winner_of(make_view(safe, details=False))
+    two = winner_of(make_view({"cache": ("none", "writeback")}, details=False))
+    assert "wins with" in two and "ahead of" in two
+    single = make_view(safe, runs=1, details=False)
+    assert "a single run proves nothing" in winner_of(single)
+    assert {line.ranked.label for line in single.workloads[0].lines} == {"?"}
+    assert "only cell" in winner_of(make_view({"cache": ("none",)}, details=False))
+
+
+def winner_of(view: StudyView) -> str:
+    return winner_sentence(view.workloads[0], Bars(view.study))
+
+
+def test_what_drops_flushes_is_marked_and_never_wins() -> None:
+    view = make_view(details=False)
+    told = winner_of(view)
+    assert not told.startswith(view.workloads[0].lines[0].label)
+    assert " has a better mean and drops flushes." in told
+    assert "is fit for use" in winner_of(make_view({"cache": ("unsafe",)}, details=False))
+    lines = plain(render_ranking(view.workloads[0], Bars(view.study)), 200).splitlines()
+    rows = [line for line in lines if line[:1].isdigit() or line.startswith("?")]
+    assert len(rows) == 32 and sum(" !" in row for row in rows) == 8
+    assert all((" ! " in row) == ("unsafe" in row) for row in rows)
+    assert "! drops flushes: what a program was promised may be lost" in " ".join(lines)

@@ -6,14 +6,18 @@ Requires chromium (apt-get install chromium).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from diskproof.records import Cell
+from diskproof.records.verdicts import Durability, Fault
 from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.store import open_store
 from diskproof.store.formats.kvm_perf import import_kvm_perf
+from support.advice_views import advice_view
 from support.browser import Browser, find_chromium, start_browser
 from support.report_views import HOSTILE, make_view
 
@@ -46,6 +50,14 @@ OUTSIDE = """[...document.querySelectorAll("main *")].filter((element) => {
 }).map((element) => element.tagName + " " + element.textContent.slice(0, 40))"""
 
 
+# Texts of the first picture with their boxes, from top to bottom.
+TEXTS = """[...document.querySelector("figure .live svg").querySelectorAll("text")]
+  .filter((text) => text.textContent && text.getBoundingClientRect().width > 0)
+  .map((text) => { const box = text.getBoundingClientRect();
+    return [text.textContent, box.left, box.top, box.right, box.bottom]; })
+  .sort((a, b) => a[2] - b[2])"""
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -66,6 +78,22 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page whose cells keep, lose, corrupt, and are not judged."""
+
+    def judge(cell: Cell) -> dict[Fault, Durability]:
+        words: dict[str, Durability] = {"none": "keeps", "writeback": "corrupts", "unsafe": "loses"}
+        word = words.get(cell.level("cache"))
+        return {"power": word} if word else {}
+
+    view = advice_view(judge=judge)
+    parts = {"advice": ("sync-write",), "ranking": {load.name: load for load in view.workloads}}
+    path = tmp_path_factory.mktemp("judged") / "report.html"
+    path.write_text(render_page([replace(view, parts=parts)]), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with start_browser() as browser:
         yield browser
@@ -76,7 +104,7 @@ def browser() -> Iterator[Browser]:
 def test_alive(browser: Browser, page: Path, width: int, dark: bool) -> None:
     browser.load(page, width=width, height=40000, dark=dark)
     browser.evaluate(UNFOLD)
-    assert browser.evaluate(DRAWN) == 16
+    assert browser.evaluate(DRAWN) == 18
     assert min(browser.evaluate(MARKS.replace("KIND", "live"))) > 0
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate(OUTSIDE) == []
@@ -93,7 +121,7 @@ def test_nothing_is_cut(browser: Browser, published: Path, width: int, scripts: 
     browser.evaluate(UNFOLD)
     if scripts:
         browser.evaluate(DRAWN)
-    assert browser.evaluate("document.querySelectorAll('figure').length") == 12
+    assert browser.evaluate("document.querySelectorAll('figure').length") == 14
     assert browser.evaluate(CUT) == browser.evaluate(OUTSIDE) == browser.complaints() == []
 
 
@@ -108,6 +136,49 @@ def test_readable_with_scripts_off(browser: Browser, page: Path, width: int) -> 
     assert browser.evaluate("document.querySelectorAll('table.ranking tbody tr').length") == 96
     assert browser.evaluate(OUTSIDE) == []
     assert browser.requests() == [page.as_uri()]
+
+
+@pytest.mark.parametrize(("width", "dark"), [(400, True), (1280, False)])
+def test_the_first_picture_can_be_read(
+    browser: Browser, judged: Path, width: int, dark: bool
+) -> None:
+    """It is drawn before anything is unfolded, no text lies on another, and the worst lies low."""
+    browser.load(judged, width=width, height=2000, dark=dark)
+    browser.evaluate("""new Promise((done) => {
+      const drawn = () => document.querySelector("figure[data-drawn]");
+      const look = () => drawn() ? done() : setTimeout(look, 20);
+      look();
+    })""")
+    texts = browser.evaluate(TEXTS)
+    names = [text for text, *_ in texts]
+    lanes = [name for name in names if name.split()[0] in ("keeps", "not", "loses", "corrupts:")]
+    assert [lane.split()[0] for lane in lanes] == ["keeps", "not", "loses", "corrupts:"]
+    assert sum(name.startswith(("raw ", "qcow2 ")) for name in names) == 8
+    for place, (one, *a) in enumerate(texts):
+        for other, *b in texts[:place]:
+            apart = a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+            assert apart, (one, other)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.complaints() == []
+
+
+def test_a_line_is_copied_or_else_selected(browser: Browser, judged: Path) -> None:
+    browser.load(judged, width=1280)
+    told = browser.evaluate("""(async () => {
+      const button = document.querySelector(".paste button");
+      button.click();
+      await new Promise((done) => {
+        const look = () => button.textContent === "copy" ? setTimeout(look, 20) : done();
+        look();
+      });
+      return [button.textContent, getSelection().toString()];
+    })()""")
+    line = browser.evaluate("document.querySelector('.paste pre').textContent")
+    assert line.startswith("-blockdev ") and "no-flush" in line
+    assert told[0] == "copied" or told == ["selected: Ctrl+C", line]
+    browser.load(judged, width=1280, scripts=False)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert browser.evaluate("document.querySelectorAll('.paste button:not([hidden])').length") == 0
 
 
 def test_other_factors_can_be_chosen(browser: Browser, page: Path) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from shape.rust_source import split_comments
 from shape.spelling import key_uses, names_used
+from shape.touches import DIALECTS
 from shape.tree import Tree
 
 _LIMIT_SECONDS = 300.0
@@ -98,5 +99,8 @@ def named_files(tree: Tree, rules: Mapping[str, Any]) -> dict[str, str]:
 
 
 def passed_files(tree: Tree, thing: str, rules: Mapping[str, Any]) -> list[str]:
-    found = {**named_files(tree, rules), **walked_files(tree, thing)}
+    """Files with what of them it passes; the words of all managers are one, as for factors."""
+    found = {}
+    for file, why in {**named_files(tree, rules), **walked_files(tree, thing)}.items():
+        found[DIALECTS if file.startswith(DIALECTS) else file] = why
     return [f"{file}: {why}" for file, why in sorted(found.items())]

@@ -137,6 +137,7 @@ def make_view(
     )
     scores = score_rows([row for row in rows if row.primary], {}, blocked=origin == "run")
     parts = {
+        "advice": tuple(load.name for load in loads),
         "ranking": {load.name: load for load in loads},
         "runs": StudyRuns((failed,), checks),
         "details": {load.name: make_detail(load, rng) for load in loads} if details else {},

@@ -77,7 +77,12 @@ check = ["sh", "-c", "test $(stat -c %s /mnt/written) -eq 2097152"]
 """
 LOST = STUDY.replace('"small"', '"lost"').replace("records = 16", "records = 17")
 FILES = {"study.toml": STUDY, "lost.toml": LOST, "guests.toml": GUESTS, "tiles.toml": TILES}
-FILES |= {"tile.toml": TILE}
+MACHINE = """
+<domain type='qemu'><name>web</name><devices><disk type='file' device='disk'>
+<driver name='qemu' type='qcow2' cache='none' io='native'/><source file='/srv/web.qcow2'/>
+<target dev='vda' bus='virtio'/></disk></devices></domain>
+"""
+FILES |= {"tile.toml": TILE, "machine.xml": MACHINE}
 
 
 @dataclass(frozen=True)

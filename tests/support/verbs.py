@@ -45,6 +45,7 @@ class Verb:
 
 VERBS = (
     Verb("doctor", ".", exempt={"figures": "free space changes", "wrong": "it examines folders"}),
+    Verb("audit", "./machine.xml", wrong=("FILE",)),
     Verb("plan", "study.toml", wrong=("FILE",)),
     Verb("run", "study.toml", wrong=("FILE",), exempt={"figures": FIGURES}),
     Verb("status"),
@@ -68,6 +69,13 @@ VERBS = (
         exempt={"wrong": "--to names a folder that is not there", "again": "the folder is there"},
     ),
     Verb("tiles", "tiles.toml", wrong=("FILE",), exempt={"figures": FIGURES}),
+    Verb(
+        "advise",
+        "--for qemu",
+        code=1,  # nobody has judged what it advises
+        wrong=("FILE",),
+        exempt={"width": "it prints lines to paste, which are to be taken whole"},
+    ),
     Verb("show"),
     Verb("rank"),
     Verb(

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from diskproof.advice.judge import judge_disk
+from diskproof.records.verdicts import CrashRun
+from diskproof.records.virtual_machines import DiskJudgement, Layer, Machine, MachineDisk
+from diskproof.report.machines.proof import prove_disk
 from support.crashing import make_real_run
 from support.recording import needs_fuse
 
@@ -39,3 +43,17 @@ def test_a_guest_keeps_what_its_stack_flushes(
     assert verdicts["lying-device"] in ("loses", "corrupts")
     if form == "raw":
         assert verdicts["qemu-kill"] == "keeps"
+    judged = audit_such_a_disk(found)
+    if durable == "write" and expected == "loses":  # it never flushed: that is not the disk's fault
+        assert (judged.effect, judged.certainty) == ("keeps", "by rule")
+    else:
+        assert (judged.effect, judged.certainty) == (expected, "proved"), judged
+
+
+def audit_such_a_disk(found: CrashRun) -> DiskJudgement:
+    """What audit says of a machine's disk with the levels of the cell, given its verdicts."""
+    levels = found.cell.levels_dict()
+    below = Layer({"queue sda": "write back"}, "test")
+    disk = MachineDisk("vda", "/srv/a", "file", running=Layer(levels, "QMP"), below=below)
+    machine = Machine("web", "qemu", "test", (disk,))
+    return prove_disk(judge_disk(disk, machine), list(found.rows))

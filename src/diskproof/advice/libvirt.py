@@ -33,7 +33,7 @@ from diskproof.errors import UsageError
 from diskproof.records.virtual_machines import Levels
 from diskproof.study.factors import CACHE_MODES, DIRECT, FACTOR_BY_NAME
 
-TAKES_EFFECT = "when the machine is started the next time (a reboot from inside is no start)"
+TAKES_EFFECT = "when the machine is started the next time; a reboot from inside is no start"
 _SAID = (*DRIVER_KEYS, "bus", "iothread", "l2-cache-size")
 _MADE = ("preallocation", "cluster_size", "lazy_refcounts")
 _CLUSTER_WORDS = re.compile(r"4 clusters of ([0-9]{1,9}[KM]?) ")

@@ -7,6 +7,7 @@ in for this run.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 from xml.etree.ElementTree import Element
 
@@ -18,7 +19,7 @@ from diskproof.advice.libvirt_levels import (
     find_iothreads,
     read_written,
 )
-from diskproof.advice.libvirt_overrides import apply_overrides
+from diskproof.advice.libvirt_overrides import apply_overrides, read_overrides
 from diskproof.advice.libvirt_xml import (
     CLAIM_CHARACTERS,
     DiskParts,
@@ -46,6 +47,8 @@ _KINDS: Mapping[str, Literal["file", "block", "network", "volume"]] = {
     "network": "network",
     "volume": "volume",
 }
+MAX_DISKS = 512
+MAX_DISKS_IN_ALL = 8192
 _QEMU = ("kvm", "qemu", "hvf")
 
 
@@ -67,13 +70,21 @@ class Domain:
     def uuid(self) -> str:
         return (self.element.findtext("uuid") or "").strip().lower()
 
-    @property
+    @cached_property
     def disks(self) -> dict[str, DiskParts]:
+        """By name. Raises UsageError for more than ``MAX_DISKS``."""
         found: dict[str, DiskParts] = {}
         for number, parts in enumerate(iter_parts(self.element)):
+            if number == MAX_DISKS:
+                raise UsageError(f"{self.source}: more than {MAX_DISKS} disks in one machine")
             known = not parts.name or parts.name in found
             found[f"{parts.name}#{number}" if known else parts.name] = parts
         return found
+
+    @cached_property
+    def uses_threads(self) -> bool:
+        """Whether any of its disks has an iothread."""
+        return any(find_iothreads(parts) for parts in self.disks.values())
 
     @property
     def by_qemu(self) -> bool:
@@ -95,6 +106,9 @@ def read_machines(text: str, name: str) -> tuple[Machine, ...]:
         found.setdefault(key, []).append(domain)
     if not found:
         raise UsageError(f"{name}: there is no machine in it")
+    count = sum(len(each.disks) for domains in found.values() for each in domains)
+    if count > MAX_DISKS_IN_ALL:
+        raise UsageError(f"{name}: {count} disks, and {MAX_DISKS_IN_ALL} are read at most")
     return tuple(_merge(domains, name) for domains in found.values())
 
 
@@ -123,7 +137,7 @@ def _merge(domains: list[Domain], name: str) -> Machine:
         _merge_disk(running, live.get(dev), written, kept.get(dev)) for dev in {**live, **kept}
     )
     layer: LayerName = "running" if running else "configured"
-    disks, notes = apply_overrides(first.element, disks, layer)
+    disks, notes = apply_overrides(read_overrides(first.element, name), disks, layer)
     if first.snapshot:
         notes = (f"this is the snapshot {first.snapshot}, not the machine as it is", *notes)
     if not first.by_qemu:
@@ -266,11 +280,10 @@ def _find_thread_faults(parts: DiskParts) -> Iterator[str]:
         and model not in VIRTIO_SCSI
     ):
         yield f"an iothread for a SCSI controller of {model}: libvirt refuses it"
-    known = {str(number) for number in parts.iothread_ids}
     for number in find_iothreads(parts):
-        if number not in known:
-            there = f"the machine has {', '.join(sorted(known)) or 'none'}"
-            yield f"there is no iothread {number} ({there}): libvirt refuses it"
+        if not (number.isdecimal() and int(number[:9]) in parts.iothread_ids):
+            there = f"the machine has {len(parts.iothread_ids) or 'none'}"
+            yield f"there is no iothread {number[:9]} ({there}): libvirt refuses it"
 
 
 def _has_idle_threads(parts: DiskParts, domain: Domain) -> bool:
@@ -278,4 +291,4 @@ def _has_idle_threads(parts: DiskParts, domain: Domain) -> bool:
     could = find_bus(parts) in ("virtio-blk", "virtio-scsi")
     if not (could and parts.iothreads and parts.disk.get("device", "disk") == "disk"):
         return False
-    return not any(find_iothreads(other) for other in domain.disks.values())
+    return not domain.uses_threads

@@ -125,7 +125,8 @@ def _plan(levels: Levels, target: Target) -> Rewrite:
     if re.search(r"[,'\"\s]", volume):
         raise ValueError(f"{volume!r} cannot stand in a property string")
     drive = was or DriveLine(key, volume, {})
-    if was is None and not target.image and "format" in levels:
+    by_path = volume.startswith("/") and levels.get("format") != "raw"  # absent: raw
+    if was is None and "format" in levels and (by_path or not target.image):
         drive = replace(drive, properties={"format": levels["format"]})
     prefix = next((p for p, bus in BUSES.items() if bus == levels.get("bus")), drive.prefix)
     if prefix != drive.prefix:

@@ -9,7 +9,9 @@ import typer
 
 from diskproof import __version__
 from diskproof.cli import (
+    advise_verb,
     analysis_verbs,
+    audit_verb,
     crash_verbs,
     guest_verbs,
     host_verbs,
@@ -25,15 +27,17 @@ from diskproof.errors import DiskproofError, Exit, UsageError
 app = typer.Typer(
     name="diskproof",
     help="Which virtual-disk settings are fast on this host, with evidence.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 for verbs in (
     host_verbs,
+    audit_verb,
     study_verbs,
     crash_verbs,
     tile_verbs,
+    advise_verb,
     result_verbs,
     analysis_verbs,
     import_verbs,
@@ -51,11 +55,20 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", "-V", callback=_show_version, is_eager=True, help="Print the version."
     ),
-) -> None:
-    """Which virtual-disk settings are fast on this host, with evidence."""
+) -> int:
+    """Which virtual-disk settings are fast on this host, with evidence.
+
+    Without a command it tells where you are: this host, its virtual machines, your studies.
+    """
+    if context.invoked_subcommand is None and not context.resilient_parsing:
+        from diskproof.cli.orientation import orient
+
+        orient()
+    return Exit.OK
 
 
 def run_verb(arguments: Sequence[str]) -> int:

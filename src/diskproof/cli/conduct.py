@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -13,7 +14,7 @@ from diskproof.cli.sweeping import sweep_and_tell
 from diskproof.cli.terminal import note
 from diskproof.cli.typed import command_again
 from diskproof.cli.watch import Words, start_watching
-from diskproof.errors import Exit, HostError
+from diskproof.errors import DiskproofError, Exit, HostError
 from diskproof.guest.ours.build import build_guest, find_guest
 from diskproof.host.facts import host_record, probe_facts
 from diskproof.lab.course import Job, News, Outcome, Run, is_running, run_course
@@ -37,22 +38,54 @@ class Order:
     as_json: bool
 
 
+Start = Callable[[Store], AbstractContextManager[Words[Job, Run, News]]]
+"""It makes an experiment ready."""
+
+
 def conduct(
-    order: Order, start: Callable[[Store], AbstractContextManager[Words[Job, Run, News]]]
+    order: Order, start: Start[Job, Run, News], judge: Start[Any, Any, Any] | None = None
 ) -> int:
-    """Run an experiment that ``start`` makes ready, print what it tells, give the exit code."""
+    """Run an experiment, print what it tells, give the exit code. ``judge`` is a second one, which
+    begins when the first is done, in what is left of the budget; the first then tells of both."""
+    resume = command_again(order.context)
     with open_store(order.store, create=True) as store:
         require_quiet_store(store)
-        with start(store) as words, start_watching(words, order.quiet) as watcher:
-            outcome = run_course(
-                words.campaign,
-                describe=words.label,
-                on_event=watcher,
-                budget_seconds=order.budget,
-                retry=order.retry,
-            )
+        words, outcome = _run_stage(order, start, store, order.budget)
+        codes = []
+        if judge and outcome.reason == "done":
+            codes.append(_judge(order, judge, store, outcome.seconds, resume))
         words.print_results(order.as_json)
-        return _conclude(words, outcome, command_again(order.context))
+        return max(_conclude(words, outcome, resume), *codes, Exit.OK)
+
+
+def _run_stage(
+    order: Order, start: Start[Job, Run, News], store: Store, budget: float | None
+) -> tuple[Words[Job, Run, News], Outcome]:
+    with start(store) as words, start_watching(words, order.quiet) as watcher:
+        outcome = run_course(
+            words.campaign,
+            describe=words.label,
+            on_event=watcher,
+            budget_seconds=budget,
+            retry=order.retry,
+        )
+    return words, outcome
+
+
+def _judge(
+    order: Order, judge: Start[Any, Any, Any], store: Store, spent: float, resume: str
+) -> int:
+    """The exit code of the second experiment; what was measured is shown, whatever it gives. Where
+    nothing can be judged, an answer is missing."""
+    left = None if order.budget is None else max(0.0, order.budget - spent)
+    try:
+        words, outcome = _run_stage(order, judge, store, left)
+    except DiskproofError as error:
+        note(f"diskproof: the cells are not judged: {error.what}")
+        for line in filter(None, (error.why, error.hint)):
+            note(f"  {line}")
+        return Exit.FELL_SHORT
+    return _conclude(words, outcome, resume)
 
 
 def _conclude(words: Words[Job, Run, News], outcome: Outcome, resume: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 from diskproof.backings import Consent
 from diskproof.cli.conduct import ensure_guest, make_setup, probe_host, study_record
@@ -13,20 +13,23 @@ from diskproof.cli.terminal import console, note, print_json
 from diskproof.cli.watch import Words, failure_lines
 from diskproof.crash.explore import Explorer, explore
 from diskproof.crash.flush_audit import audit_flushes
-from diskproof.crash.next import CrashCampaign, CrashJob
+from diskproof.crash.next import CrashCampaign, CrashJob, crash_jobs, expect_first
 from diskproof.crash.run import CrashLab
 from diskproof.crash.verdict import fall_short
-from diskproof.errors import UsageError
+from diskproof.errors import DiskproofError, UsageError
 from diskproof.lab.course import Outcome, Standing, start_telling
 from diskproof.plan import make_crash_plan
 from diskproof.plan.like import tell_of_names
+from diskproof.recording.folder import require_fuse
+from diskproof.records import HostFacts
 from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import crash_cells_json, run_text
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.store import Store
 from diskproof.study.crash import GUEST_EXTRAS
 from diskproof.study.load import Study
+from diskproof.units import render_seconds
 
 
 @contextmanager
@@ -99,6 +102,52 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
         return fall_short([row.verdict for row in self.verdicts()])
 
 
+class PlannedVerdicts(NamedTuple):
+    """What judging the cells of a study takes, at most so many seconds, or what forbids it."""
+
+    cells: int
+    verdicts: int
+    at_most_seconds: float
+    obstacle: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.obstacle:
+            return f"which keep the data is not judged: {self.obstacle}"
+        return (
+            f"then {count(self.verdicts, 'verdict')} on {count(self.cells, 'cell')}: which keep "
+            f"the data? At most {render_seconds(self.at_most_seconds)} more"
+        )
+
+
+def plan_verdicts(study: Study, facts: HostFacts) -> PlannedVerdicts:
+    """A study can be measured where none of its cells can be judged."""
+    try:
+        require_fuse()
+        cells, _ = make_crash_plan(study, facts)
+    except DiskproofError as error:
+        return PlannedVerdicts(0, 0, 0.0, "; ".join(filter(None, (error.what, error.why))))
+    jobs = crash_jobs(cells, study.crash.faults)
+    seconds = round(sum(map(expect_first, jobs)), 1)
+    return PlannedVerdicts(len(jobs), sum(len(job.faults) for job in jobs), seconds)
+
+
+class JudgeWords(CrashWords):
+    """Verdicts beside what was measured: a loss is an answer, and only what nobody could say falls
+    short."""
+
+    def falls_short(self, outcome: Outcome) -> bool:
+        return any(row.verdict.verdict == "undecided" for row in self.verdicts())
+
+
+@contextmanager
+def start_judging(study: Study, consent: Consent, store: Store) -> Iterator[JudgeWords]:
+    """The cells of a study ready to be judged, after they were measured."""
+    require_fuse()
+    with start_crashing(study, consent, None, store) as words:
+        yield JudgeWords(words.campaign)
+
+
 def audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str, Any]]:
     """The flushes of each guest of a study, told of as they are counted."""
     facts = probe_host(study, consent)
@@ -115,8 +164,8 @@ def audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str,
         with start_telling(store, study.id) as tell:
             for done, cell in enumerate(cells.values()):
                 label = cell_label(cell, factors)
-                note(f"[{done + 1}/{len(cells)}] {label}")
                 tell(f"flushes of {label}", Standing(done, 0, len(cells), float("nan")))
+                note(f"[{done + 1}/{len(cells)}] {label}")
                 accel = cell.level("accel", "auto")
                 accel = facts.accel if accel == "auto" else accel
                 counts = audit_flushes(cell, backings[cell.level("backing")], consent, accel)

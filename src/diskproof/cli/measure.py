@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from diskproof.backings import Consent
+from diskproof.cli.advise_verb import name_files
 from diskproof.cli.conduct import make_setup, probe_host, study_record
 from diskproof.cli.terminal import console, print_json
 from diskproof.cli.watch import Words, failure_lines
@@ -17,6 +18,7 @@ from diskproof.plan.estimate import Estimate
 from diskproof.plan.schedule import make_schedule
 from diskproof.records import HostFacts, PlannedRun, RunRecord, StudyRecord
 from diskproof.records.metrics import figure_unit
+from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.labels import cell_label, render_figure, varying_factors
 from diskproof.report.race.words import drop_sentence, verdict_sentence
 from diskproof.report.read import read_views
@@ -51,6 +53,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
     def __init__(self, campaign: MeasureCampaign) -> None:
         self.campaign: MeasureCampaign = campaign
         self.factors = varying_factors(campaign.study.cells)
+        self.bars = Bars(campaign.study)
 
     def label(self, job: PlannedRun) -> str:
         block = f"block {job.block + 1}/{self.campaign.study.blocks}"
@@ -82,6 +85,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
     def _best(self, best: Best) -> str:
         figure = f"{render_figure(best.mean)} {figure_unit(best.metric, best.unit)}"
         label = cell_label(best.cell, self.factors)
+        label += " (drops flushes)" * is_unfit(best.cell, self.bars)
         runs = "run" if best.runs == 1 else "runs"
         return f"best so far, {best.cell.workload.name}: {label}  {figure} ({best.runs} {runs})"
 
@@ -90,7 +94,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
         if as_json:
             print_json(show_rows(store.results(study.id)))
             return
-        for view in read_views(store, [study.id]):
+        for view in name_files(read_views(store, [study.id])):
             console().print(render_study(view))
 
     def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:

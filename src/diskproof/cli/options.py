@@ -50,7 +50,7 @@ StoreOption = Annotated[
 ]
 
 
-def _complete_study(context: typer.Context, incomplete: str) -> Iterator[str]:
+def complete_study(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Names of the studies in the store that the command line names so far."""
     from diskproof.errors import DiskproofError
     from diskproof.store import open_store
@@ -68,7 +68,7 @@ StudiesOption = Annotated[
     typer.Option(
         "--study",
         metavar="NAME",
-        autocompletion=_complete_study,
+        autocompletion=complete_study,
         help="Only this study (name or id); may be given several times.",
     ),
 ]

@@ -154,6 +154,7 @@ def rank(
     as_json: JsonOption = False,
 ) -> int:
     """Rank the cells of each workload and by their score over all; ties are told as ties."""
+    from diskproof.cli.advise_verb import name_files
     from diskproof.cli.terminal import console, print_json
     from diskproof.report.read import read_views
     from diskproof.report.scores.find import parse_weights, read_scores
@@ -164,7 +165,7 @@ def rank(
     with open_store(store) as opened:
         rankings = [
             (view, read_scores(opened, view.study, view.host.id, given))
-            for view in read_views(opened, study or ())
+            for view in name_files(read_views(opened, study or ()))
         ]
     if as_json:
         print_json([ranking_json(view, found, best) for view, found in rankings])
@@ -178,11 +179,12 @@ def rank(
 
 
 def _views(store: str, study: Sequence[str] | None, details: bool = False) -> Sequence[StudyView]:
+    from diskproof.cli.advise_verb import name_files
     from diskproof.report.read import read_views
     from diskproof.store import open_store
 
     with open_store(store) as opened:
-        return read_views(opened, study or (), details=details)
+        return name_files(read_views(opened, study or (), details=details))
 
 
 def report(

@@ -35,6 +35,7 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     """
     from diskproof.backings import NO_CONSENT
     from diskproof.cli.conduct import study_record
+    from diskproof.cli.crash import plan_verdicts
     from diskproof.cli.measure import plan_here
     from diskproof.cli.terminal import console, print_json
     from diskproof.cli.tiles import view_tile_plan
@@ -47,16 +48,22 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     study = load_study(study_file)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
-        record, cost, owners = study_record(study), Estimate(0.0, 0), {}
+        record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
     else:
         record, cost, facts = plan_here(study, NO_CONSENT)
         owners = find_owners(study, record.cells, facts)
     planned = record, cost.seconds, cost.disk_bytes, owners
+    verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
     if as_json:
-        print_json(plan_json(*planned) | ({"tiles": tile_plan_json(tiles)} if tiles else {}))
+        more = {"tiles": tile_plan_json(tiles)} if tiles else {}
+        print_json(
+            plan_json(*planned) | ({"verdicts": verdicts._asdict()} if verdicts else {}) | more
+        )
         return Exit.OK
     if record.cells:
         console().print(render_plan(*planned))
+    if verdicts:
+        console().print(verdicts.text)
     if tiles:
         console().print(render_tile_plan(tiles))
     return Exit.OK
@@ -72,15 +79,20 @@ def run(
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
-    """Measure a study, or go on where it stopped; ends with the ranked table."""
+    """Measure a study, or go on where it stopped; ends with what to use, and the ranked tables.
+
+    Where the study has a table \\[crash], its cells are then judged, too: which keep the data?
+    """
     from diskproof.cli.conduct import Order, conduct
+    from diskproof.cli.crash import start_judging
     from diskproof.cli.measure import start_measuring
     from diskproof.study.load import load_study
 
     study = load_study(study_file)
     consent = require_consent(context, study, destroy_data)
     order = Order(context, store, budget, retry, quiet, as_json)
-    return conduct(order, partial(start_measuring, study, consent))
+    judge = partial(start_judging, study, consent) if study.names_crash else None
+    return conduct(order, partial(start_measuring, study, consent), judge)
 
 
 def status(
@@ -126,7 +138,7 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
                 store.counts(study.id),
                 alive if alive is not None and alive.study_id == study.id else None,
                 time.time(),
-                race_over=_is_race_over(store, study),
+                race_over=is_race_over(store, study),
             )
             for study in store.studies()
         ]
@@ -135,7 +147,8 @@ def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
         time.sleep(FOLLOW_SECONDS)
 
 
-def _is_race_over(store: Store, study: StudyRecord) -> bool:
+def is_race_over(store: Store, study: StudyRecord) -> bool:
+    """Whether a study is a race, and all its workloads are decided or out of blocks."""
     from diskproof.stats.study_race import race_rules, replay_races
     from diskproof.store.race_scores import race_scores
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Never
 
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
-from diskproof.study.crash import faults_of
+from diskproof.study.crash import faults_of, longest_seconds
 
 if TYPE_CHECKING:
     from diskproof.store import Store
-
-RECORDING_SECONDS = {"host": 1.5, "daemon": 2.0, "guest": 25.0}
 
 
 class CrashJob(NamedTuple):
@@ -25,6 +23,18 @@ class CrashJob(NamedTuple):
 
 CrashEvent = Event[CrashJob, CrashRun, Never]
 MakeCrashRun = Callable[[Cell, Sequence[Fault], Tell], CrashRun]
+
+
+def crash_jobs(cells: Iterable[Cell], faults: tuple[Fault, ...]) -> list[CrashJob]:
+    """All that these cells are asked."""
+    return [CrashJob(cell, faults_of(cell.level("frontend"), faults)) for cell in cells]
+
+
+def expect_first(job: CrashJob) -> float:
+    """Seconds that a job takes at most, before any like it was made."""
+    frontend, spec = job.cell.level("frontend"), job.cell.workload
+    search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
+    return longest_seconds(frontend, writing, search, len(job.faults))
 
 
 class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
@@ -47,7 +57,7 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
         if retry:
             self.store.remove_undecided(self.study.id)
         there = {(row.cell.id, row.verdict.fault) for row in self.store.verdicts(self.study.id)}
-        wanted = [CrashJob(c, faults_of(c.level("frontend"), self.faults)) for c in self.cells]
+        wanted = crash_jobs(self.cells, self.faults)
         missing = (
             CrashJob(job.cell, tuple(f for f in job.faults if (job.cell.id, f) not in there))
             for job in wanted
@@ -62,12 +72,7 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
 
     def expect(self, job: CrashJob) -> float:
         """The longest of its frontend so far, or at most."""
-        frontend, spec = job.cell.level("frontend"), job.cell.workload
-        if frontend in self._spent:
-            return self._spent[frontend]
-        search = float(spec.option("explore_seconds", "0"))
-        writing = float(spec.option("seconds", "0"))
-        return RECORDING_SECONDS.get(frontend, 0.0) + writing + search * len(job.faults)
+        return self._spent.get(job.cell.level("frontend"), expect_first(job))
 
     def execute(self, job: CrashJob, tell: Tell) -> CrashRun:
         tell(Activity("recording"))

@@ -14,10 +14,10 @@ from typing import Literal
 
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import start_agent
-from diskproof.guest.ours.build import GuestFiles, require_guest
+from diskproof.guest.ours.build import GuestFiles, find_guest, require_guest
 from diskproof.guest.ours.cache_folder import cache_folder, write_file
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import require_tool
+from diskproof.process.start import find_tool, require_tool
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import content_id
 
@@ -49,6 +49,16 @@ def probe_accel(*, refresh: bool = False) -> AccelFacts:
     facts = _boot_under_kvm(files)
     write_file(kept, json.dumps({"probe": probe_id, **asdict(facts)}).encode())
     return facts
+
+
+def find_accel() -> AccelFacts | None:
+    """What is known without booting a guest; None where nobody has probed yet."""
+    if not KVM.exists():
+        return AccelFacts("tcg", f"{KVM} does not exist", 0.0)
+    files = find_guest()
+    if files is None or find_tool("qemu-system-x86_64") is None:
+        return None
+    return _read_result(cache_folder().parent / "accel.json", _probe_id(files))
 
 
 def _boot_under_kvm(files: GuestFiles) -> AccelFacts:

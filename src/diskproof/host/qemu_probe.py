@@ -33,7 +33,7 @@ class Probed:
 
 
 @dataclass(frozen=True)
-class Answer:
+class QemuAnswer:
     """What QEMU said to one command: ``result`` (JSON), or ``error`` in its words."""
 
     result: object = None
@@ -112,7 +112,7 @@ def _open_commands(form: str, aio: str, name: str) -> list[Command]:
     ]
 
 
-def ask_block_layer(folder: Path, commands: Sequence[Command]) -> list[Answer]:
+def ask_block_layer(folder: Path, commands: Sequence[Command]) -> list[QemuAnswer]:
     """Ask a storage daemon that runs in ``folder`` with no more rights than that of a run."""
     daemon = require_tool("qemu-storage-daemon", "qemu-system-common")
     argv = [
@@ -184,10 +184,12 @@ def _bus_devices() -> list[str]:
 # -- one conversation -------------------------------------------------------------------------
 
 
-def _ask(argv: Sequence[str], commands: Sequence[Command], cwd: Path | None = None) -> list[Answer]:
+def _ask(
+    argv: Sequence[str], commands: Sequence[Command], cwd: Path | None = None
+) -> list[QemuAnswer]:
     """Start a QEMU program that talks QMP on stdin and stdout, ask, and end it."""
     done = run(argv, timeout=SECONDS, stdin=render_commands(commands), cwd=cwd, check=False)
-    silent = Answer(error=f"QEMU gave no answer; {done.error_text[-300:]}".rstrip("; "))
+    silent = QemuAnswer(error=f"QEMU gave no answer; {done.error_text[-300:]}".rstrip("; "))
     answers = parse_answers(done.stdout)
     return [answers.get(number, silent) for number in range(len(commands))]
 
@@ -202,7 +204,7 @@ def render_commands(commands: Sequence[Command]) -> bytes:
     return "".join(f"{json.dumps(line)}\n" for line in [*lines, {"execute": "quit"}]).encode()
 
 
-def parse_answers(text: bytes) -> dict[int, Answer]:
+def parse_answers(text: bytes) -> dict[int, QemuAnswer]:
     """Answers by the number of their command; greeting, events and noise are passed over."""
     found = {}
     for line in text.splitlines():
@@ -214,7 +216,7 @@ def parse_answers(text: bytes) -> dict[int, Answer]:
             continue
         error = item.get("error")
         said = str(error.get("desc", "error")) if isinstance(error, dict) else ""
-        found[item["id"]] = Answer(item.get("return"), said)
+        found[item["id"]] = QemuAnswer(item.get("return"), said)
     return found
 
 

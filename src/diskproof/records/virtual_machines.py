@@ -5,7 +5,7 @@ Levels are spelt as a study spells them (``cache`` = ``none``), whoever's words 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 Levels = Mapping[str, str]
 """Factors with their levels. A factor that is missing is not known, never at its default."""
@@ -16,6 +16,7 @@ Certainty = Literal["proved", "by rule", "unknown"]
 ``unknown``: nobody knows, which is never shown as safe."""
 Effect = Literal["keeps", "note", "ignored", "will not start", "unknown", "may lose", "loses"]
 """From harmless to bad. ``ignored``: a setting is written and not in force."""
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
 
 @dataclass(frozen=True)
@@ -67,15 +68,17 @@ class MachineDisk:
     line: str = ""
     remarks: tuple[Remark, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    below: Layer | None = None
 
     @property
     def layers(self) -> dict[LayerName, Layer]:
-        """Those that were read, from what is written to what runs."""
+        """Those that were read, from what is written to what runs, then what lies around it."""
         named: dict[LayerName, Layer | None] = {
             "configured": self.configured,
             "pending": self.pending,
             "running": self.running,
             "guest": self.guest,
+            "below": self.below,
         }
         return {name: layer for name, layer in named.items() if layer is not None}
 
@@ -92,3 +95,28 @@ class Machine:
     id: str = ""
     pid: int | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DiskJudgement:
+    """What is to be said of a disk as a whole: ``disk`` with all its remarks. ``what`` is the
+    reason for ``effect`` in words, ``source`` where that is from."""
+
+    disk: MachineDisk
+    effect: Effect
+    certainty: Certainty
+    what: str
+    source: str
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether it loses or may lose what was promised."""
+        return self.effect in ("loses", "may lose")
+
+
+@dataclass(frozen=True)
+class MachineJudgement:
+    """A machine with what is to be said of each of its disks, in their order."""
+
+    machine: Machine
+    disks: tuple[DiskJudgement, ...]

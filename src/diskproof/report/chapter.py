@@ -86,6 +86,8 @@ class Lead:
     """It says what was run: ``12 runs, none failed``."""
     answers: tuple[tuple[str, str], ...] = ()
     """Each is of a name, and is a sentence."""
+    settled: tuple[str, ...] = ()
+    """Names whose answers by other chapters would add nothing."""
     reading: str = ""
     """It says how the answers are to be read."""
     facts: tuple[tuple[str, str], ...] = ()
@@ -113,6 +115,8 @@ class Chapter(Generic[P]):
     lead: Callable[[P, StudyView], Lead] | None = None
     raw: Callable[[P], Iterable[Mapping[str, object]]] | None = None
     """It gives the values behind the figures, as rows of JSON that the page carries."""
+    question: str = ""
+    """Who asks it unfolds the chapter on the page; without one it stands open."""
     hosts: Callable[[Store, StudyRecord], Iterable[str]] | None = None
     """It names the hosts that a study has runs of this kind on, where they are no results."""
 

@@ -6,15 +6,16 @@ from typing import Any
 from diskproof.report.chapter import Chapter
 
 _ROWS = (
+    "advice",
     "tiles",
-    "scores",
+    "crash",
     "ranking",
     "race",
     "protocols",
     "factors",
     "stability",
     "details",
-    "crash",
+    "scores",
     "runs",
 )
 CHAPTERS: tuple[Chapter[Any], ...] = tuple(

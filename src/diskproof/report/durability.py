@@ -72,6 +72,11 @@ def crash_labels(rows: Sequence[VerdictRow]) -> list[str]:
     return [cell_label(row.cell, factors) for row in rows]
 
 
+def writes(cell: Cell) -> bool:
+    """Whether a cell's load writes, as far as its options tell; a user's own job may."""
+    return cell.workload.option("rw", "write") not in ("read", "randread")
+
+
 # -- words ----------------------------------------------------------------------------------
 
 

@@ -8,14 +8,9 @@ from typing import Any
 from diskproof.records import StudyRecord
 from diskproof.report.chapter import Chapter, Lead
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.view import StudyView
+from diskproof.report.view import TCG_NOTE, StudyView
 from diskproof.study.like import find_defaults, keep_warnings
 
-TCG_NOTE = (
-    "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
-    "IOPS and latency of guests are far below those under KVM and differences between buses and "
-    "threads may not carry over. It does not distort the order of flushes or what is durable."
-)
 GUESTS = ("guest", "own-guest")
 OURS = ("run", "program")
 """Origins of studies that were made here, by ``run`` and ``crash``."""
@@ -70,7 +65,7 @@ class Head:
         if special := self._special("title"):
             return f"{study.name}: {special}"
         if study.origin == "run":
-            return f"{study.name}: which virtual disk is fast on {host.name}?"
+            return f"{study.name}: which virtual disk is fast on {host.name}, and keeps the data?"
         return f"{study.name}: results imported from {study.origin}"
 
     @property
@@ -106,7 +101,9 @@ class Head:
 
     @property
     def answers(self) -> list[tuple[str, str]]:
-        return [answer for lead in self.leads for answer in lead.answers]
+        settled = {name for lead in self.leads for name in lead.settled}
+        told = (answer for lead in self.leads for answer in lead.answers)
+        return [(name, answer) for name, answer in told if name not in settled]
 
     @property
     def failed(self) -> int:

@@ -78,8 +78,8 @@ def render_document(template: str, drawing: Drawing, context: Mapping[str, objec
 def _study(
     view: StudyView, chapters: Sequence[Chapter[Any]], drawing: Drawing
 ) -> Mapping[str, object]:
-    """A study's head and its chapters in their order; those on each workload that follow each
-    other are one section of each."""
+    """A study's head, and its chapters in their order: those that stand open, and those that are
+    folded under their question. Those on each workload that follow each other are one fold."""
     head = find_head(view, chapters)
 
     def fragments(group: Sequence[Chapter[Any]], load: str) -> list[Fragment]:
@@ -93,13 +93,18 @@ def _study(
         ]
 
     sections: list[Fragment] = []
+    folds: list[tuple[str, Fragment]] = []
     for on_each, alike in groupby(chapters, key=lambda chapter: chapter.on_each_workload):
         group = list(alike)
         for load in view.workloads if on_each else ():
             context = {"load": load, "sections": fragments(group, load.name)}
-            sections.append(Fragment("templates/workload.html.j2", context))
-        sections += [] if on_each else fragments(group, "")
-    return {"head": head, "sections": sections}
+            fold = Fragment("templates/workload.html.j2", context)
+            folds.append((f"How fast is each cell under {load.name}?", fold))
+        for chapter in () if on_each else group:
+            found = fragments([chapter], "")
+            sections += [] if chapter.question else found
+            folds += [(chapter.question, each) for each in found if chapter.question]
+    return {"head": head, "sections": sections, "folds": folds}
 
 
 def pack(text: str) -> str:

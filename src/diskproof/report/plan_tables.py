@@ -88,11 +88,13 @@ def show_plan(
 
 
 def _render_defaults(told: Sequence[str]) -> layout.Shown:
-    """What managers give a new disk, and where that is written."""
-    defaults = find_defaults(told)
+    """What managers give a new disk, and (once for each) where that is written."""
     table = layout.start_table("what a new disk gets", "-of", "-on", "*settings", "*source")
-    for each in defaults:
-        table.add_row(each.name, each.backing, each.levels_text, each.source)
+    before = ""
+    for each in find_defaults(told):
+        named = ("", "") if each.name == before else (each.name, each.source)
+        table.add_row(named[0], each.backing, each.levels_text, named[1])
+        before = each.name
     return table
 
 

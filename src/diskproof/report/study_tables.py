@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from diskproof.report import layout
+from diskproof.report.advice.choose import Recommendation, Wish, settle
+from diskproof.report.advice.words import answer_sentences
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
-from diskproof.report.head import find_head
+from diskproof.report.head import Head, find_head
 from diskproof.report.labels import group_name, interval_json
 from diskproof.report.race.words import race_json
-from diskproof.report.ranking.defaults import default_sentences
-from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.scores.find import StudyScores
 from diskproof.report.scores.table import render_scores, scores_json
 from diskproof.report.view import Line, StudyView
@@ -23,16 +23,29 @@ def render_study(
     view: StudyView, *, best: int = 0, chapters: Sequence[Chapter[Any]] = CHAPTERS
 ) -> layout.Shown:
     """All a run ends with: rankings, failures, what was left out. ``best`` cuts each ranking."""
-    head = find_head(view, chapters)
-    told = [f"note: {head.note}"] if head.note else []
-    told += [f"warning: {text}" for text in head.warnings]
     return layout.paragraphs(
         [
-            [layout.line(head.line, "bold"), *(layout.line(text, "yellow") for text in told)],
+            *_opening(find_head(view, chapters)),
             *(_tables(view, load.name, best, chapters) for load in view.workloads),
             *([table] for table in _tables(view, "", best, chapters)),
         ]
     )
+
+
+def _opening(head: Head) -> list[Sequence[layout.Shown]]:
+    """The answers first, as one would tell a colleague; then what was measured, and what distorts
+    it."""
+    told = [f"note: {head.note}"] if head.note else []
+    told += [f"warning: {text}" for text in head.warnings]
+    about = [layout.line(head.line, "bold"), *(layout.line(text, "yellow") for text in told)]
+    answers = [[_answer_line(name, answer)] for name, answer in head.answers]
+    return [*answers, about]
+
+
+def _answer_line(name: str, answer: str) -> layout.Shown:
+    """What to use stands out of what is said of it."""
+    text = layout.line(name if name.endswith(".") else f"{name}:", "bold")
+    return text.append(f" {layout.printable(answer)}", "not bold")
 
 
 def _tables(
@@ -57,6 +70,7 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
         "id": view.study.id,
         "host": view.host.name,
         "accel": head.accelerator,
+        "answer": [_advice_json(found) for found in settle(view, Wish(file=view.file))],
         "failed_runs": len(view.parts["runs"].failures) if "runs" in view.parts else 0,
         "rankings": [
             {
@@ -70,6 +84,18 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
             for load in view.workloads
         ],
         **scores_json(view.study, found, best),
+    }
+
+
+def _advice_json(found: Recommendation) -> dict[str, object]:
+    """What to use; ``advise --json`` tells all of it."""
+    chosen = found.chosen.cell.levels_dict() if found.chosen else None
+    return {
+        "workload": found.load.name,
+        "sentences": list(answer_sentences(found)),
+        "chosen": chosen,
+        "proved": found.proved,
+        "keeps": found.keeps,
     }
 
 
@@ -96,20 +122,13 @@ def _line_json(line: Line) -> dict[str, object]:
 def render_rankings(
     rankings: Sequence[Ranking], best: int, *, best_scores: int = 0
 ) -> layout.Shown:
-    """Who wins in a sentence, then the table; workload by workload, then all together.
+    """What to use in sentences, then the tables; workload by workload, then all together.
 
     ``best`` cuts each table, ``best_scores`` that of the scores; 0 does not."""
     groups: list[Sequence[layout.Shown]] = []
     for view, found in rankings:
-        head = find_head(view)
-        notes = [
-            layout.line(f"note: {text}", "yellow") for text in [head.note, *head.warnings] if text
-        ]
-        groups.append([layout.line(head.line, "bold"), *notes])
-        for load in view.workloads:
-            sentences = (winner_sentence(load), " ".join(default_sentences(load)))
-            told = map(layout.line, filter(None, sentences))
-            groups.append([*told, *_tables(view, load.name, best)])
+        groups += _opening(find_head(view))
+        groups += [_tables(view, load.name, best) for load in view.workloads]
         scores = render_scores(view.study, found, best or best_scores) if found else []
         groups += [[table] for table in scores]
     return layout.paragraphs(groups)

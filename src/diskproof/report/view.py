@@ -16,13 +16,19 @@ from diskproof.store import ResultRow, Store
 if TYPE_CHECKING:
     from diskproof.stats.ranking import Ranked
 
+TCG_NOTE = (
+    "Guest cells ran under TCG, QEMU's pure emulation. It distorts what CPU work costs, so "
+    "IOPS and latency of guests are far below those under KVM and differences between buses and "
+    "threads may not carry over. It does not distort the order of flushes or what is durable."
+)
 Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
 
 @dataclass(frozen=True)
 class Line:
     """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric;
-    ``durability`` is what crash studies say of the same disk, where they do."""
+    ``durability`` is what crash studies say of the same disk, where they do. ``blocks`` are those
+    of ``values``, empty where equal numbers do not mean equal conditions."""
 
     ranked: "Ranked"
     label: str
@@ -30,6 +36,11 @@ class Line:
     run_ids: tuple[str, ...]
     latencies: Mapping[str, float]
     durability: CellDurability | None = None
+    blocks: tuple[int, ...] = ()
+
+    @property
+    def sample(self) -> Sample:
+        return Sample(self.values, self.blocks)
 
 
 @dataclass(frozen=True)
@@ -51,13 +62,15 @@ class WorkloadView:
 
 @dataclass(frozen=True)
 class StudyView:
-    """One study on one host. ``parts`` stand by the names of the chapters that found them; a
-    chapter on each workload has found a mapping by the workload's name."""
+    """One study on one host; ``file`` is the study's, where it is known. ``parts`` stand by the
+    names of the chapters that found them; a chapter on each workload has found a mapping by the
+    workload's name."""
 
     study: StudyRecord
     host: HostRecord
     workloads: tuple[WorkloadView, ...]
     parts: Mapping[str, Any] = field(default_factory=dict)
+    file: str = ""
 
     @property
     def runs(self) -> int:
@@ -132,6 +145,7 @@ def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: boo
             by_cell[ranked.cell.id].run_ids,
             latencies.get(ranked.cell.id, {}),
             verdicts.get(deciding_levels(ranked.cell)),
+            measured[ranked.cell.id].sample.blocks,
         )
         for ranked in rank(list(measured.values()), first.higher_is_better)
     )

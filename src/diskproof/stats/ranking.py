@@ -78,7 +78,7 @@ def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]
     order = _by_mean(rows, unsorted.fit, higher_is_better)
     ordered, compared = [rows[i] for i in order], unsorted.reordered(order)
     samples = [row.sample for row in ordered]
-    places, ratios = place(compared, higher_is_better), _ratios(compared, samples)
+    places, ratios = place(compared, higher_is_better), _ratios(compared, samples, 0)
     return tuple(
         Ranked(
             rank=places[i].rank,
@@ -203,10 +203,16 @@ def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
     return ratios
 
 
-def _ratios(compared: Comparisons, samples: Sequence[Sample]) -> list[RatioInterval]:
-    """As ``ratios_to`` the first; of plain means where a value has no logarithm."""
-    plain = [min(*sample.values, *samples[0].values) <= 0 for sample in samples]
+def ratios_over(samples: Sequence[Sample], base: int) -> list[RatioInterval]:
+    """Each sample over the one at ``base``, with intervals that hold for all pairs at once: what a
+    ranking says of the best cell, said of any other."""
+    return _ratios(compare_all(samples), samples, base)
+
+
+def _ratios(compared: Comparisons, samples: Sequence[Sample], base: int) -> list[RatioInterval]:
+    """As ``ratios_to``; of plain means where a value has no logarithm."""
+    plain = [min(*sample.values, *samples[base].values) <= 0 for sample in samples]
     return [
-        ratio_interval(sample, samples[0]) if odd else ratio
-        for sample, odd, ratio in zip(samples, plain, ratios_to(compared, 0), strict=True)
+        ratio_interval(sample, samples[base]) if odd else ratio
+        for sample, odd, ratio in zip(samples, plain, ratios_to(compared, base), strict=True)
     ]

@@ -113,6 +113,14 @@ def faults_of(frontend: str, wanted: tuple[Fault, ...]) -> tuple[Fault, ...]:
     return tuple(fault for fault in wanted if frontend != "host" or fault != "guest-kill")
 
 
+RECORDING_SECONDS = {"host": 1.5, "daemon": 2.0, "guest": 25.0}
+
+
+def longest_seconds(frontend: str, writing: float, search: float, faults: int) -> float:
+    """What a recording and the ``search`` under so many faults take at most, in seconds."""
+    return RECORDING_SECONDS.get(frontend, 0.0) + writing + search * faults
+
+
 def least_disk(rules: CrashRules, writer: str, frontend: str) -> int:
     """Bytes of the smallest disk that a writer can do its work on; 0 for any."""
     if frontend != "guest" or writer not in ON_FILE_SYSTEM:

@@ -56,8 +56,9 @@ class Study:
     """A study as written. ``factors`` holds only what the file names, levels in its order.
 
     ``blocks`` is the most that any cell runs; ``race`` says when cells stop before, if they do.
-    ``names_workloads``: the file does, so that they are not the default. ``like`` names managers
-    whose default for a new disk is a cell as well.
+    ``names_workloads``: the file does, so that they are not the default. ``names_crash``: it has
+    a table ``[crash]``, so that its cells are to be judged. ``like`` names managers whose default
+    for a new disk is a cell as well.
     """
 
     name: str = keys.field("", keys.name)
@@ -77,6 +78,7 @@ class Study:
     guest: OwnGuest | None = None
     tiles: TileRules | None = None
     names_workloads: bool = True
+    names_crash: bool = False
 
     @property
     def id(self) -> str:
@@ -155,6 +157,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         guest=guest,
         tiles=tiles,
         names_workloads="workloads" in content,
+        names_crash="crash" in content,
     )
     mistakes.raise_any()
     stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study"

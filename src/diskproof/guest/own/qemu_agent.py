@@ -48,42 +48,18 @@ class Ended:
     truncated: bool
 
 
-class QemuAgent:
-    """One end of the port. Every failure is a RunFailure ``guest``, with what was said."""
+class AgentCalls:
+    """What is asked of an agent, whoever carries the words. ``execute`` is the carrier's."""
 
-    def __init__(
-        self,
-        connected: socket.socket,
-        answer_seconds: float = ANSWER_SECONDS,
-        watch: Callable[[], None] = lambda: None,
-    ) -> None:
-        """``watch`` is called now and then in a wait; it raises when no answer can come."""
-        self._socket = connected
-        self._watch = watch
-        self._answer_seconds = answer_seconds
-        self._pending = bytearray()
-        self._syncs = 0
-        self._last = math.inf
+    def execute(
+        self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 0.0
+    ) -> Any:
+        """The command's ``return`` value. Raises RunFailure ``guest``."""
+        raise NotImplementedError
 
-    def end_within(self, seconds: float) -> None:
-        """From now on everything together has so many seconds: a guest that hands out a file byte
-        by byte answers each time, and never ends."""
-        self._last = time.monotonic() + seconds
-
-    def wait_ready(self, deadline: float) -> str:
-        """Wait up to ``deadline`` seconds for the agent; gives its version.
-
-        Raises RunFailure when none answers, or one that may not run commands.
-        """
-        end = time.monotonic() + deadline
-        while not self._sync(min(end, time.monotonic() + _SYNC_AGAIN)):
-            if time.monotonic() >= end:
-                raise RunFailure(
-                    "guest",
-                    "no QEMU guest agent answered",
-                    f"nothing came from {QEMU_AGENT_PORT} within {deadline:.0f} s",
-                    INSTALL,
-                )
+    def require_commands(self, needed: Sequence[str]) -> str:
+        """The agent's version. Raises RunFailure ``guest`` for one that does not allow all that is
+        needed."""
         info = self.execute("guest-info")
         known = info.get("supported_commands") if isinstance(info, dict) else None
         if not isinstance(info, dict) or not isinstance(known, list):
@@ -91,7 +67,7 @@ class QemuAgent:
         enabled = {
             each.get("name") for each in known if isinstance(each, dict) and each.get("enabled")
         }
-        if missing := [name for name in NEEDED if name not in enabled]:
+        if missing := [name for name in needed if name not in enabled]:
             raise RunFailure(
                 "guest",
                 "the guest agent does not allow all that is needed",
@@ -100,38 +76,6 @@ class QemuAgent:
                 "/etc/sysconfig/qemu-ga: BLOCK_RPCS, BLACKLIST_RPC)",
             )
         return str(info.get("version"))[:100]
-
-    def execute(
-        self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 0.0
-    ) -> Any:
-        """The command's ``return`` value."""
-        request: dict[str, object] = {"execute": command}
-        if arguments is not None:
-            request["arguments"] = dict(arguments)
-        end = min(self._last, time.monotonic() + (timeout or self._answer_seconds))
-        self._send(request, end)
-        line = self._receive_line(end)
-        if time.monotonic() >= self._last:
-            raise RunFailure(
-                "timeout",
-                "the guest did not end in time",
-                f"the run's time was over at {command}",
-                "set a longer run_timeout in [protocol]",
-            )
-        if line is None:
-            raise RunFailure(
-                "guest", "the guest agent stopped answering", f"{command} got no answer in time"
-            )
-        answer = _parse(line)
-        if not isinstance(answer, dict):
-            raise _nonsense(command, line)
-        if "error" in answer:
-            error = answer["error"]
-            why = str(error.get("desc") if isinstance(error, dict) else error)[:500]
-            raise RunFailure("guest", f"the guest agent refused {command}", why)
-        if "return" not in answer:
-            raise _nonsense(command, line)
-        return answer["return"]
 
     def run(self, argv: Sequence[str], *, timeout: float) -> Ended:
         """Run a program to its end. There is no way to end one: after RunFailure ``timeout`` the
@@ -189,6 +133,77 @@ class QemuAgent:
         if type(handle) is not int:
             raise _nonsense("guest-file-open", handle)
         return handle
+
+
+class QemuAgent(AgentCalls):
+    """One end of the port. Every failure is a RunFailure ``guest``, with what was said."""
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        answer_seconds: float = ANSWER_SECONDS,
+        watch: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``watch`` is called now and then in a wait; it raises when no answer can come."""
+        self._socket = connected
+        self._watch = watch
+        self._answer_seconds = answer_seconds
+        self._pending = bytearray()
+        self._syncs = 0
+        self._last = math.inf
+
+    def end_within(self, seconds: float) -> None:
+        """From now on everything together has so many seconds: a guest that hands out a file byte
+        by byte answers each time, and never ends."""
+        self._last = time.monotonic() + seconds
+
+    def wait_ready(self, deadline: float, needed: Sequence[str] = NEEDED) -> str:
+        """Wait up to ``deadline`` seconds for the agent; gives its version.
+
+        Raises RunFailure when none answers, or one that does not allow what is needed.
+        """
+        end = time.monotonic() + deadline
+        while not self._sync(min(end, time.monotonic() + _SYNC_AGAIN)):
+            if time.monotonic() >= end:
+                raise RunFailure(
+                    "guest",
+                    "no QEMU guest agent answered",
+                    f"nothing came from {QEMU_AGENT_PORT} within {deadline:.0f} s",
+                    INSTALL,
+                )
+        return self.require_commands(needed)
+
+    def execute(
+        self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 0.0
+    ) -> Any:
+        """The command's ``return`` value."""
+        request: dict[str, object] = {"execute": command}
+        if arguments is not None:
+            request["arguments"] = dict(arguments)
+        end = min(self._last, time.monotonic() + (timeout or self._answer_seconds))
+        self._send(request, end)
+        line = self._receive_line(end)
+        if time.monotonic() >= self._last:
+            raise RunFailure(
+                "timeout",
+                "the guest did not end in time",
+                f"the run's time was over at {command}",
+                "set a longer run_timeout in [protocol]",
+            )
+        if line is None:
+            raise RunFailure(
+                "guest", "the guest agent stopped answering", f"{command} got no answer in time"
+            )
+        answer = _parse(line)
+        if not isinstance(answer, dict):
+            raise _nonsense(command, line)
+        if "error" in answer:
+            error = answer["error"]
+            why = str(error.get("desc") if isinstance(error, dict) else error)[:500]
+            raise RunFailure("guest", f"the guest agent refused {command}", why)
+        if "return" not in answer:
+            raise _nonsense(command, line)
+        return answer["return"]
 
     def _sync(self, end: float) -> bool:
         """Whether the agent answered a new number before ``end``; what came before is dropped."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
+from diskproof.host.machines.join import join_machines
 from diskproof.records.virtual_machines import Machine
 
 _ROWS: tuple[str, ...] = (
@@ -33,11 +34,12 @@ class FoundMachines:
 
 
 def find_machines() -> FoundMachines:
-    """Every virtual machine that can be found here."""
+    """Every virtual machine that can be found here, each once."""
     found = [
         item
         for row in _ROWS
         for item in import_module(f"diskproof.host.machines.{row}").FINDER.find()
     ]
     machines = tuple(item for item in found if isinstance(item, Machine))
-    return FoundMachines(machines, tuple(item for item in found if isinstance(item, str)))
+    told = tuple(item for item in found if isinstance(item, str))
+    return FoundMachines(join_machines(machines), told)

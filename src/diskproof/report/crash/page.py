@@ -1,12 +1,12 @@
-"""What the page says of crashes: durability beside speed, the verdicts, the course of a loss."""
+"""What the page says of crashes: the verdicts, the course of a loss."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from diskproof.records import StudyRecord
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
-from diskproof.report.crash.chart import durability_chart, timeline_chart
+from diskproof.report.chapter import Chapter, Draw, Lead, Source
+from diskproof.report.crash.chart import timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import (
     VerdictText,
@@ -15,30 +15,13 @@ from diskproof.report.durability import (
     durability_sentence,
     worst_losses,
 )
-from diskproof.report.view import StudyView, WorkloadView
+from diskproof.report.view import StudyView
 from diskproof.store import Store
 from diskproof.study.crash import FAULT_WORDS
 
 Verdicts = tuple[VerdictRow, ...]
 
 MAX_TIMELINES = 2
-
-
-def durability_figures(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
-    """The scatter of speed against loss, for loads that write and have two cells judged."""
-    judged = [line for line in load.lines if line.durability and line.durability.worst]
-    if len(judged) > 1 and writes(load):
-        text = (
-            "Speed against the acknowledged writes that the worst crash lost (power cut, QEMU "
-            "killed, guest killed): far right and at the bottom is fast and safe."
-        )
-        yield draw(durability_chart(load), text, 1)
-
-
-def writes(load: WorkloadView) -> bool:
-    """Whether a load writes, as far as its options tell; a user's own job may."""
-    spec = load.lines[0].ranked.cell.workload
-    return spec.option("rw", "write") not in ("read", "randread")
 
 
 def _find(source: Source) -> Verdicts:
@@ -91,5 +74,12 @@ def _by_cell(
 
 
 CHAPTER = Chapter(
-    "crash", _find, _page, table=_tables, lead=_lead, raw=crash_cells_json, hosts=_hosts
+    "crash",
+    _find,
+    _page,
+    table=_tables,
+    lead=_lead,
+    raw=crash_cells_json,
+    question="What does a crash leave of each cell?",
+    hosts=_hosts,
 )

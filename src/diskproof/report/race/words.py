@@ -3,6 +3,7 @@
 import math
 
 from diskproof.records import Cell, StudyRecord
+from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.labels import cell_label, finite, varying_factors
 from diskproof.stats.racing import Drop
 from diskproof.stats.study_race import RaceState
@@ -94,9 +95,9 @@ def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
     percent = f"{100 * rules.delta:g} %"
     if verdict.settled:
         sure = f"at {100 * rules.confidence:g} % no other is more than {percent} better"
-        return f"best is {names}; {sure}{_tied(race, study)}"
+        return f"fastest is {names}; {sure}{_tied(race, study)}"
     return (
-        f"best so far is {names}, with a probability of {_chance(verdict.probability)} within "
+        f"fastest so far is {names}, with a probability of {_chance(verdict.probability)} within "
         f"{percent} of the best; {_names(race.open, study)} may be "
         f"{_advantage(verdict.lead_at_least)}better{_needed(race)}"
     )
@@ -130,4 +131,5 @@ def _names(cells: tuple[Cell, ...], study: StudyRecord) -> str:
 
 
 def _label(cell: Cell, study: StudyRecord) -> str:
-    return cell_label(cell, varying_factors(study.cells))
+    drops = " (drops flushes)" if is_unfit(cell, Bars(study)) else ""
+    return cell_label(cell, varying_factors(study.cells)) + drops

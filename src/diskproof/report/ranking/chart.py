@@ -1,8 +1,10 @@
 """A ranking as pictures: bars, ratios to the best with their ties, factor against factor."""
 
 import math
+from collections.abc import Set
 
 from diskproof.report import vega
+from diskproof.report.barred import MARK
 from diskproof.report.labels import render_figure, render_half_width
 from diskproof.report.view import Line, WorkloadView
 
@@ -11,10 +13,11 @@ _LOG = " log"
 """A column no factor can be called: it has a space."""
 
 
-def bars_chart(load: WorkloadView) -> vega.Spec:
-    """Means as bars with their 95 % intervals and each run as a point, best first."""
-    rows = [_bar_row(place, line) for place, line in enumerate(load.lines[:MAX_BARS])]
-    names = [_bar_title(line) for line in load.lines[:MAX_BARS]]
+def bars_chart(load: WorkloadView, unfit: Set[str] = frozenset()) -> vega.Spec:
+    """Means as bars with their 95 % intervals and each run as a point, best first; ``unfit`` are
+    the labels of cells that drop flushes."""
+    rows = [_bar_row(place, line, unfit) for place, line in enumerate(load.lines[:MAX_BARS])]
+    names = [_bar_title(line, unfit) for line in load.lines[:MAX_BARS]]
     value = {"title": f"{load.metric} ({load.unit})"}
 
     def layers(below: float) -> list[vega.Spec]:
@@ -57,26 +60,30 @@ def _runs(value: vega.Spec, below: float) -> vega.Spec:
     }
 
 
-def _bar_row(place: int, line: Line) -> dict[str, object]:
+def _bar_row(place: int, line: Line, unfit: Set[str]) -> dict[str, object]:
     interval = line.ranked.interval
     half = interval.half_width
     return {
         "place": place,
         "rank": line.ranked.label,
         "label": line.label,
-        **vega.name_fields(_bar_title(line)),
+        **vega.name_fields(_bar_title(line, unfit)),
         "figure": f"{render_figure(interval.mean)} \u00b1 {render_half_width(interval)}",
         "n": interval.n,
         "mean": interval.mean,
         "low": None if half is None else max(0.0, interval.mean - half),
         "high": None if half is None else interval.mean + half,
         "values": list(line.values),
-        "colour": "var(--best)" if line.ranked.rank == 1 else "var(--bar)",
+        "colour": "var(--c2)"
+        if line.label in unfit
+        else "var(--best)"
+        if line.ranked.rank == 1
+        else "var(--bar)",
     }
 
 
-def _bar_title(line: Line) -> str:
-    return f"{line.ranked.label} {line.label}"
+def _bar_title(line: Line, unfit: Set[str]) -> str:
+    return f"{line.ranked.label} {line.label}{MARK * (line.label in unfit)}"
 
 
 def heat_factors(load: WorkloadView) -> tuple[str, str] | None:

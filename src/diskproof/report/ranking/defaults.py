@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from diskproof.records.metrics import figure_unit
+from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.durability import short_text
 from diskproof.report.ratios import ratio_text
 from diskproof.report.view import Line, WorkloadView
 
 
-def default_sentences(load: WorkloadView) -> Iterator[str]:
+def default_sentences(load: WorkloadView, bars: Bars) -> Iterator[str]:
     """The speeds of managers' defaults and what they keep, best first; those of which the same is
     to be said together. Of several disks of one manager (with other numbers of processors, say) the
     best is told."""
@@ -19,6 +20,7 @@ def default_sentences(load: WorkloadView) -> Iterator[str]:
             told.update(new)
             judged = short_text(line.durability)
             kept = "nobody has judged what it keeps" if judged == "-" else f"a crash: {judged}"
+            kept = "it drops flushes" if is_unfit(line.ranked.cell, bars) else kept
             said.setdefault(f"{_place(line, load)}; {kept}", []).extend(new)
     for what, names in said.items():
         yield f"Default{'s' * (len(names) > 1)} of {', '.join(names)}: {what}."

@@ -1,10 +1,10 @@
 """Who is fastest under one workload: bars, ratios to the best, factor against factor, a table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from diskproof.records.metrics import HIGHER, figure_unit
+from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
-from diskproof.report.crash.page import durability_figures
 from diskproof.report.durability import durability_json, short_text
 from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.defaults import default_sentences
@@ -18,18 +18,23 @@ def _find(source: Source) -> Mapping[str, WorkloadView]:
 
 
 def _lead(load: WorkloadView, view: StudyView) -> Lead:
-    told = (words.winner_sentence(load), " ".join(default_sentences(load)))
-    answers = tuple((load.name, text) for text in told if text)
-    return Lead(answers=answers, reading=words.READING)
+    bars = Bars(view.study)
+    given = " ".join(default_sentences(load, bars))
+    told = [(load.name, words.winner_sentence(load, bars))]
+    told += [(f"{load.name}, what managers give", given)] if given else []
+    return Lead(answers=tuple(told), reading=words.READING)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:
+    bars = Bars(view.study)
+    unfit = {line.label for line in load.lines if is_unfit(line.ranked.cell, bars)}
     return {
         "load": load,
+        "unfit": unfit,
+        "drops_flushes": DROPS_FLUSHES,
         "figures": [
-            _bars_figure(load, draw),
-            *durability_figures(load, draw),
-            *_ratio_figure(load, draw),
+            _bars_figure(load, unfit, draw),
+            *_ratio_figure(load, unfit, draw),
             *_heat_figure(load, draw),
         ],
         "latencies": present_latencies(load),
@@ -40,17 +45,21 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
     }
 
 
-def _bars_figure(load: WorkloadView, draw: Draw) -> Figure:
-    text = "Means with 95 % intervals; circles are single runs; coloured: no cell is proved better."
+def _bars_figure(load: WorkloadView, unfit: Set[str], draw: Draw) -> Figure:
+    text = "Means with 95 % intervals; circles are single runs; blue: no cell is proved better."
+    if unfit:
+        text = f"{text} {DROPS_FLUSHES}."
     hidden = len(load.lines) - chart.MAX_BARS
     if hidden > 0:
         text = f"{text} The best {chart.MAX_BARS}; all are in the table."
-    return draw(chart.bars_chart(load), text, 0)
+    return draw(chart.bars_chart(load, unfit), text, 0)
 
 
-def _ratio_figure(load: WorkloadView, draw: Draw) -> Iterator[Figure]:
+def _ratio_figure(load: WorkloadView, unfit: Set[str], draw: Draw) -> Iterator[Figure]:
     title = f"{load.metric} over the best cell's ({HIGHER[load.higher_is_better]})"
-    ratios = ratio_chart([(line.label, line.ranked) for line in load.lines], title)
+    ratios = ratio_chart(
+        [(line.label + MARK * (line.label in unfit), line.ranked) for line in load.lines], title
+    )
     if ratios is not None:
         yield draw(ratios.spec, ratios.caption, 1)
 
@@ -83,7 +92,7 @@ CHAPTER = Chapter(
     _find,
     _page,
     on_each_workload=True,
-    table=lambda load, view, best: [render_ranking(load, best=best)],
+    table=lambda load, view, best: [render_ranking(load, Bars(view.study), best=best)],
     lead=_lead,
     raw=_raw,
 )

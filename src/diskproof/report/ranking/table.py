@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from diskproof.records.metrics import MetricRow
 from diskproof.report import layout
+from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.durability import short_text
 from diskproof.report.labels import (
     group_name,
@@ -20,8 +21,9 @@ CRASH_CAPTION = (
 )
 
 
-def render_ranking(load: WorkloadView, *, best: int = 0) -> layout.Shown:
-    """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` cannot be placed."""
+def render_ranking(load: WorkloadView, bars: Bars, *, best: int = 0) -> layout.Shown:
+    """A workload's cells, best first. Rank ``1=`` is a tie, ``?`` cannot be placed, ``!`` drops
+    flushes."""
     present, judged = present_latencies(load), any(line.durability for line in load.lines)
     table = layout.start_table(
         f"{load.name}: {load.measured}",
@@ -34,20 +36,22 @@ def render_ranking(load: WorkloadView, *, best: int = 0) -> layout.Shown:
         table.columns[-1].max_width = CRASH_WIDTH
     shown = load.lines[:best] if best else load.lines
     for line in shown:
-        ranked = line.ranked
+        ranked, unfit = line.ranked, is_unfit(line.ranked.cell, bars)
         table.add_row(
             ranked.label,
-            line.label,
+            line.label + MARK * unfit,
             str(ranked.interval.n),
             render_figure(ranked.interval.mean),
             render_half_width(ranked.interval),
             group_name(ranked.groups),
             *(render_short_latency(line.latencies.get(row.name)) for row in present),
             *([short_text(line.durability)] if judged else []),
-            style="bold" if ranked.rank == 1 else None,
+            style="dim" if unfit else "bold" if ranked.rank == 1 else None,
         )
     hidden = len(load.lines) - len(shown)
     table.caption = _caption(load, present, hidden)
+    if any(is_unfit(line.ranked.cell, bars) for line in shown):
+        table.caption = f"{DROPS_FLUSHES}; {table.caption}"
     return table
 
 

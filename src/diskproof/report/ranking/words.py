@@ -1,31 +1,54 @@
 """Sentences on rankings: who won, how sure that is, how a rank is to be read."""
 
 from diskproof.records.metrics import figure_unit
+from diskproof.report.barred import Bars, is_unfit
+from diskproof.report.durability import verdict_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, WorkloadView
 
 
-def winner_sentence(load: WorkloadView) -> str:
-    """Who is fastest, and how sure that is."""
+def winner_sentence(load: WorkloadView, bars: Bars) -> str:
+    """Who is fastest of those that may be, and how sure that is; then who is faster and is not."""
     if not load.lines:
         return f"{load.name}: no run gave a result."
-    best = load.lines[0]
+    fit = [line for line in load.lines if not _why_unfit(line, bars)]
+    if not fit:
+        first = load.lines[0]
+        return f"No cell is fit for use: {first.label} {_why_unfit(first, bars)}."
+    faster = load.lines[: load.lines.index(fit[0])]
+    told = [f"{line.label} has a better mean and {_why_unfit(line, bars)}." for line in faster[:2]]
+    return " ".join([_leader_sentence(load, fit), *told])
+
+
+def _why_unfit(line: Line, bars: Bars) -> str:
+    """Why a cell is no winner whatever its speed: a rule, or a loss that was found."""
+    worst = line.durability.worst if line.durability else None
+    if worst and worst.verdict.is_broken:
+        return f"{verdict_text(worst.verdict)} in the worst crash"
+    return "drops flushes" if is_unfit(line.ranked.cell, bars) else ""
+
+
+def _leader_sentence(load: WorkloadView, fit: list[Line]) -> str:
+    best = fit[0]
     value = f"{render_figure(best.ranked.interval.mean)} {figure_unit(load.metric, load.unit)}"
     if len(load.lines) == 1:
         return f"{best.label} is the only cell: {value}."
+    if len(fit) == 1:
+        return f"{best.label} is the only cell that does not lose what was promised: {value}."
     if best.ranked.interval.n < 2:
         return f"{best.label} is ahead with {value}, but a single run proves nothing."
-    tied = sum(line.ranked.tied_with_best and line.ranked.interval.n > 1 for line in load.lines[1:])
+    mine = set(best.ranked.groups)
+    tied = sum(not mine or bool(mine & set(line.ranked.groups)) for line in fit[1:])
     if tied == 0:
-        return f"{best.label} wins with {value}{_margin(load, load.lines[1])}."
-    if tied == len(load.lines) - 1:
+        return f"{best.label} wins with {value}{_margin(load, best, fit[1])}."
+    if tied == len(fit) - 1:
         return f"No cell is proved better than another; {best.label} has the best mean, {value}."
     others = "another cell is" if tied == 1 else f"{tied} others are"
     return f"{best.label} has the best mean, {value}; {others} not proved worse."
 
 
-def _margin(load: WorkloadView, second: Line) -> str:
-    ratio = second.ranked.ratio.ratio
+def _margin(load: WorkloadView, best: Line, second: Line) -> str:
+    ratio = second.ranked.ratio.ratio / (best.ranked.ratio.ratio or 1.0)
     if not ratio > 0:
         return ""
     ahead = 1 / ratio - 1 if load.higher_is_better else ratio - 1

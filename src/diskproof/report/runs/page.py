@@ -61,4 +61,12 @@ def _flatten(prefix: str, value: object, into: list[tuple[str, str]]) -> None:
         into.append((prefix, str(value)))
 
 
-CHAPTER = Chapter("runs", find_runs, _page, table=_tables, lead=_lead, hosts=_hosts)
+CHAPTER = Chapter(
+    "runs",
+    find_runs,
+    _page,
+    table=_tables,
+    lead=_lead,
+    question="What did not work, and what was in force?",
+    hosts=_hosts,
+)

@@ -15,7 +15,7 @@ def _find(source: Source) -> StudyScores | None:
 
 
 def _page(found: StudyScores, view: StudyView, draw: Draw) -> Mapping[str, object]:
-    labels = score_tables.score_labels(view.study)
+    labels = score_tables.marked_labels(view.study)
     places = [(labels.get(line.levels, "?"), line) for line in found.scores.lines]
     chart = ratio_chart(places, "score over the best one's")
     figures = [draw(chart.spec, chart.caption, 1)] if chart else []
@@ -32,4 +32,4 @@ def _page(found: StudyScores, view: StudyView, draw: Draw) -> Mapping[str, objec
     }
 
 
-CHAPTER = Chapter("scores", _find, _page)
+CHAPTER = Chapter("scores", _find, _page, question="Which cell is best over all workloads?")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from diskproof.records import StudyRecord
 from diskproof.report import layout
+from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.labels import (
     cell_label,
     group_name,
@@ -29,9 +30,17 @@ def score_labels(study: StudyRecord) -> dict[Levels, str]:
     return {cell.levels: cell_label(cell, factors) for cell in study.cells}
 
 
+def marked_labels(study: StudyRecord) -> dict[Levels, str]:
+    """The same, with a mark behind those that drop flushes."""
+    factors, bars = varying_factors(study.cells), Bars(study)
+    return {
+        cell.levels: cell_label(cell, factors) + MARK * is_unfit(cell, bars) for cell in study.cells
+    }
+
+
 def render_scores(study: StudyRecord, found: StudyScores, best: int) -> list[layout.Shown]:
     """The score table, then the article's top five if the study has what they need."""
-    labels = score_labels(study)
+    labels = marked_labels(study)
     parts: list[layout.Shown] = [_score_table(found, labels, best)]
     if found.weighted is not None:
         parts.append(_weighted_table(found.weighted, labels))
@@ -49,7 +58,11 @@ def score_sentence(scores: Scores, labels: Mapping[Levels, str]) -> str:
     """Who has the best score, and how far it hangs on the weights."""
     if not scores.lines:
         return "No cell has results in all workloads that count, so there is no score."
-    first = labels.get(scores.lines[0].levels, "?")
+    names = [labels.get(line.levels, "?") for line in scores.lines]
+    first = names[0]
+    if first.endswith(MARK):
+        fit = next((name for name in names if not name.endswith(MARK)), "none")
+        return f"{first} has the best score and drops flushes; of those that do not, it is {fit}."
     if scores.holds_within is None:
         return f"{first} is the only cell with results in all workloads that count."
     tied = sum(line.tied_with_best for line in scores.lines[1:])
@@ -117,6 +130,9 @@ def _score_caption(found: StudyScores, labels: Mapping[Levels, str], best: int) 
     scores = found.scores
     parts = [score_sentence(scores, labels)]
     parts += [column_words(found)]
+    shown = scores.lines[: best or None]
+    if any(labels.get(line.levels, "").endswith(MARK) for line in shown):
+        parts += [f"{DROPS_FLUSHES}."]
     hidden = len(scores.lines) - best if best else 0
     parts += [f"{hidden} more are not shown."] if hidden > 0 else []
     parts += [missing_text(scores, labels)] if scores.missing else []

@@ -1,4 +1,19 @@
 "use strict";
+// A button copies the text beside it; where the browser refuses, the text is selected for Ctrl+C.
+document.querySelectorAll(".paste button").forEach((button) => {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const text = button.closest(".paste").querySelector("pre");
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren(text);
+      button.textContent = document.execCommand("copy") ? "copied" : "selected: Ctrl+C";
+    }
+  });
+});
+
 // Replaces each static picture by its live chart, once that is drawn. Where anything fails (an old
 // browser, a broken chart) the pictures and tables stay.
 (async () => {

@@ -1,0 +1,1 @@
+"""The answer: which settings to use, why these, and what they keep."""

@@ -109,6 +109,16 @@ def test_a_ranking_bears_the_names(stored: Path, capsys: pytest.CaptureFixture[s
     assert "warning: a new disk" not in text and max(map(len, text.splitlines())) <= 120
 
 
+def test_a_default_is_compared_with_what_could_take_its_place(
+    stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a disk that drops flushes nor another way to drive it: `unsafe` is the fastest."""
+    words = squeezed(printed(capsys, stored, "rank"))
+    told = re.findall(r"Default of [^:]+: ([^;]+);", words)
+    assert len(told) == 4 and "unsafe" not in " ".join(told)
+    assert any(re.search(r"times the IOPS of |the best mean", each) for each in told)
+
+
 def test_show_and_the_page_bear_them(
     stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

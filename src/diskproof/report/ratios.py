@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from diskproof.report import vega
 from diskproof.report.labels import group_name
+from diskproof.stats.intervals import RatioInterval
 from diskproof.stats.ranking import Ranked
 from diskproof.stats.score import Scored
 
@@ -14,9 +15,8 @@ WIDEST = 4.0
 nothing is known would else press all others into a line."""
 
 
-def ratio_text(ranked: Ranked | Scored) -> str:
-    """The ratio to the best with its simultaneous 95 % interval: ``0.87 (0.81-0.93)``."""
-    ratio = ranked.ratio
+def ratio_text(ratio: RatioInterval) -> str:
+    """A ratio with its simultaneous 95 % interval: ``0.87 (0.81-0.93)``."""
     if not ratio.ratio > 0:
         return "-"
     if ratio.low is None or ratio.high is None:
@@ -68,7 +68,7 @@ def _ratio_row(
         **vega.name_fields(title),
         "tie": group_name(ranked.groups),
         "ratio": vega.digits(ranked.ratio.ratio),
-        "told": ratio_text(ranked),
+        "told": ratio_text(ranked.ratio),
         "low": None if low is None else max(edges[0], vega.digits(low)),
         "high": None if high is None else min(edges[1], vega.digits(high)),
         "colour": "var(--best)" if ranked.rank == 1 else "var(--bar)",

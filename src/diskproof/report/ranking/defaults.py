@@ -7,12 +7,13 @@ from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.durability import short_text
 from diskproof.report.ratios import ratio_text
 from diskproof.report.view import Line, WorkloadView
+from diskproof.stats.ranking import ratios_over
 
 
 def default_sentences(load: WorkloadView, bars: Bars) -> Iterator[str]:
-    """The speeds of managers' defaults and what they keep, best first; those of which the same is
-    to be said together. Of several disks of one manager (with other numbers of processors, say) the
-    best is told."""
+    """The speeds of managers' defaults beside the best that a disk could have in their place, and
+    what they keep; those of which the same is to be said together. Of several disks of one manager
+    (with other numbers of processors, say) the best is told."""
     told: set[str] = set()
     said: dict[str, list[str]] = {}
     for line in load.lines:
@@ -21,19 +22,30 @@ def default_sentences(load: WorkloadView, bars: Bars) -> Iterator[str]:
             judged = short_text(line.durability)
             kept = "nobody has judged what it keeps" if judged == "-" else f"a crash: {judged}"
             kept = "it drops flushes" if is_unfit(line.ranked.cell, bars) else kept
-            said.setdefault(f"{_place(line, load)}; {kept}", []).extend(new)
+            said.setdefault(f"{_place(line, load, bars)}; {kept}", []).extend(new)
     for what, names in said.items():
         yield f"Default{'s' * (len(names) > 1)} of {', '.join(names)}: {what}."
 
 
-def _place(line: Line, load: WorkloadView) -> str:
-    ranked = line.ranked
-    if line is load.lines[0]:
+def _place(line: Line, load: WorkloadView, bars: Bars) -> str:
+    best = _rival(line, load, bars)
+    if line is best:
         return "the best mean"
-    if ranked.tied_with_best and ranked.interval.n > 1:
+    single = min(line.ranked.interval.n, best.ranked.interval.n) < 2
+    if not single and set(line.ranked.groups) & set(best.ranked.groups):
         return "not told apart from the best"
-    if not ranked.ratio.ratio > 0:
+    places = [load.lines.index(each) for each in (best, line)]
+    ratio = ratios_over([each.sample for each in load.lines], places[0])[places[1]]
+    if not ratio.ratio > 0:
         return "no ratio to the best"
-    single = ", which a single run does not prove" if ranked.interval.n < 2 else ""
+    unproved = ", which a single run does not prove" if single else ""
     unit = figure_unit(load.metric, load.unit)
-    return f"{ratio_text(ranked)} times the best cell's {unit}{single}"
+    return f"{ratio_text(ratio)} times the {unit} of {best.label}{unproved}"
+
+
+def _rival(line: Line, load: WorkloadView, bars: Bars) -> Line:
+    """The best of those that are driven alike and carry out flushes: neither the bare host nor a
+    disk that may be lost could take a default's place."""
+    frontend = line.ranked.cell.level("frontend")
+    alike = (each for each in load.lines if each.ranked.cell.level("frontend") == frontend)
+    return next((each for each in alike if not is_unfit(each.ranked.cell, bars)), line)

@@ -111,7 +111,7 @@ def _score_table(found: StudyScores, labels: Mapping[Levels, str], best: int) ->
         *([">score", ">tie", ">wins"] + ([">read", ">write", ">front"] if front else [])),
     )
     for line in scores.lines[: best or None]:
-        row = [line.label, labels.get(line.levels, "?"), ratio_text(line)]
+        row = [line.label, labels.get(line.levels, "?"), ratio_text(line.ratio)]
         row += [group_name(line.groups), f"{line.wins:.0%}"]
         row += front_row(front.get(line.levels)) if front else []
         table.add_row(*row, style="bold" if line.rank == 1 else None)

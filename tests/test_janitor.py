@@ -17,7 +17,8 @@ import pytest
 from diskproof.host import janitor
 from diskproof.host.janitor import Swept, sweep
 from diskproof.process.native import require_native
-from diskproof.process.start import CONFINED_UID, Process, run, start_process
+from diskproof.process.run_user import FOR_SERVICES, FORMER, OURS
+from diskproof.process.start import Process, run, start_process
 
 OWNER = """
 import os, subprocess, sys, time
@@ -163,8 +164,21 @@ def test_mounts_and_other_users_folders_stay(tmp_path: Path) -> None:
         run(["umount", str(point)], timeout=10)
     os.chown(folder, 12345, 12345)
     assert sweep([tmp_path]) == ()
-    os.chown(folder, CONFINED_UID, CONFINED_UID)
+    os.chown(folder, FORMER, FORMER)
     assert sweep([tmp_path]) == (Swept(folder),)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another user")
+@pytest.mark.parametrize("user", [FORMER, OURS[7], FOR_SERVICES[7]])
+def test_what_a_dead_runs_user_does_in_it_is_ended_also_that_of_versions_before(
+    tmp_path: Path, user: int
+) -> None:
+    folder = make_folder(tmp_path)
+    argv = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups", "sleep", "600"]
+    with start_process(argv, name="stray", log=tmp_path / "log", cwd=folder) as stray:
+        while not Path(f"/proc/{stray.pid}").stat().st_uid:
+            assert stray.poll() is None
+        assert sweep([tmp_path]) == (Swept(folder, killed=(stray.pid,)),)
 
 
 def test_what_cannot_be_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from diskproof.errors import HostError, RunFailure
 from diskproof.process import start as proc
 from diskproof.process.cage import PROOF, QEMU_CAGE, Cage
+from diskproof.process.run_user import require_run_user
 
 
 def process_exists(pid: int) -> bool:
@@ -103,7 +104,7 @@ def test_confined_child_is_nobody_without_capabilities_or_network(tmp_path: Path
     with proc.start_process(["sh", "-c", script], name="c", log=log, confined=True) as child:
         assert child.wait(10) == 0
     lines = log.read_text().split()
-    assert lines[0] == str(proc.CONFINED_UID)
+    assert lines[0] == str(require_run_user())
     assert lines[lines.index("CapEff:") + 1] == "0000000000000000"
     assert lines[lines.index("CapBnd:") + 1] == "0000000000000000"
     assert lines[lines.index("NoNewPrivs:") + 1] == "1"
@@ -114,7 +115,7 @@ def test_a_caged_child_opens_what_is_in_its_cage(tmp_path: Path, public_file: Pa
     (tmp_path / "mine").write_bytes(b"mine\n")
     if os.geteuid() == 0:
         for path in (tmp_path, tmp_path / "mine"):
-            os.chown(path, proc.CONFINED_UID, proc.CONFINED_UID)
+            os.chown(path, require_run_user(), require_run_user())
     log, argv = tmp_path / "log", ["sh", "-c", script]
     starting = proc.start_process(
         argv, name="c", log=log, cwd=tmp_path, confined=True, cage=QEMU_CAGE

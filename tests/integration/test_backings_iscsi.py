@@ -22,7 +22,8 @@ from diskproof.backings.place import start_run_dir
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.janitor import sweep
-from diskproof.process.start import CONFINED_UID, join_network_args, lifeline_args, run
+from diskproof.process.run_user import require_run_user
+from diskproof.process.start import join_network_args, lifeline_args, run
 from diskproof.qemu.disk import image_opts
 from diskproof.qemu.images import read_network_size
 from diskproof.records import BackingSpec, RunRecord
@@ -126,7 +127,7 @@ def assert_private(path: Path) -> None:
     with start_disk(backing("iscsi", folder(path))) as disk:
         assert read_network_size(disk) == 16 * MIB
         (pid,) = disk.pids
-        assert psutil.Process(pid).uids().real == CONFINED_UID
+        assert psutil.Process(pid).uids().real == require_run_user()
         assert not any(c.pid == pid for c in psutil.net_connections("tcp"))
         show = ["ip", "-oneline", "link", "show"]
         links = run([*join_network_args(disk.namespace), *show], timeout=10).text.splitlines()

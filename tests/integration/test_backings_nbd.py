@@ -25,6 +25,7 @@ from diskproof.backings.place import start_run_dir
 from diskproof.backings.server import make_room
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.janitor import sweep
+from diskproof.process.run_user import require_run_user
 from diskproof.process.start import run, start_process
 from diskproof.records import BackingSpec, RunRecord
 from support.running import (
@@ -321,7 +322,7 @@ def start_run_dir_left(path: Path) -> Iterator[tuple[Path, psutil.Process]]:
         (copy / "lock").touch(mode=0o600)
         (copy / "disk.raw").touch()
         assert made.exists()
-    user = ["setpriv", "--reuid", "65534", "--clear-groups"]
+    user = ["setpriv", "--reuid", str(require_run_user()), "--clear-groups"]
     argv = [*user, "qemu-nbd", "-r", "-t", "-f", "raw", "-k", "/proc/self/cwd/s/sock", "disk.raw"]
     make_room(copy).rename(copy / "s")
     server = subprocess.Popen(argv, cwd=copy, start_new_session=True)

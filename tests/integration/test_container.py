@@ -18,7 +18,8 @@ from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import DiskproofError, HostError, RunFailure
 from diskproof.frontends import load_frontend
 from diskproof.host.facts import probe_frontends
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.run_user import FORMER, require_run_user
+from diskproof.process.start import run
 from support.disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -129,8 +130,8 @@ def test_a_block_device(tmp_path: Path) -> None:
         folder.mkdir()
         node = folder / "disk.device"
         os.mknod(node, 0o060600, Path(device).stat().st_rdev)
-        os.chown(node, CONFINED_UID, CONFINED_UID)
-        os.chown(folder, -1, CONFINED_UID)
+        os.chown(node, require_run_user(), require_run_user())
+        os.chown(folder, -1, require_run_user())
         folder.chmod(0o710)
         image = DiskImage(node, "raw", SIZE, device=True)
         context = RunContext(make_cell(frontend="container"), image, folder, "tcg")
@@ -215,8 +216,8 @@ def test_without_root_too(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         os.setgroups([])
-        os.setresgid(CONFINED_UID, CONFINED_UID, CONFINED_UID)
-        os.setresuid(CONFINED_UID, CONFINED_UID, CONFINED_UID)
+        os.setresgid(FORMER, FORMER, FORMER)
+        os.setresuid(FORMER, FORMER, FORMER)
         os.write(writing, find_obstacle().encode() or b"it works")
         os._exit(0)
     os.close(writing)

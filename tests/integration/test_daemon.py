@@ -23,7 +23,8 @@ from diskproof.errors import RunFailure, UsageError
 from diskproof.frontends import load_frontend
 from diskproof.frontends.daemon import DaemonDrive
 from diskproof.frontends.effective import check_cage
-from diskproof.process.start import CONFINED_UID, find_tool, run
+from diskproof.process.run_user import require_run_user
+from diskproof.process.start import find_tool, run
 from diskproof.qemu.images import create_image
 from diskproof.records import Cell, Check, WorkloadSpec
 
@@ -50,10 +51,15 @@ def cell(**levels: str) -> Cell:
 
 def make_context(folder: Path, asked: Cell, deadline: float = DEADLINE) -> RunContext:
     if os.geteuid() == 0:
-        os.chown(folder, -1, CONFINED_UID)
+        os.chown(folder, -1, require_run_user())
         folder.chmod(0o710)
     image = create_image(folder, asked, SIZE)
     return RunContext(asked, image, folder, "tcg", deadline)
+
+
+def open_to_others(folder: Path) -> list[Path]:
+    """Files and sockets in a run's folder that more than their owner may use."""
+    return [path for path in folder.iterdir() if not path.is_dir() and path.stat().st_mode & 0o077]
 
 
 @contextmanager
@@ -183,8 +189,9 @@ def test_the_daemon_is_confined(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
         status = Path(f"/proc/{drive.facts.pids[0]}/status").read_text()
         assert "NoNewPrivs:\t1" in status
+        assert open_to_others(tmp_path) == []
         if os.geteuid() == 0:
-            assert psutil.Process(drive.facts.pids[0]).uids().real == CONFINED_UID
+            assert psutil.Process(drive.facts.pids[0]).uids().real == require_run_user()
             ours = Path("/proc/self/ns/net").readlink()
             assert Path(f"/proc/{drive.facts.pids[0]}/ns/net").readlink() != ours
 

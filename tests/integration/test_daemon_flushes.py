@@ -18,7 +18,8 @@ import pytest
 
 from diskproof.drive import Drive, RunContext
 from diskproof.frontends import load_frontend
-from diskproof.process.start import CONFINED_UID, find_tool, start_process
+from diskproof.process.run_user import require_run_user
+from diskproof.process.start import find_tool, start_process
 from diskproof.qemu.images import create_image, ensure_fill_source, fill_image
 from diskproof.records import Cell, WorkloadSpec
 
@@ -47,7 +48,7 @@ def daemon_drive(folder: Path, **levels: str) -> Iterator[Drive]:
     """A drive on a filled image: no write allocates, so no flush orders metadata."""
     cell = Cell(tuple(sorted(levels.items())), WorkloadSpec("w", "fio"))
     if os.geteuid() == 0:
-        os.chown(folder, CONFINED_UID, CONFINED_UID)
+        os.chown(folder, require_run_user(), require_run_user())
     image = create_image(folder, cell, SIZE)
     fill_image(image, ensure_fill_source(folder, SIZE))
     with load_frontend("daemon").start(RunContext(cell, image, folder, "tcg")) as drive:

@@ -14,8 +14,9 @@ import pytest
 from diskproof.backings import NO_CONSENT, Consent, load_backing, probe_backing, start_disk_dir
 from diskproof.backings.place import find_filesystem
 from diskproof.errors import HostError, UsageError
+from diskproof.process.run_user import require_run_user
 from diskproof.process.scratch import LOCK_NAME, PREFIX
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.start import run
 from diskproof.records import BackingSpec
 
 
@@ -68,7 +69,7 @@ def test_run_dir_is_private_locked_and_gone_at_the_end(tmp_path: Path) -> None:
         stat = folder.stat()
         assert stat.st_uid == os.geteuid()
         if os.geteuid() == 0:  # QEMU's user may enter, no more
-            assert (stat.st_mode & 0o777, stat.st_gid) == (0o710, CONFINED_UID)
+            assert (stat.st_mode & 0o777, stat.st_gid) == (0o710, require_run_user())
         else:
             assert stat.st_mode & 0o777 == 0o700
         with (folder / LOCK_NAME).open() as lock, pytest.raises(BlockingIOError):
@@ -120,7 +121,7 @@ def ordinary_user() -> Iterator[None]:
     """Permissions do not bind root: for this test it is somebody else."""
     before = os.geteuid()
     if before == 0:
-        os.seteuid(CONFINED_UID)
+        os.seteuid(require_run_user())
     yield
     os.seteuid(before)
 

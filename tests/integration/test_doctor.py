@@ -26,7 +26,8 @@ from diskproof.errors import HostError
 from diskproof.host.doctor import examine
 from diskproof.host.janitor import sweep
 from diskproof.process.native import require_native
-from diskproof.process.start import CONFINE, CONFINED_UID, find_tool, run, start_process
+from diskproof.process.run_user import FORMER
+from diskproof.process.start import CONFINE, find_tool, run, start_process
 from diskproof.records import Finding
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -199,8 +200,8 @@ def test_nobody_gets_findings_and_no_traceback(public: Path, home: str) -> None:
     (public / "native" / "Cargo.toml").touch()
     shutil.copy(require_native(CONFINE), built)
     (public / "disks").mkdir()
-    os.chown(public / "disks", CONFINED_UID, CONFINED_UID)
-    user = ["--reuid", str(CONFINED_UID), "--regid", str(CONFINED_UID), "--clear-groups"]
+    os.chown(public / "disks", FORMER, FORMER)
+    user = ["--reuid", str(FORMER), "--regid", str(FORMER), "--clear-groups"]
     settings = [f"HOME={home}", f"PYTHONPATH={public / 'src'}"]
     program = [str(SYSTEM_PYTHON), "-c", PROGRAM, str(public / "disks"), "/root/x"]
     argv = ["setpriv", *user, "env", *settings, *program]

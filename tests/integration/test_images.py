@@ -10,7 +10,8 @@ import pytest
 
 from diskproof.drive import DiskImage
 from diskproof.errors import RunFailure
-from diskproof.process.start import CONFINED_UID, find_tool, run
+from diskproof.process.run_user import require_run_user
+from diskproof.process.start import find_tool, run
 from diskproof.qemu.images import create_image, ensure_fill_source, fill_image, inspect_image
 from diskproof.records import Cell, WorkloadSpec
 
@@ -54,7 +55,7 @@ def test_an_image_is_what_was_asked_for_and_holds_what_it_is_filled_with(
     assert [check for check in inspect_image(image, asked) if not check.ok] == []
     assert image.path.stat().st_mode & 0o777 == 0o600
     if os.geteuid() == 0:
-        assert image.path.stat().st_uid == CONFINED_UID
+        assert image.path.stat().st_uid == require_run_user()
     source = ensure_fill_source(tmp_path, SIZE)
     fill_image(image, source)
     assert image.path.stat().st_blocks * 512 >= SIZE

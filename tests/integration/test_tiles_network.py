@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError
-from diskproof.process.start import CONFINED_UID, find_tool, join_network_args, run
+from diskproof.process.run_user import FORMER, require_run_user
+from diskproof.process.start import find_tool, join_network_args, run
 from diskproof.tiles.network import LOG, Network, choose_kind, start_network
 
 SEATS = [(1, 1), (1, 2), (2, 1)]
@@ -218,12 +219,12 @@ def test_the_switch_has_no_privileges_and_no_network(switch: Network) -> None:
     )
     assert fields["NoNewPrivs"] == "1"
     if IS_ROOT:
-        assert fields["Uid"].split() == [str(CONFINED_UID)] * 4
+        assert fields["Uid"].split() == [str(require_run_user())] * 4
         assert int(fields["CapEff"], 16) == 0
         assert interfaces(Path(f"/proc/{pid}/ns/net")) == ["lo"]
 
 
-@pytest.mark.parametrize("user", sorted({os.geteuid(), CONFINED_UID if IS_ROOT else os.geteuid()}))
+@pytest.mark.parametrize("user", sorted({os.geteuid(), FORMER if IS_ROOT else os.geteuid()}))
 def test_the_switch_of_any_user_ends_with_its_owner(user: int, public_folder: Path) -> None:
     kind = "switch" if user == 0 else "auto"
     with start_owner(public_folder, kind, user) as (owner, told):

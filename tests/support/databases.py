@@ -15,7 +15,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from diskproof.process.start import CONFINED_UID, Process, run, start_process
+from diskproof.crash.writers.postgres import server_user_args
+from diskproof.process.owner import hand_over
+from diskproof.process.start import Process, run, start_process
 
 USER = "diskproof"
 DEADLINE = 60.0
@@ -82,9 +84,8 @@ def make_cluster(parent: Path | None = None) -> Iterator[Path]:
     try:
         prefix = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            uid = CONFINED_UID
-            os.chown(folder, uid, uid)
-            prefix = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "--"]
+            prefix = server_user_args(folder)
+            hand_over(folder)
         options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync"]
         argv = [*prefix, str(programs / "initdb"), *options, "-D", str(folder / "data")]
         run(argv, timeout=DEADLINE, cwd=folder)

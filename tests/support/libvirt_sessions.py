@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.host.machines.libvirt import LibvirtHome, session
-from diskproof.process.start import CONFINED_UID, find_tool
+from diskproof.process.run_user import FORMER
+from diskproof.process.start import find_tool
 
 EMULATOR = "/usr/bin/qemu-system-x86_64"
 NEEDED = ("libvirtd", "virsh", "virt-install", "virt-xml-validate", "xmllint", EMULATOR)
@@ -91,7 +92,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _as_user() -> list[str]:
-    uid = str(CONFINED_UID)
+    uid = str(FORMER)
     user = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
     return user if os.geteuid() == 0 else []
 
@@ -105,7 +106,7 @@ def start_libvirt() -> Iterator[LibvirtSession]:
     for place in ("home", "run", "config", "cache", "data", "state"):
         (folder / place).mkdir(mode=0o700)
         if os.geteuid() == 0:
-            os.chown(folder / place, CONFINED_UID, CONFINED_UID)
+            os.chown(folder / place, FORMER, FORMER)
     with (folder / "log").open("wb") as log:
         daemon = subprocess.Popen(
             [*_as_user(), find_tool("libvirtd") or "libvirtd"],

@@ -20,7 +20,8 @@ from diskproof.guest.ours.boot import Guest, start_guest
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.host.machines import find_machines
 from diskproof.process.open_files import find_open_flags, find_rings
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.run_user import require_run_user
+from diskproof.process.start import run
 from diskproof.qemu.machine import BUS_DRIVERS, ROOT_DRIVERS, GuestMachine
 from diskproof.records import BackingSpec
 from diskproof.study.factors import CACHE_MODES
@@ -77,7 +78,7 @@ def write_disk(folder: Path, name: str, levels: Mapping[str, str], size: int) ->
     assert words[-1] == "SIZE"
     path = folder / words[-2]
     run([*words[:-2], str(path), str(size)], timeout=30)
-    os.chown(path, CONFINED_UID, CONFINED_UID)
+    os.chown(path, require_run_user(), require_run_user())
     return paste
 
 

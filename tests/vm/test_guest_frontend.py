@@ -79,6 +79,9 @@ def test_files_status_and_time_of_a_command(tmp_path: Path) -> None:
         )
         assert (done.returncode, done.files) == (0, {"b": b"x"})
         assert drive.execute(["cp", "a", "b"], timeout=60).returncode == 1
+        assert isinstance(drive, GuestDrive)
+        run_dir = drive.context.run_dir
+        assert [path.name for path in run_dir.iterdir() if path.stat().st_mode & 0o077] == []
         with pytest.raises(RunFailure) as caught:
             drive.execute(["sleep", "600"], timeout=1)
         assert caught.value.kind == "timeout"

@@ -5,7 +5,6 @@ A write counts as made durable when the server called fsync or fdatasync, or had
 durable writes, before the next write reached the folder.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from diskproof.backings.place import Place, start_run_dir
 from diskproof.backings.server import make_store
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
-from diskproof.process.start import CONFINED_UID, lifeline_args, require_tool, run
+from diskproof.process.owner import admit
+from diskproof.process.start import lifeline_args, require_tool, run
 from diskproof.qemu.disk import image_opts
 from diskproof.recording.folder import start_recording
 from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame, read_frames
@@ -84,9 +84,8 @@ def prove_flushes(
 
 def _make_files(folder: Path) -> Path:
     files = folder / "files"
-    files.mkdir(mode=0o710)
-    if os.geteuid() == 0:
-        os.chown(files, -1, CONFINED_UID)
+    files.mkdir(mode=0o700)
+    admit(files)
     return files
 
 

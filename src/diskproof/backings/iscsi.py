@@ -16,8 +16,8 @@ from diskproof.backings.flush_proof import FlushProof, prove_flushes
 from diskproof.backings.place import Place, Service
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
+from diskproof.process.run_user import require_run_user
 from diskproof.process.start import (
-    CONFINED_UID,
     Completed,
     Process,
     join_network_args,
@@ -172,7 +172,7 @@ def target_args(store: BackingStore, file: str) -> list[list[str]]:
 
 def _tgtadm(room: Path, arguments: list[str]) -> Completed:
     """tgtd listens to its own user only."""
-    uid = str(CONFINED_UID)
+    uid = str(require_run_user())
     user = [require_tool("setpriv", "util-linux"), "--reuid", uid, "--regid", uid]
     tool = [require_tool("tgtadm", "tgt"), "-C", _CONTROL_PORT, "--lld", "iscsi"]
     argv = [*user, "--clear-groups", "--", "env", _CONTROL, *tool, *arguments]

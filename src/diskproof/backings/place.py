@@ -12,8 +12,9 @@ from pathlib import Path
 
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError
+from diskproof.process.owner import hand_over_node
+from diskproof.process.run_user import require_alone
 from diskproof.process.scratch import start_locked_dir
-from diskproof.process.start import CONFINED_UID
 from diskproof.records import BackingSpec
 from diskproof.units import render_bytes
 
@@ -165,7 +166,9 @@ NODE_NAME = "disk.device"
 
 @contextmanager
 def start_run_dir(place: Place) -> Iterator[Path]:
-    """Ours, and QEMU's user may enter it; its lock is held for its life. Raises HostError."""
+    """Ours, and QEMU's user may enter it; its lock is held for its life. Raises HostError, also
+    when somebody else runs as that user."""
+    require_alone()
     with ExitStack() as stack:
         with explained(place.folder):
             path = stack.enter_context(start_locked_dir(place.folder))
@@ -191,7 +194,7 @@ def _make_node(path: Path, device: Path) -> None:
             "set another directory below the device in the study's [backings.NAME]",
         )
     os.mknod(path, stat.S_IFBLK | 0o600, device.stat().st_rdev)
-    os.chown(path, CONFINED_UID, CONFINED_UID)
+    hand_over_node(path)
 
 
 DEFAULT_BYTES = 8 << 30

@@ -13,7 +13,8 @@ from diskproof.backings.place import find_device
 from diskproof.errors import RunFailure
 from diskproof.process.cage import QEMU_CAGE, Cage
 from diskproof.process.open_files import find_open_flags
-from diskproof.process.start import CONFINED_UID, Process, run
+from diskproof.process.owner import hand_over
+from diskproof.process.start import Process, run
 from diskproof.records import Check
 from diskproof.units import render_bytes
 
@@ -28,8 +29,7 @@ def make_room(folder: Path) -> Path:
     """A folder in a run's folder where server and clients work: an unprivileged user's own."""
     room = folder / ROOM
     room.mkdir(mode=0o700)
-    if os.geteuid() == 0:
-        os.chown(room, CONFINED_UID, CONFINED_UID)
+    hand_over(room)
     return room
 
 
@@ -48,9 +48,7 @@ def make_store(folder: Path, size: int) -> Path:
     file = folder / STORE
     with file.open("xb") as stream:
         os.truncate(stream.fileno(), size)
-    if os.geteuid() == 0:
-        os.chown(file, CONFINED_UID, CONFINED_UID)
-    file.chmod(0o600)
+    hand_over(file)
     return file
 
 

@@ -60,7 +60,7 @@ def make_pages(arguments: Sequence[str]) -> int:
             "--json and --list do not go with --html and --parquet",
             hint="record with `--json FILE` first, then `--html OUT --from FILE`",
         )
-    with start_scratch_dir() as folder:
+    with start_scratch_dir(large=True) as folder:
         recording = folder / "recording.jsonl"
         program = str(native.require_native(MONITOR))
         status = run_in_terminal([program, *wish.rest, "--json", str(recording)])

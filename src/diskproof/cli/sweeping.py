@@ -5,11 +5,11 @@ from pathlib import Path
 
 
 def sweep_and_tell(folders: Iterable[Path]) -> None:
-    """Sweep the folders of runs, and that of temporary files, which is told of when it fails."""
+    """Sweep the folders of runs, and those of temporary files, told of only when that fails."""
     from diskproof.cli.terminal import note
     from diskproof.host.janitor import sweep
-    from diskproof.process.scratch import scratch_home
+    from diskproof.process.scratch import scratch_homes
 
-    temporary = (swept for swept in sweep([scratch_home()]) if swept.kept)
+    temporary = (swept for swept in sweep(scratch_homes()) if swept.kept)
     for swept in (*sweep(folders), *temporary):
         note(f"left behind by a dead run: {swept.path} {swept.kept or 'is removed'}")

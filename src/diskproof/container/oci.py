@@ -1,7 +1,7 @@
 """The OCI bundle of one container: its config.json and the folder that it stands in. Pure but for
 ``make_bundle``.
 
-The container's root is whoever drives the disk on the host without rights (``CONFINED_UID``, or
+The container's root is whoever drives the disk on the host without rights (``run_user``, or
 we): one id is mapped, all others are nobody's. It has no capabilities, cannot gain any, sees its
 own processes, network and mounts, and the host's programs read-only.
 """

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from diskproof.container.oci import BUNDLE, SCRATCH, Bundle, make_bundle
 from diskproof.errors import RunFailure
+from diskproof.process.run_user import require_run_user
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import CONFINED_UID, Completed, require_tool, run
+from diskproof.process.start import Completed, require_tool, run
 
 RUNTIME = "crun"
 _SEEN_AS = "/tmp"
@@ -32,7 +33,7 @@ _TIMED = f's=$(date +%s%N); "$@"; r=$?; e=$(date +%s%N); echo $((e-s)) >{SCRATCH
 def host_id() -> tuple[int, int]:
     """User and group of the host that a container's root is."""
     if os.geteuid() == 0:
-        return CONFINED_UID, CONFINED_UID
+        return require_run_user(), require_run_user()
     return os.geteuid(), os.getegid()
 
 

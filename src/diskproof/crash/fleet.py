@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shutil
 import sys
 import tempfile
@@ -29,7 +28,8 @@ from diskproof.crash.explore import SLACK_SECONDS, Explorer, Shard, StateSearch,
 from diskproof.crash.merge import merge_parts
 from diskproof.crash.verdict import Explored
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.owner import admit
+from diskproof.process.start import run
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -207,8 +207,7 @@ def unpack_evidence(evidence: RecordingData, scratch: Path) -> Path:
     (unfinished / "log").write_bytes(evidence.log)
     argv = ["tar", "--extract", "--sparse", "--numeric-owner", "--directory", str(base)]
     run([*argv, "--file=-"], timeout=_UNPACK_SECONDS, stdin=evidence.base)
-    if os.geteuid() == 0:  # QEMU's user looks into states
-        os.chown(base, -1, CONFINED_UID)
+    admit(base)  # QEMU's user looks into states
     unfinished.rename(folder)
     return folder
 

@@ -5,7 +5,6 @@ mark are what QEMU had handed to the host when it might as well have been killed
 what an end in order leaves. Nothing that is written after the mark counts for any other fault.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
 from diskproof.lab.notes import RunNotes
 from diskproof.lab.setup import BoundedDrive, Deadline
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.owner import admit
+from diskproof.process.start import run
 from diskproof.qemu.images import create_image, inspect_image
 from diskproof.recording.folder import RECORDER_LOG, Recording, start_recording
 from diskproof.recording.log import (
@@ -95,9 +95,7 @@ def make_files(room: Path) -> Path:
     """The folder to record; QEMU's user may enter it, as it may the room."""
     files = room / _FILES
     files.mkdir(mode=0o710)
-    if os.geteuid() == 0:
-        os.chown(files, -1, CONFINED_UID)
-        files.chmod(0o710)
+    admit(files)
     return files
 
 

@@ -1,6 +1,5 @@
 """Make a stored loss again: log and base out of the store, the state built, its check repeated."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,9 @@ from diskproof.crash.run import BASE_ARTEFACT, LOG_ARTEFACT, find_check
 from diskproof.crash.verdict import Loss
 from diskproof.errors import UsageError
 from diskproof.process.native import require_native
+from diskproof.process.owner import admit
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.start import run
 from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.records.verdicts import CrashRun, Verdict
 
@@ -39,7 +39,7 @@ def reproduce(run_: CrashRun, fault: str, target: Path, *, worst: bool = False) 
     verdict = _require_loss(run_, fault)
     if target.exists():
         raise UsageError(f"{target} is there already", hint="name a folder that is not, with --to")
-    with start_scratch_dir() as room:
+    with start_scratch_dir(large=True) as room:
         room.chmod(0o711)
         base, log = unpack_evidence(run_, room)
         state, until = _find_state(verdict, log, worst)
@@ -79,8 +79,7 @@ def unpack_evidence(run_: CrashRun, room: Path) -> tuple[Path, Path]:
     # tar itself refuses names that lead out of the folder.
     argv = ["tar", "--extract", "--sparse", "--directory", str(base), "--file=-"]
     run([*argv, "--no-same-owner"], timeout=SHOW_SECONDS, stdin=content[BASE_ARTEFACT])
-    if os.geteuid() == 0:
-        os.chown(base, -1, CONFINED_UID)
+    admit(base)
     return base, log
 
 

@@ -16,6 +16,7 @@ from diskproof.frontends.guest import ARGV, CONSOLE, guest_machine, keep_argv, k
 from diskproof.guest.debian.one_boot import Boot, BootReport, boot_once, boot_parameters
 from diskproof.guest.debian.system import SystemFiles, require_system
 from diskproof.host.cache import drop_cache
+from diskproof.process.owner import write_private
 from diskproof.qemu.machine import GuestMachine
 from diskproof.qemu.qmp import Qmp
 from diskproof.records import Artefact, Check
@@ -54,8 +55,8 @@ class BootsDrive(Drive):
             deadline=timeout,
             read_back=lambda qmp, pid: self._read_back(qmp, pid, machine),
         )
-        with (context.run_dir / CONSOLE).open("ab") as stream:
-            stream.write(b"== %s\n%s\n" % (kind.encode(), boot.console))
+        told = b"== %s\n%s\n" % (kind.encode(), boot.console)
+        write_private(context.run_dir / CONSOLE, told, append=True)
         seen = boot.report.size, boot.report.write_cache
         self.checks = (*boot.checks, *check_view(context.cell, context.image, *seen))
         _require_right(self.checks, boot.report)
@@ -101,7 +102,7 @@ class BootsFrontend:
         first = drive.boot(SETUP, context.deadline_seconds)
         _require_first(first.report)
         notes = {"base": drive.system.id, "kernel": first.report.kernel, "seconds": first.seconds}
-        (context.run_dir / SETUP_NOTES).write_text(json.dumps(notes, indent=1))
+        write_private(context.run_dir / SETUP_NOTES, json.dumps(notes, indent=1).encode())
         yield drive
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:

@@ -13,6 +13,7 @@ from diskproof.errors import RunFailure
 from diskproof.frontends import effective
 from diskproof.frontends.host import run_here
 from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.owner import write_private
 from diskproof.process.start import Process, start_process
 from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, daemon_args
 from diskproof.qemu.qmp import Qmp, connect
@@ -97,7 +98,7 @@ def _start_daemon(stack: ExitStack, context: RunContext) -> tuple[Process, socke
         fds = (listener.fileno(), theirs.fileno())
         image = context.image
         argv = daemon_args(context.cell, image, nbd_fd=fds[0], qmp_fd=fds[1])
-        (context.run_dir / ARGV).write_text(json.dumps(argv, indent=1))
+        write_private(context.run_dir / ARGV, json.dumps(argv, indent=1).encode())
         starting = start_process(
             argv,
             name="qemu-storage-daemon",
@@ -115,6 +116,7 @@ def _start_daemon(stack: ExitStack, context: RunContext) -> tuple[Process, socke
 def _listen(stack: ExitStack, run_dir: Path) -> socket.socket:
     """A listening socket in the run's folder, bound through a descriptor: its path may be long."""
     listener = socket.socket(socket.AF_UNIX)
+    os.fchmod(listener.fileno(), 0o600)  # the name that it is bound to gets this mode
     folder = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
     try:
         listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")

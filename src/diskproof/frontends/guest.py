@@ -14,6 +14,7 @@ from diskproof.frontends.host import find_direct_obstacle, libaio_options
 from diskproof.guest.ours.boot import Guest, start_guest
 from diskproof.guest.ours.build import require_guest
 from diskproof.guest.ours.wire import GuestDisk
+from diskproof.process.owner import write_private
 from diskproof.qemu.disk import SECOND_NODE, SECOND_SERIAL, guest_disk_args, second_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
 from diskproof.qemu.qmp import Qmp
@@ -150,7 +151,7 @@ class GuestFrontend:
                 yield GuestDrive(facts, context, guest, disk)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
-                    (context.run_dir / CONSOLE).write_bytes(guest.booted.console.read())
+                    write_private(context.run_dir / CONSOLE, guest.booted.console.read())
 
     def artefacts(self, context: drive.RunContext) -> tuple[Artefact, ...]:
         return kept_files(context.run_dir)
@@ -182,7 +183,7 @@ def guest_machine(context: drive.RunContext, parameters: tuple[str, ...] = ()) -
 def keep_argv(pid: int, path: Path) -> None:
     """The command line of a running process, as JSON."""
     argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-    path.write_text(json.dumps(argv[:-1], indent=1))
+    write_private(path, json.dumps(argv[:-1], indent=1).encode())
 
 
 def check_disk(disk: GuestDisk, cell: Cell, image: drive.DiskImage) -> tuple[Check, ...]:

@@ -15,6 +15,7 @@ from diskproof.frontends.host import libaio_options
 from diskproof.guest.own.image import open_own_image
 from diskproof.guest.own.qemu_agent import QemuAgent
 from diskproof.guest.own.vm import OwnRunning, start_own_guest
+from diskproof.process.owner import write_private
 from diskproof.qemu.machine import DISK_SERIAL, GuestMachine
 from diskproof.records import Artefact, Check
 from diskproof.study.guest import OwnGuest
@@ -183,7 +184,7 @@ class OwnGuestFrontend:
                 yield OwnGuestDrive(facts, context, running, own, vm, device)
             finally:
                 with suppress(OSError):  # a full disk must not hide why the run failed
-                    (context.run_dir / CONSOLE).write_bytes(running.console.read())
+                    write_private(context.run_dir / CONSOLE, running.console.read())
 
     def artefacts(self, context: drive.RunContext) -> tuple[Artefact, ...]:
         return kept_files(context.run_dir)

@@ -7,6 +7,7 @@ and stays. A directory that somebody else has flocked (an owner between making a
 it, another sweep) is left to the next sweep.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -22,8 +23,9 @@ from pathlib import Path
 from diskproof.backings.leftovers import remove_leftovers
 from diskproof.errors import DiskproofError
 from diskproof.host.ksm import restore_held_ksm
+from diskproof.process.run_user import FORMER, is_run_user
 from diskproof.process.scratch import LOCK_NAME, PREFIX
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.start import run
 
 KILL_SECONDS = 5.0
 FUSE_SOURCE = b"diskproof-"
@@ -84,8 +86,12 @@ def _sweep_one(directory: Path, name: str) -> Swept | None:
     path = directory / name
     try:
         with _open_at(None, str(path), os.O_RDONLY | os.O_DIRECTORY) as folder:
-            if not _is_our_user(os.fstat(folder).st_uid):
+            if not _is_our_folder(os.fstat(folder).st_uid):
                 return None
+            with os.scandir(folder) as entries:
+                empty = not any(entries)
+            if empty:
+                return _remove_empty(path)
             with _dead_owners_lock(folder) as dead:
                 return _remove(path, folder) if dead else None
     except OSError as error:
@@ -94,9 +100,14 @@ def _sweep_one(directory: Path, name: str) -> Swept | None:
         return None if gone else Swept(path, f"it cannot be removed: {error.strerror}")
 
 
+def _is_our_folder(owner: int) -> bool:
+    """Ours; early versions gave root's folders away."""
+    return owner == os.geteuid() or (os.geteuid() == 0 and owner == FORMER)
+
+
 def _is_our_user(uid: int) -> bool:
-    """We, or the confined user that root hands run folders to."""
-    return uid == os.geteuid() or (os.geteuid() == 0 and uid == CONFINED_UID)
+    """We, or a user without rights that runs what root has started."""
+    return uid == os.geteuid() or (os.geteuid() == 0 and is_run_user(uid))
 
 
 @contextmanager
@@ -112,13 +123,12 @@ def _open_at(folder: int | None, name: str, flags: int) -> Iterator[int]:
 def _dead_owners_lock(folder: int) -> Iterator[bool]:
     """True with the lock in our hand when nobody else holds it: then the owner is dead.
 
-    An empty folder without a lock is one whose owner died before it made the lock, or after it
-    removed it: who is just making one keeps sweeps out of the directory. Others are not ours.
+    A folder with other things and without a lock is not ours.
     """
     try:
         info = os.stat(LOCK_NAME, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        yield not os.listdir(folder)
+        yield False
         return
     if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
         yield False
@@ -130,6 +140,18 @@ def _dead_owners_lock(folder: int) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def _remove_empty(path: Path) -> Swept | None:
+    """A folder whose owner died before it made the lock, or after it removed it. One that makes
+    the lock now keeps its folder, or makes another one."""
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return None
+        raise
+    return Swept(path)
 
 
 def _remove(path: Path, folder: int) -> Swept:
@@ -199,7 +221,7 @@ def _is_ours_inside(pid: int, path: Path) -> bool:
         if not _is_our_user(uid):
             return False
         links = [Path(f"/proc/{pid}/cwd")]
-        if uid == CONFINED_UID:
+        if uid != os.geteuid():
             links += Path(f"/proc/{pid}/fd").iterdir()
         inside = any(_leads_into(link, path.resolve()) for link in links)
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

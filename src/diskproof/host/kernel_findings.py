@@ -16,6 +16,7 @@ from diskproof.errors import DiskproofError, HostError
 from diskproof.host.audit import read_state
 from diskproof.process import start
 from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.run_user import require_run_user
 from diskproof.records import Finding
 
 SECONDS = 20.0
@@ -75,7 +76,7 @@ def examine_confinement() -> Finding:
         return Finding(name, "no", failed, _IN_CONTAINER, needed=True)
     what = "it runs as you, and cannot gain rights"
     if is_root():
-        user = f"user {start.CONFINED_UID}"
+        user = f"user {require_run_user()}, who is nobody else"
         what = f"it runs as {user}, without rights, in a network namespace of its own"
     if obstacle:
         what = f"{what}, but can open all that its user can: {obstacle}"

@@ -5,14 +5,14 @@ look after. The block layer is tried as runs use it: confined, in a run's folder
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from diskproof.errors import DiskproofError
 from diskproof.process.cage import QEMU_CAGE
-from diskproof.process.start import CONFINED_UID, lifeline_args, require_tool, run
+from diskproof.process.owner import hand_over
+from diskproof.process.start import lifeline_args, require_tool, run
 from diskproof.qemu.disk import BUSES
 from diskproof.study.factors import FACTOR_BY_NAME
 
@@ -81,8 +81,8 @@ def make_images(folder: Path) -> dict[str, str]:
         image = folder / f"probe.{form}"
         argv = [qemu_img, "create", "-q", "-f", form, "--", str(image), _IMAGE_SIZE]
         failed[form] = run(argv, timeout=SECONDS, check=False).error_text
-        if os.geteuid() == 0 and image.exists():
-            os.chown(image, CONFINED_UID, CONFINED_UID)
+        if image.exists():
+            hand_over(image)
     return failed
 
 

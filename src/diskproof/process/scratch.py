@@ -8,31 +8,33 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.process.start import CONFINED_UID
+from diskproof.process.owner import admit
+from diskproof.process.run_user import PRIVATE_HOME, require_private_home
 
 PREFIX = "diskproof-run-"
 LOCK_NAME = "lock"
-_LOCK_SECONDS = 30.0  # longer than a sweep takes that kills what a dead owner has left
-_PAUSE = 0.02
+_TRIES = 20
 
 
-def scratch_home() -> Path:
-    """Where temporary files are made."""
-    return Path(tempfile.gettempdir())
+def scratch_homes() -> tuple[Path, ...]:
+    """Where folders for work beside the runs may be."""
+    return (*([PRIVATE_HOME] if os.geteuid() == 0 else []), Path(tempfile.gettempdir()))
 
 
 @contextmanager
-def start_scratch_dir() -> Iterator[Path]:
-    """A locked folder for work beside the runs. Raises HostError."""
-    home = scratch_home()
+def start_scratch_dir(*, large: bool = False) -> Iterator[Path]:
+    """A locked folder for work beside the runs: root's is in ``PRIVATE_HOME`` unless TMPDIR names
+    another one, or what is to lie there is ``large``. Raises HostError."""
+    home = Path(tempfile.gettempdir())
     with ExitStack() as stack:
         try:
+            if os.geteuid() == 0 and not large and "TMPDIR" not in os.environ:
+                home = require_private_home()
             path = stack.enter_context(start_locked_dir(home))
         except OSError as error:
             hint = "make room, or name another folder: TMPDIR=DIR"
@@ -43,10 +45,7 @@ def start_scratch_dir() -> Iterator[Path]:
 
 @contextmanager
 def start_locked_dir(parent: Path) -> Iterator[Path]:
-    """Ours, and QEMU's user may enter it; its file ``lock`` is held for its life.
-
-    Raises OSError, and HostError when somebody else keeps ``parent`` locked.
-    """
+    """Ours, and QEMU's user may enter it; ``lock`` in it is held for its life. Raises OSError."""
     path, lock = _make(parent)
     try:
         yield path
@@ -56,39 +55,32 @@ def start_locked_dir(parent: Path) -> Iterator[Path]:
 
 
 def _make(parent: Path) -> tuple[Path, int]:
-    """The folder and its lock. The parent's own lock keeps the janitor out meanwhile."""
+    """The folder and its lock. A sweep may take a folder away before it is locked: the next one
+    is made. The parent's own lock keeps sweeps out; anyone can hold that one, so it is no must."""
     handle = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError, BlockingIOError):
+                return _make_locked(parent)
+        raise BlockingIOError(f"{_TRIES} folders were taken away at once")
+    finally:
+        os.close(handle)
+
+
+def _make_locked(parent: Path) -> tuple[Path, int]:
     with ExitStack() as undo:
-        try:
-            _lock_shared(handle, parent)
-            path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-            undo.callback(_remove, path)
-            lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            undo.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            os.close(handle)
-        if os.geteuid() == 0:
-            # QEMU may enter and open its image, no more. The folder stays ours: the janitor leaves
-            # others' alone, and nobody else can put a link where we write.
-            os.chown(path, -1, CONFINED_UID)
-            path.chmod(0o710)
+        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        undo.callback(_remove, path)
+        lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        undo.callback(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # QEMU may enter and open its image, no more. The folder stays ours: the janitor leaves
+        # others' alone, and nobody else can put a link where we write.
+        admit(path)
         undo.pop_all()
     return path, lock
-
-
-def _lock_shared(handle: int, folder: Path) -> None:
-    """Anyone may lock the folder of temporary files: it is not waited for for ever."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            return fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                why = f"another program has kept it locked for {_LOCK_SECONDS:.0f} s"
-                hint = "see which one: lslocks"
-                raise HostError(f"{folder} cannot be used", why, hint) from None
-            time.sleep(_PAUSE)
 
 
 def _remove(path: Path) -> None:

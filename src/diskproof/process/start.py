@@ -22,12 +22,12 @@ from typing import IO, TypeGuard
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.cage import QEMU_CAGE, Cage, cage_args
 from diskproof.process.native import require_native
+from diskproof.process.run_user import require_run_user
 
 MAX_OUTPUT = 64 << 20
 GRACE_SECONDS = 5.0
 CONFINE = "diskproof-confine"
 _PROBE_SECONDS = 20.0
-CONFINED_UID = 65534  # nobody: owns no file but those a run hands over
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,11 @@ def lifeline_args(
 ) -> list[str]:
     """The argv prefix that ties a child's life to ours and, if asked, takes its privileges.
 
-    A confined child of root becomes an unprivileged user without capabilities, in an empty network
-    namespace of its own or in ``network``. Without root it stays who we are, and cannot gain
-    privileges. With a cage it opens only what is in it (``find_cage_obstacle`` says where that
-    cannot be had). The prefix works for children of this process only.
+    A confined child of root becomes the user of ``run_user`` without capabilities, in an empty
+    network namespace of its own or in ``network``. Without root it stays who we are, and cannot
+    gain privileges. What it makes is its user's alone. With a cage it opens only what is in it
+    (``find_cage_obstacle`` says where that cannot be had). The prefix works for children of this
+    process only.
     """
     prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     if not confined:
@@ -85,11 +86,11 @@ def lifeline_args(
     # Inside, the rights to look for our program are gone: its folder may be root's alone.
     caged = cage_args(str(require_native(CONFINE)), cage) if _can_cage(cage) else []
     if os.geteuid() == 0:
-        uid = str(CONFINED_UID)
+        uid = str(require_run_user())
         prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
         prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
         caged = [*_namespace_args(network), *caged]
-    return [*caged, *prefix, "--", *_orphan_check_args()]
+    return [*caged, *prefix, "--", *_orphan_check_args("umask 077; ")]
 
 
 def _namespace_args(network: Path | None) -> list[str]:
@@ -122,13 +123,14 @@ def find_cage_obstacle() -> str:
     return done.error_text.removeprefix(f"{CONFINE}: ") if done.returncode else ""
 
 
-def _orphan_check_args() -> list[str]:
+def _orphan_check_args(first: str = "") -> list[str]:
     """Start the program only while we live.
 
     A parent that is killed before setpriv has asked for the signal would leave the child
-    running. The script is constant and gets the program as arguments.
+    running. The script is constant and gets the program as arguments; ``first`` is done before.
     """
-    return ["/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
+    script = first + '[ "$PPID" = "$0" ] && exec "$@"'
+    return ["/bin/sh", "-c", script, str(os.getpid())]
 
 
 def run(
@@ -299,7 +301,7 @@ def start_process(
     program = require_tool(argv[0])
     caged = cage.starting(program) if cage else None
     lifeline = lifeline_args(confined=confined, groups=groups, cage=caged, network=network)
-    with log.open("ab") as sink:
+    with open(log, "ab", opener=_open_private) as sink:
         child = subprocess.Popen(
             [*lifeline, program, *argv[1:]],
             stdin=subprocess.DEVNULL,
@@ -313,6 +315,10 @@ def start_process(
         yield Process(name, child, log)
     finally:
         _stop(child)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from diskproof.drive import DiskImage, NetworkDisk
 from diskproof.errors import HostError, RunFailure, tells_no_space
+from diskproof.process.owner import hand_over
 from diskproof.process.start import (
-    CONFINED_UID,
     Completed,
     join_network_args,
     lifeline_args,
@@ -58,9 +58,7 @@ def create_image(
     image = DiskImage((folder / f"disk.{form}").absolute(), form, size)
     require_space(folder, full_size(size))
     _qemu_img(create_image_args(cell, str(image.path), size), size, timeout)
-    if os.geteuid() == 0:
-        os.chown(image.path, CONFINED_UID, CONFINED_UID)
-    image.path.chmod(0o600)
+    hand_over(image.path)
     _write_back(image.path)
     return image
 

@@ -163,7 +163,7 @@ def read_acks(acks: Path | None) -> list[str]:
 @contextmanager
 def copied(folder: Path) -> Iterator[Path]:
     """A copy with the same owners to work on, removed at the end; others may pass its parent."""
-    with start_scratch_dir() as room:
+    with start_scratch_dir(large=True) as room:
         room.chmod(0o711)
         source = folder.absolute()
         copy = room / "copy" / source.name

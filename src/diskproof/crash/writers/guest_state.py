@@ -6,7 +6,6 @@ as in ``command``. Before the first promise nothing is asked of a state.
 """
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +21,9 @@ from diskproof.crash.writers.sqlite_guest import DATABASE
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest, start_guest
 from diskproof.guest.ours.build import require_guest
+from diskproof.process.owner import hand_over
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import CONFINED_UID, run
+from diskproof.process.start import run
 from diskproof.study.crash import GUEST_EXTRAS
 
 FSCK: Mapping[str, tuple[str, ...]] = {
@@ -61,13 +61,12 @@ def check_state(
 @contextmanager
 def copied_image(image: Path) -> Iterator[Path]:
     """A copy with the same holes that QEMU's user may write, removed at the end."""
-    with start_scratch_dir() as room:
+    with start_scratch_dir(large=True) as room:
         copy = room / "copy" / image.name
         copy.parent.mkdir()
         argv = ["cp", "--reflink=auto", "--sparse=always", "--", str(image.absolute()), str(copy)]
         run(argv, timeout=_SECONDS)
-        if os.geteuid() == 0:
-            os.chown(copy, CONFINED_UID, CONFINED_UID)
+        hand_over(copy)
         yield copy
 
 

@@ -19,8 +19,10 @@ from diskproof.crash.writers.command import Limit, main
 from diskproof.crash.writers.program_end import require_written
 from diskproof.crash.writers.promised_rows import Found
 from diskproof.errors import HostError, RunFailure
+from diskproof.process.owner import hand_over, hand_over_tree
+from diskproof.process.run_user import adopt_run_user, require_run_user
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import CONFINED_UID, Process, run, start_process
+from diskproof.process.start import Process, run, start_process
 from diskproof.recording.folder import ACK_FILE
 from diskproof.records import Cell
 
@@ -41,6 +43,7 @@ SETTINGS = {
     "max_wal_senders": "0",
     "jit": "off",
 }
+_NAMED = 'mount --bind -- "$0" /etc/passwd && exec "$@"'
 INITDB_OPTIONS = (
     *("-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--data-checksums"),
     *("--wal-segsize=1", "--no-instructions"),
@@ -62,6 +65,8 @@ class PostgresDatabase:
         """``settings`` are the server's. The cluster is made when the folder is empty."""
         import psycopg
 
+        if any(folder.iterdir()):  # made by who waits for us
+            adopt_run_user(folder.stat().st_uid)
         with start_server(folder, settings) as (_, url):
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute(rows.CREATE)
@@ -71,11 +76,12 @@ class PostgresDatabase:
                     promise(number)
 
     def check(self, folder: Path, promised: int) -> Found:
-        """Recovered by a server of its own (which syncs nothing: it is a copy), read row by row."""
+        """A copy, recovered by a server of its own that syncs nothing, and read row by row."""
         import psycopg
 
         if not (folder / "PG_VERSION").is_file():
             return rows.all_lost(promised, "there is no cluster")
+        hand_over_tree(folder)
         try:
             with (
                 start_server(folder, {"fsync": "off"}) as (_, url),
@@ -102,14 +108,24 @@ def require_programs() -> Path:
 def make_cluster(folder: Path) -> None:
     """An empty cluster that belongs to the server's user."""
     folder.mkdir(exist_ok=True)
-    folder.chmod(0o700)
-    prefix = []
-    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-        uid = str(CONFINED_UID)
-        os.chown(folder, CONFINED_UID, CONFINED_UID)
-        prefix = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
-    argv = [*prefix, str(require_programs() / "initdb"), *INITDB_OPTIONS, "-D", str(folder)]
-    run(argv, timeout=START_SECONDS, cwd=Path("/"))
+    hand_over(folder)
+    argv = [str(require_programs() / "initdb"), *INITDB_OPTIONS, "-D", str(folder)]
+    with start_scratch_dir() as room:
+        prefix = server_user_args(room) if os.geteuid() == 0 else []
+        run([*prefix, *argv], timeout=START_SECONDS, cwd=Path("/"))
+
+
+def server_user_args(room: Path) -> list[str]:
+    """Argv prefix for PostgreSQL, which refuses to run as root, and whose initdb refuses a user
+    without a name: in a mount namespace of its own ours has one, from a file in ``room``."""
+    user = str(require_run_user())
+    names = room / "passwd"
+    names.write_text(f"{USER}:x:{user}:{user}::/:/bin/false\n")
+    names.chmod(0o644)
+    return [
+        *("unshare", "--mount", "--", "sh", "-c", _NAMED, str(names)),
+        *("setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"),
+    ]
 
 
 @contextmanager
@@ -125,8 +141,7 @@ def start_server(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Pr
     with start_scratch_dir() as scratch:
         room = scratch / "pg"
         room.mkdir(0o700)
-        if os.geteuid() == 0:
-            os.chown(room, CONFINED_UID, CONFINED_UID)
+        hand_over(room)
         argv = [str(programs / "postgres"), "-D", str(folder), "-k", str(room)]
         for setting, value in {**SETTINGS, **settings}.items():
             argv += ["-c", f"{setting}={value}"]

@@ -25,7 +25,6 @@ from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest, start_guest
 from diskproof.guest.ours.build import require_guest
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import CONFINED_UID
 from diskproof.qemu.disk import image_format
 from diskproof.records import Cell
 
@@ -35,14 +34,15 @@ MAX_ROWS = 800  # their statements fit one request
 _LOG = "/tmp/postgres.log"
 _SECONDS = 180.0  # for a server under emulation on a busy host; no verdict after that
 _PATIENCE = 3600  # of PostgreSQL's own tools: longer than ours, whose end is no verdict
-_AS_SERVER = f"setpriv --reuid {CONFINED_UID} --regid {CONFINED_UID} --clear-groups --"
+_NOBODY = 65534  # of the guest: nothing else runs there
+_AS_SERVER = f"setpriv --reuid {_NOBODY} --regid {_NOBODY} --clear-groups --"
 _PATH = "set -e; cd /tmp; PATH=$(echo /usr/lib/postgresql/*/bin):$PATH"
 _CLIENT = f"psql -h /tmp -U {postgres.USER} -d postgres -X -q -A -t -v ON_ERROR_STOP=1"
 _KILLED_BY_TIMEOUT = 124
 
 _MAKE = f"""{_PATH}
 mkdir -m 700 {CLUSTER}
-chown {CONFINED_UID}:{CONFINED_UID} {CLUSTER}
+chown {_NOBODY}:{_NOBODY} {CLUSTER}
 {_AS_SERVER} initdb {" ".join(postgres.INITDB_OPTIONS)} --no-sync -D {CLUSTER}
 umount {MOUNT_POINT}
 """

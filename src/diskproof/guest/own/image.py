@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import HostError, UsageError
-from diskproof.process.start import CONFINED_UID, require_tool, run
+from diskproof.process.owner import hand_over
+from diskproof.process.start import require_tool, run
 from diskproof.qemu.own_machine import OVERLAY, VARIABLES
 from diskproof.study.guest import OwnGuest
 
@@ -203,15 +204,9 @@ def make_overlay(folder: Path, size: int) -> None:
     path = folder / OVERLAY
     tool = require_tool("qemu-img", "qemu-utils")
     run([tool, "create", "-q", "-f", "qcow2", "--", str(path), str(size)], timeout=SECONDS)
-    _hand_over(path)
+    hand_over(path)
 
 
 def copy_variables(folder: Path, variables: Path) -> None:
     shutil.copyfile(variables, folder / VARIABLES)
-    _hand_over(folder / VARIABLES)
-
-
-def _hand_over(path: Path) -> None:
-    if os.geteuid() == 0:
-        os.chown(path, CONFINED_UID, CONFINED_UID)
-    path.chmod(0o600)
+    hand_over(folder / VARIABLES)

@@ -12,14 +12,14 @@ import collections
 import gzip
 import os
 import random
-import resource
 import signal
 import sqlite3
 import sys
 import tempfile
 import time
 import traceback
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,11 +118,17 @@ def _full_store(path: Path) -> bytes:
 
 def main(count: int, seed: int) -> int:
     _load_all()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # also in the background: the sum so far
     stores = ROOT / "tests/golden/stores"
     images = [gzip.decompress((stores / f"{n}.sqlite.gz").read_bytes()) for n in (1, 2, 3)]
-    statuses: collections.Counter[int] = collections.Counter()
-    faults, peak, longest, began = 0, 0, 0.0, time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="diskproof-benchmark-") as name:
+    seen: list[Outcome] = []
+    faults, began = 0, time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="diskproof-benchmark-") as name,
+        suppress(KeyboardInterrupt),
+    ):
         folder = Path(name)
         images += [_full_store(folder / "full.sqlite")] * 3
         store = folder / "store.sqlite"
@@ -133,18 +139,22 @@ def main(count: int, seed: int) -> int:
             done = mutate(dice.choice(images), store, dice)
             argv = [*dice.choice(VERBS), "--store", str(store)]
             outcome = run_forked(argv, folder)
-            statuses[outcome.status] += 1
-            peak, longest = max(peak, outcome.peak_bytes), max(longest, outcome.seconds)
+            seen.append(outcome)
             if fault := outcome.find_fault():
                 faults += 1
                 last = outcome.told.strip().splitlines()[-12:]
                 print(f"{seed} {number}: {fault}: {' '.join(argv[:-2])}: {done}", *last, sep="\n  ")
-    seconds = time.monotonic() - began
-    answered = ", ".join(f"{n} with status {status}" for status, n in sorted(statuses.items()))
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"{count} stores in {seconds:.0f} s: {answered}; {faults} broke the bar")
-    print(f"at most {peak >> 20} MiB (of which modules {own} MiB) and {longest:.1f} s")
+    _tell(seen, faults, time.monotonic() - began)
     return 1 if faults else 0
+
+
+def _tell(seen: Sequence[Outcome], faults: int, seconds: float) -> None:
+    statuses = collections.Counter(outcome.status for outcome in seen)
+    answered = ", ".join(f"{n} with status {status}" for status, n in sorted(statuses.items()))
+    print(f"{len(seen)} stores in {seconds:.0f} s: {answered}; {faults} broke the bar")
+    peak = max((outcome.peak_bytes for outcome in seen), default=0)
+    longest = max((outcome.seconds for outcome in seen), default=0.0)
+    print(f"at most {peak >> 20} MiB and {longest:.1f} s of a processor")
 
 
 if __name__ == "__main__":

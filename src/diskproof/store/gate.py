@@ -45,10 +45,8 @@ class _Asked:
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         """What the values stand for. Raises one of FLAWS."""
-        if None not in values:
+        if not self.nullable or None not in values:
             return self.kind.read(values)
-        if not self.nullable:
-            raise ValueError("is empty")
         there = iter(self.kind.read([value for value in values if value is not None]))
         return [None if value is None else next(there) for value in values]
 

@@ -8,6 +8,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
@@ -66,14 +67,6 @@ class Written(TypeDecorator[Any]):
         return None if value is None else self.encode(value)
 
 
-def _distinct(values: Sequence[Any]) -> Iterable[Any]:
-    return dict.fromkeys(values)
-
-
-def _extremes(values: Sequence[Any]) -> Iterable[Any]:
-    return (min(values), max(values)) if values else ()
-
-
 def _no_flaw(value: Any) -> str | None:
     return None
 
@@ -82,15 +75,16 @@ def _no_flaw(value: Any) -> str | None:
 class ColumnKind:
     """``find_flaw`` says why a value cannot be kept in such a column, and None for one that can.
 
-    ``kept`` are the types that a database gives; ``decode`` makes of one what a record holds. Of
-    many values those ``telling`` speak for all. A value takes ``most_bytes`` of its row at most.
+    ``kept`` are the types that a database gives; ``decode`` makes of one what a record holds. Many
+    values for which ``are_good`` holds, which may raise TypeError, need not be asked one by one. A
+    value takes ``most_bytes`` of its row at most.
     """
 
     type: TypeEngine[Any]
     kept: Set[Any]
     find_flaw: Find = _no_flaw
     decode: Callable[[Any], Any] | None = None
-    telling: Callable[[Sequence[Any]], Iterable[Any]] = _distinct
+    are_good: Callable[[Sequence[Any]], bool] = lambda values: False
     most_bytes: int = 4 * MAX_NAME
 
     def __call__(
@@ -101,17 +95,16 @@ class ColumnKind:
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         """What values of such a column stand for. Raises one of FLAWS for any that is none."""
+        with suppress(TypeError):
+            if self.are_good(values):
+                return values
         if not set(map(type, values)) <= self.kept:
             raise TypeError("is of another type than was written")
-        if self.decode is None:
-            telling = self.telling(values)
-        else:
-            telling = values = tuple(map(self.decode, values))
-        if self.find_flaw is _no_flaw:
-            return values
-        if flaw := next(filter(None, map(self.find_flaw, telling)), None):
+        read = values if self.decode is None else tuple(map(self.decode, values))
+        flaws = map(self.find_flaw, read) if self.find_flaw is not _no_flaw else ()
+        if flaw := next(filter(None, flaws), None):
             raise ValueError(flaw)
-        return values
+        return read
 
 
 FLAWS = (
@@ -160,10 +153,10 @@ def _flaw_of_label(text: str) -> str | None:
     return None if text.isprintable() else f"cannot be printed: {text!r:.60}"
 
 
-def _telling_names(names: Sequence[str]) -> Iterable[str]:
-    """All together first: a store has many names, and hardly ever a wrong one."""
-    good = all(names) and len(max(names, key=len)) <= MAX_NAME and "".join(names).isprintable()
-    return () if good else names
+def _are_labels(texts: Sequence[str]) -> bool:
+    """Of many texts few are different."""
+    different = set(texts)
+    return "".join(different).isprintable() and max(map(len, different)) <= MAX_NAME
 
 
 def _one_of(words: object) -> ColumnKind:
@@ -185,8 +178,10 @@ def clean_text(text: str, limit: int = MAX_FREE_TEXT) -> str:
 _CUT = " [cut]"
 TEXT_ONLY = frozenset({str})
 # Names are short, printable and not empty; they become column heads and file names.
-NAME = ColumnKind(Text(), TEXT_ONLY, flaw_of_name, telling=_telling_names)
-LABEL = ColumnKind(Text(), TEXT_ONLY, _flaw_of_label)
+NAME = ColumnKind(
+    Text(), TEXT_ONLY, flaw_of_name, None, lambda names: all(names) and _are_labels(names)
+)
+LABEL = ColumnKind(Text(), TEXT_ONLY, _flaw_of_label, are_good=_are_labels)
 FREE_TEXT = ColumnKind(
     Written(Text(), clean_text),
     TEXT_ONLY,
@@ -218,26 +213,33 @@ def _between(least: int, most: int) -> Find:
     return lambda number: None if least <= number <= most else f"{number} {why}"
 
 
-def _telling_reals(values: Sequence[float]) -> Iterable[float]:
-    return _extremes(values) if all(map(math.isfinite, values)) else (math.nan,)
+def _are_finite(values: Sequence[float]) -> bool:
+    return math.isfinite(sum(values)) and set(map(type, values)) == _REAL
 
 
-def _whole(kept: TypeEngine[Any], find_flaw: Find) -> ColumnKind:
-    return ColumnKind(kept, _INT, find_flaw, telling=_extremes)
+def _whole(kept: TypeEngine[Any], least: int, most: int) -> ColumnKind:
+    def are_good(values: Sequence[int]) -> bool:
+        different = set(values)
+        ints = set(map(type, different)) == _INT
+        return ints and least <= min(different) and max(different) <= most
+
+    return ColumnKind(kept, _INT, _between(least, most), None, are_good)
 
 
 _INT, _REAL = frozenset({int}), frozenset({float})
 flaw_of_count = _between(0, MAX_COUNT)
 FLAG = ColumnKind(Boolean(), frozenset({int, bool}), decode={0: False, 1: True}.__getitem__)
-NUMBER = _whole(Integer(), _between(0, MAX_NUMBER))
-TILES = _whole(Integer(), _between(1, MAX_TILES))
-EXIT_STATUS = _whole(Integer(), _between(-MAX_NUMBER, MAX_NUMBER))
-COUNT = _whole(BigInteger(), flaw_of_count)
+NUMBER = _whole(Integer(), 0, MAX_NUMBER)
+TILES = _whole(Integer(), 1, MAX_TILES)
+EXIT_STATUS = _whole(Integer(), -MAX_NUMBER, MAX_NUMBER)
+COUNT = _whole(BigInteger(), 0, MAX_COUNT)
 REAL = ColumnKind(
-    Written(Double(), float), _REAL, lambda value: flaw_of_reals((value,)), None, _telling_reals
+    Written(Double(), float), _REAL, lambda value: flaw_of_reals((value,)), None, _are_finite
 )
 DURATION = replace(
-    REAL, find_flaw=lambda value: REAL.find_flaw(value) or ("is below 0" if value < 0 else None)
+    REAL,
+    find_flaw=lambda value: REAL.find_flaw(value) or ("is below 0" if value < 0 else None),
+    are_good=lambda values: False,
 )
 
 

@@ -26,6 +26,7 @@ from diskproof.store.tables import CELL, HOST, METRIC, PROGRESS, RUN, STUDY, STU
 from diskproof.study.like import DiskDefault, find_defaults, named
 
 _GOOD = (RUN.c.counted, RUN.c.status == "ok")
+_WARNINGS = Question(select(STUDY.c.warnings))
 _CELL = (CELL.c.id, CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
 
 
@@ -71,7 +72,7 @@ def _defaults(connection: Connection, study_id: str) -> tuple[DiskDefault, ...]:
 
 def read_warnings(connection: Connection, study_id: str) -> tuple[str, ...]:
     """What is told of a study; nothing of one that is not known."""
-    query = select(STUDY.c.warnings).where(STUDY.c.id == study_id)
+    query = _WARNINGS.where(STUDY.c.id == study_id)
     return next((told for (told,) in read_each(connection, query)), ())
 
 
@@ -298,10 +299,11 @@ def _study_results(
     metric_place: dict[str, int] = {}
     for row in read_each(connection, _result_query(study_id, metric)):
         key = row[:6]
-        if key not in runs:
-            runs[key] = []
+        figures = runs.get(key)
+        if figures is None:
+            figures = runs[key] = []
             metric_place.setdefault(key[2], row[6])
-        runs[key].append(row[7:])
+        figures.append(row[7:])
     cells = read_cells(connection, study_id)
     cell_place = {cell_id: number for number, cell_id in enumerate(cells)}
     if strange := {key[0] for key in runs} - cells.keys():

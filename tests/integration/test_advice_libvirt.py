@@ -299,6 +299,8 @@ def test_a_daemon_that_hangs_is_given_up_and_its_files_are_read(tmp_path: Path) 
             server.bind(str(place.sockets[1]))
             server.listen()
             place.pid_files[1].write_text(str(child.pid))
+            while Path(f"/proc/{child.pid}/comm").read_text() != "libvirtd\n":
+                time.sleep(0.01)  # the kernel names a program a moment after it was started
             began = time.monotonic()
             sentence, machine = find_at(place)
             assert time.monotonic() - began < 5

@@ -147,7 +147,10 @@ def test_a_study_is_judged_once_and_stands_beside_its_speeds(
     assert beside == {"none": "keeps", "unsafe": "loses"}
     assert run_command_line(["report", "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
-    assert "What a crash leaves" in page and "The smallest loss that was found" in page
+    assert (
+        "What does a crash leave of each cell?" in page
+        and "The smallest loss that was found" in page
+    )
 
     lost = next(r for r in rows if r["verdict"] == "loses" and r["fault"] == "power")
     command = lost["reproduce"].split()

@@ -242,11 +242,8 @@ impl<'s> Exploration<'s> {
     /// True the first time. Two threads may have checked the same state at once; they found the
     /// same.
     fn remember(&self, key: u64, finding: Finding) -> bool {
-        self.shard(key)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, finding)
-            .is_none()
+        let mut known = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(key, finding).is_none()
     }
 
     fn shard(&self, key: u64) -> &Mutex<HashMap<u64, Finding>> {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.advice.qemu_options import read_options
-from diskproof.errors import DiskproofError
+from diskproof.errors import DiskproofError, RunFailure
 from diskproof.host.machines.qemu_process import QemuProcess
 from diskproof.qemu.qmp import Qmp, connect
 
@@ -112,7 +112,9 @@ class _Talk:
     deadline: float
 
     def execute(self, command: str, **arguments: object) -> object:
-        left = max(0.05, self.deadline - time.monotonic())
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise RunFailure("qemu", "QEMU's monitor did not tell all in time")
         return self.qmp.execute(command, arguments, left)
 
     def items(self, command: str, **arguments: object) -> list[Item]:
@@ -129,8 +131,10 @@ class _Talk:
         for item in self.items("query-fdsets"):
             fds = item.get("fds")
             members = fds if isinstance(fds, list) else []
-            numbers = tuple(int(fd.get("fd", -1)) for fd in members if isinstance(fd, dict))
-            fdsets[f"/dev/fdset/{item.get('fdset-id')}"] = numbers
+            numbers = [fd.get("fd") for fd in members if isinstance(fd, dict)]
+            fdsets[f"/dev/fdset/{item.get('fdset-id')}"] = tuple(
+                number for number in numbers if isinstance(number, int)
+            )
         return BlockAnswers(blocks, nodes, {name: self._device(name) for name in used}, fdsets)
 
     def _device(self, qdev: str) -> tuple[str, str, bool]:

@@ -19,7 +19,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 # The store is the waist: what comes after it must work from a store alone, without QEMU.
 AFTER_THE_WAIST = ("report",)
-SEEN_AFTER_THE_WAIST = ("store", "stats", "study", "advice")
+# `process`: the charts are drawn by one of their own, which needs nothing but the drawing library.
+SEEN_AFTER_THE_WAIST = ("store", "stats", "study", "advice", "process")
 
 
 def read_floors(text: str) -> list[list[str]]:

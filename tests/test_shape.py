@@ -52,7 +52,8 @@ def test_figures_are_at_their_ceilings(measured: dict[str, Figure]) -> None:
 def test_every_figure_has_a_ceiling_between_bar_and_base(measured: dict[str, Figure]) -> None:
     assert set(measured) < set(HELD.figures)
     higher = [name for name, held in HELD.figures.items() if held.ceiling > held.base]
-    assert set(higher) <= {"lines of Python and Rust"}  # with features, by hand (CONTRIBUTING)
+    # With features, by hand (CONTRIBUTING): a cache level is advised, judged and checked by now.
+    assert set(higher) <= {"lines of Python and Rust", "files a cache level passes"}
 
 
 def test_a_figure_above_its_ceiling_is_told_with_what_was_counted() -> None:

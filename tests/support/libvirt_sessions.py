@@ -125,7 +125,16 @@ def start_libvirt() -> Iterator[LibvirtSession]:
         for path in found.place.status.glob("*.pid"):
             with suppress(ValueError, ProcessLookupError):
                 _kill_qemu(int(path.read_text()), path.stem)
+        _stop_log_daemon(folder)
         shutil.rmtree(folder)
+
+
+def _stop_log_daemon(folder: Path) -> None:
+    """libvirtd starts a virtlogd, which would stay for two minutes."""
+    with suppress(FileNotFoundError, ProcessLookupError, ValueError):
+        pid = int((folder / "run" / "libvirt" / "virtlogd.pid").read_text())
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "virtlogd":
+            os.kill(pid, signal.SIGTERM)
 
 
 def _kill_qemu(pid: int, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,6 +108,17 @@ def test_a_foreign_process_with_that_user_or_group_refuses_the_start(
                 foreign.kill()
         assert told.startswith(f"the user of this run is not alone process {foreign.pid} runs as")
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dead_process_that_nobody_has_waited_for_is_nobody(tmp_path: Path) -> None:
+    """As orphans of a run are, until init looks."""
+    with owner(tmp_path) as (process, number):
+        argv = ["setpriv", "--reuid", str(number), "--clear-groups", "--", "true"]
+        with subprocess.Popen(argv) as dead:
+            while "State:\tZ" not in Path(f"/proc/{dead.pid}/status").read_text():
+                time.sleep(0.01)
+            assert f"\t{number}" in Path(f"/proc/{dead.pid}/status").read_text()
+            assert "not alone" not in answer(process)
 
 
 def test_neither_nobody_nor_another_run_reaches_the_disk_or_its_server(public_file: Path) -> None:

@@ -180,7 +180,8 @@ def _remove_unlocked(folder: Path) -> None:
 
 
 def _processes() -> Iterator[_Ids]:
-    """All processes that can be seen (proc_pid_status(5)); one that ends meanwhile is left out."""
+    """All processes that can be seen (proc_pid_status(5)); one that ends meanwhile is left out, and
+    so is a dead one that nobody has waited for: init may take its time over orphans."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -188,6 +189,8 @@ def _processes() -> Iterator[_Ids]:
             text = (entry / "status").read_text(errors="replace")
             lines = (line.partition(":") for line in text.splitlines())
             told = {name: rest.split() for name, _, rest in lines}
+            if told["State"][0] in "ZX" and int(told["Threads"][0]) < 2:
+                continue
             groups = frozenset(map(int, (*told["Gid"], *told["Groups"])))
             yield _Ids(
                 int(entry.name), int(told["PPid"][0]), frozenset(map(int, told["Uid"])), groups

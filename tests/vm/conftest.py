@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from diskproof.guest.ours.build import GuestFiles, require_guest
+from diskproof.process.run_user import require_run_user
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +20,7 @@ def guest_files() -> GuestFiles:
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Iterator[Path]:
     """A run's folder; afterwards no process, no open file and no file but QEMU's log is left."""
+    require_run_user()  # its lock stays open as long as we live
     before = open_files()
     folder = tmp_path / "run"
     folder.mkdir()

@@ -17,6 +17,7 @@ from diskproof.guest.ours.boot import start_agent, start_guest, start_qemu
 from diskproof.guest.ours.build import GuestFiles, render_initrd
 from diskproof.guest.ours.console import HEAD, TAIL
 from diskproof.process.native import require_native
+from diskproof.process.run_user import require_run_user
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
 from diskproof.qemu.qmp import start_qmp
@@ -70,7 +71,7 @@ def test_a_guest_runs_confined(guest_files: GuestFiles, run_dir: Path) -> None:
         assert booted.sandboxed and fields["Seccomp"].strip() == "2"
         assert fields["NoNewPrivs"].strip() == "1"
         if os.geteuid() == 0:
-            assert fields["Uid"].split() == ["65534"] * 4
+            assert fields["Uid"].split() == [str(require_run_user())] * 4
             assert int(fields["CapEff"], 16) == 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from diskproof.advice.own_study import ALTERNATIVES, own_levels, render_study, study_name
 from diskproof.records import Cell
-from diskproof.report.machines.comparison import compare_own
+from diskproof.report.advice.own_settings import compare_own
 from diskproof.report.read import read_views
 from diskproof.store import open_store
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
@@ -52,11 +52,13 @@ def test_every_machines_settings_are_a_cell_of_their_study(levels: dict[str, str
     assert len(ALTERNATIVES) <= len(wanted) <= len(ALTERNATIVES) + 1
 
 
-def told(tmp_path: Path, own: dict[str, str], speed: dict[tuple[str, str], float]) -> str:
+def told(
+    tmp_path: Path, own: dict[str, str], speed: dict[tuple[str, str], float], blocks: int = 12
+) -> str:
     """The sentences on a simulated study, unsafe left to the machine's own cell."""
     factors = {"cache": ("none", "writeback", "unsafe"), "format": ("raw",), "frontend": ("guest",)}
     cells: tuple[Cell, ...] = simulated_cells(factors)
-    path = fill(tmp_path / "s.sqlite", cells, blocks=12, cv=0.02, speed=speed)
+    path = fill(tmp_path / "s.sqlite", cells, blocks=blocks, cv=0.02, speed=speed)
     with open_store(str(path)) as store:
         (view,) = read_views(store, ())
     return "\n".join(compare_own(view, own))
@@ -66,6 +68,12 @@ def test_faster_ones_that_keep_are_told_with_an_interval(tmp_path: Path) -> None
     text = told(tmp_path, {"cache": "writeback"}, {("cache", "none"): 4.0})
     assert "cache=none is " in text and "] as fast" in text
     assert "unsafe" not in text.partition("as fast")[0]
+
+
+def test_single_runs_prove_nothing(tmp_path: Path) -> None:
+    text = told(tmp_path, {"cache": "writeback"}, {("cache", "none"): 4.0}, blocks=1)
+    assert "as fast" not in text
+    assert "is not told apart from them" in text or "none that keeps is proved faster" in text
 
 
 def test_own_settings_that_lose_are_never_the_answer(tmp_path: Path) -> None:

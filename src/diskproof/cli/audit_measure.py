@@ -20,7 +20,7 @@ from diskproof.measure.next import MeasureCampaign
 from diskproof.recording.folder import require_fuse
 from diskproof.records.virtual_machines import DiskJudgement, MachineJudgement
 from diskproof.report import layout
-from diskproof.report.machines.comparison import compare_own
+from diskproof.report.advice.own_settings import compare_own
 from diskproof.report.read import read_views
 from diskproof.store import Store
 from diskproof.study.crash import longest_seconds

@@ -1,18 +1,15 @@
 """`diskproof` alone: where one is, and what to type next."""
 
 import os
-import time
 from pathlib import Path
 from threading import Thread
 
 from diskproof.cli.options import DEFAULT_STORE
-from diskproof.cli.study_verbs import is_race_over
+from diskproof.cli.study_verbs import read_statuses
 from diskproof.cli.terminal import console
 from diskproof.errors import DiskproofError
 from diskproof.host.glance import glance
-from diskproof.lab.course import is_running
 from diskproof.report.orientation import FoundStudies, Here, render_orientation
-from diskproof.report.progress import study_status
 from diskproof.store import open_store
 from diskproof.store.connect import StoreUrl
 
@@ -54,19 +51,8 @@ def _read_studies(url: str) -> FoundStudies:
         return FoundStudies(url)
     try:
         with open_store(url) as store:
-            progress = store.progress()
-            alive = progress if progress is not None and is_running(progress) else None
+            statuses, _ = read_statuses(store)
             judged = {row.study_id for row in store.verdicts()}
-            statuses = [
-                study_status(
-                    study,
-                    store.counts(study.id),
-                    alive if alive is not None and alive.study_id == study.id else None,
-                    time.time(),
-                    race_over=is_race_over(store, study),
-                )
-                for study in store.studies()
-            ]
         return FoundStudies(store.place, tuple(statuses), frozenset(judged))
     except DiskproofError as error:
         return FoundStudies(url, trouble="; ".join(filter(None, (error.what, error.why))))

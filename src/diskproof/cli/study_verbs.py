@@ -126,28 +126,36 @@ def status(
 def _statuses(store: Store, follow: bool) -> Iterator[list[StudyStatus]]:
     """The studies' status now, and with ``follow`` again until nothing runs any more."""
     from diskproof.cli.terminal import has_reader
-    from diskproof.lab.course import is_running
-    from diskproof.report.progress import study_status
 
     while True:
-        progress = store.progress()
-        alive = progress if progress is not None and is_running(progress) else None
-        yield [
-            study_status(
-                study,
-                store.counts(study.id),
-                alive if alive is not None and alive.study_id == study.id else None,
-                time.time(),
-                race_over=is_race_over(store, study),
-            )
-            for study in store.studies()
-        ]
-        if not follow or alive is None or not has_reader():
+        statuses, runs = read_statuses(store)
+        yield statuses
+        if not follow or not runs or not has_reader():
             return
         time.sleep(FOLLOW_SECONDS)
 
 
-def is_race_over(store: Store, study: StudyRecord) -> bool:
+def read_statuses(store: Store) -> tuple[list[StudyStatus], bool]:
+    """Where each study stands, and whether one of them runs."""
+    from diskproof.lab.course import is_running
+    from diskproof.report.progress import study_status
+
+    progress = store.progress()
+    alive = progress if progress is not None and is_running(progress) else None
+    statuses = [
+        study_status(
+            study,
+            store.counts(study.id),
+            alive if alive is not None and alive.study_id == study.id else None,
+            time.time(),
+            race_over=_is_race_over(store, study),
+        )
+        for study in store.studies()
+    ]
+    return statuses, alive is not None
+
+
+def _is_race_over(store: Store, study: StudyRecord) -> bool:
     """Whether a study is a race, and all its workloads are decided or out of blocks."""
     from diskproof.stats.study_race import race_rules, replay_races
     from diskproof.store.race_scores import race_scores

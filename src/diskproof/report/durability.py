@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from diskproof.records import Cell
 from diskproof.records.verdicts import FAULTS, CrashRun, Fault, TraceEvent, Verdict, VerdictRow
-from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.study.factors import FACTORS
 
 DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
@@ -87,6 +87,21 @@ def verdict_text(verdict: Verdict) -> str:
     if verdict.verdict == "corrupts" and verdict.lost:
         return f"corrupts, loses {verdict.lost}"
     return verdict.verdict
+
+
+def loss_text(verdict: Verdict) -> str:
+    """``loses 64 acknowledged writes``, ``cannot be used afterwards``."""
+    lost = f"loses {count(verdict.lost, 'acknowledged write')}"
+    if verdict.verdict == "corrupts":
+        return f"{lost} and is corrupt" if verdict.lost else "is corrupt"
+    return lost
+
+
+def is_searched(verdict: Verdict) -> bool:
+    """Whether at least a tenth of the states, or a thousand, were checked."""
+    total = verdict.states_total
+    checked = verdict.states_checked
+    return checked >= 1000 or (total is not None and checked * 10 >= total)
 
 
 def run_text(run: CrashRun) -> str:

@@ -53,6 +53,10 @@ class CellRank:
         """``1``, ``2=`` for a tie, ``?`` for a cell that cannot be placed."""
         return "?" if self.rank is None else f"{self.rank}{'=' if self.shared else ''}"
 
+    def is_apart(self, other: "CellRank") -> bool:
+        """Whether the two are told apart. Of a single run nothing is known."""
+        return bool(self.groups and other.groups and not {*self.groups} & {*other.groups})
+
 
 @dataclass(frozen=True)
 class Ranked(CellRank):

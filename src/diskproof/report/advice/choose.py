@@ -290,8 +290,7 @@ class _Choice:
         told = self._told_by_race(one, other)
         if told is not None:
             return told
-        mine, its = set(one.line.ranked.groups), set(other.line.ranked.groups)
-        return bool(mine and its and not mine & its)
+        return one.line.ranked.is_apart(other.line.ranked)
 
     def _told_by_race(self, one: Candidate, other: Candidate) -> bool | None:
         """Whether the race told them apart: those that still run or rest are not, one that left

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from diskproof.records.metrics import figure_unit
-from diskproof.records.verdicts import Fault, Verdict
+from diskproof.records.verdicts import Fault
 from diskproof.report.advice.choose import NOT_SAID, Candidate, Recommendation, disk_levels
-from diskproof.report.durability import states_text
+from diskproof.report.durability import is_searched, loss_text, states_text
 from diskproof.report.labels import count, render_figure
 from diskproof.units import render_seconds
 
@@ -108,7 +108,7 @@ def keeping_sentence(each: Candidate, found: Recommendation) -> str:
     cut = CUTS[keeping.fault]
     if keeping.row and keeping.is_proved:
         states = states_text(keeping.row.verdict)
-        if not _is_searched(keeping.row.verdict):
+        if not is_searched(keeping.row.verdict):
             few = f"but few states were checked: {states}"
             return f"So far it kept every acknowledged write in {cut}, {few}."
         return f"It kept every acknowledged write in {cut}: {states} states were checked."
@@ -130,14 +130,6 @@ def keeping_text(each: Candidate) -> str:
     if keeping.row and keeping.is_proved:
         return f"keeps in {cut}, {states_text(keeping.row.verdict)} states checked"
     return f"is {keeping.word} in {cut}" if keeping.row else "is not judged yet"
-
-
-def loss_text(verdict: Verdict) -> str:
-    """``loses 64 acknowledged writes``, ``cannot be used afterwards``."""
-    lost = f"loses {count(verdict.lost, 'acknowledged write')}"
-    if verdict.verdict == "corrupts":
-        return f"{lost} and is corrupt" if verdict.lost else "is corrupt"
-    return lost
 
 
 def tie_sentence(found: Recommendation) -> str:
@@ -211,7 +203,7 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
         seconds = render_seconds(found.judge_seconds)
         return (f"To know what that keeps: `diskproof crash {file}`, at most {seconds}.",)
     row = found.chosen.keeping.row
-    if row and found.chosen.keeping.is_proved and not _is_searched(row.verdict):
+    if row and found.chosen.keeping.is_proved and not is_searched(row.verdict):
         return (
             f"To be surer of what it keeps: a longer explore_seconds under [crash] in {file}, "
             f"then `diskproof crash {file}`.",
@@ -224,10 +216,3 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
     if not found.proved and found.ties:
         return (f"To be surer: more blocks in {file}, then `diskproof run {file}` again.",)
     return ()
-
-
-def _is_searched(verdict: Verdict) -> bool:
-    """Whether at least a tenth of the states, or a thousand, were checked."""
-    total = verdict.states_total
-    checked = verdict.states_checked
-    return checked >= 1000 or (total is not None and checked * 10 >= total)

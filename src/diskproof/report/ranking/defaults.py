@@ -32,7 +32,7 @@ def _place(line: Line, load: WorkloadView, bars: Bars) -> str:
     if line is best:
         return "the best mean"
     single = min(line.ranked.interval.n, best.ranked.interval.n) < 2
-    if not single and set(line.ranked.groups) & set(best.ranked.groups):
+    if not single and not line.ranked.is_apart(best.ranked):
         return "not told apart from the best"
     places = [load.lines.index(each) for each in (best, line)]
     ratio = ratios_over([each.sample for each in load.lines], places[0])[places[1]]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from diskproof.records.metrics import figure_unit
 from diskproof.report.advice.choose import Recommendation, recommend
+from diskproof.report.advice.times import Times, times_of
 from diskproof.report.advice.words import keeping_sentence, settings_text
 from diskproof.report.labels import render_figure
 from diskproof.report.view import Line, StudyView, WorkloadView
@@ -37,8 +38,8 @@ def _sentences(found: Recommendation, load: WorkloadView, mine: Line | None) -> 
             keeping_sentence(chosen, found),
         ]
     best = settings_text(chosen, found)
-    apart = not set(mine.ranked.groups) & set(chosen.line.ranked.groups)
-    times = times_text(load, mine, chosen.line)
+    apart = chosen.line.ranked.is_apart(mine.ranked)
+    times = _times(load, mine, chosen.line).text
     why = next((each.why_not for each in found.refused if each.line is mine), "").partition("; ")[0]
     own = f"{load.name}: its own settings do {value}" + (f"; such a disk {why}" if why else "")
     if not apart:
@@ -47,13 +48,7 @@ def _sentences(found: Recommendation, load: WorkloadView, mine: Line | None) -> 
     return [f"{own}. {best} is {times} as fast.", keeping_sentence(chosen, found)]
 
 
-def times_text(load: WorkloadView, base: Line, other: Line) -> str:
-    """How many times as fast ``other`` is as ``base``, whichever way the metric points, with the
-    interval that holds for all pairs of the workload: ``1.3 times [1.1, 1.5]``."""
-    lines = list(load.lines)
-    if not load.higher_is_better:
-        base, other = other, base
-    ratio = ratios_over([line.sample for line in lines], lines.index(base))[lines.index(other)]
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.ratio:.3g} times (no interval)"
-    return f"{ratio.ratio:.3g} times [{ratio.low:.3g}, {ratio.high:.3g}]"
+def _times(load: WorkloadView, base: Line, other: Line) -> Times:
+    """How many times as fast ``other`` is as ``base``, for all pairs of the workload together."""
+    ratios = ratios_over([line.sample for line in load.lines], load.lines.index(base))
+    return times_of(ratios[load.lines.index(other)], load.higher_is_better)

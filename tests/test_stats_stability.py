@@ -11,11 +11,14 @@ import statsmodels.api as sm
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from diskproof.stats.drift import estimate_drift
+from diskproof.stats.drift import MEMORY, estimate_drift
 from diskproof.stats.first_run import first_run_effect
 from diskproof.stats.intervals import Sample
 from diskproof.stats.outliers import find_outliers
+from diskproof.stats.spells import find_spell
+from diskproof.stats.two_states import find_two_states
 from diskproof.stats.variance import RunTrace, uncertainty_inside, variance_levels
+from support.noise_shapes import SHAPES, to_samples
 
 
 def study(
@@ -113,6 +116,70 @@ def test_first_run_with_too_little() -> None:
     assert two is not None and two.ratio == pytest.approx(2) and two.low is None
 
 
+# -- spells ---------------------------------------------------------------------------------
+
+
+def session(rng: np.random.Generator, cells: int, blocks: int) -> np.ndarray:
+    """When each cell ran in each block, a minute apart, in random order."""
+    orders = [60 * (cells * block + rng.permutation(cells)) for block in range(blocks)]
+    return np.array(orders, dtype=float).T
+
+
+@pytest.mark.parametrize("shape", list(SHAPES)[:-1])
+def test_no_spell_is_rarely_claimed(shape: str) -> None:
+    rng, wrong = np.random.default_rng(len(shape)), 0
+    for _ in range(60):
+        logs, starts = SHAPES[shape](rng, 8, 3), session(rng, 8, 3)
+        found = find_spell(to_samples(logs, blocked=True), starts)
+        assert found is not None
+        wrong += found.p_value <= 0.05
+    assert wrong <= 60 * 0.05 + 3 * math.sqrt(60 * 0.05 * 0.95)
+
+
+def test_a_step_and_back_is_found_where_it_was() -> None:
+    rng, found = np.random.default_rng(4), 0
+    for _ in range(20):
+        starts = session(rng, 24, 3)
+        slow = (starts >= 900) & (starts < 2100)
+        logs = 0.05 * rng.standard_normal((24, 3)) + math.log(0.8) * slow
+        spell = find_spell(to_samples(logs, blocked=True), starts)
+        assert spell is not None
+        if spell.p_value <= 0.05:
+            found += 1
+            assert spell.ratio == pytest.approx(0.8, rel=0.1)
+            assert spell.seconds == pytest.approx((900, 2040), abs=360)
+    assert found >= 19
+
+
+def test_spell_with_too_little() -> None:
+    assert find_spell([], []) is None
+    assert find_spell([Sample((1.0, 2.0), (0, 1))] * 2, [(0.0, 2.0), (1.0, 3.0)]) is None
+    equal = find_spell([Sample((1.0,) * 3, (0, 1, 2))] * 2, [(0, 2, 4), (1, 3, 5)])
+    assert equal is not None and equal.p_value == 1 and equal.ratio == 1
+
+
+# -- two states -----------------------------------------------------------------------------
+
+
+def test_two_states_in_turns_are_found() -> None:
+    rng = np.random.default_rng(2)
+    turns = np.where(np.arange(25) // 3 % 2, 100.0, 88.0)
+    found = [find_two_states((turns * rng.normal(1, 0.02, 25)).tolist()) for _ in range(50)]
+    assert sum(each is not None for each in found) >= 45
+    states = next(each for each in found if each is not None)
+    assert states.low == pytest.approx(88, rel=0.03) and states.high == pytest.approx(100, rel=0.03)
+    assert sum(states.rounds) == 25
+
+
+def test_one_state_is_rarely_called_two() -> None:
+    rng = np.random.default_rng(3)
+    flat = [find_two_states(rng.normal(100, 3, 25).tolist()) for _ in range(400)]
+    slides = [find_two_states((np.linspace(100, 80, 25)).tolist())]
+    step = [find_two_states([100.0] * 12 + [80.0] * 13)]
+    assert sum(each is not None for each in flat) <= 8
+    assert slides == step == [None] and find_two_states([1.0] * 25) is None
+
+
 # -- drift ----------------------------------------------------------------------------------
 
 
@@ -123,9 +190,10 @@ def test_drift_is_the_line_through_the_blocks() -> None:
     assert found is not None and found.low is not None and found.high is not None
     assert found.low < math.exp(-0.14) < found.high and found.high < 0.95
     assert found.per_hour == pytest.approx(math.exp(-0.04), rel=0.01)
-    line = sm.OLS(
+    line = sm.GLS(
         np.log([level.ratio for level in found.blocks]),
         sm.add_constant([level.hours for level in found.blocks]),
+        sigma=[[MEMORY ** abs(a - b) for a in range(8)] for b in range(8)],
     ).fit()
     low, high = line.conf_int()[1] * 3.5
     assert (math.log(found.low), math.log(found.high)) == pytest.approx((low, high))
@@ -139,6 +207,20 @@ def test_no_drift_is_rarely_claimed() -> None:
         found = estimate_drift(study(rng, 12, 5, shared=0.05), {})
         assert found is not None and found.per_hour is None
         wrong += found.p_value is not None and found.p_value < 0.05
+    assert wrong <= 300 * 0.05 + 3 * math.sqrt(300 * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize("blocks", [3, 5, 10, 20])
+def test_a_host_that_wanders_and_comes_back_does_not_drift(blocks: int) -> None:
+    rng, wrong = np.random.default_rng(blocks), 0
+    for _ in range(300):
+        level = [rng.normal(0, 0.1)]
+        for _ in range(blocks - 1):
+            level.append(0.7 * level[-1] + rng.normal(0, 0.1 * math.sqrt(1 - 0.49)))
+        logs = np.array(level) + 0.01 * rng.standard_normal((12, blocks))
+        found = estimate_drift(to_samples(logs, blocked=True), {})
+        assert found is not None and found.p_value is not None
+        wrong += found.p_value < 0.05
     assert wrong <= 300 * 0.05 + 3 * math.sqrt(300 * 0.05 * 0.95)
 
 

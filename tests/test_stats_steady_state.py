@@ -111,3 +111,12 @@ def test_units_change_no_verdict(values: list[float], power: int) -> None:
     if one.window and other.window:
         assert (one.window.start, one.window.end) == (other.window.start, other.window.end)
         assert other.window.average == one.window.average * 2.0**power
+
+
+@pytest.mark.parametrize("cv", [0.01, 0.02, 0.05])
+def test_a_slide_over_the_whole_run_is_no_steady_state(cv: float) -> None:
+    rng = np.random.default_rng(5)
+    slides = np.linspace(1, 0.85, 25) * rng.normal(1, cv, (100, 25))
+    settles = (1 + 0.6 * np.exp(-np.arange(25) / 3)) * rng.normal(1, cv, (100, 25))
+    assert sum(judge_steady_state(each).verdict == "measured" for each in slides) <= 7
+    assert sum(judge_steady_state(each).verdict == "measured" for each in settles) >= 93

@@ -5,9 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diskproof.stats.cell_means import Difference, fit_cell_means
 from diskproof.stats.intervals import RESOLUTION, Sample
+
+Vector = NDArray[np.float64]
+
+MEMORY = 0.7
+"""How much of a block's departure the next one still has. A host that wanders and comes back has
+one; few blocks cannot tell how large, so this much is granted (Prais and Winsten 1954)."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Dri
     """A line through the block effects of ``log value = cell + block``.
 
     ``hours``: when each block began, from any origin; blocks in equal steps when it is empty.
-    The repeats are blocks, not runs: what happens to the host hits all cells of a block. None
-    without two blocks that the cells connect.
+    The repeats are blocks, not runs: what happens to the host hits all cells of a block; and a
+    block resembles the one before it (``MEMORY``). None without two blocks that the cells connect.
     """
     usable = [s for s in samples if s.values and min(s.values) > 0]
     if not usable or any(len(s.blocks) != len(s.values) for s in usable):
@@ -77,18 +84,27 @@ def estimate_drift(samples: Sequence[Sample], hours: Mapping[int, float]) -> Dri
     )
 
 
-def _slope(clock: object, effects: object) -> Difference:
-    """Slope of ordinary least squares with its standard error; no error below three points."""
-    x, y = np.asarray(clock, dtype=float), np.asarray(effects, dtype=float)
-    away = x - x.mean()
-    square = float((away**2).sum())
-    slope = float((away * y).sum()) / square
+def _slope(clock: Vector, effects: Vector) -> Difference:
+    """Slope by least squares after Prais and Winsten's transformation; no error below three."""
+    level = _without_memory(np.ones(len(clock)))
+    x, y = _without_memory(clock - clock.mean()), _without_memory(effects)
+    x, y = (each - level * (each @ level) / (level @ level) for each in (x, y))
+    square = float(x @ x)
+    slope = float(x @ y) / square
     freedom = len(x) - 2
     if freedom < 1:
         return Difference(slope, None, None)
-    left = y - y.mean() - slope * away
-    sd = max(math.sqrt(float((left**2).sum()) / freedom), RESOLUTION)
+    left = y - slope * x
+    sd = max(math.sqrt(float(left @ left) / freedom), RESOLUTION)
     return Difference(slope, sd / math.sqrt(square), freedom)
+
+
+def _without_memory(values: Vector) -> Vector:
+    """What is new in each block; the first one is scaled to scatter as much."""
+    fresh: Vector = np.array(values, dtype=float)
+    fresh[1:] -= MEMORY * values[:-1]
+    fresh[0] *= math.sqrt(1 - MEMORY**2)
+    return fresh
 
 
 def _exp(power: float) -> float:

@@ -4,7 +4,8 @@ SNIA Solid State Storage Performance Test Specification: over a window of five r
 range is at most 20 % of their average, and the straight line fitted to them rises or falls by at
 most 10 % of it. Added here: no later window may leave the level that was called steady, and the
 line through all that follows keeps to the 10 % as well, so that neither the fast minutes before
-a write cliff nor a slow slide pass for it.
+a write cliff nor a slow slide pass for it. And where the whole run slides, what follows the window
+must be flatter than that beyond doubt: a window late in a slide sees but its end.
 """
 
 import math
@@ -15,6 +16,7 @@ from typing import Literal
 WINDOW = 5
 MAX_RANGE = 0.20
 MAX_SLOPE = 0.10
+ALPHA = 0.05
 MAX_LEAVING = 0.10
 """How far the average of a later window may lie from that of the steady one."""
 
@@ -76,9 +78,26 @@ def _stays(rounds: Sequence[float], window: Window, windows: Sequence[Window]) -
     rest = _window(rounds, window.start, len(rounds))
     room = MAX_LEAVING * abs(window.average)
     later = windows[window.start :]
-    return rest.slope_share <= MAX_SLOPE and all(
-        abs(each.average - window.average) <= room for each in later
+    return (
+        rest.slope_share <= MAX_SLOPE
+        and all(abs(each.average - window.average) <= room for each in later)
+        and not _goes_on_sliding(rounds, window.start)
     )
+
+
+def _goes_on_sliding(rounds: Sequence[float], start: int) -> bool:
+    """Whether the run as a whole slides, and its rounds from ``start`` may do so still."""
+    from scipy.special import stdtrit
+    from scipy.stats import linregress
+
+    whole = linregress(range(len(rounds)), rounds)
+    far = abs(whole.slope) * (len(rounds) - 1) > MAX_SLOPE * abs(math.fsum(rounds) / len(rounds))
+    if not (start and far and whole.pvalue < ALPHA):
+        return False
+    rest = linregress(range(len(rounds) - start), rounds[start:])
+    # Any of the windows may look flat by chance.
+    doubt = stdtrit(len(rounds) - start - 2, 1 - ALPHA / len(rounds)) * rest.stderr
+    return bool(math.copysign(1, whole.slope) * (whole.slope - rest.slope) <= doubt)
 
 
 def _window(rounds: Sequence[float], start: int, end: int) -> Window:

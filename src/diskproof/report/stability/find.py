@@ -1,18 +1,24 @@
 """How steady a workload was on a host: first runs, drift, steady state, outliers, variance."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
+from typing import TypeVar
 
 from diskproof.records import Series, StudyRecord
 from diskproof.report.labels import cell_label, order_levels, varying_factors
 from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.first_run import FirstRunEffect, first_run_effect
+from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample
 from diskproof.stats.outliers import find_outliers
+from diskproof.stats.spells import Spell, find_spell
 from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
+from diskproof.stats.two_states import TwoStates, find_two_states
 from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
 from diskproof.store import ResultRow, RunRow, Store
+
+Tested = TypeVar("Tested", FirstRunEffect, Drift | None, Spell | None)
 
 BOOTS = "boots"
 MAX_TRACES = 40
@@ -45,17 +51,19 @@ class OutlierRun:
 
 @dataclass(frozen=True)
 class SteadyRun:
-    """The steady state inside one run, by its time series."""
+    """The steady state inside one run, by its time series, and whether it knows two of them."""
 
     label: str
     run_id: str
     series: str
     state: SteadyState
+    states: TwoStates | None
 
 
 @dataclass(frozen=True)
 class WorkloadStability:
-    """One workload on one host by its primary metric."""
+    """One workload on one host by its primary metric. The p-values of the first runs, the drift
+    and the spell are corrected together."""
 
     name: str
     metric: str
@@ -65,6 +73,7 @@ class WorkloadStability:
     first_boots: tuple[FirstRuns, ...]
     outliers: tuple[OutlierRun, ...]
     drift: Drift | None
+    spell: Spell | None
     steady: tuple[SteadyRun, ...]
     variance: VarianceLevels
 
@@ -83,7 +92,7 @@ def find_stability(
     samples = [Sample(row.values, row.blocks if measured else ()) for row in rows]
     factors = order_levels([row.cell for row in rows])
     traces, steady = _inside_runs(store, rows, runs)
-    return WorkloadStability(
+    found = WorkloadStability(
         first.cell.workload.name,
         first.metric,
         first.unit,
@@ -92,8 +101,37 @@ def find_stability(
         _first_boots(store, rows, factors),
         _outliers(rows, samples, "block {}" if measured else "run {}"),
         estimate_drift(samples, _block_hours(runs.values())) if measured else None,
+        _spell(rows, samples, runs) if measured else None,
         steady,
         variance_levels(samples, traces),
+    )
+    return _corrected(found)
+
+
+def _spell(
+    rows: Sequence[ResultRow], samples: Sequence[Sample], runs: Mapping[str, RunRow]
+) -> Spell | None:
+    starts = [[runs[each].started if each in runs else None for each in r.run_ids] for r in rows]
+    known = [[at for at in each if at is not None] for each in starts]
+    return find_spell(samples, known) if known == starts else None
+
+
+def _corrected(found: WorkloadStability) -> WorkloadStability:
+    """All that is tested over the session, together by Holm's method."""
+    tested = [*(each.effect for each in found.first_runs), found.drift, found.spell]
+    known = [each.p_value for each in tested if each and each.p_value is not None]
+    adjusted = iter(holm_adjusted(known))
+
+    def put(each: Tested) -> Tested:
+        if each is None or each.p_value is None:
+            return each
+        return replace(each, p_value=next(adjusted))
+
+    return replace(
+        found,
+        first_runs=tuple(replace(each, effect=put(each.effect)) for each in found.first_runs),
+        drift=put(found.drift),
+        spell=put(found.spell),
     )
 
 
@@ -179,8 +217,9 @@ def _inside_runs(
             continue
         span = found.times[-1] - found.times[0]
         traces.append(RunTrace(span, max(0.0, run.ended - run.started - span), found.values))
-        state = judge_steady_state(rounds_of(found.times, found.values))
-        steady.append(SteadyRun(cell_label(row.cell, factors), run_id, found.name, state))
+        rounds = rounds_of(found.times, found.values)
+        state, states = judge_steady_state(rounds), find_two_states(rounds)
+        steady.append(SteadyRun(cell_label(row.cell, factors), run_id, found.name, state, states))
     return tuple(traces), tuple(steady)
 
 

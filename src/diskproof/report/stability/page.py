@@ -6,7 +6,6 @@ from diskproof.report import vega
 from diskproof.report.chapter import Chapter, Draw, Source
 from diskproof.report.stability import table as stability_tables
 from diskproof.report.stability.find import WorkloadStability, find_stability
-from diskproof.report.stability.words import steady_words
 from diskproof.report.view import StudyView
 from diskproof.stats.drift import Drift
 
@@ -50,7 +49,7 @@ def _page(load: WorkloadStability, view: StudyView, draw: Draw) -> Mapping[str, 
         "lines": stability_tables.stability_lines(load),
         "figures": figures,
         "outliers": [", ".join(stability_tables.outlier_row(each)) for each in load.outliers],
-        "steady_words": steady_words,
+        "inside_words": stability_tables.inside_words,
     }
 
 

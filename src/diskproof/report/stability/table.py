@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from diskproof.report import layout
 from diskproof.report.analysis import StudyAnalysis, show_studies, studies_json
 from diskproof.report.labels import change, count, finite, render_figure
 from diskproof.report.stability import words
-from diskproof.report.stability.find import FirstRuns, OutlierRun, WorkloadStability
+from diskproof.report.stability.find import FirstRuns, OutlierRun, SteadyRun, WorkloadStability
 from diskproof.stats.drift import Drift
 from diskproof.stats.steady_state import SteadyState, Window
 
@@ -37,7 +38,9 @@ def steady_line(load: WorkloadStability) -> str:
         "not reached": "not steady",
         "too short": "too short to judge",
     }
-    return ", ".join(f"{counts[each]} {named[each]}" for each in _VERDICTS if counts[each])
+    states = sum(each.states is not None for each in load.steady)
+    told = [f"{counts[each]} {named[each]}" for each in _VERDICTS if counts[each]]
+    return ", ".join([*told, f"{states} between two states"] if states else told)
 
 
 def first_boot_line(first: FirstRuns) -> tuple[str, str]:
@@ -64,6 +67,8 @@ def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     lines += [first_boot_line(each) for each in load.first_boots]
     if load.drift is not None:
         lines.append(("host over time", drift_line(load)))
+    if load.spell is not None:
+        lines.append(("spells", words.spell_words(load.spell, better)))
     lines.append(("inside a run", steady_line(load)))
     count = len(load.outliers)
     lines.append(("outliers", f"{count}, kept in every figure" if count else "no run stands out"))
@@ -78,8 +83,19 @@ def render_stability(studies: Sequence[StudyAnalysis]) -> layout.Shown:
 def _load_groups(load: WorkloadStability) -> Iterator[Sequence[layout.Shown]]:
     yield [_lines_table(load)]
     yield [_outliers_table(load)] if load.outliers else []
-    if any(each.state.verdict != "measured" for each in load.steady):
+    if any(odd(each) for each in load.steady):
         yield [_steady_table(load)]
+
+
+def odd(each: SteadyRun) -> bool:
+    """Whether a run is not steady, or steady in two states."""
+    return each.state.verdict != "measured" or each.states is not None
+
+
+def inside_words(each: SteadyRun) -> str:
+    """Steady state and states of one run."""
+    said = words.steady_words(each.state)
+    return f"{said}; {words.states_words(each.states)}" if each.states else said
 
 
 def _lines_table(load: WorkloadStability) -> layout.Shown:
@@ -116,8 +132,8 @@ def _steady_table(load: WorkloadStability) -> layout.Shown:
         *("*cell", "**steady"),
     )
     for each in load.steady:
-        if each.state.verdict != "measured":
-            table.add_row(each.label, words.steady_words(each.state))
+        if odd(each):
+            table.add_row(each.label, inside_words(each))
     return table
 
 
@@ -132,6 +148,7 @@ def _findings_json(load: WorkloadStability) -> dict[str, object]:
         "first_run": [_first_json(each) for each in load.first_runs],
         "first_boot": [{"kind": each.kind, **_first_json(each)} for each in load.first_boots],
         "drift": _drift_json(load.drift) if load.drift else None,
+        "spell": asdict(load.spell) if load.spell else None,
         "outliers": [
             {
                 "cell": each.label,
@@ -144,7 +161,13 @@ def _findings_json(load: WorkloadStability) -> dict[str, object]:
             for each in load.outliers
         ],
         "steady_state": [
-            {"cell": each.label, "run": each.run_id, "series": each.series, **_state(each.state)}
+            {
+                "cell": each.label,
+                "run": each.run_id,
+                "series": each.series,
+                **_state(each.state),
+                "two_states": asdict(each.states) if each.states else None,
+            }
             for each in load.steady
         ],
         "variance": {

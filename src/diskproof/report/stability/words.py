@@ -2,12 +2,15 @@
 
 import math
 
-from diskproof.report.labels import change, percent
+from diskproof.report.labels import change, count, percent, render_figure
 from diskproof.stats.drift import Drift
 from diskproof.stats.first_run import FirstRunEffect
 from diskproof.stats.intervals import CONFIDENCE
+from diskproof.stats.spells import Spell
 from diskproof.stats.steady_state import MAX_RANGE, MAX_SLOPE, WINDOW, SteadyState, Window
+from diskproof.stats.two_states import TwoStates
 from diskproof.stats.variance import VarianceLevels
+from diskproof.units import render_seconds
 
 ALPHA = 1 - CONFIDENCE
 _WORTH_SAYING = 0.9
@@ -87,6 +90,26 @@ def drift_words(drift: Drift, higher_is_better: bool) -> str:
     rate = f", {change(drift.per_hour)} an hour" if timed and drift.per_hour is not None else ""
     faster = (drift.ratio > 1) == higher_is_better
     return f"{text}{rate}: the host became {'faster' if faster else 'slower'}"
+
+
+def spell_words(spell: Spell, higher_is_better: bool) -> str:
+    """Whether a part of the session stood out."""
+    if spell.p_value > ALPHA:
+        return "no part of it is told apart from the rest"
+    faster = (spell.ratio > 1) == higher_is_better
+    begin, end = map(render_seconds, spell.seconds)
+    many = f"{spell.end - spell.begin} of {spell.runs} runs"
+    return (
+        f"from {begin} to {end} after the first run ({many}) "
+        f"everything was {'faster' if faster else 'slower'}: {change(spell.ratio)} beside the rest"
+    )
+
+
+def states_words(states: TwoStates) -> str:
+    """Between which two states a run goes to and fro."""
+    low, high = map(render_figure, (states.low, states.high))
+    slow, fast = states.rounds
+    return f"goes to and fro between {low} ({count(slow, 'round')}) and {high} ({fast})"
 
 
 def steady_words(state: SteadyState) -> str:

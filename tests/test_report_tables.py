@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console, RenderableType
 
@@ -82,6 +83,14 @@ def test_words_for_each_outcome() -> None:
     assert "a single run proves nothing" in winner_of(single)
     assert {line.ranked.label for line in single.workloads[0].lines} == {"?"}
     assert "only cell" in winner_of(make_view({"cache": ("none",)}, details=False))
+
+
+def test_a_single_run_beside_a_winner_is_not_told_apart() -> None:
+    view = make_view({"cache": ("none", "writeback")}, details=False)
+    load = view.workloads[0]
+    alone = replace(load.lines[1], ranked=replace(load.lines[1].ranked, groups=(), rank=None))
+    told = winner_sentence(replace(load, lines=(load.lines[0], alone)), Bars(view.study))
+    assert "wins" not in told and "has the best mean" in told
 
 
 def winner_of(view: StudyView) -> str:

@@ -37,8 +37,7 @@ def _leader_sentence(load: WorkloadView, fit: list[Line]) -> str:
         return f"{best.label} is the only cell that does not lose what was promised: {value}."
     if best.ranked.interval.n < 2:
         return f"{best.label} is ahead with {value}, but a single run proves nothing."
-    mine = set(best.ranked.groups)
-    tied = sum(not mine or bool(mine & set(line.ranked.groups)) for line in fit[1:])
+    tied = sum(not best.ranked.is_apart(line.ranked) for line in fit[1:])
     if tied == 0:
         return f"{best.label} wins with {value}{_margin(load, best, fit[1])}."
     if tied == len(fit) - 1:

@@ -23,13 +23,17 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/kvm")
 NAMES = ("/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/services")
 """What a program asks to find a server that has a name."""
 
+LOOK_MEMORY = 256 << 20
+"""Bytes of data that a QEMU may have which only looks at an image. The largest tables that it takes
+from a qcow2 (L1 32 MiB, refcounts 8 MiB, snapshots 64 MiB) fit."""
 TOOL_MEMORY = 1 << 30
-"""Bytes of data that a tool may have which reads an image or asks a server, and ends. The largest
-tables that QEMU takes from a qcow2 (L1 32 MiB, refcounts 8 MiB, snapshots 64 MiB) fit."""
+"""Of a tool that asks a server or checks an image, and ends."""
+QEMU_MEMORY = 4 << 30
+"""Of a QEMU beside its guest's memory: translated code (1 GiB), stacks of threads (8 MiB each)."""
 SERVER_MEMORY = 8 << 30
-"""Of a program under load: stacks of threads (8 MiB each) and buffers, as deep as the queues."""
+"""Of a program under load: stacks of threads and buffers, as deep as the queues."""
 _MAX_FILES = 65_536
-# Threads as well, of all that have the user: a QEMU has 64 for each of its disks at most.
+# Threads count, and all that have the user: a QEMU has 64 for each of its disks at most.
 _MAX_PROCESSES = 32_768
 
 

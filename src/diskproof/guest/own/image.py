@@ -11,12 +11,13 @@ from typing import Any
 
 from diskproof.errors import HostError, UsageError
 from diskproof.guest.ours.boot import has_sandbox
-from diskproof.process.cage import BARE_CAGE, TOOL_MEMORY
+from diskproof.process.cage import BARE_CAGE, LOOK_MEMORY
 from diskproof.process.owner import hand_over
 from diskproof.process.start import require_tool, run
 from diskproof.qemu.own_machine import OVERLAY, VARIABLES, find_image, look_args, look_node
 from diskproof.qemu.questions import ask
 from diskproof.study.guest import OwnGuest
+from diskproof.units import render_bytes
 
 MAX_LAYERS = 16
 SECONDS = 60.0
@@ -126,14 +127,15 @@ def _read_info(layer: ImageLayer) -> Mapping[str, Any]:
         [("blockdev-add", look_node(form)), ("query-named-block-nodes", {"flat": True})],
         timeout=SECONDS,
         confined=True,
-        cage=BARE_CAGE.within(TOOL_MEMORY),
+        cage=BARE_CAGE.within(LOOK_MEMORY),
         pass_fds=(layer.fd,),
     )
     if opened.error:
         raise _refusal(path, form, opened.error)
     facts = find_image(answer.result)
     if facts is None:
-        raise UsageError(f"{path} cannot be used", answer.error or "QEMU does not say what it is")
+        within = f"QEMU may take {render_bytes(LOOK_MEMORY)} to look at it"
+        raise UsageError(f"{path} cannot be used", f"{answer.error or 'no answer'}; {within}")
     if _details(facts).get("data-file"):
         raise _data_elsewhere(path)
     return facts

@@ -1,9 +1,13 @@
-"""Which files a confined program may open, as data; ``start`` has diskproof-confine enforce it.
+"""What a confined program may open and how much it may take, as data; ``start`` has
+diskproof-confine enforce it.
 
 The kernel's Landlock keeps the program and its children to these paths, whoever they run as; what
-is handed over as an open descriptor stays usable.
+is handed over as an open descriptor stays usable. Its seccomp filter denies what nothing that
+measures needs; the list and where it comes from are in native/lab/confine/src/filter.rs. Bounds
+are those of setrlimit(2).
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -18,17 +22,36 @@ _SYSFS = ("/sys/dev/block", "/sys/devices", "/sys/kernel/mm/transparent_hugepage
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/kvm")
 
 
+TOOL_MEMORY = 1 << 30
+"""Bytes of data that a tool may have which reads an image or asks a server, and ends. The largest
+tables that QEMU takes from a qcow2 (L1 32 MiB, refcounts 8 MiB, snapshots 64 MiB) fit."""
+SERVER_MEMORY = 8 << 30
+"""Of a program under load: stacks of threads (8 MiB each) and buffers, as deep as the queues."""
+_MAX_FILES = 65_536
+# Threads as well, of all that have the user: a QEMU has 64 for each of its disks at most.
+_MAX_PROCESSES = 32_768
+
+
 @dataclass(frozen=True)
 class Cage:
     """Files, or folders with all below them; ``writable`` ones may be read as well. Relative paths
-    start in the program's working folder, and what is not there is passed over."""
+    start in the program's working folder, and what is not there is passed over.
+
+    ``memory`` bounds its data in bytes (RLIMIT_DATA: what it may write and shares with nobody);
+    ``spawns`` is whether it may start processes; threads it may."""
 
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    memory: int = SERVER_MEMORY
+    spawns: bool = False
 
     def reading(self, *paths: str) -> Self:
         """The same with more to read."""
         return replace(self, readable=(*self.readable, *paths))
+
+    def within(self, memory: int) -> Self:
+        """The same with another bound for its data, in bytes."""
+        return replace(self, memory=memory)
 
     def starting(self, program: str) -> Self:
         """The same with what the program itself is made of, wherever it was installed."""
@@ -44,8 +67,42 @@ QEMU_CAGE = Cage(
 """QEMU and the storage daemon: the folder they work in, their programs, and a few devices."""
 
 
-def cage_args(confine: str, cage: Cage) -> list[str]:
-    """The argv prefix that starts a program in a cage, and only when the cage holds."""
-    readable = (part for path in cage.readable for part in ("--read", path))
-    writable = (part for path in cage.writable for part in ("--write", path))
-    return [confine, *readable, *writable, "--prove", PROOF, "--"]
+OPEN_CAGE = Cage(spawns=True)
+"""For programs whose files are anywhere, such as a database: without Landlock."""
+
+
+def cage_args(confine: str, cage: Cage, *, files: bool = True) -> list[str]:
+    """The argv prefix that starts a program in a cage, and only when the cage holds.
+
+    Without ``files`` it may open all that its user can: where the kernel has no Landlock.
+    """
+    return [
+        *(confine, *_limit_args(cage), *(() if cage.spawns else ("--no-spawn",))),
+        *(_file_args(cage) if files else ("--any-file",)),
+        "--",
+    ]
+
+
+def confine_args(
+    confine: str, cage: Cage, *, files: bool, parent: int, user: int | None, groups: Sequence[int]
+) -> list[str]:
+    """As ``cage_args``, as a child of ``parent`` and as long as that lives; with ``user`` that is
+    who it becomes, without capabilities."""
+    who = () if user is None else ("--user", str(user))
+    more = (part for group in groups for part in ("--group", str(group)))
+    prefix = cage_args(confine, cage, files=files)
+    return [*prefix[:-1], "--parent", str(parent), *who, *(more if who else ()), "--"]
+
+
+def _file_args(cage: Cage) -> Iterator[str]:
+    for path in cage.readable:
+        yield from ("--read", path)
+    for path in cage.writable:
+        yield from ("--write", path)
+    yield from ("--prove", PROOF)
+
+
+def _limit_args(cage: Cage) -> Iterator[str]:
+    limits = {"core": 0, "nofile": _MAX_FILES, "nproc": _MAX_PROCESSES, "data": cage.memory}
+    for name, value in limits.items():
+        yield from ("--limit", f"{name}={value}")

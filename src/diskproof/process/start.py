@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeGuard
+from typing import IO
 
 from diskproof.errors import HostError, RunFailure
-from diskproof.process.cage import QEMU_CAGE, Cage, cage_args
+from diskproof.process.cage import OPEN_CAGE, QEMU_CAGE, Cage, cage_args, confine_args
 from diskproof.process.native import require_native
 from diskproof.process.run_user import require_run_user
 
@@ -75,22 +75,24 @@ def lifeline_args(
 
     A confined child of root becomes the user of ``run_user`` without capabilities, in an empty
     network namespace of its own or in ``network``. Without root it stays who we are, and cannot
-    gain privileges. What it makes is its user's alone. With a cage it opens only what is in it
+    gain privileges. What it makes is its user's alone; it has the bounds and the system calls of
+    its cage, ``OPEN_CAGE`` unless one is given, and opens only what is in it
     (``find_cage_obstacle`` says where that cannot be had). The prefix works for children of this
     process only.
     """
-    prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     if not confined:
+        prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
         return [*prefix, "--", *_orphan_check_args()]
-    prefix += ["--no-new-privs"]
-    # Inside, the rights to look for our program are gone: its folder may be root's alone.
-    caged = cage_args(str(require_native(CONFINE)), cage) if _can_cage(cage) else []
-    if os.geteuid() == 0:
-        uid = str(require_run_user())
-        prefix += ["--reuid", uid, "--regid", uid, "--inh-caps=-all", "--bounding-set=-all"]
-        prefix += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
-        caged = [*_namespace_args(network), *caged]
-    return [*caged, *prefix, "--", *_orphan_check_args("umask 077; ")]
+    root = os.geteuid() == 0
+    walls = confine_args(
+        str(require_native(CONFINE)),
+        cage or OPEN_CAGE,
+        files=cage is not None and not find_cage_obstacle(),
+        parent=os.getpid(),
+        user=require_run_user() if root else None,
+        groups=groups,
+    )
+    return [*_namespace_args(network), *walls] if root else walls
 
 
 def _namespace_args(network: Path | None) -> list[str]:
@@ -107,10 +109,6 @@ def join_network_args(network: Path | None) -> list[str]:
     return [require_tool("nsenter", "util-linux"), f"--net={network}", "--"]
 
 
-def _can_cage(cage: Cage | None) -> TypeGuard[Cage]:
-    return cage is not None and not find_cage_obstacle()
-
-
 @functools.cache
 def find_cage_obstacle() -> str:
     """Why a child cannot be kept to a few files on this host, or empty; tried once.
@@ -123,13 +121,13 @@ def find_cage_obstacle() -> str:
     return done.error_text.removeprefix(f"{CONFINE}: ") if done.returncode else ""
 
 
-def _orphan_check_args(first: str = "") -> list[str]:
+def _orphan_check_args() -> list[str]:
     """Start the program only while we live.
 
     A parent that is killed before setpriv has asked for the signal would leave the child
-    running. The script is constant and gets the program as arguments; ``first`` is done before.
+    running. The script is constant and gets the program as arguments.
     """
-    script = first + '[ "$PPID" = "$0" ] && exec "$@"'
+    script = '[ "$PPID" = "$0" ] && exec "$@"'
     return ["/bin/sh", "-c", script, str(os.getpid())]
 
 
@@ -142,17 +140,22 @@ def run(
     env: Mapping[str, str] | None = None,
     check: bool = True,
     pass_fds: Sequence[int] = (),
+    confined: bool = False,
+    cage: Cage | None = None,
+    network: Path | None = None,
 ) -> Completed:
-    """Run a program to its end.
+    """Run a program to its end; ``confined``, ``cage`` and ``network`` as in ``start_process``.
 
     Raises HostError when it is not installed, RunFailure ``timeout`` after ``timeout`` seconds
     (the group is killed), and with ``check`` RunFailure ``tool`` on a non-zero exit.
     """
     program = require_tool(argv[0])
+    caged = cage.starting(program) if cage else None
+    lifeline = lifeline_args(confined=confined, cage=caged, network=network)
     outputs = (bytearray(), bytearray())
     began = time.monotonic()
     with subprocess.Popen(
-        [*lifeline_args(), program, *argv[1:]],
+        [*lifeline, program, *argv[1:]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

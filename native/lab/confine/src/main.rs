@@ -1,11 +1,15 @@
-//! Run a program that can open the files it was given and no others.
+//! Run a program between walls: with the files it was given and no others, as a user without rights,
+//! without the system calls that only an attacker would need, and with bounds.
 //!
-//! The kernel's Landlock does it (landlock(7)): it needs no privileges, holds for all children and
-//! cannot be taken off. Descriptors that are open already stay usable: they are given on purpose.
+//! The kernel builds them (landlock(7), capabilities(7), seccomp(2), setrlimit(2)): they hold for all
+//! children and cannot be taken off. Descriptors that are open already stay usable: they are given
+//! on purpose.
 
 #![forbid(unsafe_code)]
 
 mod cage;
+mod filter;
+mod user;
 
 use cage::{Cage, Trouble};
 use clap::Parser;
@@ -14,15 +18,19 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use user::Limit;
 
+const ORPHANED: u8 = 1;
 const HOST_CANNOT: u8 = 3;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// Run a program that can open the files it was given and no others.
 ///
-/// A folder stands for all below it. Paths that are not there are passed over. The exit status is
-/// the program's; 3 when this kernel cannot confine it, 126 and 127 when it cannot be started.
+/// It cannot gain rights, its files are its user's alone, and system calls that measuring does not
+/// need are refused. A folder stands for all below it. Paths that are not there are passed over. The
+/// exit status is the program's; 3 when this kernel cannot confine it, 126 and 127 when it cannot be
+/// started, 1 when the parent is gone.
 #[derive(Parser)]
 #[command(name = "diskproof-confine", version)]
 #[command(after_help = "Example: diskproof-confine --read /usr --read /lib64 --write . -- ls /etc")]
@@ -33,21 +41,60 @@ struct Options {
     /// What may be written, made and removed as well
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
+    /// All files that its user can open
+    #[arg(long, conflicts_with_all = ["read", "write", "prove"])]
+    any_file: bool,
     /// A file that must be out of reach then: proof that the cage holds
     #[arg(long, value_name = "PATH")]
     prove: Option<PathBuf>,
+    /// Become that user and group, without capabilities; for root
+    #[arg(long, value_name = "NUMBER")]
+    user: Option<u32>,
+    /// A further group of that user
+    #[arg(long, value_name = "NUMBER", requires = "user")]
+    group: Vec<u32>,
+    /// A bound, in bytes, seconds or pieces: as, core, cpu, data, fsize, nofile, nproc
+    #[arg(long, value_name = "NAME=NUMBER")]
+    limit: Vec<Limit>,
+    /// No further process may be started, threads may
+    #[arg(long)]
+    no_spawn: bool,
+    /// Start only as a child of that process, and be killed when it ends
+    #[arg(long, value_name = "PID")]
+    parent: Option<i32>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 fn main() -> ExitCode {
-    let Options { read, write, prove, command } = Options::parse();
-    let entered = Cage { read, write }.enter().and_then(|()| cage::require_closed(prove));
+    let options = Options::parse();
+    let entered = enter(&options);
     match entered {
-        Ok(()) => become_command(&command),
+        Ok(true) => become_command(&options.command),
+        Ok(false) => ExitCode::from(ORPHANED),
         Err(trouble) => complain(&trouble),
     }
+}
+
+/// Files are looked up with the rights that we come with; the filter is last, for it denies what the
+/// other walls are made with. Tells whether there still is a parent to run for.
+fn enter(options: &Options) -> Result<bool, Trouble> {
+    user::keep_to_itself().map_err(Trouble::System)?;
+    options.limit.iter().try_for_each(|limit| limit.enter()).map_err(Trouble::System)?;
+    if !options.any_file {
+        Cage { read: &options.read, write: &options.write }.enter()?;
+        cage::require_closed(options.prove.as_deref())?;
+    }
+    if let Some(number) = options.user {
+        user::become_user(number, &options.group).map_err(Trouble::System)?;
+        if !user::is_powerless().map_err(Trouble::System)? {
+            return Err(Trouble::Powerful);
+        }
+    }
+    let wanted = options.parent.map_or(Ok(true), user::end_with).map_err(Trouble::System)?;
+    filter::enter(!options.no_spawn).map_err(Trouble::Filter)?;
+    Ok(wanted)
 }
 
 fn complain(trouble: &Trouble) -> ExitCode {

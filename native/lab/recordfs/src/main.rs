@@ -130,7 +130,10 @@ fn record(options: &Options) -> io::Result<()> {
     let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter, signals);
     match &recorded {
         Ok(()) => guardian.dismiss()?,
-        Err(error) => log.end(&format!("failed: {error}")),
+        Err(error) => {
+            log.end(&format!("failed: {error}"));
+            let _ = guardian.take_away();
+        }
     }
     recorded
 }

@@ -58,7 +58,7 @@ impl Default for Budget {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confined {
-    /// In front of the program and its arguments.
+    /// Of diskproof-confine, without `--parent` and the program.
     pub argv: Vec<String>,
     /// Whom it runs as then; None: as us.
     pub user: Option<u32>,

@@ -18,10 +18,6 @@ use crate::request::Confined;
 /// What is kept of a program's output.
 const MAX_OUTPUT: u64 = 64 << 10;
 
-/// Starts what comes after it only while its parent lives: a change of user takes the kernel's
-/// promise to end it away until it is asked for again.
-const WHILE_WE_LIVE: &str = r#"umask 077; [ "$PPID" = "$0" ] && exec "$@""#;
-
 /// How programs are started that read what a crash left of somebody's disk.
 pub struct Readers {
     confined: Option<Vec<String>>,
@@ -39,7 +35,7 @@ impl Readers {
             Some(argv) => {
                 let mut command = Command::new(&argv[0]);
                 let parent = std::process::id().to_string();
-                command.args(&argv[1..]).args(["/bin/sh", "-c", WHILE_WE_LIVE, &parent, program]);
+                command.args(&argv[1..]).args(["--parent", &parent, "--", program]);
                 command
             }
             None => {

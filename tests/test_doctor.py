@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from diskproof.host.qemu_probe import (
-    QemuAnswer,
-    find_buses,
-    find_iothread_buses,
-    parse_answers,
-    render_commands,
-)
+from diskproof.host.qemu_probe import find_buses, find_iothread_buses
 from diskproof.host.storage_findings import STACKS, find_kernel_part
 from diskproof.qemu.disk import BUSES
+from diskproof.qemu.questions import QemuAnswer, parse_answers, render_commands
 from diskproof.records import Finding
 from diskproof.report.findings import render_findings, summarise
 

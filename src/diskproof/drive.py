@@ -116,6 +116,13 @@ class DriveFacts:
     """The virtual machine that the disk belongs to, if it belongs to one."""
     second_disk: str = ""
     """The run's second disk, as commands see it; empty where there is none."""
+    path: str = ""
+    """The disk's absolute name, where fio's is another."""
+
+    @property
+    def disk(self) -> str:
+        """The disk as commands see it."""
+        return self.path or self.fio["filename"].replace(r"\:", ":")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.janitor import sweep
 from diskproof.process.run_user import require_run_user
-from diskproof.process.start import join_network_args, lifeline_args, run
+from diskproof.process.start import Completed, join_network_args, lifeline_args, run
 from diskproof.qemu.disk import image_opts
 from diskproof.qemu.images import read_network_size
 from diskproof.records import BackingSpec, RunRecord
@@ -166,7 +166,10 @@ def test_a_missing_block_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     """What qemu-img says without its module, from a QEMU that cannot read it."""
     from diskproof.qemu import images
 
-    monkeypatch.setattr(images, "lifeline_args", lambda **_: hide_modules())
+    def run_hidden(argv: Sequence[str], *, env: Mapping[str, str], **_: object) -> Completed:
+        return run([*hide_modules(), *argv], timeout=30, env=env, check=False)
+
+    monkeypatch.setattr(images, "run", run_hidden)
     with pytest.raises(HostError, match="no block driver for iscsi") as caught:
         require_target()
     assert caught.value.hint == "apt-get install qemu-block-extra"

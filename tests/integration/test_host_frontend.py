@@ -11,6 +11,7 @@ import pytest
 from diskproof.drive import MAX_COLLECTED, DiskImage, RunContext
 from diskproof.errors import RunFailure, UsageError
 from diskproof.frontends import load_frontend
+from diskproof.process.owner import hand_over
 from diskproof.process.start import run
 from support.disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
 
@@ -45,6 +46,7 @@ def test_without_direct_io_the_check_says_buffered(tmp_path: Path) -> None:
     try:
         image = DiskImage(tmp_path / "disk.raw", "raw", SIZE)
         image.path.write_bytes(bytes(SIZE))
+        hand_over(image.path)
         context = RunContext(make_cell(frontend="host"), image, tmp_path, "tcg")
         with load_frontend("host").start(context) as drive:
             direct = next(check for check in drive.read_back() if check.name == "direct")

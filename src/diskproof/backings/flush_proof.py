@@ -15,8 +15,9 @@ from diskproof.backings.server import make_store
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.owner import admit
-from diskproof.process.start import lifeline_args, require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.qemu.disk import image_opts
+from diskproof.qemu.images import client_cage
 from diskproof.recording.folder import start_recording
 from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame, read_frames
 from diskproof.records import Check
@@ -94,13 +95,21 @@ def _write(disk: NetworkDisk, commands: tuple[str, ...]) -> None:
     words = [word.format(at=at * _STEP) for at in range(WRITES) for word in commands]
     words.append(f"write -q {WRITES * _STEP} 4k")
     argv = [
-        *lifeline_args(confined=True, network=disk.namespace),
         require_tool("qemu-io", "qemu-utils"),
         *("--image-opts", "-t", "writeback"),
         *(part for word in words for part in ("-c", word)),
         image_opts(disk),
     ]
-    done = run(argv, timeout=SECONDS, cwd=disk.folder, check=False)
+    space = disk.namespace
+    done = run(
+        argv,
+        timeout=SECONDS,
+        cwd=disk.folder,
+        check=False,
+        confined=True,
+        cage=client_cage(space),
+        network=space,
+    )
     if done.returncode != 0 or done.error_text:
         why = done.error_text or done.text
         raise RunFailure("tool", "the server of a backing does not take writes", why[-2000:])

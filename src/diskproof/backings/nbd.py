@@ -18,9 +18,9 @@ from diskproof.backings.place import Place, Service, start_run_dir
 from diskproof.drive import NetworkDisk
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.open_files import find_rings
-from diskproof.process.start import lifeline_args, require_tool, run, start_process
+from diskproof.process.start import require_tool, run, start_process
 from diskproof.qemu.disk import image_opts
-from diskproof.qemu.images import read_network_size
+from diskproof.qemu.images import client_cage, read_network_size
 from diskproof.records import BackingSpec, Check
 from diskproof.study.factors import DIRECT
 
@@ -225,11 +225,12 @@ def _require_empty(uri: str, disk: NetworkDisk, folder: Path) -> None:
     """Raises HostError when the head of the disk holds anything that wipefs(8) knows."""
     head = disk.folder / "head"
     argv = [
-        *lifeline_args(confined=True, network=disk.namespace),
         *(require_tool("qemu-img", "qemu-utils"), "dd", "--image-opts", "-O", "raw", "bs=1M"),
         *(f"count={_HEAD_BYTES >> 20}", f"if={image_opts(disk)}", f"of={head.name}"),
     ]
-    run(argv, timeout=30, cwd=disk.folder)
+    space = disk.namespace
+    cage = client_cage(space)
+    run(argv, timeout=30, cwd=disk.folder, confined=True, cage=cage, network=space)
     if found := find_signatures(head):
         raise HostError(
             f"{uri} is not empty",

@@ -16,6 +16,7 @@ from diskproof.crash.verdict import Explored, Loss
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
+from diskproof.process.cage import TOOL_CAGE
 from diskproof.process.native import require_native
 from diskproof.process.start import Completed, require_tool, run
 from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
@@ -97,7 +98,14 @@ def _verify_ledger(image: Path, form: str, room: Path, acks: Path, timeout: floa
 def find_damage(image: Path, form: str, timeout: float) -> Completed | None:
     """``qemu-img check`` where it finds more than clusters that leak; as a check's answer."""
     tool = require_tool("qemu-img", "qemu-utils")
-    done = run([tool, "check", "-f", form, "--", str(image)], timeout=timeout, check=False)
+    done = run(
+        [tool, "check", "-f", form, "--", image.name],
+        timeout=timeout,
+        cwd=image.parent,
+        check=False,
+        confined=True,
+        cage=TOOL_CAGE,
+    )
     if done.returncode in (0, _LEAKS_ONLY):
         return None
     return done if done.returncode < 0 else replace(done, returncode=2)

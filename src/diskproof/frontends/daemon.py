@@ -12,8 +12,8 @@ from diskproof.drive import Command, Drive, DriveFacts, Execution, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import effective
 from diskproof.frontends.host import run_here
-from diskproof.process.cage import QEMU_CAGE
-from diskproof.process.owner import write_private
+from diskproof.process.cage import CLIENT_CAGE, QEMU_CAGE
+from diskproof.process.owner import hand_over_node, write_private
 from diskproof.process.start import Process, start_process
 from diskproof.qemu.disk import DISK_NODE, EXPORT_ID, EXPORT_NAME, daemon_args
 from diskproof.qemu.qmp import Qmp, connect
@@ -40,7 +40,7 @@ class DaemonDrive(Drive):
     qmp: Qmp
 
     def run(self, command: Command) -> Execution:
-        done = run_here(self.context.run_dir, command)
+        done = run_here(self.context.run_dir, command, CLIENT_CAGE)
         # A client that lost its connection can be faster than the end of the process.
         status = self.process.wait(_LAST_MOMENTS if done.returncode else 0.0)
         if status is not None:
@@ -121,6 +121,8 @@ def _listen(stack: ExitStack, run_dir: Path) -> socket.socket:
     try:
         listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
         stack.callback((run_dir / SOCKET).unlink, missing_ok=True)
+        if os.geteuid() == 0:
+            hand_over_node(run_dir / SOCKET)  # fio, its client, has no rights either
     except OSError as error:
         listener.close()
         why = f"{run_dir}: {error.strerror}"

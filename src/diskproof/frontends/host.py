@@ -10,6 +10,8 @@ from pathlib import Path
 
 from diskproof import drive
 from diskproof.errors import RunFailure
+from diskproof.process.cage import CLIENT_CAGE, Cage
+from diskproof.process.owner import hand_over_tree
 from diskproof.process.start import run
 from diskproof.records import Artefact, Check
 
@@ -25,7 +27,9 @@ class HostDrive(drive.Drive):
     direct_obstacle: str
 
     def run(self, command: drive.Command) -> drive.Execution:
-        return run_here(self.run_dir, command)
+        flush_buffers(self.path)
+        disk = seen_from(self.run_dir, self.path)
+        return run_here(self.run_dir, command, CLIENT_CAGE.writing(disk))
 
     def read_back(self) -> tuple[Check, ...]:
         return check_direct(self.direct_obstacle), check_size(self.path, self.facts.size)
@@ -39,7 +43,7 @@ class NetworkDrive(drive.Drive):
     run_dir: Path
 
     def run(self, command: drive.Command) -> drive.Execution:
-        return run_here(self.run_dir, command)
+        return run_here(self.run_dir, command, CLIENT_CAGE, self.image.namespace)
 
     def read_back(self) -> tuple[Check, ...]:
         """fio's client has no settings; what is known of the server is kept with the image."""
@@ -85,9 +89,9 @@ class HostFrontend:
             yield NetworkDrive(facts, image, context.run_dir)
             return
         obstacle = find_direct_obstacle(image.path)
-        fio = libaio_options(str(image.path), obstacle)
+        fio = libaio_options(seen_from(context.run_dir, image.path), obstacle)
         second = str(context.second_disk.path) if context.second_disk else ""
-        facts = drive.DriveFacts(image.size, fio, second_disk=second)
+        facts = drive.DriveFacts(image.size, fio, second_disk=second, path=str(image.path))
         yield HostDrive(facts, image.path, context.run_dir, obstacle)
 
     def artefacts(self, context: drive.RunContext) -> tuple[Artefact, ...]:
@@ -100,17 +104,44 @@ def libaio_options(path: str, direct_obstacle: str = "") -> dict[str, str]:
     return {"ioengine": "libaio", "filename": path.replace(":", r"\:"), "direct": direct}
 
 
-def run_here(run_dir: Path, command: drive.Command) -> drive.Execution:
-    """Run it on this host, in a scratch folder in ``run_dir`` that goes at the end."""
+def seen_from(run_dir: Path, disk: Path) -> str:
+    """A disk as commands see it that work in a scratch folder of a run: who has no rights may not
+    search the folders above."""
+    return f"../{os.path.relpath(disk, run_dir)}"
+
+
+def run_here(
+    run_dir: Path, command: drive.Command, cage: Cage, network: Path | None = None
+) -> drive.Execution:
+    """Run it on this host, in a scratch folder in ``run_dir`` that goes at the end. fio has no
+    rights, and is in ``cage`` and ``network``: it reads what servers answer. Other programs are
+    the study's own, and run as who has started it."""
+    confined = command.argv[0] == "fio"
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=run_dir) as name:
         scratch = Path(name)
         for file, content in command.files.items():
             (scratch / file).parent.mkdir(parents=True, exist_ok=True)
             (scratch / file).write_bytes(content)
-        done = run(command.argv, timeout=command.timeout, cwd=scratch, check=False)
-        found = [file for file in command.collect if (scratch / file).is_file()]
-        brought = {file: _read(scratch / file) for file in found}
+        if confined:
+            hand_over_tree(scratch)
+        done = run(
+            command.argv,
+            timeout=command.timeout,
+            cwd=scratch,
+            check=False,
+            confined=confined,
+            cage=cage if confined else None,
+            network=network,
+        )
+        found = {file: read_inside(scratch, file) for file in command.collect}
+    brought = {file: content for file, content in found.items() if content is not None}
     return drive.Execution(done.returncode, done.stdout, done.stderr, done.seconds, brought)
+
+
+def flush_buffers(disk: Path) -> None:
+    """Drop the pages of a block device: fio does so before each job, and may not without rights."""
+    if disk.is_block_device():
+        run(["blockdev", "--flushbufs", str(disk)], timeout=60, check=False)
 
 
 def read_inside(scratch: Path, name: str) -> bytes | None:

@@ -4,24 +4,22 @@ A list of QMP commands goes in, the answers come out, QEMU is gone: no socket an
 look after. The block layer is tried as runs use it: confined, in a run's folder.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from diskproof.errors import DiskproofError
-from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.cage import BARE_CAGE, QEMU_CAGE
 from diskproof.process.owner import hand_over
-from diskproof.process.start import lifeline_args, require_tool, run
+from diskproof.process.start import require_tool, run
 from diskproof.qemu.disk import BUSES
+from diskproof.qemu.questions import Command, QemuAnswer, ask
 from diskproof.study.factors import FACTOR_BY_NAME
 
 FORMATS = FACTOR_BY_NAME["format"].levels
 AIO = FACTOR_BY_NAME["aio"].levels
 SECONDS = 20.0  # of which a free processor needs a tenth of one
 _IMAGE_SIZE = "1M"
-
-Command = tuple[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -30,14 +28,6 @@ class Probed:
 
     usable: frozenset[str] = frozenset()
     reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class QemuAnswer:
-    """What QEMU said to one command: ``result`` (JSON), or ``error`` in its words."""
-
-    result: object = None
-    error: str = ""
 
 
 def nothing_usable(levels: Sequence[str], reason: str) -> Probed:
@@ -116,12 +106,11 @@ def ask_block_layer(folder: Path, commands: Sequence[Command]) -> list[QemuAnswe
     """Ask a storage daemon that runs in ``folder`` with no more rights than that of a run."""
     daemon = require_tool("qemu-storage-daemon", "qemu-system-common")
     argv = [
-        *lifeline_args(confined=True, cage=QEMU_CAGE.starting(daemon)),
         daemon,
         *("--chardev", "stdio,id=qmp"),
         *("--monitor", "chardev=qmp,mode=control"),
     ]
-    return _ask(argv, commands, folder)
+    return ask(argv, commands, timeout=SECONDS, cwd=folder, confined=True, cage=QEMU_CAGE)
 
 
 # -- devices of the system emulator -----------------------------------------------------------
@@ -141,7 +130,8 @@ def read_properties(devices: Sequence[str]) -> dict[str, frozenset[str]]:
     qemu = require_tool("qemu-system-x86_64", "qemu-system-x86")
     argv = [qemu, "-nodefaults", "-no-user-config", "-machine", "none", "-display", "none"]
     commands = [("device-list-properties", {"typename": device}) for device in devices]
-    answers = _ask([*argv, "-qmp", "stdio"], commands)
+    argv += ["-qmp", "stdio"]
+    answers = ask(argv, commands, timeout=SECONDS, confined=True, cage=BARE_CAGE)
     return {
         device: frozenset(
             str(item.get("name"))
@@ -179,45 +169,6 @@ def find_iothread_buses(known: Mapping[str, frozenset[str]]) -> Probed:
 def _bus_devices() -> list[str]:
     controllers = {str(bus.controller["driver"]) for bus in BUSES.values() if bus.controller}
     return sorted(controllers | {bus.device for bus in BUSES.values()})
-
-
-# -- one conversation -------------------------------------------------------------------------
-
-
-def _ask(
-    argv: Sequence[str], commands: Sequence[Command], cwd: Path | None = None
-) -> list[QemuAnswer]:
-    """Start a QEMU program that talks QMP on stdin and stdout, ask, and end it."""
-    done = run(argv, timeout=SECONDS, stdin=render_commands(commands), cwd=cwd, check=False)
-    silent = QemuAnswer(error=f"QEMU gave no answer; {done.error_text[-300:]}".rstrip("; "))
-    answers = parse_answers(done.stdout)
-    return [answers.get(number, silent) for number in range(len(commands))]
-
-
-def render_commands(commands: Sequence[Command]) -> bytes:
-    """QMP on one line each; the last one ends QEMU."""
-    lines: list[dict[str, object]] = [{"execute": "qmp_capabilities"}]
-    lines += [
-        {"execute": name, "arguments": dict(arguments), "id": number}
-        for number, (name, arguments) in enumerate(commands)
-    ]
-    return "".join(f"{json.dumps(line)}\n" for line in [*lines, {"execute": "quit"}]).encode()
-
-
-def parse_answers(text: bytes) -> dict[int, QemuAnswer]:
-    """Answers by the number of their command; greeting, events and noise are passed over."""
-    found = {}
-    for line in text.splitlines():
-        try:
-            item = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(item, dict) or not isinstance(item.get("id"), int):
-            continue
-        error = item.get("error")
-        said = str(error.get("desc", "error")) if isinstance(error, dict) else ""
-        found[item["id"]] = QemuAnswer(item.get("return"), said)
-    return found
 
 
 def _sort_out(failed: Mapping[str, str]) -> Probed:

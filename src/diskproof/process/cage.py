@@ -20,15 +20,20 @@ _LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
 _MACHINE = ("/proc/self", "/proc/stat", "/proc/meminfo", "/proc/sys/vm")
 _SYSFS = ("/sys/dev/block", "/sys/devices", "/sys/kernel/mm/transparent_hugepage")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/kvm")
+NAMES = ("/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/services")
+"""What a program asks to find a server that has a name."""
 
-
+LOOK_MEMORY = 256 << 20
+"""Bytes of data that a QEMU may have which only looks at an image. The largest tables that it takes
+from a qcow2 (L1 32 MiB, refcounts 8 MiB, snapshots 64 MiB) fit."""
 TOOL_MEMORY = 1 << 30
-"""Bytes of data that a tool may have which reads an image or asks a server, and ends. The largest
-tables that QEMU takes from a qcow2 (L1 32 MiB, refcounts 8 MiB, snapshots 64 MiB) fit."""
+"""Of a tool that asks a server or checks an image, and ends."""
+QEMU_MEMORY = 4 << 30
+"""Of a QEMU beside its guest's memory: translated code (1 GiB), stacks of threads (8 MiB each)."""
 SERVER_MEMORY = 8 << 30
-"""Of a program under load: stacks of threads (8 MiB each) and buffers, as deep as the queues."""
+"""Of a program under load: stacks of threads and buffers, as deep as the queues."""
 _MAX_FILES = 65_536
-# Threads as well, of all that have the user: a QEMU has 64 for each of its disks at most.
+# Threads count, and all that have the user: a QEMU has 64 for each of its disks at most.
 _MAX_PROCESSES = 32_768
 
 
@@ -38,16 +43,22 @@ class Cage:
     start in the program's working folder, and what is not there is passed over.
 
     ``memory`` bounds its data in bytes (RLIMIT_DATA: what it may write and shares with nobody);
-    ``spawns`` is whether it may start processes; threads it may."""
+    ``spawns`` is whether it may start processes (threads it may), ``schedules`` whether it may
+    choose its processors and its priority."""
 
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     memory: int = SERVER_MEMORY
     spawns: bool = False
+    schedules: bool = False
 
     def reading(self, *paths: str) -> Self:
         """The same with more to read."""
         return replace(self, readable=(*self.readable, *paths))
+
+    def writing(self, *paths: str) -> Self:
+        """The same with more to write."""
+        return replace(self, writable=(*self.writable, *paths))
 
     def within(self, memory: int) -> Self:
         """The same with another bound for its data, in bytes."""
@@ -60,13 +71,14 @@ class Cage:
         return self.reading(str(folder.parent if folder.name == "bin" else folder))
 
 
-QEMU_CAGE = Cage(
-    readable=(*_PROGRAMS, *_LOADER, *_MACHINE, *_SYSFS),
-    writable=(".", *_DEVICES),
-)
-"""QEMU and the storage daemon: the folder they work in, their programs, and a few devices."""
-
-
+BARE_CAGE = Cage((*_PROGRAMS, *_LOADER, *_MACHINE, *_SYSFS), _DEVICES)
+"""A QEMU without a folder, for what it was handed: its programs, and a few devices."""
+QEMU_CAGE = BARE_CAGE.writing(".")
+"""QEMU and the storage daemon: the folder they work in as well."""
+TOOL_CAGE = QEMU_CAGE.within(TOOL_MEMORY)
+"""qemu-img and qemu-io."""
+CLIENT_CAGE = replace(QEMU_CAGE.reading(*NAMES), schedules=True)
+"""fio; its job file may choose processors, its server may have a name."""
 OPEN_CAGE = Cage(spawns=True)
 """For programs whose files are anywhere, such as a database: without Landlock."""
 
@@ -77,7 +89,9 @@ def cage_args(confine: str, cage: Cage, *, files: bool = True) -> list[str]:
     Without ``files`` it may open all that its user can: where the kernel has no Landlock.
     """
     return [
-        *(confine, *_limit_args(cage), *(() if cage.spawns else ("--no-spawn",))),
+        *(confine, *_limit_args(cage)),
+        *(() if cage.spawns else ("--no-spawn",)),
+        *(("--may-schedule",) if cage.schedules else ()),
         *(_file_args(cage) if files else ("--any-file",)),
         "--",
     ]
@@ -105,6 +119,8 @@ def _file_args(cage: Cage) -> Iterator[str]:
 
 
 def _limit_args(cage: Cage) -> Iterator[str]:
-    limits = {"core": 0, "nofile": _MAX_FILES, "nproc": _MAX_PROCESSES, "data": cage.memory}
+    # Registered buffers of io_uring are locked; they are a part of its data.
+    memory = {"data": cage.memory, "memlock": cage.memory}
+    limits = {"core": 0, "nofile": _MAX_FILES, "nproc": _MAX_PROCESSES, **memory}
     for name, value in limits.items():
         yield from ("--limit", f"{name}={value}")

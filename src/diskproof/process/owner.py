@@ -42,7 +42,7 @@ def hand_over_tree(folder: Path) -> None:
 
 
 def hand_over_node(path: Path) -> None:
-    """As ``hand_over``, of a device's node, which is not opened for that. Needs root."""
+    """As ``hand_over``, of the node of a device or socket, which is not opened. Needs root."""
     os.chown(path, require_run_user(), require_run_user(), follow_symlinks=False)
 
 

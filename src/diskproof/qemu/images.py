@@ -15,14 +15,9 @@ from typing import Any
 
 from diskproof.drive import DiskImage, NetworkDisk
 from diskproof.errors import HostError, RunFailure, tells_no_space
+from diskproof.process.cage import NAMES, TOOL_CAGE, Cage
 from diskproof.process.owner import hand_over
-from diskproof.process.start import (
-    Completed,
-    join_network_args,
-    lifeline_args,
-    require_tool,
-    run,
-)
+from diskproof.process.start import Completed, require_tool, run
 from diskproof.qemu.disk import (
     clone_image_args,
     create_image_args,
@@ -128,6 +123,7 @@ def ensure_fill_source(folder: Path, size: int) -> Path:
     source = random.Random(FILL_SEED)
     handle, name = tempfile.mkstemp(prefix="fill-", suffix=".part", dir=folder)
     try:
+        os.fchmod(handle, 0o444)  # no secret: who fills a server's disk with it has no rights
         with os.fdopen(handle, "wb") as stream:
             for start in range(0, size, _CHUNK):
                 stream.write(source.randbytes(min(_CHUNK, size - start)))
@@ -151,10 +147,12 @@ def fill_image(image: DiskImage, source: Path, timeout: float = math.inf) -> Non
         raise ValueError(f"{source} does not have the size of the disk, {image.size}")
     target = ["-O", image.format, "--", str(source), str(image.path)]
     if image.network:
-        opts = image_opts(image.network, image.size)
-        target = ["--target-image-opts", "--", str(source), opts]
+        target = ["--target-image-opts", "--"]
     arguments = ["convert", "-q", "-n", "-S", "0", "-t", "writeback", "-f", "raw", *target]
-    _qemu_img(arguments, image.size, timeout, image.network)
+    if image.network:
+        _fill_server(arguments, source, image.network, image.size, timeout)
+    else:
+        _qemu_img(arguments, image.size, timeout)
     for path in image.local:
         _write_back(path)
 
@@ -223,11 +221,23 @@ def require_block_driver(driver: str, package: str) -> None:
 
 def _ask_server(opts: str, namespace: Path | None, folder: Path | None) -> Completed:
     """qemu-img info by somebody without rights: what answers is not to be trusted."""
-    tool = require_tool("qemu-img", "qemu-utils")
-    argv = [*lifeline_args(confined=True, network=namespace), tool, "info", "--output=json"]
-    environment = {**os.environ, "LC_ALL": "C"}
-    argv += ["--image-opts", opts]
-    return run(argv, timeout=SERVER_SECONDS, cwd=folder, env=environment, check=False)
+    argv = [require_tool("qemu-img", "qemu-utils"), "info", "--output=json", "--image-opts", opts]
+    return run(
+        argv,
+        timeout=SERVER_SECONDS,
+        cwd=folder,
+        env=_quiet(),
+        check=False,
+        confined=True,
+        cage=client_cage(namespace),
+        network=namespace,
+    )
+
+
+def client_cage(network: Path | None) -> Cage:
+    """What qemu-img and qemu-io may open that ask a server; its name is looked up where it has one
+    and there is a network."""
+    return TOOL_CAGE.reading(*NAMES) if network else TOOL_CAGE
 
 
 def parse_info(text: bytes) -> dict[str, Any]:
@@ -288,26 +298,51 @@ def _equal(name: str, requested: str, effective: str) -> Check:
     return Check(name, requested, effective, "qemu-img info", requested == effective)
 
 
-def _qemu_img(
-    arguments: Sequence[str],
-    size: int,
-    timeout: float = math.inf,
-    network: NetworkDisk | None = None,
-) -> bytes:
-    """Run qemu-img; by ``timeout``, or in the time that ``size`` bytes of writing may take. Where
-    a server is reached, if ``network`` says so."""
-    join = join_network_args(network.namespace) if network else []
-    folder = network.folder if network else None
+def _qemu_img(arguments: Sequence[str], size: int, timeout: float = math.inf) -> bytes:
+    """Run qemu-img on files of ours; by ``timeout``, or in the time that ``size`` bytes of writing
+    may take."""
+    argv = [require_tool("qemu-img", "qemu-utils"), *arguments]
+    within = min(timeout, _writing_seconds(size))
+    return _require_done(run(argv, timeout=within, env=_quiet(), check=False))
+
+
+def _fill_server(
+    arguments: Sequence[str], source: Path, disk: NetworkDisk, size: int, timeout: float
+) -> None:
+    """As ``_qemu_img``, by somebody without rights, who has ``source`` by its descriptor."""
     tool = require_tool("qemu-img", "qemu-utils")
-    environment = {**os.environ, "LC_ALL": "C"}
-    within = min(timeout, 60 + size / _SLOWEST)
-    argv = [*join, tool, *arguments]
-    done = run(argv, timeout=within, cwd=folder, env=environment, check=False)
+    with source.open("rb") as stream:
+        name = f"/dev/fd/{stream.fileno()}"
+        done = run(
+            [tool, *arguments, name, image_opts(disk, size)],
+            timeout=min(timeout, _writing_seconds(size)),
+            cwd=disk.folder,
+            env=_quiet(),
+            check=False,
+            pass_fds=(stream.fileno(),),
+            confined=True,
+            cage=client_cage(disk.namespace).reading(name),
+            network=disk.namespace,
+        )
+    _require_done(done)
+
+
+def _writing_seconds(size: int) -> float:
+    return 60 + size / _SLOWEST
+
+
+def _quiet() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C"}
+
+
+def _require_done(done: Completed) -> bytes:
+    """What qemu-img printed. Raises RunFailure ``space`` or ``tool`` when it failed."""
     if done.returncode != 0:
         no_space = tells_no_space(done.error_text)
+        command = next(word for word in done.argv[1:] if not word.startswith("-"))
         raise RunFailure(
             "space" if no_space else "tool",
-            f"qemu-img {arguments[0]} failed" + (": no space left" if no_space else ""),
+            f"qemu-img {command} failed" + (": no space left" if no_space else ""),
             "\n".join(done.error_text.splitlines()[-5:]),
         )
     return done.stdout

@@ -8,6 +8,7 @@ out: the guest's own writing must not load the host's disk beside the disk under
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diskproof.qemu.machine import GuestMachine, isolation_args
 from diskproof.study.guest import OwnGuest
@@ -140,6 +141,34 @@ def layer_args(layers: Sequence[tuple[int, str]]) -> list[str]:
         fixed = {"read-only": True, "auto-read-only": False}
         args += [*_blockdev({**file, **fixed}), *_blockdev({**node, **backing, **fixed})]
     return args
+
+
+def look_args(fd: int, sandbox: bool) -> list[str]:
+    """A QEMU that only looks at an image, by QMP on its standard streams."""
+    return [
+        *isolation_args(sandbox),
+        *("-machine", "none"),
+        *("-accel", "tcg,tb-size=8"),  # MiB; else it takes a gigabyte for code that never comes
+        *("-add-fd", f"fd={fd},set={FIRST_FDSET}"),
+        *("-qmp", "stdio"),
+    ]
+
+
+def look_node(form: str) -> dict[str, object]:
+    """One layer without what it is based on, as ``blockdev-add`` takes it."""
+    fixed = {"read-only": True, "auto-read-only": False}
+    file = {"driver": "file", "filename": f"/dev/fdset/{FIRST_FDSET}", "locking": "on", **fixed}
+    backing = {"backing": None} if form in _WITH_BACKING else {}
+    return {"driver": form, "node-name": _layer_node(0), "file": file, **backing, **fixed}
+
+
+def find_image(nodes: object) -> Mapping[str, Any] | None:
+    """What ``query-named-block-nodes`` says of the image of ``look_node``."""
+    for node in nodes if isinstance(nodes, list) else ():
+        if isinstance(node, dict) and node.get("node-name") == _layer_node(0):
+            image = node.get("image")
+            return image if isinstance(image, dict) else None
+    return None
 
 
 def system_device_args(bus: str, *, first: bool) -> list[str]:

@@ -54,7 +54,7 @@ def command_args(spec: WorkloadSpec, drive: Drive) -> list[str]:
     words: list[str] = json.loads(spec.option("command"))
     if not any(DISK in word for word in words):
         return words
-    name = drive.facts.fio["filename"].replace(r"\:", ":")
+    name = drive.facts.disk
     return [word.replace(DISK, name) for word in words]
 
 

@@ -18,7 +18,7 @@ class DdWorkload:
     def run(self, spec: WorkloadSpec, drive: Drive) -> WorkloadResult:
         """Raises RunFailure ``space`` when the disk was full, ``workload`` when dd failed."""
         size = min(int(spec.option("size")), drive.facts.size)
-        argv = dd_args(spec, drive.facts.fio["filename"].replace(r"\:", ":"), size)
+        argv = dd_args(spec, drive.facts.disk, size)
         done = drive.execute(argv, timeout=START_SECONDS + size / SLOWEST)
         seconds = parse_seconds_told(done, size)
         metrics = (

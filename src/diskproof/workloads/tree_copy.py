@@ -154,7 +154,7 @@ def parse_shape(spec: WorkloadSpec) -> TreeShape:
 def find_site(spec: WorkloadSpec, drive: Drive) -> Site:
     """Where the trees go. Raises RunFailure, also when they do not fit on the disk."""
     shape = parse_shape(spec)
-    path = drive.facts.fio["filename"].replace(r"\:", ":")
+    path = drive.facts.disk
     if drive.facts.machine is None:
         target = _host_room(drive, path)
         source = _host_room(drive, drive.facts.second_disk) if drive.facts.second_disk else target

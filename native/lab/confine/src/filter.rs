@@ -87,7 +87,10 @@ const DENIED: &[c_long] = &[
     libc::SYS_acct,
     libc::SYS_syslog,
     libc::SYS_nfsservctl,
-    // A larger share of the machine than the next one.
+];
+
+/// A larger share of the machine than the next one.
+const SCHEDULING: &[c_long] = &[
     libc::SYS_setpriority,
     libc::SYS_ioprio_set,
     libc::SYS_sched_setparam,
@@ -142,10 +145,17 @@ const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::A
 /// personality(2): the usual one, and the question which one it is.
 const PERSONALITIES: &[u64] = &[0, 0xffff_ffff];
 
+/// What is not denied to all.
+#[derive(Clone, Copy)]
+pub struct Allowed {
+    pub spawning: bool,
+    pub scheduling: bool,
+}
+
 /// Filter this process and all that it starts. Nothing takes that back. Who may not spawn can still
 /// become another program, which then is under the same filter.
-pub fn enter(may_spawn: bool) -> Result<(), seccompiler::Error> {
-    let denied = build(rules(may_spawn)?, libc::EPERM)?;
+pub fn enter(allowed: Allowed) -> Result<(), seccompiler::Error> {
+    let denied = build(rules(allowed)?, libc::EPERM)?;
     let unknown = build(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
     apply_filter(&denied)?;
     apply_filter(&unknown)
@@ -153,11 +163,14 @@ pub fn enter(may_spawn: bool) -> Result<(), seccompiler::Error> {
 
 type Rules = BTreeMap<c_long, Vec<Rule>>;
 
-fn rules(may_spawn: bool) -> Result<Rules, BackendError> {
+fn rules(allowed: Allowed) -> Result<Rules, BackendError> {
     let mut rules: Rules = DENIED.iter().chain(DENIED_HERE).map(|call| (*call, vec![])).collect();
     let of_namespace = |flag: &i32| has_bits(*flag, *flag);
     let mut clone = NAMESPACES.iter().map(of_namespace).collect::<Result<Vec<_>, _>>()?;
-    if !may_spawn {
+    if !allowed.scheduling {
+        rules.extend(SCHEDULING.iter().map(|call| (*call, vec![])));
+    }
+    if !allowed.spawning {
         rules.extend(SPAWNING.iter().chain(LEAVING).map(|call| (*call, vec![])));
         clone.push(has_bits(libc::CLONE_THREAD, 0)?);
     }

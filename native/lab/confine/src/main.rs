@@ -13,6 +13,7 @@ mod user;
 
 use cage::{Cage, Trouble};
 use clap::Parser;
+use filter::Allowed;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -53,12 +54,16 @@ struct Options {
     /// A further group of that user
     #[arg(long, value_name = "NUMBER", requires = "user")]
     group: Vec<u32>,
-    /// A bound, in bytes, seconds or pieces: as, core, cpu, data, fsize, nofile, nproc
+    /// A bound, in bytes, seconds or pieces: as, core, cpu, data, fsize, memlock, nofile,
+    /// nproc
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<Limit>,
     /// No further process may be started, threads may
     #[arg(long)]
     no_spawn: bool,
+    /// It may choose its processors and its priority
+    #[arg(long)]
+    may_schedule: bool,
     /// Start only as a child of that process, and be killed when it ends
     #[arg(long, value_name = "PID")]
     parent: Option<i32>,
@@ -93,7 +98,8 @@ fn enter(options: &Options) -> Result<bool, Trouble> {
         }
     }
     let wanted = options.parent.map_or(Ok(true), user::end_with).map_err(Trouble::System)?;
-    filter::enter(!options.no_spawn).map_err(Trouble::Filter)?;
+    let allowed = Allowed { spawning: !options.no_spawn, scheduling: options.may_schedule };
+    filter::enter(allowed).map_err(Trouble::Filter)?;
     Ok(wanted)
 }
 

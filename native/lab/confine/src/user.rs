@@ -13,7 +13,7 @@ use rustix::thread::{
 };
 use std::str::FromStr;
 
-/// A bound for one kind of what a process may have; one that is lower already stays.
+/// A bound for one kind of what a process may have. Who may not raise it keeps what it has.
 #[derive(Clone, Copy)]
 pub struct Limit(Resource, u64);
 
@@ -28,9 +28,12 @@ impl FromStr for Limit {
             "cpu" => Resource::Cpu,
             "data" => Resource::Data,
             "fsize" => Resource::Fsize,
+            "memlock" => Resource::Memlock,
             "nofile" => Resource::Nofile,
             "nproc" => Resource::Nproc,
-            _ => return Err("known are as, core, cpu, data, fsize, nofile and nproc".into()),
+            _ => {
+                return Err("known are as, core, cpu, data, fsize, memlock, nofile and nproc".into())
+            }
         };
         let value = value.parse().map_err(|error| format!("{value}: {error}"))?;
         Ok(Self(resource, value))
@@ -39,11 +42,11 @@ impl FromStr for Limit {
 
 impl Limit {
     pub fn enter(self) -> Result<()> {
-        let lower = |now: Option<u64>| Some(now.map_or(self.1, |now| now.min(self.1)));
-        let now = getrlimit(self.0);
-        let maximum = lower(now.maximum);
-        // Programs take what they may: the soft one is the bound that was asked for.
-        setrlimit(self.0, Rlimit { current: maximum, maximum })
+        let bound = |value| Rlimit { current: Some(value), maximum: Some(value) };
+        match (setrlimit(self.0, bound(self.1)), getrlimit(self.0).maximum) {
+            (Err(Errno::PERM), Some(least)) => setrlimit(self.0, bound(least.min(self.1))),
+            (done, _) => done,
+        }
     }
 }
 

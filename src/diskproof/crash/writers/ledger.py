@@ -28,7 +28,7 @@ class LedgerWriter:
             write_in_guest(guest, argv, context)
             return
         options = context.drive.facts.fio
-        target = options.get("uri") or options["filename"]
+        target = options.get("uri") or context.drive.facts.disk
         buffered = ["--buffered"] if options.get("direct", "1") == "0" else []
         acks = ["--acks", str(context.recording.folder / ACK_FILE)]
         argv = [str(require_native("diskproof-ledger")), "write", target, *buffered]

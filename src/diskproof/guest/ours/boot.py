@@ -16,7 +16,7 @@ from diskproof.guest.ours.channel import Channel, GuestGone
 from diskproof.guest.ours.console import Console
 from diskproof.guest.ours.jobs import Job
 from diskproof.guest.ours.wire import Hello, Started
-from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.cage import QEMU_CAGE, QEMU_MEMORY
 from diskproof.process.start import Process, require_tool, run, start_process
 from diskproof.qemu import qmp
 from diskproof.qemu.machine import DISK_SERIAL, ROOT_SERIAL, Descriptors, GuestMachine, machine_args
@@ -222,6 +222,7 @@ def start_qemu_process(
     folder: Path,
 ) -> Process:
     """QEMU, confined in ``folder``; ``booted`` are those of its descriptors that it opens anew."""
+    cage = QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in booted))
     starting = start_process(
         [require_tool("qemu-system-x86_64", "qemu-system-x86"), *args],
         name="qemu",
@@ -229,7 +230,7 @@ def start_qemu_process(
         cwd=folder,
         pass_fds=tuple(fds),
         confined=True,
-        cage=QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in booted)),
+        cage=cage.within(machine.memory_bytes + QEMU_MEMORY),
         groups=kvm_groups() if machine.accel == "kvm" else (),
         network=machine.namespace,
     )

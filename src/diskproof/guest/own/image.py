@@ -1,6 +1,5 @@
 """The user's image: looked at, never written to. What is wrong with it is said before a run."""
 
-import json
 import os
 import shutil
 import stat
@@ -11,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import HostError, UsageError
+from diskproof.guest.ours.boot import has_sandbox
+from diskproof.process.cage import BARE_CAGE, LOOK_MEMORY
 from diskproof.process.owner import hand_over
 from diskproof.process.start import require_tool, run
-from diskproof.qemu.own_machine import OVERLAY, VARIABLES
+from diskproof.qemu.own_machine import OVERLAY, VARIABLES, find_image, look_args, look_node
+from diskproof.qemu.questions import ask
 from diskproof.study.guest import OwnGuest
+from diskproof.units import render_bytes
 
 MAX_LAYERS = 16
 SECONDS = 60.0
@@ -113,27 +116,33 @@ def _require_right(path: Path) -> None:
 
 
 def _read_info(layer: ImageLayer) -> Mapping[str, Any]:
-    path, form, opened = layer.path, layer.format, f"/proc/self/fd/{layer.fd}"
-    arguments = ["info", "--output=json", "-f", form, "--", opened]
-    tool = require_tool("qemu-img", "qemu-utils")
-    quiet = {**os.environ, "LC_ALL": "C"}
-    argv = [tool, *arguments]
-    done = run(argv, timeout=SECONDS, env=quiet, check=False, pass_fds=(layer.fd,))
-    if done.returncode != 0:
-        raise _refusal(path, form, done.error_text.replace(opened, str(path)))
-    try:
-        facts = json.loads(done.stdout)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise UsageError(f"{path} cannot be used", "qemu-img info did not answer in JSON")
-    if facts.get("encrypted"):
-        raise UsageError(
-            f"{path} is encrypted", "nobody could give its key", "qemu-img convert decrypts it"
-        )
+    """What QEMU finds in one layer, as ``qemu-img info`` tells it: a QEMU without a machine or any
+    rights, which has the file by its descriptor and opens no other."""
+    path, form = layer.path, layer.format
+    opened, answer = ask(
+        [
+            require_tool("qemu-system-x86_64", "qemu-system-x86"),
+            *look_args(layer.fd, has_sandbox()),
+        ],
+        [("blockdev-add", look_node(form)), ("query-named-block-nodes", {"flat": True})],
+        timeout=SECONDS,
+        confined=True,
+        cage=BARE_CAGE.within(LOOK_MEMORY),
+        pass_fds=(layer.fd,),
+    )
+    if opened.error:
+        raise _refusal(path, form, opened.error)
+    facts = find_image(answer.result)
+    if facts is None:
+        within = f"QEMU may take {render_bytes(LOOK_MEMORY)} to look at it"
+        raise UsageError(f"{path} cannot be used", f"{answer.error or 'no answer'}; {within}")
     if _details(facts).get("data-file"):
-        raise UsageError(f"{path} keeps its data in another file", "", _FLATTEN)
+        raise _data_elsewhere(path)
     return facts
+
+
+def _data_elsewhere(path: Path) -> UsageError:
+    return UsageError(f"{path} keeps its data in another file", "", _FLATTEN)
 
 
 def _details(facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,7 +152,12 @@ def _details(facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _refusal(path: Path, form: str, said: str) -> UsageError | HostError:
-    why = "\n".join(said.splitlines()[-3:]).removeprefix("qemu-img: ")[:1000]
+    why = "\n".join(said.splitlines()[-3:])[:1000]
+    if "key-secret" in said or "encrypted" in said:
+        what = f"{path} is encrypted"
+        return UsageError(what, "nobody could give its key", "qemu-img convert decrypts it")
+    if "Could not open '" in said:
+        return _data_elsewhere(path)  # the only other file that it can name here
     if "lock" in said:
         hint = "shut down what uses it (a virtual machine, qemu-nbd); a copy would do as well"
         return HostError(f"{path} is in use", why, hint)

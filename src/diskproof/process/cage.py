@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+WALLED_MARK = "DISKPROOF_FILES=proved"
+"""In the environment of what diskproof-confine has started once ``PROOF`` was out of reach."""
 PROOF = "/etc/passwd"
 """Every user may read it and every host has it; no cage here holds it."""
 _PROGRAMS = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store")

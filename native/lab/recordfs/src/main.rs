@@ -121,10 +121,10 @@ fn record(options: &Options) -> io::Result<()> {
     if options.foreground {
         set_parent_process_death_signal(Some(Signal::TERM))?;
     }
+    diskproof_rights::limit(MOST_MEMORY)?;
     let mut guardian = MountGuard::start(&mountpoint)?;
     let signals = Signals::block(&ENDING)?;
     raise_open_files()?;
-    diskproof_rights::limit(MOST_MEMORY)?;
     rustix::process::umask(rustix::fs::Mode::empty());
     let log = begin_log(options, &backing)?;
     let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter, signals);

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from diskproof.process.owner import AS_USUAL, start_umask
+
 NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
 DISK = "/disk"
 SCRATCH = "/scratch"
@@ -54,7 +56,12 @@ class Bundle:
 
 def make_bundle(folder: Path, bundle: Bundle) -> None:
     """Write ``config.json`` and an empty root with what is mounted over."""
-    root = folder / "rootfs"
+    with start_umask(AS_USUAL):  # the container's root is no root here, and is to enter its own
+        _make_root(folder / "rootfs")
+    (folder / CONFIG).write_text(json.dumps(render_config(bundle), indent=1))
+
+
+def _make_root(root: Path) -> None:
     for name in ("usr", "proc", "dev", "tmp", "etc", SCRATCH[1:]):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in (DISK[1:], *(file[1:] for file in _FILES)):
@@ -66,7 +73,6 @@ def make_bundle(folder: Path, bundle: Bundle) -> None:
             (root / name).symlink_to(host.readlink())
         elif host.is_dir():
             (root / name).mkdir(exist_ok=True)
-    (folder / CONFIG).write_text(json.dumps(render_config(bundle), indent=1))
 
 
 def render_config(bundle: Bundle) -> dict[str, object]:

@@ -13,7 +13,10 @@ from typing import Protocol
 from diskproof.crash.verdict import Explored, take_line
 from diskproof.errors import RunFailure
 from diskproof.process.native import require_native
-from diskproof.process.start import Process, start_process
+from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.owner import write_private
+from diskproof.process.run_user import require_run_user
+from diskproof.process.start import Process, grandchild_args, require_tool, start_process
 from diskproof.records.verdicts import Fault
 
 NATIVE_FAULTS: Mapping[Fault, str] = {
@@ -80,6 +83,17 @@ def search_request(search: StateSearch) -> dict[str, object]:
     }
 
 
+def _confinement(search: StateSearch) -> dict[str, object]:
+    """How the explorer starts QEMU's programs on states: as somebody without rights."""
+    if search.check.get("kind") == "command" or search.check.get("format") == "raw":
+        return {}
+    cage = QEMU_CAGE
+    for name, package in (("qemu-storage-daemon", "qemu-system-common"), ("qemu-img", "qemu-utils")):
+        cage = cage.starting(require_tool(name, package))
+    user = {"user": require_run_user()} if os.geteuid() == 0 else {}
+    return {"confined": {"argv": grandchild_args(cage), **user}}
+
+
 class Explorer(Protocol):
     """Who looks for losses: this host (``explore``), or many (``fleet``)."""
 
@@ -95,7 +109,7 @@ def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], N
     count; the failure is in the answer. Raises HostError when the explorer is not there.
     """
     request = room / f"explore-{search.fault}.json"
-    request.write_text(json.dumps(search_request(search)))
+    write_private(request, json.dumps({**search_request(search), **_confinement(search)}).encode())
     log = room / f"explore-{search.fault}.log"
     found = Explored(search.fault, search.promises, 0, None, True, 0, search.seed, 0.0)
     began = time.monotonic()

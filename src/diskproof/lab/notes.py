@@ -1,13 +1,16 @@
 """What becomes known of a run while it goes on, and of its failure."""
 
+import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from diskproof.errors import NO_SPACE, DiskproofError, RunFailure
 from diskproof.host.audit import start_audit
+from diskproof.process.owner import OURS_ALONE, start_umask
+from diskproof.process.run_user import start_run_user
 from diskproof.records import Artefact, Check, Failure, Metric, Series
 from diskproof.workloads import WorkloadResult
 
@@ -29,8 +32,10 @@ class RunNotes:
 
     @contextmanager
     def whole_run(self) -> Iterator[None]:
-        """Around a run: what goes wrong in it is its result, and the host is audited."""
-        with start_audit() as audit:
+        """Around a run: what goes wrong in it is its result, and the host is audited. Root's has a
+        user of its own, and what it makes and starts leaves nothing that others may read."""
+        private = start_umask(OURS_ALONE) if os.geteuid() == 0 else nullcontext()
+        with start_audit() as audit, private, start_run_user():
             try:
                 yield
             except (DiskproofError, OSError) as error:

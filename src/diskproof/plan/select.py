@@ -18,6 +18,7 @@ from diskproof.study.factors import FACTOR_BY_NAME, FACTORS, Factor
 from diskproof.study.like import DiskDefault, named
 from diskproof.study.load import Filter, Study
 
+EXCLUDED = "excluded by the study"
 MAX_COMBINATIONS = 200_000
 
 Values = tuple[str, ...]
@@ -182,7 +183,7 @@ class _Screen:
         for each, conditions in self.exclude:
             if all(values[place] in wanted for place, wanted in conditions):
                 matched.add(each)
-                return "excluded by the study"
+                return EXCLUDED
         wanted_by = [
             each
             for each, conditions in self.only

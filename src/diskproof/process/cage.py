@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+WALLED_MARK = "DISKPROOF_FILES=proved"
+"""In the environment of what diskproof-confine has started once ``PROOF`` was out of reach."""
 PROOF = "/etc/passwd"
 """Every user may read it and every host has it; no cage here holds it."""
 _PROGRAMS = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store")
@@ -98,14 +100,16 @@ def cage_args(confine: str, cage: Cage, *, files: bool = True) -> list[str]:
 
 
 def confine_args(
-    confine: str, cage: Cage, *, files: bool, parent: int, user: int | None, groups: Sequence[int]
+    confine: str, cage: Cage, *, files: bool, parent: int | None, user: int | None, groups: Sequence[int]
 ) -> list[str]:
     """As ``cage_args``, as a child of ``parent`` and as long as that lives; with ``user`` that is
-    who it becomes, without capabilities."""
+    who it becomes, without capabilities. Without ``parent`` the prefix is left open: whoever uses
+    it adds ``--parent PID --``."""
     who = () if user is None else ("--user", str(user))
     more = (part for group in groups for part in ("--group", str(group)))
     prefix = cage_args(confine, cage, files=files)
-    return [*prefix[:-1], "--parent", str(parent), *who, *(more if who else ()), "--"]
+    opened = [*prefix[:-1], *who, *(more if who else ())]
+    return opened if parent is None else [*opened, "--parent", str(parent), "--"]
 
 
 def _file_args(cage: Cage) -> Iterator[str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from diskproof.errors import HostError
 from diskproof.process.run_user import require_run_user
 
+OURS_ALONE, AS_USUAL = 0o077, 0o022
+"""Bits that modes lack: of what root makes for a run, and of what others than root are to read."""
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -61,6 +63,17 @@ def write_private(path: Path, content: bytes, *, append: bool = False) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
     with os.fdopen(os.open(path, flags, 0o600), "wb") as stream:
         stream.write(content)
+
+
+@contextmanager
+def start_umask(mask: int) -> Iterator[None]:
+    """What this process and its children make in the block is made without these bits. It is the
+    process's, not the thread's."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextmanager

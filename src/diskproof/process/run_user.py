@@ -1,8 +1,8 @@
-"""The user without rights that runs what root has started: an unused one, drawn for each process
-of diskproof that needs it.
+"""The user without rights that runs what root has started: an unused one, drawn for each run, and
+for what a process of diskproof does beside its runs.
 
-No account has it, no other process, and no other diskproof: its number is locked in a folder of
-root's as long as we live. `nobody` would not do, for other services run as that: they could write
+No account has it, no other process, and no other run: its number is locked in a folder of root's as
+long as it is used. `nobody` would not do, for other services run as that: they could write
 the disk under test and signal what serves it. The group has the same number.
 """
 
@@ -13,7 +13,7 @@ import pwd
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,6 @@ FORMER = 65_534
 """nobody: whom versions before 2026-12 ran as; what they left is still theirs."""
 _TRIES = 64
 _DRAWING = threading.Lock()
-_drawn: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,17 @@ class _Ids:
         return number in self.users or number in self.groups
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """A number, and the lock that makes it ours: nothing if it is another process's."""
+
+    number: int
+    lock: int | None = None
+
+
+_drawn: _Drawn | None = None
+
+
 def require_run_user() -> int:
     """The number of user and group; ours where we are not root. Raises HostError where none can
     be had."""
@@ -54,7 +64,23 @@ def require_run_user() -> int:
     with _DRAWING:
         if _drawn is None:
             _drawn = _draw()
-        return _drawn
+        return _drawn.number
+
+
+@contextmanager
+def start_run_user() -> Iterator[None]:
+    """For the length of a block there is another user, drawn when it is first asked for: whatever
+    an earlier run has left behind is another's."""
+    global _drawn
+    with _DRAWING:
+        before, _drawn = _drawn, None
+    try:
+        yield
+    finally:
+        with _DRAWING:
+            if _drawn is not None and _drawn.lock is not None:
+                os.close(_drawn.lock)
+            _drawn = before
 
 
 def adopt_run_user(number: int) -> None:
@@ -66,7 +92,7 @@ def adopt_run_user(number: int) -> None:
             raise HostError(
                 f"user {number} is not one of diskproof's", "it was not drawn for a run"
             )
-        _drawn = number
+        _drawn = _Drawn(number)
 
 
 def is_run_user(number: int) -> bool:
@@ -118,7 +144,7 @@ def _require_folder(folder: Path, mode: int) -> Path:
     return folder
 
 
-def _draw() -> int:
+def _draw() -> _Drawn:
     what = "no user without rights can be had"
     numbers = _mapped(OURS) or _mapped(FOR_SERVICES)
     if not numbers:
@@ -131,8 +157,8 @@ def _draw() -> int:
         for number in random.SystemRandom().sample(numbers, _TRIES):
             if any(each.has(number) for each in taken) or _is_account(number):
                 continue
-            if _lock(folder / str(number)) is not None:  # open, and locked, as long as we live
-                return number
+            if (lock := _lock(folder / str(number))) is not None:  # until the user is nobody's
+                return _Drawn(number, lock)
     except OSError as error:
         why = f"{error.filename or PRIVATE_HOME}: {error.strerror}"
         raise HostError(what, why, f"root needs to write in {PRIVATE_HOME.parent}") from error

@@ -83,12 +83,24 @@ def lifeline_args(
     if not confined:
         prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
         return [*prefix, "--", *_orphan_check_args()]
+    return _wall_args(cage, network=network, groups=groups, parent=os.getpid())
+
+
+def grandchild_args(cage: Cage) -> list[str]:
+    """As ``lifeline_args(confined=True)``, for a child of ours that starts the program: it adds
+    ``--parent PID --`` with its own number."""
+    return _wall_args(cage, network=None, groups=(), parent=None)
+
+
+def _wall_args(
+    cage: Cage | None, *, network: Path | None, groups: Sequence[int], parent: int | None
+) -> list[str]:
     root = os.geteuid() == 0
     walls = confine_args(
         str(require_native(CONFINE)),
         cage or OPEN_CAGE,
         files=cage is not None and not find_cage_obstacle(),
-        parent=os.getpid(),
+        parent=parent,
         user=require_run_user() if root else None,
         groups=groups,
     )

@@ -21,6 +21,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use user::Limit;
 
+/// In the environment of what can open the files it was given and no others, which was tried.
+const MARK: &str = "DISKPROOF_FILES";
 const ORPHANED: u8 = 1;
 const HOST_CANNOT: u8 = 3;
 const NOT_EXECUTABLE: u8 = 126;
@@ -76,7 +78,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let entered = enter(&options);
     match entered {
-        Ok(true) => become_command(&options.command),
+        Ok(true) => become_command(&options),
         Ok(false) => ExitCode::from(ORPHANED),
         Err(trouble) => complain(&trouble),
     }
@@ -109,8 +111,13 @@ fn complain(trouble: &Trouble) -> ExitCode {
 }
 
 /// Comes back only when the program cannot be started.
-fn become_command(command: &[OsString]) -> ExitCode {
-    let error = Command::new(&command[0]).args(&command[1..]).exec();
+fn become_command(options: &Options) -> ExitCode {
+    let command = &options.command;
+    let mut program = Command::new(&command[0]);
+    if !options.any_file && options.prove.is_some() {
+        program.env(MARK, "proved"); // /proc tells of every other wall
+    }
+    let error = program.args(&command[1..]).exec();
     eprintln!("diskproof-confine: {}: {error}", command[0].to_string_lossy());
     ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }

@@ -20,17 +20,26 @@ pub struct Crew {
     jobs: Sender<Job>,
 }
 
-impl Crew {
-    /// Starts the workers; they end with the crew.
-    pub fn start(readers: usize, workers: usize) -> io::Result<Crew> {
-        let (jobs, queue) = channel();
-        let queue = Arc::new(Mutex::new(queue));
-        for number in 0..workers {
+/// Those who will do the jobs that wait in the queue.
+pub struct Workers(Receiver<Job>);
+
+impl Workers {
+    /// Starts so many; they end with the crew.
+    pub fn start(self, number: usize) -> io::Result<()> {
+        let queue = Arc::new(Mutex::new(self.0));
+        for number in 0..number {
             let queue = queue.clone();
             let worker = thread::Builder::new().name(format!("worker-{number}"));
             worker.spawn(move || while work(&queue) {})?;
         }
-        Ok(Crew { readers, held: AtomicUsize::new(0), jobs })
+        Ok(())
+    }
+}
+
+impl Crew {
+    pub fn new(readers: usize) -> (Crew, Workers) {
+        let (jobs, queue) = channel();
+        (Crew { readers, held: AtomicUsize::new(0), jobs }, Workers(queue))
     }
 
     /// Does what may wait for the disk: here as long as a reader is left, which saves a change of
@@ -63,9 +72,15 @@ fn work(queue: &Mutex<Receiver<Job>>) -> bool {
 mod tests {
     use super::*;
 
+    fn start(readers: usize, workers: usize) -> Crew {
+        let (crew, waiting) = Crew::new(readers);
+        waiting.start(workers).unwrap();
+        crew
+    }
+
     #[test]
     fn one_reader_is_always_left() {
-        let crew = Arc::new(Crew::start(2, 1).unwrap());
+        let crew = Arc::new(start(2, 1));
         let (go, wait) = channel::<()>();
         let (tell, told) = channel();
         let holder = {
@@ -90,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_lone_job_changes_no_thread() {
-        let crew = Crew::start(2, 1).unwrap();
+        let crew = start(2, 1);
         let (tell, told) = channel();
         for _ in 0..3 {
             let tell = tell.clone();
@@ -101,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_job_is_done_once() {
-        let crew = Crew::start(1, 3).unwrap();
+        let crew = start(1, 3);
         let (tell, told) = channel();
         for number in 0..500 {
             let tell = tell.clone();

@@ -43,6 +43,7 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 
 use clap::Parser;
+use diskproof_rights::CapabilitySet;
 use diskproof_session::Signals;
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::process::{geteuid, set_parent_process_death_signal, Signal};
@@ -84,6 +85,17 @@ struct Options {
 /// Threads that take requests from the kernel: one may wait for the disk, the other goes on.
 const READERS: usize = 2;
 
+/// What root needs to do in the backing as others asked: change owners, modes and the files of
+/// everybody, and keep their bits. Device nodes and attributes of the kernel's own are not made.
+const FOR_FILES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::SETFCAP);
+
+/// Far above a million files and every request that the kernel may have under way.
+const MOST_MEMORY: u64 = 4 << 30;
+
 /// They end the recording in order.
 const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 
@@ -109,6 +121,7 @@ fn record(options: &Options) -> io::Result<()> {
     if options.foreground {
         set_parent_process_death_signal(Some(Signal::TERM))?;
     }
+    diskproof_rights::limit(MOST_MEMORY)?;
     let mut guardian = MountGuard::start(&mountpoint)?;
     let signals = Signals::block(&ENDING)?;
     raise_open_files()?;
@@ -117,7 +130,10 @@ fn record(options: &Options) -> io::Result<()> {
     let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter, signals);
     match &recorded {
         Ok(()) => guardian.dismiss()?,
-        Err(error) => log.end(&format!("failed: {error}")),
+        Err(error) => {
+            log.end(&format!("failed: {error}"));
+            let _ = guardian.take_away();
+        }
     }
     recorded
 }
@@ -134,19 +150,22 @@ fn serve(
 ) -> io::Result<()> {
     let inodes = Inodes::new(rustix::io::fcntl_dupfd_cloexec(&backing, 0)?)?;
     base::log_base(log, &inodes, &backing)?;
-    let acks = start_acks(options.acks.as_deref(), log)?;
     let (tell, told) = channel();
-    tell_of_signals(signals, tell.clone())?;
-    let crew = Crew::start(READERS, options.threads.into())?;
-    let recorder = Recorder::new(log.clone(), inodes, crew, !options.page_cache, tell);
+    let (crew, workers) = Crew::new(READERS);
+    let recorder = Recorder::new(log.clone(), inodes, crew, !options.page_cache, tell.clone());
     let session =
         Session::new(recorder, mountpoint, &session_config()).map_err(mounting::explain)?;
     guardian.watch(mountpoint)?;
+    // Threads that are started after this have no more either.
+    diskproof_rights::keep(FOR_FILES)?;
+    let acks = start_acks(options.acks.as_deref(), log)?;
+    tell_of_signals(signals, tell)?;
+    workers.start(options.threads.into())?;
     // Dropped, it would unmount by path, even when its own mount is gone and another is there. The
     // recorder tells of its end.
     std::mem::forget(session.spawn()?);
     starter.ready()?;
-    let why = wait_for_end(&told, mountpoint)?;
+    let why = wait_for_end(&told, guardian)?;
     if let Some(acks) = acks {
         acks.finish();
     }
@@ -165,10 +184,10 @@ fn tell_of_signals(signals: Signals, tell: Sender<Ended>) -> io::Result<()> {
 
 /// After a signal the mount goes, and the requests under way are answered if nobody keeps files
 /// open.
-fn wait_for_end(told: &Receiver<Ended>, mountpoint: &Path) -> io::Result<&'static str> {
+fn wait_for_end(told: &Receiver<Ended>, guardian: &mut MountGuard) -> io::Result<&'static str> {
     match told.recv().map_err(io::Error::other)? {
         Ended::Unmounted => Ok("unmounted"),
-        Ended::Signal => diskproof_mounts::take_away(mountpoint).map(|()| "ended by a signal"),
+        Ended::Signal => guardian.take_away().map(|()| "ended by a signal"),
     }
 }
 

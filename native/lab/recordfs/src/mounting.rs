@@ -1,10 +1,10 @@
 //! The mount: made, taken away, and never left behind.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
-use diskproof_mounts::{detach, lacks_fusermount, Guardian};
+use diskproof_mounts::{lacks_fusermount, take_away, Guardian};
 use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
 use rustix::process::geteuid;
 
@@ -35,10 +35,11 @@ impl MountGuard {
     pub fn start(mountpoint: &Path) -> io::Result<MountGuard> {
         let mountpoint = mountpoint.to_owned();
         let detach_ours = move |known: Vec<u8>| {
-            let Ok(mount) = <[u8; 8]>::try_from(known) else { return };
+            let Ok(mount) = <[u8; 8]>::try_from(known) else { return Ok(()) };
             if is_mounted(u64::from_le_bytes(mount)) {
-                let _ = detach(&mountpoint);
+                take_away(&mountpoint)?;
             }
+            Ok(())
         };
         Guardian::start(detach_ours).map(MountGuard)
     }
@@ -46,13 +47,18 @@ impl MountGuard {
     /// There is a mount now: tells which.
     pub fn watch(&mut self, mountpoint: &Path) -> io::Result<()> {
         let mount = mount_id(mountpoint)?;
-        self.0.pipe.write_all(&mount.to_le_bytes())
+        self.0.tell(&mount.to_le_bytes())
+    }
+
+    /// Has it take the mount away, which we may no longer.
+    pub fn take_away(&mut self) -> io::Result<()> {
+        self.0.end()
     }
 
     /// The mount is gone. The kernel gives its number to the next one, so nobody must look for it
     /// any more.
     pub fn dismiss(mut self) -> io::Result<()> {
-        self.0.pipe.write_all(b"dismissed")
+        self.0.tell(b"dismissed")
     }
 }
 

@@ -19,8 +19,9 @@ use crate::cut::{Cut, State};
 use crate::failure::{During, Result};
 use crate::image::Touched;
 use crate::mounting::Workplace;
-use crate::request::{CheckRequest, Format};
+use crate::request::{CheckRequest, Format, Request};
 use crate::view::View;
+use child::Readers;
 use command::CommandCheck;
 use format_ledger::FormatLedger;
 use image_check::ImageCheck;
@@ -117,24 +118,30 @@ pub trait Check: Send {
 /// Where states can be seen as files, for programs that judge them.
 pub struct Ground {
     pub store: Arc<Store>,
-    // The mount goes before the directory that it is in.
     pub view: View,
     workplace: Workplace,
+    readers: Readers,
     next: AtomicU64,
 }
 
 impl Ground {
     /// None for a check that needs none. Call while there is one thread.
-    pub fn make(request: &CheckRequest, store: &Arc<Store>) -> Result<Option<Ground>> {
-        let direct = match request {
+    pub fn make(request: &Request, store: &Arc<Store>) -> Result<Option<Ground>> {
+        let ours = || rustix::process::geteuid().as_raw();
+        let reader = || request.confined.as_ref().and_then(|confined| confined.user);
+        let owner = match request.check {
             CheckRequest::Ledger { format: Format::Raw, .. } => return Ok(None),
-            CheckRequest::Ledger { .. } | CheckRequest::Image { .. } => true,
-            CheckRequest::Command { .. } => false,
+            CheckRequest::Ledger { .. } | CheckRequest::Image { .. } => {
+                Some(reader().unwrap_or_else(ours))
+            }
+            CheckRequest::Command { .. } => None,
         };
-        let workplace = Workplace::make().during("making a directory for states")?;
-        let view = View::mount(store, &workplace.mountpoint(), direct)?;
+        let admitted = owner.and_then(|_| reader());
+        let workplace = Workplace::make(admitted).during("making a directory for states")?;
+        let view = View::mount(store, &workplace.mountpoint(), owner)?;
+        let readers = Readers::new(request.confined.as_ref(), &workplace.path);
         let store = store.clone();
-        Ok(Some(Ground { store, view, workplace, next: AtomicU64::new(0) }))
+        Ok(Some(Ground { store, view, workplace, readers, next: AtomicU64::new(0) }))
     }
 
     /// For a file or socket; never the same again.

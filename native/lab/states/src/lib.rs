@@ -16,6 +16,7 @@ pub mod mounting;
 pub mod plan;
 pub mod report;
 pub mod request;
+pub mod rights;
 pub mod run;
 pub mod shard;
 pub mod show;

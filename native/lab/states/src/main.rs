@@ -9,11 +9,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use diskproof_rights::{host_memory, keep, limit};
 use diskproof_states::choice::StateId;
 use diskproof_states::failure::{During, Failure, Result};
 use diskproof_states::report::{say, Line};
 use diskproof_states::request::{Request, MAX_REQUEST};
+use diskproof_states::rights;
 use diskproof_states::shard::Shard;
+use diskproof_states::show::show;
 
 #[derive(Parser)]
 #[command(about = "The states a crash could have left, built from a crash log and checked")]
@@ -53,12 +56,13 @@ fn raise_open_files() {
 
 fn main() -> ExitCode {
     raise_open_files();
-    let done = match Arguments::parse().verb {
+    let limited = limit(host_memory() / 4 * 3).during("limiting memory");
+    let done = limited.and_then(|()| match Arguments::parse().verb {
         Verb::Explore { request, shard } => explore(request, shard),
-        Verb::Show { log, base, state, to } => {
-            diskproof_states::show::show(&log, &base, &state, &to)
-        }
-    };
+        Verb::Show { log, base, state, to } => keep(rights::TO_READ)
+            .during("giving up rights")
+            .and_then(|()| show(&log, &base, &state, &to)),
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { what, why }) => {
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
 
 fn explore(request: Option<PathBuf>, shard: Option<Shard>) -> Result<()> {
     let request = Request::parse(&read_request(request)?)?;
+    keep(rights::to_begin(&request)).during("giving up rights")?;
     let request = if shard.is_some() { request.with_shard(shard)? } else { request };
     say(&Line::Summary(diskproof_states::run::explore(&request)?));
     Ok(())

@@ -26,6 +26,8 @@ pub struct Request {
     #[serde(default)]
     pub seed: u64,
     pub check: CheckRequest,
+    /// How QEMU's programs are started, which read what a crash left; None: as we are.
+    pub confined: Option<Confined>,
     #[serde(default)]
     pub budget: Budget,
     /// None: one for each core.
@@ -50,6 +52,16 @@ impl Default for Budget {
     fn default() -> Self {
         Budget { states: 100_000, seconds: 60.0, minimise: 2000 }
     }
+}
+
+/// What keeps a program from all but the folder that it works in.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confined {
+    /// Of diskproof-confine, without `--parent` and the program.
+    pub argv: Vec<String>,
+    /// Whom it runs as then; None: as us.
+    pub user: Option<u32>,
 }
 
 /// How a state is judged.
@@ -127,12 +139,20 @@ impl Request {
         check_range("threads", threads, 1.0, MAX_THREADS as f64)?;
         if let CheckRequest::Command { argv, timeout_seconds } = &self.check {
             check_range("timeout_seconds", *timeout_seconds, 0.001, MAX_SECONDS)?;
-            if argv.first().is_none_or(String::is_empty) || argv.iter().any(|a| a.contains('\0')) {
-                return Err("argv names no program that can be started".into());
-            }
+            require_program(argv)?;
+        }
+        if let Some(Confined { argv, .. }) = &self.confined {
+            require_program(argv)?;
         }
         Ok(())
     }
+}
+
+fn require_program(argv: &[String]) -> std::result::Result<(), String> {
+    if argv.first().is_none_or(String::is_empty) || argv.iter().any(|a| a.contains('\0')) {
+        return Err("argv names no program that can be started".into());
+    }
+    Ok(())
 }
 
 fn check_range(name: &str, value: f64, least: f64, most: f64) -> std::result::Result<(), String> {

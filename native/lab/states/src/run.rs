@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use crate::checks::Ground;
 use crate::content::Store;
 use crate::explore::{Exploration, Found};
-use crate::failure::Result;
+use crate::failure::{During, Result};
 use crate::fault::Durability;
 use crate::minimise::minimise;
 use crate::plan::Cuts;
 use crate::report::{self, say, Line, Summary};
 use crate::request::Request;
+use crate::rights;
+use diskproof_rights::keep;
 
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -20,7 +22,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 pub fn explore(request: &Request) -> Result<Summary> {
     let begun = Instant::now();
     let store = Arc::new(Store::open(&request.log, &request.base, request.sector)?);
-    let ground = Ground::make(&request.check, &store)?;
+    let ground = Ground::make(request, &store)?;
+    keep(rights::to_check(request)).during("giving up rights")?;
     let durability = Durability::new(&store.trace, request.fault);
     let cuts = Cuts::new(&store.trace, request.seed);
     let planned = cuts.planned(&store.trace, &durability);

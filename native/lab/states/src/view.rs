@@ -4,12 +4,14 @@ mod filesystem;
 mod server;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use diskproof_rights::{keep, CapabilitySet};
+use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::content::Store;
 use crate::failure::{During, Result};
@@ -24,13 +26,12 @@ const THREADS: usize = 2;
 
 type Trees = RwLock<HashMap<u64, Arc<Mutex<Tree>>>>;
 
-/// The mount. Dropping it unmounts.
+/// The mount. It is there until its place is taken away.
 pub struct View {
     store: Arc<Store>,
     trees: Arc<Trees>,
     next: AtomicU64,
     mountpoint: PathBuf,
-    session: Option<BackgroundSession>,
 }
 
 /// A state that can be seen.
@@ -41,8 +42,9 @@ pub struct Shown<'v> {
 }
 
 impl View {
-    /// Mounts on an empty directory. `direct`: files bypass the kernel's page cache.
-    pub fn mount(store: &Arc<Store>, mountpoint: &Path, direct: bool) -> Result<View> {
+    /// Mounts on an empty directory. `owner`: whose all files seem to be, which then bypass the
+    /// kernel's page cache.
+    pub fn mount(store: &Arc<Store>, mountpoint: &Path, owner: Option<u32>) -> Result<View> {
         let trees = Arc::new(Trees::default());
         let mut config = Config::default();
         config.mount_options = vec![
@@ -55,15 +57,15 @@ impl View {
         config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
-        let session = Session::new(Server { trees: trees.clone(), direct }, mountpoint, &config)
-            .and_then(Session::spawn)
-            .during(format!("mounting states on {}", mountpoint.display()))?;
+        let named = || format!("mounting states on {}", mountpoint.display());
+        let server = Server { trees: trees.clone(), owner };
+        let session = Session::new(server, mountpoint, &config).during(named())?;
+        serve(session).during(named())?;
         Ok(View {
             store: store.clone(),
             trees,
             next: AtomicU64::new(1),
             mountpoint: mountpoint.to_owned(),
-            session: Some(session),
         })
     }
 
@@ -85,11 +87,14 @@ impl Drop for Shown<'_> {
     }
 }
 
-impl Drop for View {
-    fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            let _ = diskproof_mounts::detach(&self.mountpoint);
-            drop(session);
-        }
-    }
+/// In threads without any rights: all that they read is open already, or in memory.
+fn serve(session: Session<Server>) -> io::Result<()> {
+    let begin = move || {
+        keep(CapabilitySet::empty())?;
+        // Dropped, it would unmount by path, even when its own mount is gone.
+        std::mem::forget(session.spawn()?);
+        Ok(())
+    };
+    let begun = std::thread::Builder::new().name("view".into()).spawn(begin)?;
+    begun.join().unwrap_or_else(|_| Err(io::Error::other("a thread broke off")))
 }

@@ -1,14 +1,16 @@
 //! Mounts of FUSE: taken away in any case, also when we are killed.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use diskproof_rights::{keep, CapabilitySet};
 use rustix::io::Errno;
 use rustix::mount::{unmount, UnmountFlags};
 use rustix::pipe::{pipe_with, PipeFlags};
+use rustix::process::{geteuid, waitpid, Pid, WaitOptions};
 
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -51,17 +53,16 @@ fn fusermount(mountpoint: &Path) -> io::Result<()> {
 }
 
 /// A process that outlives us by a moment. It waits for our end, however that comes, and then does
-/// what is left.
+/// what is left. As root it is all that may still unmount once we have given that up.
 pub struct Guardian {
-    /// What is written here is what it knows; its end is what it waits for.
-    pub pipe: File,
-    pub pid: libc::pid_t,
+    /// None: it has been ended.
+    pipe: Option<File>,
+    pid: libc::pid_t,
 }
 
 impl Guardian {
-    /// Call while there is one thread. The guardian calls `clean` with all that was written to its
-    /// pipe.
-    pub fn start(clean: impl FnOnce(Vec<u8>)) -> io::Result<Guardian> {
+    /// Call while there is one thread. The guardian calls `clean` with all that it was told.
+    pub fn start(clean: impl FnOnce(Vec<u8>) -> io::Result<()>) -> io::Result<Guardian> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         // SAFETY: we have one thread, so the child may do whatever we may.
         match unsafe { libc::fork() } {
@@ -71,14 +72,34 @@ impl Guardian {
                 diskproof_session::stay_behind();
                 let _ = rustix::process::set_parent_process_death_signal(None);
                 close_others(&read);
+                if geteuid().is_root() {
+                    // An ordinary user's unmounts with a program that has more rights.
+                    let _ = keep(CapabilitySet::SYS_ADMIN);
+                }
                 let mut told = Vec::new();
                 let _ = File::from(read).read_to_end(&mut told);
-                clean(told);
+                let done = clean(told);
                 // SAFETY: ends the child without the parent's destructors.
-                unsafe { libc::_exit(0) }
+                unsafe { libc::_exit(i32::from(done.is_err())) }
             }
-            pid => Ok(Guardian { pipe: write.into(), pid }),
+            pid => Ok(Guardian { pipe: Some(write.into()), pid }),
         }
+    }
+
+    /// It knows this from now on.
+    pub fn tell(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.pipe.as_mut().map_or(Ok(()), |pipe| pipe.write_all(bytes))
+    }
+
+    /// Has it do what is left now, and waits until that is done.
+    pub fn end(&mut self) -> io::Result<()> {
+        if self.pipe.take().is_none() {
+            return Ok(());
+        }
+        let pid = Pid::from_raw(self.pid).ok_or(Errno::CHILD)?;
+        let ended = waitpid(Some(pid), WaitOptions::empty())?;
+        let is_done = ended.is_some_and(|(_, status)| status.exit_status() == Some(0));
+        is_done.then_some(()).ok_or_else(|| io::Error::other("a mount could not be taken away"))
     }
 }
 

@@ -168,6 +168,7 @@ def copied(folder: Path) -> Iterator[Path]:
         source = folder.absolute()
         copy = room / "copy" / source.name
         copy.parent.mkdir()
+        copy.parent.chmod(0o711)
         shutil.copytree(source, copy, symlinks=True)
         for path in (copy, *copy.rglob("*")):
             owner = (source / path.relative_to(copy)).lstat()

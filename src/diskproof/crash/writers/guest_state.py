@@ -21,7 +21,7 @@ from diskproof.crash.writers.sqlite_guest import DATABASE
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest, start_guest
 from diskproof.guest.ours.build import require_guest
-from diskproof.process.owner import hand_over
+from diskproof.process.owner import admit, hand_over
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import run
 from diskproof.study.crash import GUEST_EXTRAS
@@ -64,6 +64,7 @@ def copied_image(image: Path) -> Iterator[Path]:
     with start_scratch_dir(large=True) as room:
         copy = room / "copy" / image.name
         copy.parent.mkdir()
+        admit(copy.parent)
         argv = ["cp", "--reflink=auto", "--sparse=always", "--", str(image.absolute()), str(copy)]
         run(argv, timeout=_SECONDS)
         hand_over(copy)

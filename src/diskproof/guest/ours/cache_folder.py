@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diskproof.errors import HostError
+from diskproof.process.owner import AS_USUAL, start_umask
 from diskproof.units import render_bytes
 
 _UNFINISHED = "unfinished-"
@@ -58,7 +59,8 @@ def new_folder(final: Path) -> Iterator[Path]:
     """A temporary folder that is renamed to ``final`` when the block ends well, else removed."""
     temporary = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=final.parent))
     try:
-        yield temporary
+        with start_umask(AS_USUAL):  # modes in a guest are the same, whoever builds it and when
+            yield temporary
         for path in sorted(temporary.rglob("*")):
             _make_public(path)
             _settle(path)

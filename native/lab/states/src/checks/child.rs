@@ -2,16 +2,53 @@
 
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use diskproof_rights::{keep, CapabilitySet};
+use rustix::io::{fcntl_setfd, FdFlags};
+
+use crate::request::Confined;
+
 /// What is kept of a program's output.
 const MAX_OUTPUT: u64 = 64 << 10;
+
+/// How programs are started that read what a crash left of somebody's disk.
+pub struct Readers {
+    confined: Option<Vec<String>>,
+    folder: PathBuf,
+}
+
+impl Readers {
+    /// `folder` is where they work, and all that they get to see if they are confined.
+    pub fn new(confined: Option<&Confined>, folder: &Path) -> Readers {
+        Readers { confined: confined.map(|how| how.argv.clone()), folder: folder.to_owned() }
+    }
+
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = match &self.confined {
+            Some(argv) => {
+                let mut command = Command::new(&argv[0]);
+                let parent = std::process::id().to_string();
+                command.args(&argv[1..]).args(["--parent", &parent, "--", program]);
+                command
+            }
+            None => {
+                let mut command = Command::new(program);
+                // SAFETY: only system calls are made between fork and exec.
+                unsafe { command.pre_exec(|| keep(CapabilitySet::empty())) };
+                command
+            }
+        };
+        command.current_dir(&self.folder);
+        command
+    }
+}
 
 /// Ended, with all that it started, when dropped. Start it from a thread that lives as long as it
 /// shall.
@@ -23,6 +60,14 @@ impl Program {
         // SAFETY: only system calls are made between fork and exec.
         unsafe { command.process_group(0).pre_exec(move || die_with(parent)) };
         command.spawn().map(Program)
+    }
+
+    /// Start it with a descriptor that it finds at the same number; nobody else gets it.
+    pub fn start_with(command: &mut Command, handed: OwnedFd) -> io::Result<Program> {
+        let hand_over = move || Ok(fcntl_setfd(&handed, FdFlags::empty())?);
+        // SAFETY: only a system call is made between fork and exec.
+        unsafe { command.pre_exec(hand_over) };
+        Program::start(command)
     }
 
     /// Start it in a folder of a file system that this process serves. The child lets go of its end
@@ -130,7 +175,7 @@ pub fn run(command: &mut Command, served: Option<&Path>, limit: Duration) -> io:
         None => Program::start(command)?,
     };
     let (stdout, stderr) = (program.0.stdout.take(), program.0.stderr.take());
-    let (stdout, stderr) = (keep(stdout)?, keep(stderr)?);
+    let (stdout, stderr) = (keep_front(stdout)?, keep_front(stderr)?);
     // Both pipes are closed when nobody is left who could write into them.
     let rest = || deadline.saturating_duration_since(Instant::now());
     let said = stdout.recv_timeout(rest()).and_then(|out| Ok((out, stderr.recv_timeout(rest())?)));
@@ -146,7 +191,7 @@ pub fn run(command: &mut Command, served: Option<&Path>, limit: Duration) -> io:
 }
 
 /// Reads a pipe to its end in a thread, and keeps the front.
-fn keep(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<String>> {
+fn keep_front(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<String>> {
     let (tell, told) = channel();
     std::thread::Builder::new().name("output".into()).spawn(move || {
         let mut front = Vec::new();

@@ -1,16 +1,16 @@
 //! A storage daemon that stays: images are put into it and taken out again by its control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use diskproof_nbd::Nbd;
 use serde_json::{json, Value};
 
-use super::child::Program;
+use super::child::{Program, Readers};
 use crate::request::Format;
 
 /// For an answer of the daemon.
@@ -41,21 +41,22 @@ impl From<io::Error> for Unusable {
 }
 
 impl Daemon {
-    /// Its NBD server listens at a new socket.
-    pub fn start(socket: PathBuf) -> io::Result<Daemon> {
+    /// Its NBD server listens at a new socket, which is ours: it may make none.
+    pub fn start(readers: &Readers, socket: PathBuf) -> io::Result<Daemon> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(LIMIT))?;
         ours.set_write_timeout(Some(LIMIT))?;
         let theirs = OwnedFd::from(theirs);
-        let mut command = Command::new("qemu-storage-daemon");
+        let listener = OwnedFd::from(UnixListener::bind(&socket)?);
+        let mut command = readers.command("qemu-storage-daemon");
         command
             .args(["--chardev", "stdio,id=control", "--monitor", "chardev=control,mode=control"])
             .arg("--nbd-server")
-            .arg(format!("addr.type=unix,addr.path={}", escaped(&socket)))
+            .arg(format!("addr.type=fd,addr.str={}", listener.as_raw_fd()))
             .stdin(theirs.try_clone()?)
             .stdout(theirs)
             .stderr(Stdio::null());
-        let program = Program::start(&mut command)?;
+        let program = Program::start_with(&mut command, listener)?;
         let mut daemon = Daemon { program, control: BufReader::new(ours), socket };
         daemon.read_line()?;
         daemon.send(&[json!({"execute": "qmp_capabilities"})])?;
@@ -148,9 +149,4 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
     }
-}
-
-/// QEMU's option syntax doubles commas.
-fn escaped(path: &Path) -> String {
-    path.to_string_lossy().replace(',', ",,")
 }

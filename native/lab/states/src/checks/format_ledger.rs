@@ -100,7 +100,7 @@ impl Judge {
 }
 
 fn start(ground: &Ground) -> Result<Daemon> {
-    Daemon::start(ground.new_path("nbd")).during("starting qemu-storage-daemon")
+    Daemon::start(&ground.readers, ground.new_path("nbd")).during("starting qemu-storage-daemon")
 }
 
 impl Check for FormatLedger<'_> {

@@ -1,7 +1,6 @@
 //! `qemu-img check` as a judge: leaked clusters are no corruption.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -65,7 +64,7 @@ impl Check for ImageCheck<'_> {
 
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
         let shown = self.ground.view.show(Snapshot::new(state));
-        let mut command = Command::new("qemu-img");
+        let mut command = self.ground.readers.command("qemu-img");
         let arguments = ["check", "--output=json", "-f", self.format.name(), "--"];
         command.args(arguments).arg(shown.path.join(&self.target));
         let ended = run(&mut command, None, LIMIT).during(WHAT)?;

@@ -14,7 +14,7 @@ use fuser::{
 };
 use rustix::io::Errno;
 
-use super::server::{attributes, code, kind, root_attributes, Server, NODE_BITS, VIEW_ROOT};
+use super::server::{code, kind, root_attributes, Server, NODE_BITS, VIEW_ROOT};
 use crate::tree::New;
 
 /// Only the kernel changes what it sees, and names of states are never used again.
@@ -57,7 +57,7 @@ impl Filesystem for Server {
         // Older kernels do without.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
-        if self.direct {
+        if self.owner.is_some() {
             let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         }
         let _ = config.set_max_write(1 << 20);
@@ -72,7 +72,7 @@ impl Filesystem for Server {
         if ino.0 == VIEW_ROOT {
             return reply.attr(&TTL, &root_attributes());
         }
-        let found = self.with(ino, |tree, id| Ok(attributes(ino.0, tree.node(id)?)));
+        let found = self.with(ino, |tree, id| Ok(self.attributes(ino.0, tree.node(id)?)));
         answer!(reply, found, found => reply.attr(&TTL, &found))
     }
 
@@ -107,7 +107,7 @@ impl Filesystem for Server {
                 Some(TimeOrNow::Now) => leaf.changed = SystemTime::now(),
                 None => {}
             }
-            Ok(attributes(ino.0, leaf))
+            Ok(self.attributes(ino.0, leaf))
         });
         answer!(reply, done, found => reply.attr(&TTL, &found))
     }

@@ -18,7 +18,8 @@ pub(super) const VIEW_ROOT: u64 = 1;
 
 pub(super) struct Server {
     pub trees: Arc<Trees>,
-    pub direct: bool,
+    /// Who owns all files, towards the kernel, which then caches none; None: whose they were.
+    pub owner: Option<u32>,
 }
 
 pub(super) fn code(error: Errno) -> FuseErrno {
@@ -37,7 +38,7 @@ pub(super) fn kind(mode: u32) -> FileType {
     }
 }
 
-pub(super) fn attributes(inode: u64, leaf: &Leaf) -> FileAttr {
+fn attributes(inode: u64, leaf: &Leaf) -> FileAttr {
     FileAttr {
         ino: INodeNo(inode),
         size: leaf.size,
@@ -80,6 +81,11 @@ pub(super) fn root_attributes() -> FileAttr {
 }
 
 impl Server {
+    pub fn attributes(&self, inode: u64, leaf: &Leaf) -> FileAttr {
+        let uid = self.owner.unwrap_or(leaf.uid);
+        FileAttr { uid, ..attributes(inode, leaf) }
+    }
+
     /// Does something with the tree that an inode is of; `work` gets the node's id in it.
     pub fn with<T>(
         &self,
@@ -101,7 +107,7 @@ impl Server {
     ) -> std::result::Result<FileAttr, Errno> {
         self.with(parent, |tree, id| {
             let found = work(tree, id)?;
-            Ok(attributes(parent.0 >> NODE_BITS << NODE_BITS | found, tree.node(found)?))
+            Ok(self.attributes(parent.0 >> NODE_BITS << NODE_BITS | found, tree.node(found)?))
         })
     }
 
@@ -112,12 +118,12 @@ impl Server {
         let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
         let number = number.filter(|number| number.to_string().as_bytes() == name.as_bytes());
         let inode = INodeNo(number.ok_or(Errno::NOENT)? << NODE_BITS | ROOT);
-        let found = self.with(inode, |tree, id| Ok(attributes(inode.0, tree.node(id)?)));
+        let found = self.with(inode, |tree, id| Ok(self.attributes(inode.0, tree.node(id)?)));
         found.map_err(|_| Errno::NOENT)
     }
 
     pub fn open_flags(&self) -> FopenFlags {
-        if self.direct {
+        if self.owner.is_some() {
             FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
         } else {
             FopenFlags::FOPEN_KEEP_CACHE

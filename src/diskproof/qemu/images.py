@@ -23,6 +23,7 @@ from diskproof.process.start import (
     require_tool,
     run,
 )
+from diskproof.process.write_back import write_back
 from diskproof.qemu.disk import (
     clone_image_args,
     create_image_args,
@@ -315,10 +316,6 @@ def _qemu_img(
 
 def _write_back(path: Path) -> None:
     """Have everything of a file on the disk below, so that no run pays for it."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        raise RunFailure("space", f"cannot write back {path}: {error.strerror}") from error
-    finally:
-        os.close(handle)
+    done = write_back(path)
+    if done.returncode != 0:
+        raise RunFailure("space", f"cannot write back {path}", done.error_text)

@@ -19,7 +19,8 @@ from diskproof.frontends.guest import check_disk
 from diskproof.guest.ours import boot
 from diskproof.guest.ours.boot import Guest
 from diskproof.guest.ours.build import require_guest
-from diskproof.lab.setup import FULL_BYTES, Deadline
+from diskproof.lab.deadline import Deadline
+from diskproof.lab.setup import FULL_BYTES
 from diskproof.plan.tile_costs import TRANSLATED_BYTES
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.images import create_image, full_size, inspect_image

@@ -19,6 +19,7 @@ from diskproof.guest.debian.system import build_system, require_system
 from diskproof.host.cache import drop_cache
 from diskproof.host.sampler import start_sampler
 from diskproof.lab.deadline import Deadline
+from diskproof.lab.disk_errors import require_sound_disk
 from diskproof.lab.notes import RunNotes
 from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, LabSetup
 from diskproof.process.write_back import write_back
@@ -213,7 +214,9 @@ class MeasureLab:
                     drive.facts.pids, run_dir=context.run_dir, interval=choose_interval(spec)
                 ) as recording:
                     began = time.time()
-                    notes.result = result = workload.run(spec, BoundedDrive(drive, deadline))
+                    with require_sound_disk(drive.facts.machine):
+                        result = workload.run(spec, BoundedDrive(drive, deadline))
+                    notes.result = result
                     measured = result.measured_seconds
                     recording.zero = time.time() - measured if measured else began
                     notes.keep(result.artefacts)

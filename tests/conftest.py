@@ -27,6 +27,12 @@ os.environ.pop("COLUMNS", None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a test leaves in the spool is no business of whoever runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture
 def public_file() -> Iterator[Path]:
     """A file that every user may read and write, in a folder that every user may search."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.channel import Channel
-from diskproof.lab.setup import Deadline
+from diskproof.lab.deadline import Deadline
 from diskproof.tiles.engine import Engine, PhaseProgress
 from diskproof.tiles.step_run import TAIL, Station
 from diskproof.tiles.steps import TileStep

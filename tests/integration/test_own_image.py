@@ -10,15 +10,18 @@ import resource
 import socket
 import struct
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.guest.own.image import open_own_image
+from diskproof.guest.own import vm
+from diskproof.guest.own.image import OwnImage, open_own_image
 from diskproof.process.cage import LOOK_MEMORY
 from diskproof.process.start import run, start_process
+from diskproof.qemu.machine import GuestMachine
 from test_own_guest import make_own
 
 SNAPSHOTS, SNAPSHOT_BYTES = 65_536, 40
@@ -111,6 +114,32 @@ def test_sudo_lends_no_right_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="cannot be read") as caught:
         inspect(image)
     assert "who called sudo" in caught.value.why
+
+
+def test_a_link_in_place_of_an_image_is_refused(tmp_path: Path) -> None:
+    """The study's names are resolved when it is read: what is a link later was put there."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(512))
+    (tmp_path / "vm").symlink_to(secret)
+    with pytest.raises(UsageError, match="it is not a file"):
+        inspect(tmp_path / "vm", format="raw")
+
+
+@pytest.mark.parametrize("name", ["kernel", "initrd"])
+def test_sudo_lends_no_right_to_boot_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A guest can read its initial RAM disk."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"root:*:1\n")
+    secret.chmod(0o600)
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setenv("SUDO_GID", "65534")
+    with ExitStack() as stack, pytest.raises(UsageError, match="cannot be read"):
+        own = make_own(image=str(tmp_path / "vm"), **{name: str(secret)})
+        image = OwnImage((), 1 << 20)
+        machine = cast(GuestMachine, None)  # it is not looked at before
+        vm._start_qemu(stack, own, machine, image, log=tmp_path / "log", folder=tmp_path)
 
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.lab.course import JobFinished
+from diskproof.lab.course import JobFinished, JobStarted, Warned
 from diskproof.measure.next import MeasureEvent
 from diskproof.process import start as proc
 from diskproof.store import open_store
@@ -44,20 +45,52 @@ def test_a_server_that_is_killed_stops_the_study_and_loses_nothing(
     def note(event: MeasureEvent) -> None:
         if isinstance(event, JobFinished):
             finished.append(event.run.id)
-        if len(finished) == after:
+        if len(finished) == after and not isinstance(event, Warned):
             server.kill()
 
     with open_store(url, create=True) as store:
         store.add_host(SIMULATED_HOST)
         with pytest.raises(HostError, match="cannot be reached") as caught:
-            run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=note)
+            executor = SimulatedExecutor(STUDY.id)
+            run_study(STUDY, SCHEDULE, executor, store, on_event=note, patience=0.2)
         assert caught.value.hint and len(finished) == after
+    in_hand = int(after == 0)  # it was killed while the first run was made
+    assert ("kept in" in caught.value.why) == bool(in_hand)
     with start_server(cluster), open_store(url) as store:
         assert [run.id for run in store.runs(STUDY.id)] == finished
         assert _orphans(url) == 0
         outcome = run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store)
-        assert outcome.executed == len(SCHEDULE) - after
+        assert outcome.executed == len(SCHEDULE) - after - in_hand
         assert store.finished_runs(STUDY.id) == ALL
+
+
+def test_a_server_that_restarts_costs_no_run(cluster: Path) -> None:
+    """Killed while a run is made, back when the study has said that it waits, run in hand."""
+    told: list[str] = []
+    with ExitStack() as servers:
+        server = servers.enter_context(start_server(cluster))
+        url = server.new_database()
+        started = 0
+
+        def note(event: MeasureEvent) -> None:
+            nonlocal started
+            started += isinstance(event, JobStarted)
+            if isinstance(event, JobStarted) and started == 2:
+                server.kill()
+            if isinstance(event, Warned):
+                told.append(event.text)
+                if "is asked again" in event.text:
+                    servers.enter_context(start_server(cluster))
+
+        with open_store(url, create=True) as store:
+            store.add_host(SIMULATED_HOST)
+            outcome = run_study(
+                STUDY, SCHEDULE[:6], SimulatedExecutor(STUDY.id), store, on_event=note
+            )
+            assert (outcome.reason, outcome.executed) == ("done", 6)
+            assert len(store.runs(STUDY.id)) == 6 and _orphans(url) == 0
+    assert len(told) == 2 and "the finished run is kept meanwhile" in told[0], told
+    assert told[1].startswith("the store is back after")
 
 
 def test_a_server_that_crashes_inside_a_transaction_leaves_nothing_half(server: Server) -> None:

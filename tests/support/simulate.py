@@ -171,6 +171,7 @@ def run_study(
     on_event: Callable[[MeasureEvent], None] = ignore,
     budget_seconds: float | None = None,
     retry: bool = False,
+    patience: float = 60.0,
     now: Callable[[], float] = time.monotonic,
 ) -> Measured:
     """The real loop and campaign, with an executor that measures nothing."""
@@ -181,6 +182,7 @@ def run_study(
         on_event=on_event,
         budget_seconds=budget_seconds,
         retry=retry,
+        patience=patience,
         now=now,
     )
     best = tuple(campaign.best.values())

@@ -13,8 +13,8 @@ from diskproof.backings import NO_CONSENT
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.writers import load_writer
 from diskproof.crash.writers.command import ACKNOWLEDGED
+from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import Deadline
 from diskproof.process.start import Completed, run
 from diskproof.recording.log import ACKNOWLEDGE, read_frames
 from diskproof.records import BackingSpec, Cell

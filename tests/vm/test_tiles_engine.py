@@ -17,7 +17,7 @@ import pytest
 from diskproof.backings import NO_CONSENT, start_place
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest
-from diskproof.lab.setup import Deadline
+from diskproof.lab.deadline import Deadline
 from diskproof.records import BackingSpec
 from diskproof.records.tiles import Phase
 from diskproof.study.tile_file import parse_tile

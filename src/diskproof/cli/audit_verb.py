@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ import typer
 
 from diskproof.cli import options
 from diskproof.errors import Exit, UsageError
+from diskproof.process.plain_file import read_plain
 
 if TYPE_CHECKING:
     from diskproof.records.verdicts import VerdictRow
@@ -173,11 +172,7 @@ def _read_text(path: Path) -> str:
     """A regular file, whole; anything else could keep us waiting. NUL ends an argument in
     /proc/PID/cmdline, and that is text as well."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise UsageError(f"{path}: not a configuration", "it is no file")
-            data = stream.read(MAX_BYTES + 1)
+        data = read_plain(path, MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read", error.strerror or "") from None
     if len(data) > MAX_BYTES:

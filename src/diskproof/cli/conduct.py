@@ -22,6 +22,7 @@ from diskproof.lab.setup import LabSetup
 from diskproof.plan import Plan
 from diskproof.records import BackingSpec, HostFacts, HostRecord, StudyRecord
 from diskproof.store import Store, open_store
+from diskproof.store.spool import spool_folder
 from diskproof.study.backings import chain
 from diskproof.study.load import Study
 
@@ -175,7 +176,7 @@ def prepare_host(
 ) -> HostRecord:
     """Sweep the folders of backings, and store this host."""
     folders = (chain(backing)[-1].option("path") for backing in backings)
-    sweep_and_tell(map(Path, filter(None, folders)))
+    sweep_and_tell([spool_folder(), *map(Path, filter(None, folders))])
     host = host_record(accel, accel_reason)
     store.add_host(host)
     return host

@@ -113,6 +113,8 @@ class Lines(Generic[Job, Run, News]):
             return [f"{count_text(event.standing, self.began)} {line}"]
         if isinstance(event, course.Noted):
             return self.words.news(event.news)
+        if isinstance(event, course.Warned):
+            return [f"diskproof: {event.text}"]
         if isinstance(event, course.Activity) and event.phase:
             return [f"  {event.phase}"]
         if isinstance(event, course.Activity) and time.monotonic() - self.told > LINE_SECONDS:
@@ -149,6 +151,9 @@ class Picture(Generic[Job, Run, News]):
     def __call__(self, event: Event[Job, Run, News]) -> None:
         if isinstance(event, course.Activity):
             self.activity = event.text
+        elif isinstance(event, course.Warned):
+            if self.live:
+                self.live.console.print(Text(f"diskproof: {event.text}", style="yellow"))
         elif not isinstance(event, course.Noted):
             self._advance(event)
 

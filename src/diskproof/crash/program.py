@@ -12,8 +12,8 @@ from pathlib import Path
 from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
 from diskproof.errors import RunFailure, UsageError
+from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import Deadline
 from diskproof.process.start import start_process
 from diskproof.recording.folder import Recording, start_recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec

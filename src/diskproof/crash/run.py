@@ -8,14 +8,15 @@ from pathlib import Path
 
 from diskproof.crash import program
 from diskproof.crash.end_state import check_end_state
-from diskproof.crash.explore import Explorer, StateSearch, explore
+from diskproof.crash.explore import SLACK_SECONDS, Explorer, StateSearch, explore
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
 from diskproof.crash.writers import load_writer
 from diskproof.lab.course import Activity, Tell
+from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import Deadline, LabSetup
+from diskproof.lab.setup import LabSetup
 from diskproof.process.start import run
 from diskproof.recording.log import read_frames
 from diskproof.records import Artefact, Cell
@@ -23,6 +24,8 @@ from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.units import render_seconds
 
 LOG_ARTEFACT, BASE_ARTEFACT = "crash.log", "base.tar"
+END_SECONDS = 600.0
+"""For what comes with a search: evidence that is packed and sent, the check of one end state."""
 MAX_KEPT = 48 << 20
 """Bytes of a log or base that are kept in the store; what is larger cannot be shown again."""
 
@@ -37,12 +40,16 @@ class CrashLab:
         """One crash run; what goes wrong is its result. Raises only for Ctrl-C and defects."""
         notes, counts = RunNotes(), {}
         verdicts: tuple[Verdict, ...] = ()
-        deadline = Deadline(self.setup.run_timeout)
-        with notes.whole_run(), self._start(cell, deadline, notes) as recorded:
+        with (
+            notes.whole_run(self.setup.run_timeout) as deadline,
+            self._start(cell, deadline, notes) as recorded,
+        ):
             counts = dict(recorded.summary.counts)
             search = partial(search_fault, recorded, cell, find_check(cell), self.explorer)
-            verdicts = judge_all(recorded, search, faults, notes, tell)
-            notes.keep(keep_evidence(recorded))
+            with deadline.apart(judging_seconds(cell, len(faults))):
+                verdicts = judge_all(recorded, search, faults, notes, tell)
+            with notes.phase("keep"):
+                notes.keep(keep_evidence(recorded))
         if failure := notes.failure:
             seed = int(cell.workload.option("seed"))
             reason = ": ".join(filter(None, (failure.kind, failure.what, failure.why)))
@@ -69,6 +76,13 @@ class CrashLab:
         if cell.workload.name == program.NAME:
             return program.start_recorded_program(cell, backing, setup.consent, deadline, notes)
         return start_recorded(cell, backing, setup.consent, setup.accel, deadline, notes)
+
+
+def judging_seconds(cell: Cell, faults: int) -> float:
+    """What all searches for losses may take at most: each bounds itself, a fleet that begins a part
+    anew by twice its time."""
+    search = float(cell.workload.option("explore_seconds"))
+    return faults * (2 * (search + SLACK_SECONDS) + END_SECONDS)
 
 
 def find_check(cell: Cell) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import RunFailure
+from diskproof.process.write_back import write_back
 from diskproof.records import Check
 from diskproof.units import render_bytes
 
@@ -64,7 +65,8 @@ def drop_cache(path: Path) -> CacheDrop:
 
 def _drop(handle: int, path: Path) -> CacheDrop:
     before = count_resident(handle)
-    os.fsync(handle)
+    if (done := write_back(path)).returncode != 0:
+        raise RunFailure("cache", "the page cache could not be dropped", done.error_text)
     if medium := _IN_MEMORY.get(_filesystem_magic(handle)):
         return CacheDrop(before, before, medium)
     for attempt in range(_ATTEMPTS):

@@ -14,30 +14,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import psutil
 
 from diskproof.errors import DiskproofError
-from diskproof.records import Failure, StudyRecord
+from diskproof.lab.patience import PATIENCE_SECONDS, Patience
+from diskproof.records import StudyRecord
 from diskproof.store.rows import Progress
 
 if TYPE_CHECKING:
     from diskproof.store import Store
+    from diskproof.store.parts import Run as AnyRun
 
 Reason = Literal["done", "budget", "interrupted"]
 
-
-class Made(Protocol):
-    """A run of any experiment, as it is stored."""
-
-    @property
-    def failure(self) -> Failure | None: ...
-
-
 Job = TypeVar("Job")
-Run = TypeVar("Run", bound=Made)
+Run = TypeVar("Run", bound="AnyRun")
 News = TypeVar("News")
 
 
@@ -68,6 +63,13 @@ class Activity:
 
 
 @dataclass(frozen=True)
+class Warned:
+    """Something beside the runs that whoever waits for them should know."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class JobFinished(Generic[Run]):
     """The run is stored. ``seconds`` is all it cost, the store included."""
 
@@ -92,7 +94,7 @@ class Stopped:
     next_seconds: float = 0.0
 
 
-Event = JobStarted[Job] | Activity | JobFinished[Run] | Noted[News] | Stopped
+Event = JobStarted[Job] | Activity | Warned | JobFinished[Run] | Noted[News] | Stopped
 Tell = Callable[[Activity], None]
 
 
@@ -147,6 +149,7 @@ def run_course(
     on_event: Callable[[Event[Job, Run, News]], None],
     budget_seconds: float | None = None,
     retry: bool = False,
+    patience: float = PATIENCE_SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Make all that a campaign asks for and its store does not hold; the same call resumes.
@@ -154,10 +157,13 @@ def run_course(
     ``describe`` names a job for ``diskproof status``. The caller has stored the host that the runs
     name. Failed runs are results and not made again,
     unless ``retry``. No job is started that is expected to overshoot ``budget_seconds``. Ctrl-C
-    discards the run in flight and returns ``interrupted``. Raises HostError when the store cannot
-    be written.
+    discards the run in flight and returns ``interrupted``. A store that is away is waited for,
+    ``patience`` seconds; a finished run that it does not take is put aside, and brought in by the
+    next call. Raises HostError when the store cannot be written.
     """
     store, study = campaign.store, campaign.study
+    waiting = Patience(store, study, lambda text: on_event(Warned(text)), patience)
+    waiting.bring_in()
     if study.cells or store.find_study(study.id) is None:
         store.add_study(study)
     campaign.begin(retry)
@@ -171,11 +177,11 @@ def run_course(
                     reason, over = "budget", expected
                     break
                 standing = campaign.standing()
-                tell(describe(job), standing)
+                waiting.wait_for(partial(tell, describe(job), standing))
                 on_event(JobStarted(job, standing))
                 job_began = now()
                 run = campaign.execute(job, on_event)
-                campaign.keep(run)
+                waiting.keep(run, campaign.keep)
                 executed += 1
                 seconds = now() - job_began
                 news = campaign.learn(run, seconds)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from diskproof.errors import NO_SPACE, DiskproofError, RunFailure
 from diskproof.host.audit import start_audit
+from diskproof.lab.deadline import Deadline, OutOfTime
 from diskproof.process.owner import OURS_ALONE, start_umask
 from diskproof.process.run_user import start_run_user
 from diskproof.records import Artefact, Check, Failure, Metric, Series
@@ -17,7 +18,8 @@ from diskproof.workloads import WorkloadResult
 
 @dataclass
 class RunNotes:
-    """What becomes known of a run while it goes on; kept as far as it came."""
+    """What becomes known of a run while it goes on; kept as far as it came. ``broken`` names the
+    phase that failed."""
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: float = field(default_factory=time.time)
@@ -29,15 +31,22 @@ class RunNotes:
     series: list[Series] = field(default_factory=list)
     artefacts: dict[str, Artefact] = field(default_factory=dict)
     result: WorkloadResult | None = None
+    broken: str = ""
+    deadline: Deadline | None = None
 
     @contextmanager
-    def whole_run(self) -> Iterator[None]:
-        """Around a run: what goes wrong in it is its result, and the host is audited. Root's has a
-        user of its own, and what it makes and starts leaves nothing that others may read."""
+    def whole_run(self, seconds: float) -> Iterator[Deadline]:
+        """Around a run, all of it: it ends in its time, what goes wrong in it is its result, and
+        the host is audited. Root's has a user of its own, and what it makes and starts leaves
+        nothing that others may read."""
+        self.deadline = deadline = Deadline(seconds)
         private = start_umask(OURS_ALONE) if os.geteuid() == 0 else nullcontext()
         with start_audit() as audit, private, start_run_user():
             try:
-                yield
+                with deadline.enforced():
+                    yield deadline
+            except OutOfTime:
+                self.failure = self._keep_failure(deadline.failure())
             except (DiskproofError, OSError) as error:
                 self.failure = self._keep_failure(error)
         self.keep([audit.as_artefact()])
@@ -49,6 +58,11 @@ class RunNotes:
         began = time.monotonic()
         try:
             yield
+        except BaseException:
+            self.broken = self.broken or name
+            if self.deadline:
+                self.deadline.clean_up()
+            raise
         finally:
             self.phases.append((name, time.monotonic() - began))
 
@@ -75,7 +89,9 @@ class RunNotes:
         """The failure to store, its evidence among the artefacts."""
         if isinstance(error, RunFailure):
             self.keep([_as_artefact(name, content) for name, content in error.evidence])
-            return Failure(error.kind, error.what, error.why, error.hint)
+            where = f"in the phase {self.broken}" if error.kind == "timeout" and self.broken else ""
+            why = "\n".join(filter(None, (error.why, where)))
+            return Failure(error.kind, error.what, why, error.hint)
         cause = error.__cause__ if isinstance(error, DiskproofError) else error
         full = isinstance(cause, OSError) and cause.errno in NO_SPACE
         kind = "space" if full else "tool"

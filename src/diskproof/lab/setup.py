@@ -1,12 +1,11 @@
 """What a run of any experiment is given: the study's setup, and the time it has."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from diskproof.backings import Consent
 from diskproof.drive import Command, Drive, Execution
-from diskproof.errors import RunFailure
+from diskproof.lab.deadline import Deadline
 from diskproof.records import BackingSpec, Check
 from diskproof.study.guest import OwnGuest
 
@@ -26,25 +25,6 @@ class LabSetup:
     accel: str
     run_timeout: float
     own_guest: OwnGuest | None = None
-
-
-class Deadline:
-    """The moment at which a run must have ended."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    def left(self) -> float:
-        """Seconds left. Raises RunFailure ``timeout`` when there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise RunFailure(
-                "timeout",
-                f"the run did not end within {self._seconds:.0f} s",
-                hint="set a longer run_timeout in the study's [protocol]",
-            )
-        return left
 
 
 class BoundedDrive(Drive):

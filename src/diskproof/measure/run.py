@@ -18,9 +18,11 @@ from diskproof.frontends import Frontend, find_frontend
 from diskproof.guest.debian.system import build_system, require_system
 from diskproof.host.cache import drop_cache
 from diskproof.host.sampler import start_sampler
+from diskproof.lab.deadline import Deadline
+from diskproof.lab.disk_errors import require_sound_disk
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, Deadline, LabSetup
-from diskproof.process.start import run
+from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, LabSetup
+from diskproof.process.write_back import write_back
 from diskproof.qemu import images
 from diskproof.records import (
     BackingSpec,
@@ -33,6 +35,9 @@ from diskproof.records import (
 from diskproof.study.guest import FRONTEND as OWN_GUEST
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.workloads import WorkloadResult, load_workload
+
+BUILD_SECONDS = 3600.0
+"""What the system of boots may take to be built, with its packages fetched."""
 
 
 @contextmanager
@@ -53,11 +58,11 @@ class MeasureLab:
     def execute(self, planned: PlannedRun) -> RunRecord:
         """One run; what goes wrong in it is its result. Raises only for Ctrl-C and defects."""
         notes, cell = RunNotes(), planned.cell
-        with notes.whole_run():
+        with notes.whole_run(self.setup.run_timeout) as deadline:
             if has_own_system(cell.workload.kind):
-                with notes.phase("base image"):  # once; not in the time of a run
+                with deadline.apart(BUILD_SECONDS), notes.phase("base image"):  # once
                     build_system(cell.workload)
-            self._run_cell(cell, Deadline(self.setup.run_timeout), notes)
+            self._run_cell(cell, deadline, notes)
         result, failure = notes.result or WorkloadResult(()), notes.failure
         return RunRecord(
             id=notes.id,
@@ -209,7 +214,9 @@ class MeasureLab:
                     drive.facts.pids, run_dir=context.run_dir, interval=choose_interval(spec)
                 ) as recording:
                     began = time.time()
-                    notes.result = result = workload.run(spec, BoundedDrive(drive, deadline))
+                    with require_sound_disk(drive.facts.machine):
+                        result = workload.run(spec, BoundedDrive(drive, deadline))
+                    notes.result = result
                     measured = result.measured_seconds
                     recording.zero = time.time() - measured if measured else began
                     notes.keep(result.artefacts)
@@ -246,8 +253,7 @@ def measure_drain(image: Path, deadline: Deadline) -> Metric:
 
     In a process of its own, so that a disk that hangs meets the deadline. Raises RunFailure.
     """
-    argv = ["sync", "--", str(image)]
-    done = run(argv, timeout=deadline.left(), env={**os.environ, "LC_ALL": "C"}, check=False)
+    done = write_back(image, timeout=deadline.left())
     if done.returncode != 0:
         kind = "space" if tells_no_space(done.error_text) else "tool"
         raise RunFailure(kind, "what the load wrote cannot be written back", done.error_text)

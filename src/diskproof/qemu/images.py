@@ -18,6 +18,7 @@ from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.process.cage import NAMES, TOOL_CAGE, Cage
 from diskproof.process.owner import hand_over
 from diskproof.process.start import Completed, require_tool, run
+from diskproof.process.write_back import write_back
 from diskproof.qemu.disk import (
     clone_image_args,
     create_image_args,
@@ -350,10 +351,6 @@ def _require_done(done: Completed) -> bytes:
 
 def _write_back(path: Path) -> None:
     """Have everything of a file on the disk below, so that no run pays for it."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        raise RunFailure("space", f"cannot write back {path}: {error.strerror}") from error
-    finally:
-        os.close(handle)
+    done = write_back(path)
+    if done.returncode != 0:
+        raise RunFailure("space", f"cannot write back {path}", done.error_text)

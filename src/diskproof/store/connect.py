@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,6 +20,10 @@ ROOM_BYTES = 256 << 10
 """SQLite maps its shared memory file; where that cannot grow, the process would die by SIGBUS."""
 CONNECT_SECONDS = 10
 PG_SCHEMA = "diskproof"
+
+
+class StoreAway(HostError):
+    """The server of a store does not answer, for now at least."""
 
 
 class StoreUrl:
@@ -48,6 +52,20 @@ class StoreUrl:
         if self.url is not None:
             return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
         return str(self.path)
+
+    @property
+    def identity(self) -> str:
+        """The place whatever folder it is named from; without a password."""
+        return str(self) if self.path is None else str(self.path.resolve())
+
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """What tells the file that has the name now from others; None for none."""
+        with suppress(OSError):
+            if self.path is not None:
+                seen = self.path.stat()
+                return seen.st_dev, seen.st_ino
+        return None
 
 
 _URL_HINT = "name a file, or postgresql://USER@HOST/DATABASE"
@@ -129,7 +147,7 @@ def _explain(cause: BaseException | None, place: StoreUrl) -> DiskproofError:
     if place.path is not None and not name and "Could not decode" in first_line:
         return UsageError(f"the store {place} is damaged", _NO_TEXT, _RECOVER_HINT)
     if place.url is not None and not name:
-        return HostError(f"the store {place} cannot be reached", first_line, _REACH_HINT)
+        return StoreAway(f"the store {place} cannot be reached", first_line, _REACH_HINT)
     return HostError(f"the store {place} failed", f"{name} {first_line}".strip())
 
 
@@ -179,5 +197,6 @@ _EXPLANATIONS: tuple[tuple[tuple[str, ...], type[DiskproofError], str, str], ...
     ),
     (("SQLITE_IOERR",), HostError, "the store {place} cannot be read or written", "check the disk"),
     (("28", "42501"), HostError, "the store {place} denies access", "check user and password"),
-    (("3D000", "08", "57P"), HostError, "the store {place} cannot be reached", _REACH_HINT),
+    (("08", "57P"), StoreAway, "the store {place} cannot be reached", _REACH_HINT),
+    (("3D000",), HostError, "the store {place} cannot be reached", _REACH_HINT),
 )

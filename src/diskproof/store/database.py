@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from diskproof.errors import UsageError
+from diskproof.errors import HostError, UsageError
 from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
 from diskproof.records.verdicts import CrashRun, VerdictRow
@@ -51,6 +51,7 @@ class Store:
         self, place: StoreUrl, engine: Engine, version: int, budget: MemoryBudget | None
     ) -> None:
         self._place = place
+        self._file = place.file
         self._engine = engine
         self._version = version
         self._budget = budget
@@ -75,6 +76,11 @@ class Store:
         """Where the store is, for people; without a password."""
         return str(self._place)
 
+    @property
+    def identity(self) -> str:
+        """What tells the store from others; without a password."""
+        return self._place.identity
+
     def _has(self, kind: RunKind[Any]) -> bool:
         """Whether the store is not older than this kind of run."""
         return self._version >= kind.since
@@ -93,6 +99,9 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
+        if self._place.file != self._file:  # SQLite would go on writing to a file without a name
+            why = "its file was removed, or another one put in its place"
+            raise HostError(f"the store {self._place} is gone", why)
         with explained(self._place), self._engine.connect() as connection:
             connection.execution_options(begin="BEGIN IMMEDIATE")
             with connection.begin():
@@ -138,6 +147,15 @@ class Store:
             write.write_host(connection, host)
             for each in storable:
                 write.write_run(connection, each)
+
+    def take_in(self, study: StudyRecord, host: HostRecord, run: Run) -> None:
+        """``add_run``, with the run's study and host where they are unknown, in one transaction."""
+        write.require_storable_study(study)
+        write.require_storable_host(host)
+        storable = write.make_storable(run)
+        with self._writing() as connection:
+            write.write_unknown(connection, study, host)
+            write.write_run(connection, storable)
 
     def remove_failed(self, study_id: str) -> int:
         """Let failed runs be made again. They stay stored but count no longer; returns how many."""

@@ -81,6 +81,14 @@ def write_host(connection: Connection, host: HostRecord) -> None:
         connection.execute(insert(HOST).values(id=host.id, **columns))
 
 
+def write_unknown(connection: Connection, study: StudyRecord, host: HostRecord) -> None:
+    """Store a study and a host; what is known of them stays as it is."""
+    if not _is_known(connection, STUDY, study.id):
+        write_study(connection, study)
+    if not _is_known(connection, HOST, host.id):
+        write_host(connection, host)
+
+
 # -- runs -----------------------------------------------------------------------------------
 
 

@@ -19,7 +19,9 @@ from diskproof.frontends.guest import check_disk
 from diskproof.guest.ours import boot
 from diskproof.guest.ours.boot import Guest
 from diskproof.guest.ours.build import require_guest
-from diskproof.lab.setup import FULL_BYTES, Deadline
+from diskproof.lab import disk_errors
+from diskproof.lab.deadline import Deadline
+from diskproof.lab.setup import FULL_BYTES
 from diskproof.plan.tile_costs import TRANSLATED_BYTES
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.images import create_image, full_size, inspect_image
@@ -163,7 +165,7 @@ def _trouble(event: Mapping[str, object]) -> RunFailure:
     if event["event"] == "STOP":
         return RunFailure("qemu", "the guest was stopped", "QEMU tells so (QMP event STOP)")
     reason = str(told.get("reason"))  # of an error that is reported it does not set "nospace"
-    kind, what = "qemu", "its disk cannot be read or written"
+    kind, what = "qemu", disk_errors.WHAT
     if tells_no_space(reason):
         kind, what = "space", "the file system of its disk is full"
     why = f"{told.get('operation')}: {reason} (QMP event BLOCK_IO_ERROR)"

@@ -14,8 +14,9 @@ from diskproof.host.cache import drop_cache
 from diskproof.host.ksm import ksmd_series, read_ksmd_seconds, start_ksm
 from diskproof.host.memory import read_available_bytes
 from diskproof.host.sampler import start_sampler
+from diskproof.lab.deadline import Deadline, OutOfTime
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import START_SECONDS, Deadline, LabSetup
+from diskproof.lab.setup import START_SECONDS, LabSetup
 from diskproof.process.start import run
 from diskproof.records import Cell
 from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
@@ -64,8 +65,8 @@ class TileLab:
         """One run of so many tiles; what goes wrong in it is its result. ``on_step`` hears which
         steps run. Raises only for Ctrl-C and defects."""
         notes = TileNotes()
-        with notes.whole_run():
-            _Run(self, cell, tiles, notes, on_step).make()
+        with notes.whole_run(self.setup.run_timeout) as deadline:
+            _Run(self, cell, tiles, notes, deadline, on_step).make()
         return TileRun(
             id=notes.id,
             study_id=self.setup.study_id,
@@ -91,12 +92,18 @@ class _Run:
     """One run under way."""
 
     def __init__(
-        self, lab: TileLab, cell: Cell, tiles: int, notes: TileNotes, on_step: OnStep
+        self,
+        lab: TileLab,
+        cell: Cell,
+        tiles: int,
+        notes: TileNotes,
+        deadline: Deadline,
+        on_step: OnStep,
     ) -> None:
         self.lab, self.cell, self.tiles = lab, cell, tiles
         self.notes, self.on_step = notes, on_step
         self.tile: Tile = lab.rules.tile
-        self.deadline = Deadline(lab.setup.run_timeout)
+        self.deadline = deadline
         level = cell.level("accel", "auto")
         self.accel = lab.setup.accel if level == "auto" else level
 
@@ -152,7 +159,7 @@ class _Run:
         """What fails inside leaves the logs of all guests."""
         try:
             yield
-        except RunFailure:
+        except (RunFailure, OutOfTime):
             self.notes.keep(machines.keep_logs(guests))
             raise
 

@@ -1,6 +1,7 @@
 """Run a guest for the length of a ``with`` block."""
 
 import functools
+import os
 import re
 import socket
 import time
@@ -17,6 +18,7 @@ from diskproof.guest.ours.console import Console
 from diskproof.guest.ours.jobs import Job
 from diskproof.guest.ours.wire import Hello, Started
 from diskproof.process.cage import QEMU_CAGE, QEMU_MEMORY
+from diskproof.process.plain_file import open_plain
 from diskproof.process.start import Process, require_tool, run, start_process
 from diskproof.qemu import qmp
 from diskproof.qemu.machine import DISK_SERIAL, ROOT_SERIAL, Descriptors, GuestMachine, machine_args
@@ -207,7 +209,8 @@ def open_ends(
         numbers[name] = theirs.enter_context(end).fileno()
     for name, path in files.items():
         if path is not None:
-            numbers[name] = theirs.enter_context(path.open("rb")).fileno()
+            numbers[name] = open_plain(path)
+            theirs.callback(os.close, numbers[name])
     return ours, numbers
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from diskproof.errors import HostError, RunFailure, UsageError
 from diskproof.guest.ours.boot import has_sandbox
 from diskproof.process.cage import BARE_CAGE, LOOK_MEMORY
 from diskproof.process.owner import hand_over
+from diskproof.process.plain_file import open_plain
 from diskproof.process.start import require_tool, run
 from diskproof.qemu.own_machine import OVERLAY, VARIABLES, find_image, look_args, look_node
 from diskproof.qemu.questions import ask
@@ -91,19 +91,17 @@ _FLATTEN = "qemu-img convert makes one image of all"
 def _open_layer(stack: ExitStack, path: Path) -> int:
     """A regular file that whoever called sudo may read; what it is may not wait, nor be a link."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = open_plain(path, links=False)
     except OSError as error:
         raise UsageError(f"{path} cannot be used", error.strerror or "") from None
     stack.callback(os.close, fd)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise UsageError(f"{path} cannot be used", "it is not a file")
     if Path(f"/proc/self/fd/{fd}").readlink() != path:
         raise UsageError(f"{path} cannot be used", "a folder above it was changed meanwhile")
-    _require_right(path)
+    require_right(path)
     return fd
 
 
-def _require_right(path: Path) -> None:
+def require_right(path: Path) -> None:
     """Under sudo, root's rights must not lend a user what he may not read."""
     user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
     if os.geteuid() or not (user.isdigit() and group.isdigit()) or user == "0":

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from diskproof.advice.libvirt_read import read_machines
 from diskproof.errors import DiskproofError
 from diskproof.host.machines import Finder
+from diskproof.process.plain_file import read_plain
 from diskproof.process.start import find_tool, run
 from diskproof.records.virtual_machines import Machine
 
@@ -182,8 +183,7 @@ def _read_files(place: LibvirtHome) -> Iterator[Machine | str]:
 
 def _read_bounded(path: Path) -> str | None:
     with suppress(OSError, UnicodeDecodeError):
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_FILE + 1)
+        content = read_plain(path, _MAX_FILE + 1)
         return content.decode() if len(content) <= _MAX_FILE else None
     return None
 

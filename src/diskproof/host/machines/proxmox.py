@@ -9,6 +9,7 @@ from diskproof.advice.proxmox_config import MAX_CHARS, read_machine
 from diskproof.advice.proxmox_drive import Storage, read_storages
 from diskproof.errors import UsageError
 from diskproof.host.machines import Finder
+from diskproof.process.plain_file import read_plain
 from diskproof.records.virtual_machines import Machine
 
 MOST_MACHINES = 2000
@@ -48,8 +49,8 @@ def find(root: Path = Path("/"), node: str = "") -> Iterator[Machine | str]:
 
 def _read_text(path: Path) -> str:
     """A file's text, a little more than may be read of it at most. Raises OSError."""
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        return file.read(MAX_CHARS + 1).replace("\r\n", "\n")
+    content = read_plain(path, 4 * (MAX_CHARS + 1)).decode("utf-8", "replace")
+    return content[: MAX_CHARS + 1].replace("\r\n", "\n")
 
 
 def find_pid(root: Path, vmid: str) -> int | None:

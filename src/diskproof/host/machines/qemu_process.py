@@ -10,6 +10,7 @@ from pathlib import Path
 
 from diskproof.errors import RunFailure
 from diskproof.process.open_files import OpenFile, file_key, find_rings, read_open_files
+from diskproof.process.plain_file import open_plain, read_plain
 
 _PROGRAM = re.compile(r"\.?(qemu-system-[\w.-]+|qemu-kvm|kvm|qemu)")
 _MAX_FILE = 4 << 20
@@ -93,17 +94,16 @@ class QemuProcess:
         """A text file that it names, the first 4 MiB; None where it cannot be read."""
         place = self.folder / path.lstrip("/") if proc else self.see(path)
         try:
-            fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-            with os.fdopen(fd, "rb") as stream:
-                return stream.read(_MAX_FILE).decode("utf-8", "replace")
+            return read_plain(place, _MAX_FILE).decode("utf-8", "replace")
         except (OSError, ValueError):
             return None
 
     def read_backing(self, file: OpenFile) -> str:
         """What a qcow2 image that it has open names as the image below; empty for none (QEMU's
-        docs/interop/qcow2.txt: magic, version, offset and length of the name)."""
+        docs/interop/qcow2.txt: magic, version, offset and length of the name). It is said, not
+        opened: whoever wrote the image chose it."""
         try:
-            fd = os.open(self.folder / "fd" / str(file.fd), os.O_RDONLY | os.O_NONBLOCK)
+            fd = open_plain(self.folder / "fd" / str(file.fd), blocks=True)
             try:
                 magic, _, offset, size = _QCOW2.unpack(os.pread(fd, _QCOW2.size, 0))
                 known = magic == b"QFI\xfb" and offset and size < 1024

@@ -76,6 +76,7 @@ def run(
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
     destroy_data: options.DestroyOption = False,
+    wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
@@ -90,7 +91,7 @@ def run(
 
     study = load_study(study_file)
     consent = require_consent(context, study, destroy_data)
-    order = Order(context, store, budget, retry, quiet, as_json)
+    order = Order(context, store, budget, retry, quiet, as_json, wait)
     judge = partial(start_judging, study, consent) if study.names_crash else None
     return conduct(order, partial(start_measuring, study, consent), judge)
 

@@ -65,6 +65,7 @@ def tiles(
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
     destroy_data: options.DestroyOption = False,
+    wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
     example: ExampleOption = False,
@@ -85,7 +86,7 @@ def tiles(
     consent = require_consent(context, study, destroy_data)
     page = ["diskproof", "report", "-o", f"{study_file.stem}.html"]
     page += ["--store", store] if is_typed(context, "store") else []
-    order = Order(context, store, budget, retry, quiet, as_json)
+    order = Order(context, store, budget, retry, quiet, as_json, wait)
     return conduct(order, partial(start_tiles, study, consent, shlex.join(page)))
 
 

@@ -14,12 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import psutil
 
 from diskproof.errors import DiskproofError
+from diskproof.process.host_lock import read_boot_id
 from diskproof.records import Failure, StudyRecord
 from diskproof.store.rows import Progress
 
@@ -206,7 +206,7 @@ def start_telling(store: Store, study_id: str) -> Iterator[TellProgress]:
             Progress(
                 study_id=study_id,
                 pid=os.getpid(),
-                boot_id=_boot_id(),
+                boot_id=read_boot_id(),
                 host=platform.node(),
                 started=started,
                 total=standing.total,
@@ -231,7 +231,7 @@ def is_running(progress: Progress) -> bool:
     living until it says that it stopped."""
     if progress.host != platform.node():
         return True
-    if progress.boot_id != _boot_id():
+    if progress.boot_id != read_boot_id():
         return False
     try:
         # A process that is younger than the progress has only got the dead one's number.
@@ -239,7 +239,3 @@ def is_running(progress: Progress) -> bool:
         return born <= progress.started
     except psutil.Error:
         return False
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

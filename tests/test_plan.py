@@ -12,6 +12,8 @@ from diskproof.errors import HostError, StudyError
 from diskproof.plan import Plan, estimate_seconds, make_plan
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.study.factors import FACTOR_BY_NAME
+from diskproof.study.ground import Ground, find_grounds
+from diskproof.study.like import keep_warnings
 from diskproof.study.load import load_study, parse_study
 from support.planning import FACTS, facts_with
 
@@ -233,3 +235,16 @@ def test_a_source_that_the_study_does_not_know_is_a_mistake_with_its_line() -> N
     with pytest.raises(StudyError) as caught:
         parse_study(COPY.replace('source_on = "ssd"', 'source_on = "sdd"'))
     assert "ssd" in str(caught.value) and "2:" in str(caught.value)
+
+
+def test_what_backings_lie_on_is_told_and_which_share_a_disk() -> None:
+    one = BackingFacts("/a", "ext4", True, "", 4 << 30, ground="in /a: ext4", disks=("vda",))
+    backings = {"ssd": replace(one, trims=True), "hdd": one}
+    made = make_plan(parse_study(COPY), facts_with(backings=backings))
+    assert find_grounds(made.warnings) == (
+        Ground("hdd", "in /a: ext4, shared with backing ssd"),
+        Ground("ssd", "in /a: ext4, shared with backing hdd"),
+    )
+    kept = keep_warnings(made.warnings)
+    assert [text for text in kept if "discard" in text and "backing ssd." in text]
+    assert not [text for text in kept if "lies in" in text]

@@ -74,14 +74,17 @@ def conduct_alone(
 def _run_stage(
     order: Order, start: Start[Job, Run, News], store: Store, budget: float | None
 ) -> tuple[Words[Job, Run, News], Outcome]:
-    with start(store) as words, start_watching(words, order.quiet) as watcher:
-        outcome = run_course(
-            words.campaign,
-            describe=words.label,
-            on_event=watcher,
-            budget_seconds=budget,
-            retry=order.retry,
-        )
+    with start(store) as words:
+        for line in () if order.quiet else words.opening():
+            note(line)
+        with start_watching(words, order.quiet) as watcher:
+            outcome = run_course(
+                words.campaign,
+                describe=words.label,
+                on_event=watcher,
+                budget_seconds=budget,
+                retry=order.retry,
+            )
     return words, outcome
 
 

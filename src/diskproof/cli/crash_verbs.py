@@ -72,6 +72,7 @@ def crash_study(
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
     destroy_data: options.DestroyOption = False,
+    make: options.MakeOption = False,
     wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
@@ -95,7 +96,7 @@ def crash_study(
     if writer is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
-        study = load_study(target)
+        study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
@@ -114,6 +115,7 @@ def flushes(
     study_file: options.StudyFile,
     store: options.StoreOption = options.DEFAULT_STORE,
     destroy_data: options.DestroyOption = False,
+    make: options.MakeOption = False,
     wait: options.WaitOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
@@ -132,7 +134,7 @@ def flushes(
     from diskproof.store import open_store
     from diskproof.study.load import load_study
 
-    study = load_study(study_file)
+    study = load_study(study_file, make)
     consent = require_consent(context, study, destroy_data)
     require_fuse()
     with start_alone(wait, note), open_store(store, create=True) as opened:

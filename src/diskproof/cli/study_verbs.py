@@ -28,7 +28,11 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
 
 
-def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> int:
+def plan(
+    study_file: options.StudyFile,
+    make: options.MakeOption = False,
+    as_json: options.JsonOption = False,
+) -> int:
     """Show what a study means on this host: cells, what is left out and why, time and disk.
 
     Nothing is written on devices that the study names.
@@ -45,7 +49,7 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
 
-    study = load_study(study_file)
+    study = load_study(study_file, make)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
         record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
@@ -76,6 +80,7 @@ def run(
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
     destroy_data: options.DestroyOption = False,
+    make: options.MakeOption = False,
     wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
@@ -89,7 +94,7 @@ def run(
     from diskproof.cli.measure import start_measuring
     from diskproof.study.load import load_study
 
-    study = load_study(study_file)
+    study = load_study(study_file, make)
     consent = require_consent(context, study, destroy_data)
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     judge = partial(start_judging, study, consent) if study.names_crash else None

@@ -11,6 +11,7 @@ from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.build import find_guest, require_guest
 from diskproof.guest.own.image import open_own_image, require_firmware
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
+from diskproof.host.backing_ground import add_ground
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
@@ -46,7 +47,7 @@ def probe_facts(
     """
     if own_guest:
         progress(f"image of the guest: {require_own_guest(own_guest)}")
-    disks = {spec.name: probe_backing(spec, consent) for spec in backings}
+    disks = {spec.name: add_ground(spec, probe_backing(spec, consent)) for spec in backings}
     with (
         start_place(_pick_backing(backings, disks), consent) as place,
         ThreadPoolExecutor() as pool,

@@ -13,6 +13,7 @@ from diskproof.plan.sizes import (
     resolved_workloads,
     tell_of_backings,
     warn_of_caches,
+    warn_of_discard,
     warn_of_emulation,
 )
 from diskproof.plan.tiles import TilePlan, make_tile_plan
@@ -63,6 +64,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
         *warn_of_emulation(cells, facts),
         *warn_of_caches(cells, facts),
         *tell_of_backings(cells, facts),
+        *warn_of_discard(cells, facts),
     )
     return Plan(cells, selection.dropped, warnings, needed)
 

@@ -7,6 +7,7 @@ from diskproof.errors import HostError
 from diskproof.records import Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
 from diskproof.study.factors import DIRECT
+from diskproof.study.ground import Ground
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.units import MIB, parse_bytes, render_bytes
 
@@ -108,12 +109,34 @@ def warn_of_caches(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
 
 
 def tell_of_backings(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
-    """What was seen of a server's flushes, and what could not be seen without destroying data."""
-    for name in dict.fromkeys(cell.level("backing") for cell in cells):
+    """What they lie on; what was seen of a server's flushes, and what could not be seen without
+    destroying data."""
+    used = tuple(dict.fromkeys(cell.level("backing") for cell in cells))
+    for name in used:
         backing = facts.backings[name]
+        if backing.ground:
+            yield Ground(name, backing.ground + _tell_of_sharing(name, used, facts)).sentence
         yield from filter(None, [backing.unprobed])
         if backing.flushes:
             yield f"the server of backing {name}: {backing.flushes}"
+
+
+def warn_of_discard(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """Where each run waits for the disk to trim the image that it removes."""
+    used = dict.fromkeys(cell.level("backing") for cell in cells)
+    if names := [name for name in used if facts.backings[name].trims]:
+        yield (
+            f"mounted with discard: backing {', '.join(names)}. Each run waits until the image "
+            "that it removes is trimmed, a fragmented one for seconds; mounted without it, fstrim "
+            "does the same later"
+        )
+
+
+def _tell_of_sharing(name: str, names: Sequence[str], facts: HostFacts) -> str:
+    """With which other backings of the study it has a disk in common."""
+    mine = set(facts.backings[name].disks)
+    others = [each for each in names if each != name and mine & set(facts.backings[each].disks)]
+    return f", shared with backing {', '.join(others)}" if others else ""
 
 
 def warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:

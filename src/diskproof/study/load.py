@@ -9,7 +9,7 @@ from typing import Any
 from diskproof.errors import StudyError
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
 from diskproof.study import keys
-from diskproof.study.backings import FOLDER, Made, Tables, read_backings
+from diskproof.study.backings import FOLDER, Made, Tables, allow_making, read_backings
 from diskproof.study.crash import CrashRules, read_crash
 from diskproof.study.factors import FACTOR_BY_NAME, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
@@ -101,15 +101,17 @@ class Study:
         return dict(self.factors).get(factor.name, (factor.default,))
 
 
-def load_study(path: Path) -> Study:
-    """Read a study file. Raises StudyError."""
+def load_study(path: Path, make: bool = False) -> Study:
+    """Read a study file; with ``make`` its folders may be made. Raises StudyError."""
     try:
         text = read_text(path, MAX_TEXT)
     except OSError as error:
         raise StudyError(f"cannot read the study {path}", error.strerror or "") from None
     except ValueError as error:
         raise StudyError(f"{path}: not a study file", str(error)) from None
-    return parse_study(text, str(path), folder=path.parent)
+    study = parse_study(text, str(path), folder=path.parent)
+    made = tuple(map(allow_making, study.backings)) if make else study.backings
+    return replace(study, backings=made)
 
 
 def parse_study(text: str, file: str = "study.toml", folder: Path = Path()) -> Study:

@@ -40,7 +40,9 @@ def plan_here(study: Study, consent: Consent) -> tuple[StudyRecord, Estimate, Ho
 @contextmanager
 def start_measuring(study: Study, consent: Consent, store: Store) -> Iterator[MeasureWords]:
     """A study ready to be measured."""
-    record, _, facts = plan_here(study, consent)
+    record, cost, facts = plan_here(study, consent)
+    if cost.obstacle:
+        raise cost.obstacle
     schedule = make_schedule(record.cells, study.blocks, study.seed)
     with start_lab(make_setup(study, facts, consent, store)) as lab:
         yield MeasureWords(MeasureCampaign(record, schedule, lab.execute, store))

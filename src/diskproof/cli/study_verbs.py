@@ -59,17 +59,17 @@ def plan(
     planned = record, cost.seconds, cost.disk_bytes, owners
     verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
     if as_json:
-        more = {"tiles": tile_plan_json(tiles)} if tiles else {}
-        print_json(
-            plan_json(*planned) | ({"verdicts": verdicts._asdict()} if verdicts else {}) | more
-        )
-        return Exit.OK
-    if record.cells:
-        console().print(render_plan(*planned))
-    if verdicts:
-        console().print(verdicts.text)
-    if tiles:
-        console().print(render_tile_plan(tiles))
+        more = {"verdicts": verdicts._asdict()} if verdicts else {}
+        more |= {"tiles": tile_plan_json(tiles)} if tiles else {}
+        print_json(plan_json(*planned) | more)
+    else:
+        shown = [render_plan(*planned)] if record.cells else []
+        shown += [verdicts.text] if verdicts else []
+        shown += [render_tile_plan(tiles)] if tiles else []
+        for each in shown:
+            console().print(each)
+    if cost.obstacle:  # seen what it would be, one can choose what to change
+        raise cost.obstacle
     return Exit.OK
 
 

@@ -14,6 +14,7 @@ from diskproof.host.accel import KVM, AccelFacts, probe_accel
 from diskproof.host.backing_ground import add_ground
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
+from diskproof.host.memory_limit import find_limit_obstacle
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
 from diskproof.process.start import require_tool, run
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
@@ -62,6 +63,8 @@ def probe_facts(
         usable = frontends.result()
         reasons = _name_reasons(frontend=usable, format=formats, aio=aio, bus=buses)
         reasons |= iothread.result()
+        if unbounded := find_limit_obstacle():
+            reasons["cache limit"] = unbounded
     return HostFacts(
         memory_bytes=read_memory_bytes(),
         cpus=len(os.sched_getaffinity(0)),
@@ -74,6 +77,7 @@ def probe_facts(
         iothread_buses=iothread_buses.usable,
         backings=disks,
         reasons=reasons,
+        bounds_caches=not unbounded,
     )
 
 

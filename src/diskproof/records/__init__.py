@@ -140,7 +140,8 @@ class HostFacts:
     ``aio`` and ``formats`` are the QEMU levels that work here, ``buses`` those whose devices
     this QEMU has, ``iothread_buses`` those that take an iothread. ``reasons`` says for each
     missing level, frontend or pair why (key ``"aio=io_uring"``, ``"frontend=guest"``,
-    ``"frontend=daemon,iothread=on"``).
+    ``"frontend=daemon,iothread=on"``). ``bounds_caches``: the page cache of a run can be bounded;
+    the key of why not is ``"cache limit"``.
     """
 
     memory_bytes: int
@@ -154,6 +155,7 @@ class HostFacts:
     iothread_buses: frozenset[str]
     backings: Mapping[str, BackingFacts]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    bounds_caches: bool = False
 
 
 @dataclass(frozen=True)

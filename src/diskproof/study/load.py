@@ -1,6 +1,7 @@
 """A study file: TOML in, a frozen ``Study`` out, every mistake named with its line."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,8 +111,20 @@ def load_study(path: Path, make: bool = False) -> Study:
     except ValueError as error:
         raise StudyError(f"{path}: not a study file", str(error)) from None
     study = parse_study(text, str(path), folder=path.parent)
+    _require_question(text, path)
     made = tuple(map(allow_making, study.backings)) if make else study.backings
     return replace(study, backings=made)
+
+
+def _require_question(text: str, path: Path) -> None:
+    """A file that was cut off or never filled is no study of all defaults. Raises StudyError."""
+    content = tomllib.loads(text)
+    if not any(content.get(each) for each in (*TABLES, "like")):
+        raise StudyError(
+            f"{path}: the study asks for nothing",
+            "it has no workloads, no factors, and no other table with anything in it",
+            'name what is to be compared, like [factors] cache = ["none", "writeback"]',
+        )
 
 
 def parse_study(text: str, file: str = "study.toml", folder: Path = Path()) -> Study:

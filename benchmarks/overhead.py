@@ -129,7 +129,7 @@ def iops(record: RunRecord) -> float:
 
 def measure(folder: Path, rounds: int) -> tuple[Turns, list[float], list[float]]:
     """Rounds of: ours, ours without the sampler, the script; in changing order."""
-    backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
+    backing = BackingSpec("here", "directory", (("path", str(folder / "images")),), make=True)
     levels = tuple(sorted({**LEVELS, "backing": "here"}.items()))
     planned = PlannedRun(0, 0, Cell(levels, parse_study(STUDY).workloads[0]))
     turns, sampled, bare = Turns(), list[float](), list[float]()

@@ -23,6 +23,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # Parallel test runs set it, and our tables would be as narrow.
 os.environ.pop("COLUMNS", None)
 
+# One measurement at a time on a host: parallel test runs are as hosts of their own.
+_HOST_LOCK = tempfile.NamedTemporaryFile(prefix="diskproof-tests-lock-")  # noqa: SIM115
+Path(_HOST_LOCK.name).chmod(0o644)
+os.environ["DISKPROOF_LOCK"] = _HOST_LOCK.name
+
 # Started in the background of a script, we inherit that Ctrl-C is ignored; our children must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

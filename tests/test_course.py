@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from diskproof.cli import options
-from diskproof.cli.conduct import Order, conduct
+from diskproof.cli.conduct import Order, conduct, require_quiet_store
 from diskproof.cli.terminal import print_json
 from diskproof.cli.watch import Picture, Words, failure_lines
 from diskproof.errors import HostError
@@ -244,8 +244,10 @@ def test_nothing_measures_beside_it(trim: TrimVerb) -> None:
 
     def look(campaign: TrimCampaign, disk: int) -> None:
         seen.append(campaign.store.progress())
-        with pytest.raises(HostError, match=f"process {os.getpid()} on .* is measuring into"):
+        with pytest.raises(HostError, match=f"measured already, by process {os.getpid()} of"):
             trim("trim")
+        with pytest.raises(HostError, match=f"process {os.getpid()} on .* is measuring into"):
+            require_quiet_store(campaign.store)
 
     trim.shelf.act = look
     assert trim("trim") == 0

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import HostError
-from diskproof.host.memory import read_available_bytes
+from diskproof.host.memory import SECOND, find_groups, read_available_bytes
+from diskproof.host.memory_limit import hands_down_memory
 
 MEBIBYTE = 1 << 20
 
@@ -75,3 +76,13 @@ def test_a_kernel_that_does_not_tell(tmp_path: Path) -> None:
 def test_this_host() -> None:
     meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     assert 0 < read_available_bytes() <= int(meminfo["MemTotal"].split()[0]) << 10
+
+
+def test_the_second_version_takes_groups_below_those_that_hand_memory_down(tmp_path: Path) -> None:
+    """A group with processes hands nothing down: ours goes beside it."""
+    tree = {"user/cgroup.subtree_control": "cpu memory", "user/me/cgroup.subtree_control": ""}
+    top = put(tmp_path / "cgroup", {**tree, "cgroup.subtree_control": "memory"})
+    assert hands_down_memory(SECOND, top / "user") and hands_down_memory(SECOND, top)
+    assert not hands_down_memory(SECOND, top / "user/me")
+    proc = put(tmp_path / "proc", {"self/cgroup": "0::/user/me"})
+    assert list(find_groups(proc, top)) == [(SECOND, top / "user/me", top)]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 
-from diskproof.errors import HostError, StudyError
+from diskproof.errors import StudyError
 from diskproof.plan import Plan, estimate_seconds, make_plan
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.study.factors import FACTOR_BY_NAME
+from diskproof.study.ground import Ground, find_grounds
+from diskproof.study.like import keep_warnings
 from diskproof.study.load import load_study, parse_study
+from diskproof.study.workloads import CACHE_LIMIT
 from support.planning import FACTS, facts_with
 
 OWN = BackingFacts("/images", "ext4", True, "", 1 << 40, own=True)
@@ -47,7 +51,7 @@ def test_a_container_is_a_baseline_as_the_host_is() -> None:
     made = plan(axes, facts=facts, size="auto")
     assert levels(made, "frontend") == ["container", "host"]
     assert levels(made, "format") == ["-", "-"]
-    assert {cell.workload.option("size") for cell in made.cells} == {str(1 << 30)}  # direct I/O
+    assert {cell.workload.option("size") for cell in made.cells} == {str(4 << 30)}  # direct I/O
     missing = plan(axes, facts=facts_with(reasons={"frontend=container": "no crun"}))
     assert levels(missing, "frontend") == ["host"]
     assert reasons(missing) == {"frontend=container does not work here: no crun": 1}
@@ -128,9 +132,43 @@ def test_nothing_left_names_what_removed_it() -> None:
 def test_auto_size_is_twice_the_memory_that_could_cache_it() -> None:
     direct = plan('cache = "none"', size="auto")
     buffered = plan('cache = ["none", "writeback"]', size="auto")
-    assert {cell.workload.option("size") for cell in direct.cells} == {str(1 << 30)}
+    assert {cell.workload.option("size") for cell in direct.cells} == {str(4 << 30)}
     assert {cell.workload.option("size") for cell in buffered.cells} == {str(16 << 30)}
-    assert buffered.warnings == ()
+    (told,) = buffered.warnings
+    assert told.startswith("size auto: 16 GiB") and "cannot be bounded (not tried)" in told
+
+
+BOUNDING = facts_with(bounds_caches=True)
+
+
+def sizes(made: Plan) -> set[tuple[int, int]]:
+    """(disk, memory that a run may have) of the cells, in MiB."""
+    loads = [cell.workload for cell in made.cells]
+    return {(int(w.option("size")) >> 20, int(w.option(CACHE_LIMIT, "0")) >> 20) for w in loads}
+
+
+def test_where_the_cache_can_be_bounded_the_disk_need_not_be_large() -> None:
+    buffered = plan('cache = ["none", "writeback"]', facts=BOUNDING, size="auto")
+    assert sizes(buffered) == {(4096, 1024)}  # all cells alike, so that they compare
+    (told,) = buffered.warnings
+    assert "4 GiB" in told and "1 GiB of memory, page cache included" in told
+    guests = 'frontend = "guest"\ncache = "writeback"\nmemory = "3G"'
+    assert sizes(plan(guests, facts=BOUNDING, size="auto")) == {(8704, 4352)}
+    assert sizes(plan('cache = "none"', facts=BOUNDING, size="auto")) == {(4096, 0)}
+
+
+@pytest.mark.parametrize("kind", [{"own": True}, {"network": "nbd"}, {"filesystem": "zfs"}])
+def test_a_second_cache_is_not_bounded(kind: dict[str, Any]) -> None:
+    backing = replace(FACTS.backings["directory"], **kind)
+    facts = facts_with(bounds_caches=True, backings={"directory": backing})
+    factors = 'cache = "writeback"\nformat = "raw"'
+    assert sizes(plan(factors, facts=facts, size="auto")) == {(16384, 0)}
+
+
+def test_ids_of_cells_with_a_size_do_not_know_of_bounds() -> None:
+    factors = 'cache = ["none", "writeback"]'
+    plain, bounding = plan(factors), plan(factors, facts=BOUNDING)
+    assert [cell.id for cell in plain.cells] == [cell.id for cell in bounding.cells]
 
 
 def test_a_small_disk_warns_which_cache_modes_hold_it() -> None:
@@ -140,9 +178,13 @@ def test_a_small_disk_warns_which_cache_modes_hold_it() -> None:
 
 def test_no_room_is_said_before_anything_runs() -> None:
     small = BackingFacts("/small", "ext4", True, "", 1 << 30)
-    with pytest.raises(HostError) as caught:
-        plan("", facts=facts_with(backings={"directory": small}), size="4GiB")
-    assert "/small" in caught.value.what and "1 GiB are free" in caught.value.why
+    made = plan("", facts=facts_with(backings={"directory": small}), size="4GiB")
+    assert len(made.cells) == 1 and made.obstacle  # the plan is there all the same
+    assert "/small" in made.obstacle.what and "1 GiB are free" in made.obstacle.why
+    assert '[protocol] size = "752MiB" fits: then re-reads' in made.obstacle.hint
+    fits = plan("", facts=facts_with(backings={"directory": small}), size="752MiB")
+    more = plan("", facts=facts_with(backings={"directory": small}), size="753MiB")
+    assert fits.obstacle is None and more.obstacle
 
 
 def test_too_many_combinations_is_an_error_at_once() -> None:
@@ -218,9 +260,8 @@ def test_a_source_may_be_on_any_backing_with_files() -> None:
 
 
 def test_a_source_beside_its_target_needs_twice_the_room() -> None:
-    with pytest.raises(HostError, match="does not fit") as caught:
-        plan_copy(free_bytes=2 << 30)
-    assert "2.54 GiB are needed" in caught.value.why
+    obstacle = plan_copy(free_bytes=2 << 30).obstacle
+    assert obstacle and "does not fit" in obstacle.what and "2.54 GiB are needed" in obstacle.why
 
 
 def test_a_source_only_is_probed_and_made_but_no_level() -> None:
@@ -233,3 +274,16 @@ def test_a_source_that_the_study_does_not_know_is_a_mistake_with_its_line() -> N
     with pytest.raises(StudyError) as caught:
         parse_study(COPY.replace('source_on = "ssd"', 'source_on = "sdd"'))
     assert "ssd" in str(caught.value) and "2:" in str(caught.value)
+
+
+def test_what_backings_lie_on_is_told_and_which_share_a_disk() -> None:
+    one = BackingFacts("/a", "ext4", True, "", 4 << 30, ground="in /a: ext4", disks=("vda",))
+    backings = {"ssd": replace(one, trims=True), "hdd": one}
+    made = make_plan(parse_study(COPY), facts_with(backings=backings))
+    assert find_grounds(made.warnings) == (
+        Ground("hdd", "in /a: ext4, shared with backing ssd"),
+        Ground("ssd", "in /a: ext4, shared with backing hdd"),
+    )
+    kept = keep_warnings(made.warnings)
+    assert [text for text in kept if "discard" in text and "backing ssd." in text]
+    assert not [text for text in kept if "lies in" in text]

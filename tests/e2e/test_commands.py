@@ -129,7 +129,7 @@ def test_a_wrong_study_names_line_and_cure(tmp_path: Path, change: str, told: st
     assert done.returncode == 2
     assert "study.toml:" in done.error_text and told in done.error_text
     assert "Traceback" not in done.error_text
-    assert not (tmp_path / "images").exists()
+    assert list((tmp_path / "images").iterdir()) == []
 
 
 def test_wrong_commands(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ runs = 1
 
 def write_tiles(folder: Path, tile: str = TILE, study: str = STUDY) -> Path:
     (folder / "pair.toml").write_text(tile)
+    (folder / "images").mkdir()
     path = folder / "study.toml"
     path.write_text(study.replace('"images"', f'"{folder}/images"'))
     return path
@@ -183,7 +184,7 @@ def test_what_is_wrong_is_told_before_anything_starts(
     done = diskproof("tiles", write_tiles(tmp_path, tile), *arguments, cwd=tmp_path)
     assert done.returncode == 2 and told in done.error_text, done.error_text
     assert "Traceback" not in done.error_text
-    assert not (tmp_path / "images").exists()
+    assert list((tmp_path / "images").iterdir()) == []
 
 
 def test_a_tile_that_does_not_fit_is_refused_with_the_sum(tmp_path: Path) -> None:

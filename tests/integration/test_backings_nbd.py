@@ -315,7 +315,7 @@ def start_run_dir_left(path: Path) -> Iterator[tuple[Path, psutil.Process]]:
     """A folder whose owner is dead, and a server at work in it that nobody ends."""
     from diskproof.backings.directory import DirectoryBacking
 
-    spec = BackingSpec("d", "directory", (("path", str(path)),))
+    spec = BackingSpec("d", "directory", (("path", str(path)),), make=True)
     with DirectoryBacking().start(spec, None) as place, start_run_dir(place) as made:
         copy = path / "diskproof-run-dead"
         copy.mkdir(mode=0o710)

@@ -88,7 +88,7 @@ def write_study(folder: Path, device: Path, frontend: str = "host") -> Path:
 
 
 def on_device(device: Path, folder: Path) -> BackingSpec:
-    below = BackingSpec("images", "directory", (("path", str(folder)),))
+    below = BackingSpec("images", "directory", (("path", str(folder)),), make=True)
     return BackingSpec("disk", "device", (("path", str(device)),), below)
 
 

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from diskproof.backings import NO_CONSENT, Consent, load_backing, probe_backing, start_disk_dir
 from diskproof.backings.place import find_filesystem
 from diskproof.errors import HostError, UsageError
+from diskproof.host.backing_ground import add_ground
 from diskproof.process.run_user import require_run_user
 from diskproof.process.scratch import LOCK_NAME, PREFIX
 from diskproof.process.start import run
@@ -21,7 +23,7 @@ from diskproof.records import BackingSpec
 
 
 def spec(path: Path) -> BackingSpec:
-    return BackingSpec("here", "directory", (("path", str(path)),))
+    return BackingSpec("here", "directory", (("path", str(path)),), make=True)
 
 
 @contextmanager
@@ -156,3 +158,28 @@ def test_the_file_system_is_that_of_the_last_mount(tmp_path: Path) -> None:
 def test_unknown_kind() -> None:
     with pytest.raises(UsageError, match="unknown"):
         load_backing("../directory")
+
+
+def test_a_path_that_is_not_there_is_refused_unless_it_may_be_made(tmp_path: Path) -> None:
+    missing = tmp_path / "not" / "mounted"
+    with pytest.raises(HostError) as refused:
+        probe_backing(replace(spec(missing), make=False), NO_CONSENT)
+    assert str(missing) in refused.value.what and f"{tmp_path} is on " in refused.value.why
+    assert "--make" in refused.value.hint and list(tmp_path.iterdir()) == []
+
+
+def test_what_a_backing_lies_on_is_told(tmp_path: Path) -> None:
+    """As findmnt and lsblk have it."""
+    facts = add_ground(spec(tmp_path), probe_backing(spec(tmp_path), NO_CONSENT))
+    argv = ["findmnt", "-n", "-o", "FSTYPE,OPTIONS", "-T", str(tmp_path)]
+    kind, options = run(argv, timeout=10).text.split()
+    assert facts.ground.startswith(f"in {tmp_path}: {kind} (")
+    assert set(options.split(",")) & set(facts.ground.split("(")[1].split(")")[0].split(","))
+    assert facts.trims is ("discard" in options.split(","))
+    assert facts.disks == () or all(Path("/sys/block", name).exists() for name in facts.disks)
+
+
+def test_a_disk_in_memory_has_no_device(tmp_path: Path) -> None:
+    with mounted("tmpfs", "size=16m", tmp_path):
+        facts = add_ground(spec(tmp_path), probe_backing(spec(tmp_path), NO_CONSENT))
+    assert facts.ground.startswith(f"in {tmp_path}: tmpfs (") and facts.disks == ()

@@ -31,7 +31,7 @@ FLOOR = ("setpriv", "unshare", "sh", "env")  # what starts every process
 
 def probe(*folders: Path, guest: bool = False) -> HostFacts:
     backings = [
-        BackingSpec(f"d{number}", "directory", (("path", str(folder)),))
+        BackingSpec(f"d{number}", "directory", (("path", str(folder)),), make=True)
         for number, folder in enumerate(folders)
     ]
     return probe_facts(backings, NO_CONSENT, guest=guest, progress=lambda _: None)

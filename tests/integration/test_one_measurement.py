@@ -52,10 +52,9 @@ def test_a_running_crash_is_seen_and_nothing_measures_beside_it(tmp_path: Path) 
         for verb in (["run"], ["crash"], ["crash", "flushes"], ["tiles"]):
             refused = diskproof(*verb, study, cwd=tmp_path)
             assert refused.returncode == 3, refused.error_text
-            assert f"process {running.pid} on" in refused.error_text
-            assert "is measuring into" in refused.error_text
+            assert f"measured already, by process {running.pid} of" in refused.error_text
         refused = diskproof(*program, cwd=tmp_path)
-        assert refused.returncode == 3 and "is measuring into" in refused.error_text
+        assert refused.returncode == 3 and "measured already" in refused.error_text
     after = json.loads(diskproof("status", "--json", cwd=tmp_path).text)
     assert [each["state"] for each in after] == ["done"]
     assert left_behind(tmp_path) == []

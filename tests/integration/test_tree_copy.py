@@ -62,7 +62,7 @@ def test_a_tree_is_copied_from_another_backing(
         return real(site, *argv)
 
     monkeypatch.setattr(tree_copy.Site, "do", do)
-    other = BackingSpec("other", "directory", (("path", str(images.parent / "other")),))
+    other = BackingSpec("other", "directory", (("path", str(images.parent / "other")),), make=True)
     record = execute(images, make(source_on="other"), others=[other], frontend="host")
     require_good(record)
     source, target = (Path(path) for path in seen)

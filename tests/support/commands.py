@@ -32,21 +32,28 @@ ramp = "0s"
 def write_study(folder: Path, text: str = STUDY) -> Path:
     """A study file whose images lie in ``folder``/images."""
     path = folder / "study.toml"
+    (folder / "images").mkdir(exist_ok=True)
     path.write_text(text.replace('"images"', f'"{folder}/images"'))
     return path
+
+
+def as_host(folder: Path) -> dict[str, str]:
+    """What is started in a folder measures as on a host of its own."""
+    return {**os.environ, "DISKPROOF_LOCK": str(folder)}
 
 
 def diskproof(*arguments: str | Path, cwd: Path, timeout: float = 120.0) -> Completed:
     """Run a command to its end."""
     argv = [sys.executable, "-m", "diskproof", *map(str, arguments)]
-    return run(argv, timeout=timeout, cwd=cwd, check=False)
+    return run(argv, timeout=timeout, cwd=cwd, env=as_host(cwd), check=False)
 
 
 @contextmanager
 def start_diskproof(*arguments: str | Path, cwd: Path) -> Iterator[Process]:
     """A command under way; what it prints goes to ``cwd``/log."""
     argv = [sys.executable, "-m", "diskproof", *map(str, arguments)]
-    with start_process(argv, name="diskproof", log=cwd / "log", cwd=cwd) as running:
+    own = ["env", f"DISKPROOF_LOCK={cwd}"]
+    with start_process([*own, *argv], name="diskproof", log=cwd / "log", cwd=cwd) as running:
         yield running
 
 

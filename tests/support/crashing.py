@@ -92,7 +92,7 @@ def execute_real(
     named = {"backing": "here", "frontend": "daemon", **levels}
     workload = crash_workload(rules, writer, named["frontend"])
     cell = Cell(tuple(sorted(named.items())), workload)
-    backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
+    backing = BackingSpec("here", "directory", (("path", str(folder / "images")),), make=True)
     lab = CrashLab(LabSetup("s", "h", {"here": backing}, NO_CONSENT, "tcg", 240.0))
     return lab.execute(cell, faults_of(cell.level("frontend"), faults), lambda activity: None)
 

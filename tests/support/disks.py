@@ -26,7 +26,7 @@ def make_cell(**levels: str) -> Cell:
 @contextmanager
 def start_context(folder: Path, cell: Cell, accel: str = "tcg") -> Iterator[RunContext]:
     """A fresh image of ``SIZE`` bytes in a run's folder below ``folder``."""
-    spec = BackingSpec("d", "directory", (("path", str(folder)),))
+    spec = BackingSpec("d", "directory", (("path", str(folder)),), make=True)
     with start_disk_dir(spec, NO_CONSENT) as run_dir:
         yield RunContext(cell, create_image(run_dir, cell, SIZE), run_dir, accel)
 

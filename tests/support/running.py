@@ -40,7 +40,7 @@ def start_executor(
     others: Sequence[BackingSpec] = (),
 ) -> Iterator[MeasureLab]:
     """An executor with ``images`` as its backing, or with another one that stands there."""
-    folder = BackingSpec("here", "directory", (("path", str(images)),))
+    folder = BackingSpec("here", "directory", (("path", str(images)),), make=True)
     backing = replace(backing, name="here", on=folder) if backing else folder
     backings = {each.name: each for each in (backing, *others)}
     consent = give_consent(backings.values())

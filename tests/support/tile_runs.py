@@ -57,7 +57,7 @@ command = ["sh", "-c", "while dd if=/dev/zero of=/mnt/file bs=1M count=40 conv=f
 
 
 def make_lab(images: Path, tile: str, timeout: float = 240.0) -> TileLab:
-    backing = BackingSpec("here", "directory", (("path", str(images)),))
+    backing = BackingSpec("here", "directory", (("path", str(images)),), make=True)
     setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", timeout)
     rules = TileRules(parse_tile(tile, "test.toml"), Fraction(1))
     return TileLab(setup, rules)

@@ -252,6 +252,7 @@ def make_place(root: Path) -> Place:
     place = Place(root)
     for name in ("here", "tmp", "home", *_FOLDERS):
         (root / name).mkdir(parents=True)
+    (place.here / "images").mkdir()
     _link_guest(root / "cache" / "diskproof")
     for name, text in FILES.items():
         (place.here / name).write_text(text)

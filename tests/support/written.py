@@ -40,7 +40,7 @@ def make_cell(
 @contextmanager
 def start_written(cell: Cell, folder: Path) -> Iterator[Recorded]:
     """The cell's writer has written, under record, in a folder that goes at the end."""
-    backing = BackingSpec("d", "directory", (("path", str(folder)),))
+    backing = BackingSpec("d", "directory", (("path", str(folder)),), make=True)
     with start_recorded(
         cell, backing, NO_CONSENT, "tcg", Deadline(SECONDS), RunNotes()
     ) as recorded:

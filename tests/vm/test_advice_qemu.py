@@ -113,7 +113,7 @@ def test_pasted_lines_boot_and_are_what_they_say(
     tmp_path: Path, guest_files: GuestFiles, shift: int
 ) -> None:
     disks = cells(shift)
-    spec = BackingSpec("d", "directory", (("path", str(tmp_path / "images")),))
+    spec = BackingSpec("d", "directory", (("path", str(tmp_path / "images")),), make=True)
     with start_disk_dir(spec, NO_CONSENT) as folder:
         sizes = {name: BASE + (place << 20) for place, name in enumerate(disks)}
         pastes = [write_disk(folder, name, disks[name], sizes[name]) for name in disks]

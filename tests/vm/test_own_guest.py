@@ -76,7 +76,7 @@ def test_a_command_is_timed_and_the_image_stays_as_it_was(
 ) -> None:
     before = hashlib.sha256(debian.image.read_bytes()).digest()
     study, images = read_study(debian), tmp_path / "images"
-    backing = BackingSpec("here", "directory", (("path", str(images)),))
+    backing = BackingSpec("here", "directory", (("path", str(images)),), make=True)
     setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 120, study.guest)
     with start_lab(setup) as executor:
         record = executor.execute(plan_run(study.workloads[0], **LEVELS, cache="writeback"))

@@ -61,7 +61,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     tile, cell, deadline = parse_tile(TILE, "crew.toml"), make_cell(), Deadline(300)
     folder = tmp_path_factory.mktemp("crew")
     with ExitStack() as stack:
-        backing = BackingSpec("here", "directory", (("path", str(folder / "images")),))
+        backing = BackingSpec("here", "directory", (("path", str(folder / "images")),), make=True)
         place = stack.enter_context(start_place(backing, NO_CONSENT))
         bays = make_bays(stack, place, cell, tile, 1, deadline)
         seats = [(bay.tile, bay.place) for bay in bays]

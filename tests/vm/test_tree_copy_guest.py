@@ -37,7 +37,7 @@ def test_a_tree_is_copied_in_a_guest(tmp_path: Path) -> None:
 
 def test_a_tree_is_copied_from_a_disk_on_another_backing(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
-    source = BackingSpec("other", "directory", (("path", str(elsewhere)),))
+    source = BackingSpec("other", "directory", (("path", str(elsewhere)),), make=True)
     (spec,) = parse_study(
         STUDY.replace("files = 100", 'files = 100\nsource_on = "other"')
         + f'[backings.other]\nkind = "directory"\npath = "{elsewhere}"\n'

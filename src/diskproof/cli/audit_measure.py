@@ -11,12 +11,13 @@ from pathlib import Path
 from diskproof.advice.judge import in_force
 from diskproof.advice.own_study import own_levels, render_study, study_name
 from diskproof.backings import NO_CONSENT
-from diskproof.cli.conduct import Order, conduct
+from diskproof.cli.conduct import Order, conduct_alone
 from diskproof.cli.crash import start_crashing
 from diskproof.cli.measure import MeasureWords, start_measuring
 from diskproof.cli.terminal import console, note, print_json
 from diskproof.errors import DiskproofError, Exit, UsageError
 from diskproof.measure.next import MeasureCampaign
+from diskproof.process.host_lock import start_alone
 from diskproof.recording.folder import require_fuse
 from diskproof.records.virtual_machines import DiskJudgement, MachineJudgement
 from diskproof.report import layout
@@ -46,7 +47,8 @@ def measure_machines(order: Order, judged: Sequence[MachineJudgement]) -> int:
     if not studies:
         why = "only disks that are image files here, with known settings, can be"
         raise UsageError("no disk that could be measured was found", why)
-    codes = [_measure(order, each) for each in studies]
+    with start_alone(order.wait, note):
+        codes = [_measure(order, each) for each in studies]
     short = any(disk.falls_short for each in judged for disk in each.disks)
     return max([*codes, Exit.FELL_SHORT if short else Exit.OK])
 
@@ -98,8 +100,8 @@ def _measure(order: Order, each: OwnStudy) -> int:
     folder = dict(each.study.backings[0].options)["path"]
     note(f"{each.file}: new images in {folder} are written and removed, no other one is touched")
     if _is_short(each.study) and (order.budget is None or order.budget > 2 * SHORT_SECONDS):
-        conduct(order, partial(start_crashing, each.study, NO_CONSENT, None))
-    return conduct(order, partial(_start_comparison, each))
+        conduct_alone(order, partial(start_crashing, each.study, NO_CONSENT, None))
+    return conduct_alone(order, partial(_start_comparison, each))
 
 
 def _is_short(study: Study) -> bool:

@@ -45,6 +45,7 @@ def audit(
     ] = False,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
+    wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
@@ -64,16 +65,15 @@ def audit(
     from diskproof.report.machines.table import machines_json, render_machines
 
     found, obstacles = find_wanted(wanted or ())
-    if guest:
-        found, more = _ask_guests(found)
-        obstacles = [*obstacles, *more]
+    found, more = _ask_guests(found) if guest else (found, [])
+    obstacles += more
     rows = _read_verdicts(store)
     judged = [prove_machine(judge_machine(machine), rows) for machine in found]
     if measure:
-        from diskproof.cli.audit_measure import measure_machines
-        from diskproof.cli.conduct import Order
+        from diskproof.cli import audit_measure, conduct
 
-        return measure_machines(Order(context, store, budget, False, quiet, as_json), judged)
+        order = conduct.Order(context, store, budget, False, quiet, as_json, wait)
+        return audit_measure.measure_machines(order, judged)
     if as_json:
         print_json(machines_json(judged, obstacles))
     else:

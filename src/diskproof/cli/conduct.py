@@ -20,6 +20,7 @@ from diskproof.host.facts import host_record, probe_facts
 from diskproof.lab.course import Job, News, Outcome, Run, is_running, run_course
 from diskproof.lab.setup import LabSetup
 from diskproof.plan import Plan
+from diskproof.process.host_lock import start_alone
 from diskproof.records import BackingSpec, HostFacts, HostRecord, StudyRecord
 from diskproof.store import Store, open_store
 from diskproof.store.spool import spool_folder
@@ -29,7 +30,8 @@ from diskproof.study.load import Study
 
 @dataclass(frozen=True)
 class Order:
-    """What can be asked of every experiment; ``budget`` in seconds."""
+    """What can be asked of every experiment; ``budget`` in seconds, ``wait`` for the end of
+    another measurement on this host."""
 
     context: typer.Context
     store: str
@@ -37,6 +39,7 @@ class Order:
     retry: bool
     quiet: bool
     as_json: bool
+    wait: bool = False
 
 
 Start = Callable[[Store], AbstractContextManager[Words[Job, Run, News]]]
@@ -47,7 +50,17 @@ def conduct(
     order: Order, start: Start[Job, Run, News], judge: Start[Any, Any, Any] | None = None
 ) -> int:
     """Run an experiment, print what it tells, give the exit code. ``judge`` is a second one, which
-    begins when the first is done, in what is left of the budget; the first then tells of both."""
+    begins when the first is done, in what is left of the budget; the first then tells of both.
+
+    Nothing else measures on this host meanwhile. Raises HostError where something does already."""
+    with start_alone(order.wait, note):
+        return conduct_alone(order, start, judge)
+
+
+def conduct_alone(
+    order: Order, start: Start[Job, Run, News], judge: Start[Any, Any, Any] | None = None
+) -> int:
+    """As ``conduct``, for a caller that sees to it that nothing else measures."""
     resume = command_again(order.context)
     with open_store(order.store, create=True) as store:
         require_quiet_store(store)
@@ -62,14 +75,17 @@ def conduct(
 def _run_stage(
     order: Order, start: Start[Job, Run, News], store: Store, budget: float | None
 ) -> tuple[Words[Job, Run, News], Outcome]:
-    with start(store) as words, start_watching(words, order.quiet) as watcher:
-        outcome = run_course(
-            words.campaign,
-            describe=words.label,
-            on_event=watcher,
-            budget_seconds=budget,
-            retry=order.retry,
-        )
+    with start(store) as words:
+        for line in () if order.quiet else words.opening():
+            note(line)
+        with start_watching(words, order.quiet) as watcher:
+            outcome = run_course(
+                words.campaign,
+                describe=words.label,
+                on_event=watcher,
+                budget_seconds=budget,
+                retry=order.retry,
+            )
     return words, outcome
 
 
@@ -103,7 +119,7 @@ def _conclude(words: Words[Job, Run, News], outcome: Outcome, resume: str) -> in
 
 
 def require_quiet_store(store: Store) -> None:
-    """Two measurements at a time would spoil each other."""
+    """A store is written by one measurement at a time: of those on other hosts only it knows."""
     progress = store.progress()
     if progress is not None and is_running(progress):
         raise HostError(

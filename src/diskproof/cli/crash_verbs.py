@@ -72,6 +72,8 @@ def crash_study(
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
     destroy_data: options.DestroyOption = False,
+    make: options.MakeOption = False,
+    wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
@@ -90,11 +92,11 @@ def crash_study(
     from diskproof.recording.folder import require_fuse
     from diskproof.study.load import load_study
 
-    order = Order(context, store, budget, retry, quiet, as_json)
+    order = Order(context, store, budget, retry, quiet, as_json, wait)
     if writer is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
-        study = load_study(target)
+        study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
@@ -113,6 +115,8 @@ def flushes(
     study_file: options.StudyFile,
     store: options.StoreOption = options.DEFAULT_STORE,
     destroy_data: options.DestroyOption = False,
+    make: options.MakeOption = False,
+    wait: options.WaitOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
     """Ask of each guest of a study whether flushes are sent, and whether each layer passes them on.
@@ -123,16 +127,17 @@ def flushes(
     """
     from diskproof.cli.conduct import require_quiet_store
     from diskproof.cli.crash import audit_guests
-    from diskproof.cli.terminal import console, print_json
+    from diskproof.cli.terminal import console, note, print_json
+    from diskproof.process.host_lock import start_alone
     from diskproof.recording.folder import require_fuse
     from diskproof.report.crash.table import render_flushes
     from diskproof.store import open_store
     from diskproof.study.load import load_study
 
-    study = load_study(study_file)
+    study = load_study(study_file, make)
     consent = require_consent(context, study, destroy_data)
     require_fuse()
-    with open_store(store, create=True) as opened:
+    with start_alone(wait, note), open_store(store, create=True) as opened:
         require_quiet_store(opened)
         found = audit_guests(study, consent, opened)
     if as_json:

@@ -26,6 +26,7 @@ from diskproof.report.study_tables import render_study
 from diskproof.stats.study_race import RaceState
 from diskproof.store import Store
 from diskproof.store.show import show_rows
+from diskproof.study.ground import find_grounds
 from diskproof.study.load import Study
 
 
@@ -39,7 +40,9 @@ def plan_here(study: Study, consent: Consent) -> tuple[StudyRecord, Estimate, Ho
 @contextmanager
 def start_measuring(study: Study, consent: Consent, store: Store) -> Iterator[MeasureWords]:
     """A study ready to be measured."""
-    record, _, facts = plan_here(study, consent)
+    record, cost, facts = plan_here(study, consent)
+    if cost.obstacle:
+        raise cost.obstacle
     schedule = make_schedule(record.cells, study.blocks, study.seed)
     with start_lab(make_setup(study, facts, consent, store)) as lab:
         yield MeasureWords(MeasureCampaign(record, schedule, lab.execute, store))
@@ -54,6 +57,9 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
         self.campaign: MeasureCampaign = campaign
         self.factors = varying_factors(campaign.study.cells)
         self.bars = Bars(campaign.study)
+
+    def opening(self) -> Sequence[str]:
+        return [each.sentence for each in find_grounds(self.campaign.study.warnings)]
 
     def label(self, job: PlannedRun) -> str:
         block = f"block {job.block + 1}/{self.campaign.study.blocks}"

@@ -38,6 +38,13 @@ RetryOption = Annotated[
 DestroyOption = Annotated[
     bool, typer.Option(DESTROY_DATA, help="Write on the devices that the study names.")
 ]
+MakeOption = Annotated[
+    bool, typer.Option("--make", help="Make the folders of backings that are not there.")
+]
+WaitOption = Annotated[
+    bool,
+    typer.Option("--wait", help="Queue behind another measurement on this host, not refuse."),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 StoreOption = Annotated[
     str,

@@ -28,7 +28,11 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
 
 
-def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> int:
+def plan(
+    study_file: options.StudyFile,
+    make: options.MakeOption = False,
+    as_json: options.JsonOption = False,
+) -> int:
     """Show what a study means on this host: cells, what is left out and why, time and disk.
 
     Nothing is written on devices that the study names.
@@ -45,7 +49,7 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
 
-    study = load_study(study_file)
+    study = load_study(study_file, make)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
         record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
@@ -55,17 +59,17 @@ def plan(study_file: options.StudyFile, as_json: options.JsonOption = False) -> 
     planned = record, cost.seconds, cost.disk_bytes, owners
     verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
     if as_json:
-        more = {"tiles": tile_plan_json(tiles)} if tiles else {}
-        print_json(
-            plan_json(*planned) | ({"verdicts": verdicts._asdict()} if verdicts else {}) | more
-        )
-        return Exit.OK
-    if record.cells:
-        console().print(render_plan(*planned))
-    if verdicts:
-        console().print(verdicts.text)
-    if tiles:
-        console().print(render_tile_plan(tiles))
+        more = {"verdicts": verdicts._asdict()} if verdicts else {}
+        more |= {"tiles": tile_plan_json(tiles)} if tiles else {}
+        print_json(plan_json(*planned) | more)
+    else:
+        shown = [render_plan(*planned)] if record.cells else []
+        shown += [verdicts.text] if verdicts else []
+        shown += [render_tile_plan(tiles)] if tiles else []
+        for each in shown:
+            console().print(each)
+    if cost.obstacle:  # seen what it would be, one can choose what to change
+        raise cost.obstacle
     return Exit.OK
 
 
@@ -76,6 +80,8 @@ def run(
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
     destroy_data: options.DestroyOption = False,
+    make: options.MakeOption = False,
+    wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
@@ -88,9 +94,9 @@ def run(
     from diskproof.cli.measure import start_measuring
     from diskproof.study.load import load_study
 
-    study = load_study(study_file)
+    study = load_study(study_file, make)
     consent = require_consent(context, study, destroy_data)
-    order = Order(context, store, budget, retry, quiet, as_json)
+    order = Order(context, store, budget, retry, quiet, as_json, wait)
     judge = partial(start_judging, study, consent) if study.names_crash else None
     return conduct(order, partial(start_measuring, study, consent), judge)
 

@@ -65,6 +65,8 @@ def tiles(
     budget: options.BudgetOption = None,
     retry: options.RetryOption = False,
     destroy_data: options.DestroyOption = False,
+    make: options.MakeOption = False,
+    wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
     example: ExampleOption = False,
@@ -81,11 +83,11 @@ def tiles(
     from diskproof.cli.tiles import start_tiles
     from diskproof.study.load import load_study
 
-    study = _with_options(load_study(study_file), most, runs, scale)
+    study = _with_options(load_study(study_file, make), most, runs, scale)
     consent = require_consent(context, study, destroy_data)
     page = ["diskproof", "report", "-o", f"{study_file.stem}.html"]
     page += ["--store", store] if is_typed(context, "store") else []
-    order = Order(context, store, budget, retry, quiet, as_json)
+    order = Order(context, store, budget, retry, quiet, as_json, wait)
     return conduct(order, partial(start_tiles, study, consent, shlex.join(page)))
 
 

@@ -42,6 +42,10 @@ class Words(ABC, Generic[Job, Run, News]):
     def line(self, run: Run) -> str:
         """A finished run."""
 
+    def opening(self) -> Sequence[str]:
+        """What is told before the first job."""
+        return ()
+
     def starting(self, job: Job) -> Sequence[str]:
         """What a log is told when a job begins."""
         return ()

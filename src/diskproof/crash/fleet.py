@@ -28,6 +28,7 @@ from diskproof.crash.explore import SLACK_SECONDS, Explorer, Shard, StateSearch,
 from diskproof.crash.merge import merge_parts
 from diskproof.crash.verdict import Explored
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.process.host_lock import read_boot_id, start_beside
 from diskproof.process.owner import admit
 from diskproof.process.start import run
 
@@ -52,12 +53,13 @@ class RecordingData:
 class Errand:
     """A search for a worker. ``python`` is the sender's: a check that is started with it is
     started with the worker's own. ``version`` is the sender's diskproof, ``session`` its call:
-    it asks about one recording after the other."""
+    it asks about one recording after the other. ``boot_id`` tells its host."""
 
     search: StateSearch
     python: str
     version: str
     session: str
+    boot_id: str
 
 
 @contextmanager
@@ -106,7 +108,7 @@ class _Fleet:
         waiting = {}
         for number, worker in enumerate(workers, 1):
             part = replace(search, shard=Shard(number, len(workers)))
-            errand = Errand(part, sys.executable, __version__, self.session)
+            errand = Errand(part, sys.executable, __version__, self.session, read_boot_id())
             placing: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
             future = self.client.submit(run_errand, errand, evidence, pure=False, **placing)
             waiting[future] = number
@@ -182,7 +184,10 @@ def run_errand(errand: Errand, evidence: RecordingData) -> Explored:
             check=_localise(search.check, errand.python),
             threads=worker.state.nthreads,
         )
-        with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as room:
+        with (
+            start_beside(errand.boot_id),
+            tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as room,
+        ):
             return explore(local, Path(room), lambda found: None)
     except (DiskproofError, OSError) as error:
         return replace(nothing, failure=f"on {worker.address}: {error}"[:2000])

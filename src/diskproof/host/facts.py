@@ -11,8 +11,10 @@ from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.build import find_guest, require_guest
 from diskproof.guest.own.image import open_own_image, require_firmware
 from diskproof.host.accel import KVM, AccelFacts, probe_accel
+from diskproof.host.backing_ground import add_ground
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
+from diskproof.host.memory_limit import find_limit_obstacle
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
 from diskproof.process.start import require_tool, run
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
@@ -46,7 +48,7 @@ def probe_facts(
     """
     if own_guest:
         progress(f"image of the guest: {require_own_guest(own_guest)}")
-    disks = {spec.name: probe_backing(spec, consent) for spec in backings}
+    disks = {spec.name: add_ground(spec, probe_backing(spec, consent)) for spec in backings}
     with (
         start_place(_pick_backing(backings, disks), consent) as place,
         ThreadPoolExecutor() as pool,
@@ -61,6 +63,8 @@ def probe_facts(
         usable = frontends.result()
         reasons = _name_reasons(frontend=usable, format=formats, aio=aio, bus=buses)
         reasons |= iothread.result()
+        if unbounded := find_limit_obstacle():
+            reasons["cache limit"] = unbounded
     return HostFacts(
         memory_bytes=read_memory_bytes(),
         cpus=len(os.sched_getaffinity(0)),
@@ -73,6 +77,7 @@ def probe_facts(
         iothread_buses=iothread_buses.usable,
         backings=disks,
         reasons=reasons,
+        bounds_caches=not unbounded,
     )
 
 

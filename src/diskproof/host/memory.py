@@ -14,21 +14,25 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
-class _Version:
+class Version:
     """Where a version of control groups keeps its hierarchy, and the names of its files."""
 
     folder: str
     limit: str
     usage: str
     cache: tuple[str, ...]
+    no_swap: str
 
 
-_SECOND = _Version("", "memory.max", "memory.current", ("inactive_file", "active_file"))
-_FIRST = _Version(
+SECOND = Version(
+    "", "memory.max", "memory.current", ("inactive_file", "active_file"), "memory.swap.max"
+)
+FIRST = Version(
     "memory",
     "memory.limit_in_bytes",
     "memory.usage_in_bytes",
     ("total_inactive_file", "total_active_file"),
+    "memory.swappiness",
 )
 
 
@@ -43,23 +47,28 @@ def read_available_bytes(proc: Path = PROC, groups: Path = GROUPS) -> int:
 
 def _group_rooms(proc: Path, groups: Path) -> Iterator[int]:
     """What the limits of our control group and those above it leave us, in bytes."""
-    for line in (proc / "self/cgroup").read_text().splitlines():
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
-            version = _SECOND
-        elif "memory" in controllers.split(","):
-            version = _FIRST
-        else:
-            continue
-        top = groups / version.folder
-        group = top / path.lstrip("/")
-        # In a container the path may be the host's, where there is nothing for us to see.
+    for version, group, top in find_groups(proc, groups):
         for folder in (group, *group.parents):
             if folder.is_relative_to(top) and (room := _find_room(folder, version)) is not None:
                 yield room
 
 
-def _find_room(folder: Path, version: _Version) -> int | None:
+def find_groups(proc: Path, groups: Path) -> Iterator[tuple[Version, Path, Path]]:
+    """Our control groups that may bound memory, each with the top of its hierarchy. In a container
+    the path may be the host's, where there is nothing for us to see."""
+    for line in (proc / "self/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            version = SECOND
+        elif "memory" in controllers.split(","):
+            version = FIRST
+        else:
+            continue
+        top = groups / version.folder
+        yield version, top / path.lstrip("/"), top
+
+
+def _find_room(folder: Path, version: Version) -> int | None:
     """None where there is no limit. The page cache of files gives way."""
     with suppress(OSError, ValueError):
         limit = int((folder / version.limit).read_text())  # "max" is none

@@ -182,7 +182,7 @@ def _small(stack: Stack, level: str, folder: Path) -> BackingSpec:
 
 
 def _directory(folder: Path) -> BackingSpec:
-    return BackingSpec("doctor", "directory", (("path", str(folder)),))
+    return BackingSpec("doctor", "directory", (("path", str(folder)),), make=True)
 
 
 def find_kernel_part(stack: Stack) -> str:

@@ -11,6 +11,7 @@ from diskproof.errors import DiskproofError
 from diskproof.guest.ours.build import AGENT, SPACE_NEEDED, find_guest
 from diskproof.guest.ours.packages import find_suite
 from diskproof.host.accel import KVM, probe_accel
+from diskproof.host.backing_ground import add_ground
 from diskproof.host.facts import require_engine
 from diskproof.host.identity import read_version
 from diskproof.host.qemu_probe import AIO, FORMATS, Probed, explain, probe_block_layer, probe_buses
@@ -78,11 +79,12 @@ def _examine_directory(directory: Path) -> tuple[BackingFacts | None, Finding]:
     name = f"directory {directory}"
     new = "" if os.access(directory, os.F_OK) else "can be made; "
     try:
-        facts = probe_backing(_spec(directory), NO_CONSENT)
+        facts = add_ground(_spec(directory), probe_backing(_spec(directory), NO_CONSENT))
     except DiskproofError as error:
         hint = "name another one: diskproof doctor DIRECTORY"
         return None, Finding(name, "no", error.why or error.what, hint, needed=True)
-    where, room = f"{new}{facts.filesystem}", f"{render_bytes(facts.free_bytes)} free"
+    slow = " mounted with discard (removing an image takes longer)" * facts.trims
+    where, room = f"{new}{facts.filesystem}{slow}", f"{render_bytes(facts.free_bytes)} free"
     if not facts.o_direct:
         what = f"{where}, {room}; no cache=none and directsync: {facts.o_direct_reason}"
         hint = "a directory on ext4, xfs or btrfs"
@@ -94,7 +96,7 @@ def _examine_directory(directory: Path) -> tuple[BackingFacts | None, Finding]:
 
 
 def _spec(directory: Path) -> BackingSpec:
-    return BackingSpec("doctor", "directory", (("path", str(directory)),))
+    return BackingSpec("doctor", "directory", (("path", str(directory)),), make=True)
 
 
 def _examine_block_layer(directory: Path) -> Iterator[Finding]:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import psutil
 
 from diskproof.errors import DiskproofError
 from diskproof.lab.patience import PATIENCE_SECONDS, Patience
+from diskproof.process.host_lock import read_boot_id
 from diskproof.records import StudyRecord
 from diskproof.store.rows import Progress
 
@@ -212,7 +212,7 @@ def start_telling(store: Store, study_id: str) -> Iterator[TellProgress]:
             Progress(
                 study_id=study_id,
                 pid=os.getpid(),
-                boot_id=_boot_id(),
+                boot_id=read_boot_id(),
                 host=platform.node(),
                 started=started,
                 total=standing.total,
@@ -237,7 +237,7 @@ def is_running(progress: Progress) -> bool:
     living until it says that it stopped."""
     if progress.host != platform.node():
         return True
-    if progress.boot_id != _boot_id():
+    if progress.boot_id != read_boot_id():
         return False
     try:
         # A process that is younger than the progress has only got the dead one's number.
@@ -245,7 +245,3 @@ def is_running(progress: Progress) -> bool:
         return born <= progress.started
     except psutil.Error:
         return False
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -17,6 +17,7 @@ from diskproof.errors import RunFailure, tells_no_space
 from diskproof.frontends import Frontend, find_frontend
 from diskproof.guest.debian.system import build_system, require_system
 from diskproof.host.cache import drop_cache
+from diskproof.host.memory_limit import check_resident, start_memory_limit
 from diskproof.host.sampler import start_sampler
 from diskproof.lab.deadline import Deadline
 from diskproof.lab.disk_errors import require_sound_disk
@@ -34,6 +35,7 @@ from diskproof.records import (
 )
 from diskproof.study.guest import FRONTEND as OWN_GUEST
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
+from diskproof.study.workloads import CACHE_LIMIT
 from diskproof.workloads import WorkloadResult, load_workload
 
 BUILD_SECONDS = 3600.0
@@ -107,7 +109,14 @@ class MeasureLab:
                 own_guest=self.setup.own_guest,
                 second_disk=second,
             )
-            self._put_in_service(context, deadline, notes)
+            # A file system in memory has no cache to bound, and a server's is not ours.
+            limit = int(cell.workload.option(CACHE_LIMIT, "0"))
+            if not limit or image.network or any(drop.medium for drop in drops):
+                self._put_in_service(context, deadline, notes)
+            else:
+                with start_memory_limit(limit):
+                    self._put_in_service(context, deadline, notes)
+                notes.require([check_resident(image.local, limit)], "cache")
             with notes.phase("remove"):
                 stack.close()
 

@@ -3,16 +3,20 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from diskproof.errors import StudyError
+from diskproof.errors import HostError, StudyError
 from diskproof.plan.crash import keep_filters, make_crash_plan
 from diskproof.plan.estimate import Estimate, estimate, estimate_seconds
 from diskproof.plan.select import MAX_COMBINATIONS, Selection, select
 from diskproof.plan.sizes import (
+    choose_size,
+    find_obstacle,
     needed_bytes,
-    require_space,
-    resolved_workloads,
+    resolve_workloads,
     tell_of_backings,
+    tell_of_size,
+    tell_what_fits,
     warn_of_caches,
+    warn_of_discard,
     warn_of_emulation,
 )
 from diskproof.plan.tiles import TilePlan, make_tile_plan
@@ -36,35 +40,39 @@ __all__ = [
 class Plan:
     """What will be measured. ``warnings`` are for people, among them the defaults of managers that
     cells are named after; ``needed_bytes`` is what a backing must have free at the peak: one image,
-    and the data it is filled from."""
+    and the data it is filled from; ``obstacle`` is why that cannot be had."""
 
     cells: tuple[Cell, ...]
     dropped: tuple[Dropped, ...]
     warnings: tuple[str, ...]
     needed_bytes: int
+    obstacle: HostError | None = None
 
 
 def make_plan(study: Study, facts: HostFacts) -> Plan:
     """Cells of a study on a host. Pure; cells carry every factor that means something to them.
 
     Raises StudyError when nothing is left to measure, an ``[[only]]`` matches nothing or the
-    matrix is too large, HostError when the disk does not fit on a backing.
+    matrix is too large.
     """
     study = _for_loads(study)
     selection = select(study, facts)
     _require_something(study, selection)
-    workloads = resolved_workloads(study.workloads, selection.kept, facts)
+    chosen = choose_size(study.workloads, selection.kept, facts)
+    workloads = resolve_workloads(study.workloads, chosen)
     cells = selection.as_cells(workloads)
     needed = needed_bytes(workloads.values())
-    require_space(needed, cells, facts)
     warnings = (
         *(each.sentence for each in selection.defaults),
         *_warn_of_filters(study, selection),
         *warn_of_emulation(cells, facts),
+        *tell_of_size(chosen, cells, facts),
         *warn_of_caches(cells, facts),
         *tell_of_backings(cells, facts),
+        *warn_of_discard(cells, facts),
     )
-    return Plan(cells, selection.dropped, warnings, needed)
+    obstacle = find_obstacle(needed, cells, facts, lambda room: tell_what_fits(room, cells, facts))
+    return Plan(cells, selection.dropped, warnings, needed, obstacle)
 
 
 def _for_loads(study: Study) -> Study:

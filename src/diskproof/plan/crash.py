@@ -6,7 +6,7 @@ from functools import partial
 
 from diskproof.plan.like import Levels
 from diskproof.plan.select import select
-from diskproof.plan.sizes import FREE_MARGIN, require_space
+from diskproof.plan.sizes import FREE_MARGIN, find_obstacle
 from diskproof.records import Cell, Dropped, HostFacts
 from diskproof.study.crash import WRITERS, CrashRules, crash_workload, least_disk
 from diskproof.study.load import Filter, Study
@@ -37,7 +37,10 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
         Cell(levels, crash_workload(rules, name, dict(levels)["frontend"]))
         for levels, name in selection.kept
     )
-    require_space(COPIES * rules.size + FREE_MARGIN, cells, facts)
+    needed = COPIES * rules.size + FREE_MARGIN
+    cure = "set a smaller [crash] size, or a [backings.NAME] path with more room"
+    if obstacle := find_obstacle(needed, cells, facts, lambda room: cure):
+        raise obstacle
     return cells, selection.dropped
 
 

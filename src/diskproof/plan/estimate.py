@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diskproof.errors import HostError
 from diskproof.records import Cell
 from diskproof.study.boots import count_boots
 from diskproof.study.programs import has_own_system
@@ -24,10 +25,12 @@ TCG_BOOT_SECONDS = 6.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time for all runs in seconds and peak room on a backing in bytes."""
+    """Time for all runs in seconds and peak room on a backing in bytes; ``obstacle`` is why that
+    room cannot be had."""
 
     seconds: float
     disk_bytes: int
+    obstacle: HostError | None = None
 
 
 def cost_group(cell: Cell) -> Group:
@@ -54,7 +57,7 @@ def estimate(plan: Plan, blocks: int, costs: Mapping[Group, float] | None = None
     """For ``diskproof plan``. ``costs`` are measured mean seconds of earlier runs by group."""
     known = costs or {}
     seconds = sum(known.get(cost_group(cell), estimate_seconds(cell)) for cell in plan.cells)
-    return Estimate(blocks * seconds, plan.needed_bytes)
+    return Estimate(blocks * seconds, plan.needed_bytes, plan.obstacle)
 
 
 class Costs:

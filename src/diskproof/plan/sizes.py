@@ -1,16 +1,27 @@
 """How large the disk under test is, what caches could hold of it, and whether it fits."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from diskproof.errors import HostError
 from diskproof.records import Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
 from diskproof.study.factors import DIRECT
+from diskproof.study.ground import Ground
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
+from diskproof.study.workloads import CACHE_LIMIT
 from diskproof.units import MIB, parse_bytes, render_bytes
 
-SIZE_FLOOR = 1 << 30
+SIZE_FLOOR = 4 << 30
+"""Twice the 2 GiB that a RAID controller's cache commonly has; more than the DRAM of an SSD. What
+an SSD writes to flash in a faster way first (SLC) is larger, and no size of hours defeats it."""
+CACHE_BYTES = 1 << 30
+"""Page cache of a run that is bounded."""
+QEMU_BYTES = 256 << 20
+"""QEMU's own memory beside its guest's."""
+LEAST_BYTES = 16 << 20
+"""The smallest disk that a study may ask for."""
+_OWN_CACHE = ("zfs", "fuse")
 FREE_MARGIN = 256 << 20
 
 Levels = tuple[tuple[str, str], ...]
@@ -33,29 +44,68 @@ def guest_cache_bytes(levels: Mapping[str, str], workload: WorkloadSpec) -> int:
     return parse_bytes(levels["memory"])
 
 
-def resolved_workloads(
-    workloads: Sequence[WorkloadSpec], kept: Iterable[tuple[Levels, str]], facts: HostFacts
-) -> dict[str, WorkloadSpec]:
-    """The workloads with their disk size in bytes.
+@dataclass(frozen=True)
+class ChosenSize:
+    """What ``auto`` is: bytes of the disk, and of the memory that a run may have, page cache
+    included (0: what the host has)."""
 
-    ``auto`` is twice the memory that could cache the disk of any cell (source: the rule for
-    iozone and dd of at least twice the RAM), one size for all cells so that they compare.
+    size: int
+    cache_limit: int = 0
+
+
+def choose_size(
+    workloads: Sequence[WorkloadSpec], kept: Iterable[tuple[Levels, str]], facts: HostFacts
+) -> ChosenSize:
+    """One size for all cells, so that they compare: at least twice the memory that could cache the
+    disk of any of them (source: the rule for iozone and dd of at least twice the RAM).
+
+    Without a page cache in between that is a disk's own, so ``SIZE_FLOOR`` does. Where the page
+    cache can be bounded it is, to ``CACHE_BYTES`` beside what a guest takes; else the memory is
+    the host's.
     """
     by_name = {workload.name: workload for workload in workloads}
-    cached = 0
+    cached = bound = 0
     for levels, name in kept:
-        table = dict(levels)
-        memory = host_cache_bytes(table, facts) + guest_cache_bytes(table, by_name[name])
-        cached = max(cached, memory)
-    size = -(-max(SIZE_FLOOR, 2 * cached) // MIB) * MIB
-    return {name: _with_size(workload, size) for name, workload in by_name.items()}
+        table, workload = dict(levels), by_name[name]
+        if workload.option("size") != "auto" or has_own_system(workload.kind):
+            continue
+        guest, host = guest_cache_bytes(table, workload), host_cache_bytes(table, facts)
+        if host and _can_bound(table, facts):
+            host = CACHE_BYTES + _guest_bytes(table)
+            bound = max(bound, host)
+        cached = max(cached, host + guest)
+    return ChosenSize(-(-max(SIZE_FLOOR, 2 * cached) // MIB) * MIB, bound)
 
 
-def _with_size(workload: WorkloadSpec, size: int) -> WorkloadSpec:
+def _can_bound(levels: Mapping[str, str], facts: HostFacts) -> bool:
+    """Whether one page cache, and one of ours, is all that holds the disk: what the study makes on
+    files has a second one below, a server and ZFS have their own."""
+    backing = facts.backings[levels["backing"]]
+    foreign = backing.own or backing.network or backing.filesystem.startswith(_OWN_CACHE)
+    return facts.bounds_caches and not foreign
+
+
+def _guest_bytes(levels: Mapping[str, str]) -> int:
+    """Memory that a cell's guest and its QEMU take, which is no cache of the host's."""
+    guest = levels["frontend"] in ("guest", "own-guest")
+    return parse_bytes(levels["memory"]) + QEMU_BYTES if guest else 0
+
+
+def resolve_workloads(
+    workloads: Sequence[WorkloadSpec], chosen: ChosenSize
+) -> dict[str, WorkloadSpec]:
+    """The workloads by name, with their disk size in bytes."""
+    return {workload.name: _with_size(workload, chosen) for workload in workloads}
+
+
+def _with_size(workload: WorkloadSpec, chosen: ChosenSize) -> WorkloadSpec:
     options = dict(workload.options)
-    if options["size"] == "auto":
-        own = has_own_system(workload.kind)
-        options["size"] = str(disk_bytes(parse_scale(options["scale"])) if own else size)
+    if options["size"] == "auto" and has_own_system(workload.kind):
+        options["size"] = str(disk_bytes(parse_scale(options["scale"])))
+    elif options["size"] == "auto":
+        options["size"] = str(chosen.size)
+        if chosen.cache_limit:
+            options[CACHE_LIMIT] = str(chosen.cache_limit)
     return replace(workload, options=tuple(sorted(options.items())))
 
 
@@ -68,8 +118,11 @@ def needed_bytes(workloads: Iterable[WorkloadSpec]) -> int:
     return peak + FREE_MARGIN
 
 
-def require_space(needed: int, cells: Iterable[Cell], facts: HostFacts) -> None:
-    """Raises HostError when the images of a cell do not fit on a backing that is used."""
+def find_obstacle(
+    needed: int, cells: Sequence[Cell], facts: HostFacts, cure: Callable[[int], str]
+) -> HostError | None:
+    """Why the images of a cell do not fit on a backing that is used. ``cure`` tells what would, in
+    the bytes that one disk has."""
     disks: dict[str, int] = {}
     for cell in cells:
         places = [cell.level("backing"), *filter(None, [cell.workload.option(SECOND_DISK_ON)])]
@@ -78,12 +131,29 @@ def require_space(needed: int, cells: Iterable[Cell], facts: HostFacts) -> None:
     for name, count in disks.items():
         backing = facts.backings[name]
         if backing.free_bytes < count * needed:
-            raise HostError(
+            return HostError(
                 f"the disk under test does not fit on {backing.path}",
                 f"{render_bytes(count * needed)} are needed at the peak, "
                 f"{render_bytes(backing.free_bytes)} are free",
-                "set a smaller [protocol] size, or a [backings.NAME] path with more room",
+                cure(backing.free_bytes // count),
             )
+    return None
+
+
+def tell_what_fits(room: int, cells: Sequence[Cell], facts: HostFacts) -> str:
+    """The largest size for all loads that fits, with its price in truth."""
+    elsewhere = "a [backings.NAME] path with more room"
+    filled = any(cell.workload.option("fill") == "on" for cell in cells)
+    fits = (room - FREE_MARGIN) * 50 // (101 if filled else 51) // MIB * MIB
+    if fits < LEAST_BYTES:
+        return f"set {elsewhere}"
+    caches = {memory for cell in cells if (memory := host_cache_bytes(cell.levels_dict(), facts))}
+    price = "what is told of disks stays true"
+    if caches and fits < 2 * max(caches):
+        price = "then re-reads through the page cache, and writes to it, are those of memory"
+    elif fits < SIZE_FLOOR:
+        price = "a disk's own cache may then hold all of it"
+    return f'[protocol] size = "{fits // MIB}MiB" fits: {price}; or set {elsewhere}'
 
 
 def warn_of_caches(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
@@ -91,8 +161,10 @@ def warn_of_caches(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
     by_memory: dict[tuple[int, str, int], set[str]] = {}
     for cell in cells:
         size, levels = int(cell.workload.option("size")), cell.levels_dict()
+        limit = int(cell.workload.option(CACHE_LIMIT, "0"))
+        host = host_cache_bytes(levels, facts)
         for owner, memory in (
-            ("host", host_cache_bytes(levels, facts)),
+            ("host", min(host, limit) if limit else host),
             ("guest", guest_cache_bytes(levels, cell.workload)),
         ):
             if size < 2 * memory:
@@ -107,13 +179,54 @@ def warn_of_caches(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
         )
 
 
+def tell_of_size(chosen: ChosenSize, cells: Sequence[Cell], facts: HostFacts) -> Iterable[str]:
+    """What ``auto`` came to, where a page cache had a say in it."""
+    auto = [cell for cell in cells if int(cell.workload.option("size")) == chosen.size]
+    if chosen.cache_limit and any(cell.workload.option(CACHE_LIMIT) for cell in cells):
+        yield (
+            f"size auto: {render_bytes(chosen.size)}, and all that a run starts has "
+            f"{render_bytes(chosen.cache_limit)} of memory, page cache included (proved after each "
+            "run): cached cells are measured as on a host with no more to spare"
+        )
+    elif chosen.size > SIZE_FLOOR and any(
+        host_cache_bytes(cell.levels_dict(), facts) for cell in auto
+    ):
+        why = facts.reasons.get("cache limit", "not tried")
+        yield (
+            f"size auto: {render_bytes(chosen.size)}, for the page cache has all of the host's "
+            f"memory: it cannot be bounded ({why})"
+        )
+
+
 def tell_of_backings(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
-    """What was seen of a server's flushes, and what could not be seen without destroying data."""
-    for name in dict.fromkeys(cell.level("backing") for cell in cells):
+    """What they lie on; what was seen of a server's flushes, and what could not be seen without
+    destroying data."""
+    used = tuple(dict.fromkeys(cell.level("backing") for cell in cells))
+    for name in used:
         backing = facts.backings[name]
+        if backing.ground:
+            yield Ground(name, backing.ground + _tell_of_sharing(name, used, facts)).sentence
         yield from filter(None, [backing.unprobed])
         if backing.flushes:
             yield f"the server of backing {name}: {backing.flushes}"
+
+
+def warn_of_discard(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """Where each run waits for the disk to trim the image that it removes."""
+    used = dict.fromkeys(cell.level("backing") for cell in cells)
+    if names := [name for name in used if facts.backings[name].trims]:
+        yield (
+            f"mounted with discard: backing {', '.join(names)}. Each run waits until the image "
+            "that it removes is trimmed, a fragmented one for seconds; mounted without it, fstrim "
+            "does the same later"
+        )
+
+
+def _tell_of_sharing(name: str, names: Sequence[str], facts: HostFacts) -> str:
+    """With which other backings of the study it has a disk in common."""
+    mine = set(facts.backings[name].disks)
+    others = [each for each in names if each != name and mine & set(facts.backings[each].disks)]
+    return f", shared with backing {', '.join(others)}" if others else ""
 
 
 def warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:

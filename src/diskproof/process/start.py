@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -28,6 +29,7 @@ MAX_OUTPUT = 64 << 20
 GRACE_SECONDS = 5.0
 CONFINE = "diskproof-confine"
 _PROBE_SECONDS = 20.0
+_joined: ContextVar[Path | None] = ContextVar("joined", default=None)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,24 @@ def require_tool(name: str, package: str = "") -> str:
     return found
 
 
+@contextmanager
+def joining(members: Path) -> Iterator[None]:
+    """What this thread starts in the block is in a control group before it runs; ``members`` is
+    the group's file of processes (cgroups(7))."""
+    before = _joined.set(members)
+    try:
+        yield
+    finally:
+        _joined.reset(before)
+
+
+def _join_args() -> list[str]:
+    members = _joined.get()
+    if members is None:
+        return []
+    return ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(members)]
+
+
 def lifeline_args(
     *,
     confined: bool = False,
@@ -82,8 +102,9 @@ def lifeline_args(
     """
     if not confined:
         prefix = [require_tool("setpriv", "util-linux"), "--pdeathsig", "KILL"]
-        return [*prefix, "--", *_orphan_check_args()]
-    return _wall_args(cage, network=network, groups=groups, parent=os.getpid())
+        return [*_join_args(), *prefix, "--", *_orphan_check_args()]
+    walls = _wall_args(cage, network=network, groups=groups, parent=os.getpid())
+    return [*_join_args(), *walls]
 
 
 def grandchild_args(cage: Cage) -> list[str]:

@@ -85,12 +85,14 @@ class PlannedRun:
 @dataclass(frozen=True)
 class BackingSpec:
     """One ``[backings.NAME]`` table of a study, or one combination of its lists. ``kind`` names the
-    module, ``on`` is the backing below, which it is made on."""
+    module, ``on`` is the backing below, which it is made on. ``make``: a folder that is not there
+    is made, and is gone after the study; no part of what it is."""
 
     name: str
     kind: str
     options: tuple[tuple[str, str], ...] = ()
     on: BackingSpec | None = None
+    make: bool = field(default=False, compare=False)
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
@@ -111,7 +113,8 @@ class BackingFacts:
     makes it, so it may be filled up. ``network``: QEMU's driver for disks that are reached over
     one; ``fio``: fio has a client of its own for them; ``flushes``: what its server was seen to do.
     ``unprobed``: why it was not made to look at it, where that would have destroyed something;
-    ``o_direct`` is then a guess.
+    ``o_direct`` is then a guess. ``ground`` says for people what it lies on, ``disks`` are the
+    names of the lowest devices there, ``trims``: removing a file waits for them to trim it.
     """
 
     path: str
@@ -125,6 +128,9 @@ class BackingFacts:
     fio: bool = True
     flushes: str = ""
     unprobed: str = ""
+    ground: str = ""
+    disks: tuple[str, ...] = ()
+    trims: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,8 @@ class HostFacts:
     ``aio`` and ``formats`` are the QEMU levels that work here, ``buses`` those whose devices
     this QEMU has, ``iothread_buses`` those that take an iothread. ``reasons`` says for each
     missing level, frontend or pair why (key ``"aio=io_uring"``, ``"frontend=guest"``,
-    ``"frontend=daemon,iothread=on"``).
+    ``"frontend=daemon,iothread=on"``). ``bounds_caches``: the page cache of a run can be bounded;
+    the key of why not is ``"cache limit"``.
     """
 
     memory_bytes: int
@@ -148,6 +155,7 @@ class HostFacts:
     iothread_buses: frozenset[str]
     backings: Mapping[str, BackingFacts]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    bounds_caches: bool = False
 
 
 @dataclass(frozen=True)

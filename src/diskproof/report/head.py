@@ -9,6 +9,7 @@ from diskproof.records import StudyRecord
 from diskproof.report.chapter import Chapter, Lead
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.view import TCG_NOTE, StudyView
+from diskproof.study.ground import find_grounds
 from diskproof.study.like import find_defaults, keep_warnings
 
 GUESTS = ("guest", "own-guest")
@@ -94,6 +95,7 @@ class Head:
                 )
                 for each in find_defaults(study.warnings)
             ),
+            *((f"backing {each.backing}", each.text) for each in find_grounds(study.warnings)),
             ("study made", made if study.created else ""),
             ("study id", study.id),
         ]

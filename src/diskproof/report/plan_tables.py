@@ -7,6 +7,7 @@ from diskproof.records import Cell, Dropped, StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.stats.study_race import race_rules
+from diskproof.study.ground import find_grounds
 from diskproof.study.like import find_defaults, keep_warnings
 from diskproof.units import render_bytes, render_seconds
 
@@ -47,6 +48,7 @@ def plan_json(
             {"factor": factor, "level": level, "managers": list(managers)}
             for (factor, level), managers in (owners or {}).items()
         ],
+        "backings": {each.backing: each.text for each in find_grounds(study.warnings)},
         "warnings": keep_warnings(study.warnings),
     }
 
@@ -81,9 +83,10 @@ def show_plan(
     """A plan of any kind, with what was left out of it."""
     found = keep_warnings(warnings)
     told = [layout.line(f"warning: {text}", style="yellow") for text in found]
-    defaults = [_render_defaults(warnings)] if len(found) < len(warnings) else []
+    defaults = [_render_defaults(warnings)] if find_defaults(warnings) else []
     left_out = [render_dropped(dropped)] if dropped else []
-    head_lines = [layout.line(head, style="bold"), *told]
+    grounds = [layout.line(each.sentence) for each in find_grounds(warnings)]
+    head_lines = [layout.line(head, style="bold"), *grounds, *told]
     return layout.paragraphs([head_lines, [cells], defaults, left_out])
 
 

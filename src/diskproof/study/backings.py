@@ -12,7 +12,7 @@ from diskproof.study.factors import FACTOR_BY_NAME
 from diskproof.study.toml_lines import unknown
 
 MAX_BACKINGS = 100
-FOLDER = BackingSpec("directory", "directory", (("path", "diskproof-images"),))
+FOLDER = BackingSpec("directory", "directory", (("path", "diskproof-images"),), make=True)
 """Where backings are made that are not on another one, and disks of studies without a table."""
 
 NOT_OWN = ("directory", "device", "nbd", "iscsi")
@@ -141,6 +141,11 @@ def read_backings(content: object, mistakes: keys.Mistakes) -> tuple[Tables, Mad
 def chain(spec: BackingSpec) -> tuple[BackingSpec, ...]:
     """A backing and those it is made on, the lowest last."""
     return (spec, *(chain(spec.on) if spec.on else ()))
+
+
+def allow_making(spec: BackingSpec) -> BackingSpec:
+    """The same, and the folder that it lies in is made where it is not there."""
+    return replace(spec, make=True, on=allow_making(spec.on) if spec.on else None)
 
 
 def _read_table(name: str, given: Mapping[str, object], mistakes: keys.Mistakes) -> BackingTable:

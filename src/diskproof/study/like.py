@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from diskproof.records import Cell
+from diskproof.study.ground import find_ground
 from diskproof.study.keys import Mistakes
 
 MANAGERS = ("qemu", "libvirt", "virt-manager", "proxmox", "incus", "kubevirt", "nova")
@@ -94,8 +95,8 @@ def find_defaults(told: Iterable[str]) -> tuple[DiskDefault, ...]:
 
 
 def keep_warnings(told: Iterable[str]) -> list[str]:
-    """What a plan told beside the defaults."""
-    return [text for text in told if find_default(text) is None]
+    """What a plan told beside the defaults, and what backings lie on."""
+    return [text for text in told if not find_default(text) and not find_ground(text)]
 
 
 def named(cells: Iterable[Cell], defaults: Iterable[DiskDefault]) -> Iterator[Cell]:

@@ -1,6 +1,7 @@
 """A study file: TOML in, a frozen ``Study`` out, every mistake named with its line."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from diskproof.errors import StudyError
 from diskproof.records import BackingSpec, WorkloadSpec, content_id
 from diskproof.study import keys
-from diskproof.study.backings import FOLDER, Made, Tables, read_backings
+from diskproof.study.backings import FOLDER, Made, Tables, allow_making, read_backings
 from diskproof.study.crash import CrashRules, read_crash
 from diskproof.study.factors import FACTOR_BY_NAME, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
@@ -101,15 +102,29 @@ class Study:
         return dict(self.factors).get(factor.name, (factor.default,))
 
 
-def load_study(path: Path) -> Study:
-    """Read a study file. Raises StudyError."""
+def load_study(path: Path, make: bool = False) -> Study:
+    """Read a study file; with ``make`` its folders may be made. Raises StudyError."""
     try:
         text = read_text(path, MAX_TEXT)
     except OSError as error:
         raise StudyError(f"cannot read the study {path}", error.strerror or "") from None
     except ValueError as error:
         raise StudyError(f"{path}: not a study file", str(error)) from None
-    return parse_study(text, str(path), folder=path.parent)
+    study = parse_study(text, str(path), folder=path.parent)
+    _require_question(text, path)
+    made = tuple(map(allow_making, study.backings)) if make else study.backings
+    return replace(study, backings=made)
+
+
+def _require_question(text: str, path: Path) -> None:
+    """A file that was cut off or never filled is no study of all defaults. Raises StudyError."""
+    content = tomllib.loads(text)
+    if not any(content.get(each) for each in (*TABLES, "like")):
+        raise StudyError(
+            f"{path}: the study asks for nothing",
+            "it has no workloads, no factors, and no other table with anything in it",
+            'name what is to be compared, like [factors] cache = ["none", "writeback"]',
+        )
 
 
 def parse_study(text: str, file: str = "study.toml", folder: Path = Path()) -> Study:

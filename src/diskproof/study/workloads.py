@@ -26,6 +26,10 @@ FIO_OPTIONS: Mapping[str, keys.Option] = {
 }
 """What a fio load is made of; a preset says which."""
 
+CACHE_LIMIT = "cache_limit"
+"""Option of a workload whose size the plan chose: bytes of memory, page cache included, that all
+that a run starts may have. A size that a study names has none: its cache is the host's."""
+
 
 @dataclass(frozen=True)
 class WorkloadTable:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from diskproof.records import Cell
-from diskproof.records.verdicts import FAULTS, CrashRun, Fault, TraceEvent, Verdict, VerdictRow
+from diskproof.records.verdicts import (
+    COVERED,
+    FAULTS,
+    CrashRun,
+    Fault,
+    TraceEvent,
+    Verdict,
+    VerdictRow,
+)
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.study.factors import FACTORS
 
@@ -81,12 +89,27 @@ def writes(cell: Cell) -> bool:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """A verdict in a table: ``keeps``, ``loses 12, 1.3 s``, ``corrupts``, ``undecided``."""
+    """A verdict in a table that has the states beside it: ``keeps``, ``kept so far``,
+    ``loses 12, 1.3 s``, ``corrupts``, ``undecided``."""
+    if verdict.kept_so_far:
+        return "kept so far"
     if verdict.verdict == "loses":
         return f"loses {verdict.lost}, {render_age(verdict.age_seconds)}"
     if verdict.verdict == "corrupts" and verdict.lost:
         return f"corrupts, loses {verdict.lost}"
     return verdict.verdict
+
+
+def shared_text(verdict: Verdict) -> str:
+    """A verdict with what stands behind it: ``keeps, all 6,140``, ``keeps, 900 of about 14,849``,
+    ``kept so far (2 of about 1,135)``; a loss is proved by one state."""
+    if verdict.kept_so_far:
+        return f"kept so far ({states_text(verdict)})"
+    if verdict.verdict != "keeps":
+        return verdict_text(verdict)
+    checked, total = verdict.states_checked, verdict.states_total
+    whole = not verdict.estimated and checked == total
+    return f"keeps, all {checked:,}" if whole else f"keeps, {states_text(verdict)}"
 
 
 def loss_text(verdict: Verdict) -> str:
@@ -97,16 +120,9 @@ def loss_text(verdict: Verdict) -> str:
     return lost
 
 
-def is_searched(verdict: Verdict) -> bool:
-    """Whether at least a tenth of the states, or a thousand, were checked."""
-    total = verdict.states_total
-    checked = verdict.states_checked
-    return checked >= 1000 or (total is not None and checked * 10 >= total)
-
-
 def run_text(run: CrashRun) -> str:
     """All verdicts of a run in one line."""
-    return ", ".join(f"{each.fault}: {verdict_text(each)}" for each in run.verdicts)
+    return ", ".join(f"{each.fault}: {shared_text(each)}" for each in run.verdicts)
 
 
 def render_age(seconds: float) -> str:
@@ -141,9 +157,9 @@ class VerdictText(NamedTuple):
 
 
 def short_text(durability: CellDurability | None) -> str:
-    """The column beside the speed: the worst verdict, ``-`` where there is none."""
+    """The column beside the speed: the worst verdict and its share, ``-`` where there is none."""
     worst = durability.worst if durability else None
-    return verdict_text(worst.verdict) if worst else "-"
+    return shared_text(worst.verdict) if worst else "-"
 
 
 def durability_sentence(rows: Sequence[VerdictRow]) -> str:
@@ -162,7 +178,9 @@ def durability_sentence(rows: Sequence[VerdictRow]) -> str:
         f"{kept} of {len(cells)} crash cells kept all acknowledged writes in every state checked"
     ]
     told += [f"{bad} lost or corrupted some"] if bad else []
-    left = len(cells) - kept - bad
+    so_far = sum(verdict.kept_so_far for verdict in worst)
+    told += [f"{so_far} kept them so far, in too few states to decide"] if so_far else []
+    left = len(cells) - kept - bad - so_far
     told += [f"of {left} it is not decided"] if left else []
     return "; ".join(told) + "."
 
@@ -200,6 +218,8 @@ def verdict_json(row: VerdictRow) -> dict[str, object]:
         "fault": verdict.fault,
         "writer": row.cell.workload.name,
         "verdict": verdict.verdict,
+        "kept_so_far": verdict.kept_so_far,
+        "covered": verdict.details.get(COVERED),
         "lost": verdict.lost,
         "age_seconds": verdict.age_seconds,
         "states_checked": verdict.states_checked,

@@ -7,7 +7,7 @@ from itertools import groupby
 from diskproof.records.metrics import HIGHER
 from diskproof.report import vega
 from diskproof.report.advice.keeping import Keeping, KeepingWord
-from diskproof.report.durability import render_age
+from diskproof.report.durability import render_age, shared_text
 from diskproof.report.labels import count, render_figure
 from diskproof.report.view import Line, WorkloadView
 
@@ -100,8 +100,8 @@ def _loss_words(keeping: Keeping) -> Iterator[str]:
         yield f"loses {verdict.lost}"
         if verdict.verdict == "loses":
             yield render_age(verdict.age_seconds)
-    elif keeping.word == "undecided":
-        yield "undecided"
+    elif verdict and keeping.word in ("keeps", "undecided"):
+        yield shared_text(verdict)
 
 
 def _points(value: vega.Spec, below: float) -> vega.Spec:

@@ -62,7 +62,7 @@ class Explored:
     """What a search found under one fault. ``promises`` counts the acknowledgements there were.
 
     ``worst`` is the state that lost most, ``smallest`` the minimised loss. ``failure`` is why the
-    search broke off; what it had found by then still counts. ``covered`` is known when it has ended.
+    search broke off; what it had found by then still counts. ``covered``: at its end.
     """
 
     fault: Fault

@@ -39,7 +39,7 @@ class Head:
         study, accel = self.view.study, self.accelerator
         return ", ".join(
             [
-                f"study {study.name}",
+                f"study {study.name} ({study.id})",
                 f"host {self.view.host.name}",
                 *([f"guests under {accel.upper()}"] if accel else []),
                 f"seed {study.seed}" if study.origin in OURS else f"imported {study.origin}",

@@ -12,6 +12,8 @@ from diskproof.units import parse_bytes, render_latency
 
 T = TypeVar("T")
 
+NAMING = ("frontend", "format", "cache", "aio", "bus")
+"""They say what a disk is where nothing tells it from others."""
 _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
 
 
@@ -26,7 +28,7 @@ def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:
         for factor, level in cell.levels:
             levels.setdefault(factor, set()).add(level)
     varying = [factor for factor, found in levels.items() if len(found) > 1]
-    return tuple(sorted(varying, key=lambda name: (_ORDER.get(name, len(_ORDER)), name)))
+    return tuple(levels_order(varying))
 
 
 def order_levels(
@@ -70,7 +72,19 @@ def plain_label(cell: Cell, factors: Sequence[str]) -> str:
     """The label without the names of managers, as one may type it."""
     levels = cell.levels_dict()
     parts = [_told(name, levels[name]) for name in factors if name in levels]
-    return " ".join(filter(None, parts)) or "plain"
+    return " ".join(filter(None, parts)) or _whole_label(levels, factors)
+
+
+def _whole_label(levels: Mapping[str, str], factors: Sequence[str]) -> str:
+    """The name of a cell whose varying settings are all off, or that has nothing to differ from."""
+    off = [f"{name}={levels[name]}" for name in factors if name in levels]
+    disk = [_told(name, levels[name]) for name in levels_order(levels) if name in NAMING]
+    return " ".join(filter(None, off or disk)) or "one disk"
+
+
+def levels_order(levels: Iterable[str]) -> list[str]:
+    """Names of factors in the order of ``factors.FACTORS``."""
+    return sorted(levels, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
 
 
 def _told(name: str, level: str) -> str:

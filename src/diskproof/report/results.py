@@ -44,7 +44,7 @@ def _render_study(
     hosts: Mapping[str, str],
 ) -> layout.Shown:
     table = layout.start_table(
-        f"study {study.name}",
+        f"study {study.name} ({study.id})",
         *("-workload", "*cell", "-metric", ">n", ">mean", ">\u00b195%", "!unit"),
         *(["!host"] if len(hosts) > 1 else []),
     )

@@ -112,6 +112,12 @@ def shared_text(verdict: Verdict) -> str:
     return f"keeps, all {checked:,}" if whole else f"keeps, {states_text(verdict)}"
 
 
+def share_text(verdict: Verdict) -> str:
+    """What stands behind a verdict, short enough for a picture: ``all 6,140``, ``2 of ~1,135``."""
+    text = shared_text(verdict).partition(", ")[2] or states_text(verdict)
+    return text.replace("about ", "~")
+
+
 def loss_text(verdict: Verdict) -> str:
     """``loses 64 acknowledged writes``, ``cannot be used afterwards``."""
     lost = f"loses {count(verdict.lost, 'acknowledged write')}"
@@ -149,17 +155,44 @@ class VerdictText(NamedTuple):
     states: str
     reason: str
     is_broken: bool
+    style: str
+    shape: str
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
-        told = verdict_text(verdict), states_text(verdict)
-        return cls(*told, verdict.reason, verdict.is_broken)
+        told = verdict_text(verdict), states_text(verdict), verdict.reason, verdict.is_broken
+        return cls(*told, *_mark(verdict))
 
 
 def short_text(durability: CellDurability | None) -> str:
     """The column beside the speed: the worst verdict and its share, ``-`` where there is none."""
     worst = durability.worst if durability else None
     return shared_text(worst.verdict) if worst else "-"
+
+
+VERDICT_SHAPES = {
+    "keeps": "\u25cf",
+    "undecided": "\u25c7",
+    "loses": "\u25bc",
+    "corrupts": "\u2716",
+}
+"""A shape for each word, so that no verdict is told by its colour alone."""
+
+
+def verdict_mark(durability: CellDurability | None) -> tuple[str, str]:
+    """The style of a page and the shape of the verdict beside a speed; empty without one."""
+    worst = durability.worst.verdict if durability and durability.worst else None
+    return _mark(worst) if worst else ("", "")
+
+
+def _mark(verdict: Verdict) -> tuple[str, str]:
+    return f"verdict-{verdict.verdict}", VERDICT_SHAPES[verdict.verdict]
+
+
+def is_lossy(durability: CellDurability | None) -> bool:
+    """Whether a crash that a setting answers for was seen to lose or corrupt something."""
+    worst = durability.worst if durability else None
+    return worst is not None and worst.verdict.is_broken
 
 
 def durability_sentence(rows: Sequence[VerdictRow]) -> str:

@@ -3,6 +3,7 @@
 from diskproof.report import layout
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.labels import finite, percent, render_figure
+from diskproof.report.ratios import CANNOT_TELL, is_untold
 from diskproof.stats.speed_verdict import MOST_RUNS
 
 _STYLES = {"faster": "green", "slower": "red", "same": "", "undecided": "yellow"}
@@ -61,7 +62,9 @@ def _interval(line: Compared) -> str:
     ratio = line.verdict.ratio
     if ratio.low is None or ratio.high is None:
         return "?"
-    return f"{ratio.low:.3f}-{ratio.high:.3f}" if ratio.high < 1e4 else "?"
+    if is_untold(ratio.low, ratio.high):
+        return CANNOT_TELL
+    return f"{ratio.low:.3f}-{ratio.high:.3f}"
 
 
 def outcome_words(line: Compared) -> str:

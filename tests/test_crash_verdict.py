@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from diskproof.crash.end_state import promised_at
 from diskproof.crash.explore import StateSearch, search_request
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
-from diskproof.crash.verdict import Explored, Loss, fall_short, judge, take_line
+from diskproof.crash.verdict import Coverage, Explored, Loss, fall_short, judge, take_line
 from diskproof.errors import RunFailure
 from diskproof.recording.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
 from diskproof.records.verdicts import FAULTS, Verdict
@@ -38,6 +38,8 @@ searches = st.builds(
     worst=st.none() | losses,
     smallest=st.none() | losses,
     failure=st.sampled_from(["", "it died"]),
+    covered=st.none()
+    | st.builds(Coverage, *[st.sampled_from([(0, 3), (2, 3), (3, 3), (0, 0)])] * 2),
 )
 
 
@@ -47,8 +49,10 @@ def test_keeps_is_only_said_of_a_promise_that_was_put_to_the_test(found: Explore
     if verdict.verdict == "keeps":
         assert found.promises and found.states_checked and not found.failure
         assert found.worst is None
+        assert found.covered is not None and found.covered.is_whole
     if verdict.verdict == "undecided":
         assert verdict.reason
+    assert not verdict.kept_so_far or (found.promises and found.covered and not verdict.is_broken)
 
 
 @given(searches)
@@ -148,10 +152,14 @@ SUMMARY = {
         "planned_done": True,
         "random_rounds": 16,
     },
+    "covered": {"acknowledgements": {"done": 3, "of": 3}, "changes": {"done": 9, "of": 9}},
     "log": "open",
     "timed_out": False,
     "seconds": 0.5,
 }
+
+
+KEEPS = {**SUMMARY, "verdict": "keeps", "lost": 0, "age_ns": None, "state": None, "cut": None}
 
 
 def take(found: Explored, *lines: dict[str, object]) -> Explored:
@@ -181,10 +189,41 @@ def test_a_search_is_known_line_by_line() -> None:
 
 def test_a_search_that_ran_out_of_time_says_that_there_may_be_more() -> None:
     states = {**SUMMARY["states"], "planned_done": False}  # type: ignore[dict-item]
-    keeps = {**SUMMARY, "verdict": "keeps", "lost": 0, "age_ns": None, "state": None, "cut": None}
-    found = take(EMPTY, {**keeps, "states": states, "timed_out": True})
+    found = take(EMPTY, {**KEEPS, "states": states, "timed_out": True})
     assert (found.states_checked, found.states_total, found.estimated) == (20, 25, True)
     assert judge(found).verdict == "keeps"
+
+
+@pytest.mark.parametrize(
+    ("acknowledgements", "changes", "reason"),
+    [
+        ((2, 3), (9, 9), "looked at 2 of 3 acknowledgements"),
+        ((3, 3), (0, 1200), "looked at 0 of 1,200 single missing changes"),
+        (
+            (0, 3),
+            (0, 9),
+            "looked at 0 of 3 acknowledgements and 0 of 9 single missing changes",
+        ),
+    ],
+)
+def test_what_was_not_covered_is_kept_so_far_and_no_more(
+    acknowledgements: tuple[int, int], changes: tuple[int, int], reason: str
+) -> None:
+    shares = {"acknowledgements": acknowledgements, "changes": changes}
+    covered = {name: {"done": done, "of": of} for name, (done, of) in shares.items()}
+    verdict = judge(take(EMPTY, {**KEEPS, "covered": covered, "timed_out": True}))
+    assert (verdict.verdict, verdict.kept_so_far, verdict.reason) == ("undecided", True, reason)
+    assert fall_short([verdict])
+
+
+def test_a_stored_keeps_of_a_search_that_ended_early_is_kept_so_far() -> None:
+    """Those of earlier versions did not note what they had covered."""
+    early = Verdict("power", "keeps", states_checked=2, states_total=1135, estimated=True)
+    told = early.as_far_as_covered
+    assert (told.verdict, told.kept_so_far) == ("undecided", True)
+    whole = replace(early, states_checked=1135, estimated=False)
+    noted = replace(early, details={"covered": {}})
+    assert [each.as_far_as_covered for each in (whole, noted)] == [whole, noted]
 
 
 def test_an_error_of_the_explorer_leaves_it_undecided() -> None:

@@ -37,7 +37,7 @@ def test_only_what_varies_is_named() -> None:
     assert [cell_label(each, factors) for each in cells] == [
         "none",
         "prealloc=full unsafe iothread=on",
-        "plain",
+        "host",
     ]
 
 

@@ -46,7 +46,7 @@ def test_head_says_what_a_reader_must_know() -> None:
     text = plain(render_study(make_view(details=False), best=3))
     answers, _, rest = text.partition("\n\nstudy ")
     assert answers.startswith("For rand-read-4k-d1 ") and "\n\nFor sync-write-4k " in answers
-    head = rest.splitlines()[0]
+    head = " ".join(rest.split())[:120]
     for word in ("disk-study", "lab-one", "TCG", "seed 42", "320 runs", "1 failed"):
         assert word in head
     assert "does not distort" in " ".join(text.split())

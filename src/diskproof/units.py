@@ -26,6 +26,16 @@ def parse_bytes(text: str | int) -> int:
     return value
 
 
+def parse_size(text: str | int) -> int:
+    """As ``parse_bytes``, of what somebody wrote for us: ``16MB`` could be meant either way. Raises
+    ValueError."""
+    found = re.fullmatch(r"\s*(\d+)\s*([KMGT])B\s*", str(text), re.IGNORECASE | re.ASCII)
+    if found:
+        own = f"{found[1]}{found[2].upper()}"
+        raise ValueError(f"{text!r} counts in thousands; sizes here are binary: write {own}iB")
+    return parse_bytes(text)
+
+
 def parse_seconds(text: str | float) -> float:
     """Read ``10``, ``2.5s``, ``500ms``, ``30m`` or ``1h``. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|d|)\s*", str(text), re.ASCII)

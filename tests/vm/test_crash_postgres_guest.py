@@ -37,7 +37,7 @@ def test_commits_of_postgres_in_a_guest(tmp_path: Path) -> None:
         assert run.failure is None and run.counts["acknowledgements"] == RECORDS, run
     assert safe.counts["flushes"] >= RECORDS and unsafe.counts["flushes"] == 0
     (kept,), (lost,) = safe.verdicts, unsafe.verdicts
-    assert kept.verdict == "keeps" and kept.states_checked, kept
+    assert kept.kept_so_far and kept.states_checked, kept  # two states are not all that decide
     assert (lost.verdict, lost.lost) == ("loses", RECORDS), lost
     assert_nothing_of(tmp_path / "none")
     assert_nothing_of(tmp_path / "unsafe")

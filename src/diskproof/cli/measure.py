@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from diskproof.backings import Consent
 from diskproof.cli.advise_verb import name_files
+from diskproof.cli.changed import tell_of_changes
 from diskproof.cli.conduct import make_setup, probe_host, study_record
 from diskproof.cli.terminal import console, print_json
 from diskproof.cli.watch import Words, failure_lines
@@ -16,9 +17,9 @@ from diskproof.measure.run import start_lab
 from diskproof.plan import estimate, make_plan
 from diskproof.plan.estimate import Estimate
 from diskproof.plan.schedule import make_schedule
-from diskproof.records import HostFacts, PlannedRun, RunRecord, StudyRecord
+from diskproof.records import Cell, HostFacts, PlannedRun, RunRecord, StudyRecord
 from diskproof.records.metrics import figure_unit
-from diskproof.report.barred import Bars, is_unfit
+from diskproof.report.barred import Bars, is_unfit, marked
 from diskproof.report.labels import cell_label, render_figure, varying_factors
 from diskproof.report.race.words import drop_sentence, verdict_sentence
 from diskproof.report.read import read_views
@@ -40,6 +41,7 @@ def plan_here(study: Study, consent: Consent) -> tuple[StudyRecord, Estimate, Ho
 @contextmanager
 def start_measuring(study: Study, consent: Consent, store: Store) -> Iterator[MeasureWords]:
     """A study ready to be measured."""
+    tell_of_changes(study, store)
     record, cost, facts = plan_here(study, consent)
     if cost.obstacle:
         raise cost.obstacle
@@ -63,10 +65,13 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
 
     def label(self, job: PlannedRun) -> str:
         block = f"block {job.block + 1}/{self.campaign.study.blocks}"
-        return f"{job.cell.workload.name}  {cell_label(job.cell, self.factors)}  {block}"
+        return f"{job.cell.workload.name}  {self._named(job.cell)}  {block}"
+
+    def _named(self, cell: Cell) -> str:
+        return marked(cell_label(cell, self.factors), cell, self.bars)
 
     def line(self, run: RunRecord) -> str:
-        label = cell_label(run.cell, self.factors)
+        label = self._named(run.cell)
         where = f"block {run.block + 1}  {run.cell.workload.name}  {label}"
         if run.failure is not None:
             return failure_lines(where, run.failure, more=0)

@@ -38,6 +38,7 @@ def plan(
     Nothing is written on devices that the study names.
     """
     from diskproof.backings import NO_CONSENT
+    from diskproof.cli.changed import tell_of_changes_here
     from diskproof.cli.conduct import study_record
     from diskproof.cli.crash import plan_verdicts
     from diskproof.cli.measure import plan_here
@@ -50,6 +51,7 @@ def plan(
     from diskproof.study.load import load_study
 
     study = load_study(study_file, make)
+    tell_of_changes_here(study)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
         record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}

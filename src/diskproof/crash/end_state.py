@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
-from diskproof.crash.verdict import Explored, Loss
+from diskproof.crash.verdict import Coverage, Explored, Loss
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
@@ -42,9 +42,9 @@ def check_end_state(
         loss = check_folder(files, room, frames, check, timeout)
     except RunFailure as failure:
         return replace(found, failure=": ".join(filter(None, (failure.what, failure.why))))
-    return replace(
-        found, states_checked=1, states_total=1, estimated=False, cuts=1, worst=loss, smallest=loss
-    )
+    whole = Coverage((1, 1), (0, 0))  # it is the one state that this fault can leave
+    found = replace(found, states_checked=1, states_total=1, estimated=False, cuts=1, covered=whole)
+    return replace(found, worst=loss, smallest=loss)
 
 
 def check_folder(

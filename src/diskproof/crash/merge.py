@@ -8,7 +8,7 @@ checked is what one search checks, and the worst of their worst is its worst.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from diskproof.crash.verdict import Explored
+from diskproof.crash.verdict import Coverage, Explored
 
 
 def merge_parts(parts: Sequence[Explored]) -> Explored:
@@ -30,6 +30,17 @@ def merge_parts(parts: Sequence[Explored]) -> Explored:
         worst=worst.worst,
         smallest=worst.smallest,
         failure="; ".join(sorted({part.failure for part in parts} - {""})),
+        covered=_least([part.covered for part in parts]),
+    )
+
+
+def _least(parts: Sequence[Coverage | None]) -> Coverage | None:
+    """What every part came to: each checks its own states of all that are built."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return Coverage(
+        min(part.acknowledgements for part in known), min(part.changes for part in known)
     )
 
 

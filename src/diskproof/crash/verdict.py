@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from diskproof.errors import RunFailure
-from diskproof.records.verdicts import DURABILITIES, Durability, Fault, Verdict
+from diskproof.records.verdicts import COVERED, DURABILITIES, Durability, Fault, Verdict
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,33 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """What a search looked at of that without which ``keeps`` is not said, and how many there are:
+    ``acknowledgements`` with nothing that was not durable, and single ``changes`` missing, at the
+    first and the last acknowledgement that came while each was not durable.
+    """
+
+    acknowledgements: tuple[int, int]
+    changes: tuple[int, int]
+
+    @property
+    def is_whole(self) -> bool:
+        return all(done >= of for done, of in (self.acknowledgements, self.changes))
+
+    @property
+    def gaps(self) -> str:
+        """What is not covered, in words; empty where nothing is."""
+        names = {"acknowledgements": self.acknowledgements, "single missing changes": self.changes}
+        told = [f"{done:,} of {of:,} {name}" for name, (done, of) in names.items() if done < of]
+        return f"looked at {' and '.join(told)}" if told else ""
+
+
+@dataclass(frozen=True)
 class Explored:
     """What a search found under one fault. ``promises`` counts the acknowledgements there were.
 
     ``worst`` is the state that lost most, ``smallest`` the minimised loss. ``failure`` is why the
-    search broke off; what it had found by then still counts.
+    search broke off; what it had found by then still counts. ``covered``: at its end.
     """
 
     fault: Fault
@@ -54,6 +76,7 @@ class Explored:
     worst: Loss | None = None
     smallest: Loss | None = None
     failure: str = ""
+    covered: Coverage | None = None
 
 
 def judge(found: Explored) -> Verdict:
@@ -61,8 +84,8 @@ def judge(found: Explored) -> Verdict:
 
     A loss that was found is proved, whatever came after; where the search then broke off, there
     may be a worse one, and the reason says so. ``keeps`` needs a promise that could have been
-    broken and a state that was checked; without them, or after a failure, the verdict is
-    ``undecided`` with the reason.
+    broken and a search that covered what decides (``Coverage``); without them, or after a failure,
+    the verdict is ``undecided`` with the reason.
     """
     worst = found.worst
     verdict = Verdict(
@@ -93,8 +116,10 @@ def judge(found: Explored) -> Verdict:
                 "smallest_lost": list(smallest.lost_sequences[:100]) or smallest.lost,
             },
         )
+    details = {COVERED: asdict(found.covered)} if found.covered and found.promises else {}
     reason = _find_doubt(found)
-    return replace(verdict, verdict="undecided", reason=reason) if reason else verdict
+    word: Durability = "undecided" if reason else "keeps"
+    return replace(verdict, verdict=word, reason=reason, details=details)
 
 
 def _find_doubt(found: Explored) -> str:
@@ -102,7 +127,9 @@ def _find_doubt(found: Explored) -> str:
         return found.failure
     if not found.promises:
         return "the writer was promised nothing, so nothing can be lost"
-    return "" if found.states_checked else "no state was checked in the time there was"
+    if not found.states_checked or found.covered is None:
+        return "no state was checked in the time there was"
+    return found.covered.gaps
 
 
 def undecided(fault: Fault, reason: str, seed: int = 0) -> Verdict:
@@ -176,7 +203,14 @@ def _take_summary(found: Explored, content: Mapping[str, Any]) -> Explored:
         estimated=not whole,
         cuts=int(content["cuts"]),
         seconds=float(content["seconds"]),
+        covered=_read_coverage(content["covered"]),
     )
+
+
+def _read_coverage(content: Mapping[str, Any]) -> Coverage:
+    shares = (content["acknowledgements"], content["changes"])
+    done, of = ([int(share[name]) for share in shares] for name in ("done", "of"))
+    return Coverage((done[0], of[0]), (done[1], of[1]))
 
 
 def _take_error(found: Explored, content: Mapping[str, Any]) -> Explored:

@@ -1,8 +1,8 @@
 """Verdicts of crash runs: what a fault leaves of what a writer was promised."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self, get_args
 
 from diskproof.records import Artefact, Cell, Check, Failure
 
@@ -11,6 +11,11 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 Durability = Literal["keeps", "undecided", "loses", "corrupts"]
 """From good to bad: of what is undecided nobody knows that it keeps."""
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+
+
+COVERED = "covered"
+"""The key of a verdict's details for what a search covered by its meaning."""
+_NOT_NOTED = "the search ended early, and what it had covered was not noted then"
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,20 @@ class Verdict:
         return self.verdict in ("loses", "corrupts")
 
     @property
+    def kept_so_far(self) -> bool:
+        """Whether it is undecided for nothing but what the search left out."""
+        return self.verdict == "undecided" and COVERED in self.details
+
+    @property
+    def as_far_as_covered(self) -> Self:
+        """The verdict; ``undecided`` where a search ended early that did not note what it had
+        covered, as those of earlier versions in a store."""
+        if self.verdict != "keeps" or not self.estimated or COVERED in self.details:
+            return self
+        details = {**self.details, COVERED: None}
+        return replace(self, verdict="undecided", reason=_NOT_NOTED, details=details)
+
+    @property
     def counts(self) -> bool:
         """Whether a setting answers for it: none can make up for a disk that lies."""
         return self.fault != "lying-device"
@@ -116,4 +135,5 @@ class CrashRun:
     def rows(self) -> Iterator[VerdictRow]:
         """Its verdicts, each with what it is of."""
         of_run = (self.study_id, self.host_id, self.id, self.cell)
-        return (VerdictRow(*of_run, each, self.counts, self.ended) for each in self.verdicts)
+        told = (each.as_far_as_covered for each in self.verdicts)
+        return (VerdictRow(*of_run, each, self.counts, self.ended) for each in told)

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from diskproof.records import BackingSpec, Cell, StudyRecord
@@ -60,6 +60,18 @@ DROPS_FLUSHES = "! drops flushes: what a program was promised may be lost"
 def is_unfit(cell: Cell, bars: Bars) -> bool:
     """Whether a cell drops flushes by rule: its speed is that of a disk that may be lost."""
     return any(bar.drops_flushes or bar.useless for bar in bars.find(cell))
+
+
+def dropping_text(cells: Iterable[Cell], bars: Bars) -> str:
+    """What ``!`` says, with the rule and its source for each kind of cell that has it."""
+    found = (bar for cell in cells for bar in bars.find(cell) if bar.drops_flushes or bar.useless)
+    reasons = list(dict.fromkeys(bar.what for bar in found))
+    return f"{DROPS_FLUSHES}: it {'; it '.join(reasons)}" if reasons else ""
+
+
+def marked(label: str, cell: Cell, bars: Bars) -> str:
+    """A cell's label, with the mark of those that drop flushes by rule."""
+    return label + MARK * is_unfit(cell, bars)
 
 
 def _of_backing(spec: BackingSpec) -> Iterator[Bar]:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from diskproof.records import Cell
-from diskproof.records.verdicts import FAULTS, CrashRun, Fault, TraceEvent, Verdict, VerdictRow
+from diskproof.records.verdicts import (
+    COVERED,
+    FAULTS,
+    CrashRun,
+    Fault,
+    TraceEvent,
+    Verdict,
+    VerdictRow,
+)
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.study.factors import FACTORS
 
@@ -81,12 +89,33 @@ def writes(cell: Cell) -> bool:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """A verdict in a table: ``keeps``, ``loses 12, 1.3 s``, ``corrupts``, ``undecided``."""
+    """A verdict in a table that has the states beside it: ``keeps``, ``kept so far``,
+    ``loses 12, 1.3 s``, ``corrupts``, ``undecided``."""
+    if verdict.kept_so_far:
+        return "kept so far"
     if verdict.verdict == "loses":
         return f"loses {verdict.lost}, {render_age(verdict.age_seconds)}"
     if verdict.verdict == "corrupts" and verdict.lost:
         return f"corrupts, loses {verdict.lost}"
     return verdict.verdict
+
+
+def shared_text(verdict: Verdict) -> str:
+    """A verdict with what stands behind it: ``keeps, all 6,140``, ``keeps, 900 of about 14,849``,
+    ``kept so far (2 of about 1,135)``; a loss is proved by one state."""
+    if verdict.kept_so_far:
+        return f"kept so far ({states_text(verdict)})"
+    if verdict.verdict != "keeps":
+        return verdict_text(verdict)
+    checked, total = verdict.states_checked, verdict.states_total
+    whole = not verdict.estimated and checked == total
+    return f"keeps, all {checked:,}" if whole else f"keeps, {states_text(verdict)}"
+
+
+def share_text(verdict: Verdict) -> str:
+    """What stands behind a verdict, short enough for a picture: ``all 6,140``, ``2 of ~1,135``."""
+    text = shared_text(verdict).partition(", ")[2] or states_text(verdict)
+    return text.replace("about ", "~")
 
 
 def loss_text(verdict: Verdict) -> str:
@@ -97,16 +126,9 @@ def loss_text(verdict: Verdict) -> str:
     return lost
 
 
-def is_searched(verdict: Verdict) -> bool:
-    """Whether at least a tenth of the states, or a thousand, were checked."""
-    total = verdict.states_total
-    checked = verdict.states_checked
-    return checked >= 1000 or (total is not None and checked * 10 >= total)
-
-
 def run_text(run: CrashRun) -> str:
     """All verdicts of a run in one line."""
-    return ", ".join(f"{each.fault}: {verdict_text(each)}" for each in run.verdicts)
+    return ", ".join(f"{each.fault}: {shared_text(each)}" for each in run.verdicts)
 
 
 def render_age(seconds: float) -> str:
@@ -133,17 +155,44 @@ class VerdictText(NamedTuple):
     states: str
     reason: str
     is_broken: bool
+    style: str
+    shape: str
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
-        told = verdict_text(verdict), states_text(verdict)
-        return cls(*told, verdict.reason, verdict.is_broken)
+        told = verdict_text(verdict), states_text(verdict), verdict.reason, verdict.is_broken
+        return cls(*told, *_mark(verdict))
 
 
 def short_text(durability: CellDurability | None) -> str:
-    """The column beside the speed: the worst verdict, ``-`` where there is none."""
+    """The column beside the speed: the worst verdict and its share, ``-`` where there is none."""
     worst = durability.worst if durability else None
-    return verdict_text(worst.verdict) if worst else "-"
+    return shared_text(worst.verdict) if worst else "-"
+
+
+VERDICT_SHAPES = {
+    "keeps": "\u25cf",
+    "undecided": "\u25c7",
+    "loses": "\u25bc",
+    "corrupts": "\u2716",
+}
+"""A shape for each word, so that no verdict is told by its colour alone."""
+
+
+def verdict_mark(durability: CellDurability | None) -> tuple[str, str]:
+    """The style of a page and the shape of the verdict beside a speed; empty without one."""
+    worst = durability.worst.verdict if durability and durability.worst else None
+    return _mark(worst) if worst else ("", "")
+
+
+def _mark(verdict: Verdict) -> tuple[str, str]:
+    return f"verdict-{verdict.verdict}", VERDICT_SHAPES[verdict.verdict]
+
+
+def is_lossy(durability: CellDurability | None) -> bool:
+    """Whether a crash that a setting answers for was seen to lose or corrupt something."""
+    worst = durability.worst if durability else None
+    return worst is not None and worst.verdict.is_broken
 
 
 def durability_sentence(rows: Sequence[VerdictRow]) -> str:
@@ -162,7 +211,9 @@ def durability_sentence(rows: Sequence[VerdictRow]) -> str:
         f"{kept} of {len(cells)} crash cells kept all acknowledged writes in every state checked"
     ]
     told += [f"{bad} lost or corrupted some"] if bad else []
-    left = len(cells) - kept - bad
+    so_far = sum(verdict.kept_so_far for verdict in worst)
+    told += [f"{so_far} kept them so far, in too few states to decide"] if so_far else []
+    left = len(cells) - kept - bad - so_far
     told += [f"of {left} it is not decided"] if left else []
     return "; ".join(told) + "."
 
@@ -200,6 +251,8 @@ def verdict_json(row: VerdictRow) -> dict[str, object]:
         "fault": verdict.fault,
         "writer": row.cell.workload.name,
         "verdict": verdict.verdict,
+        "kept_so_far": verdict.kept_so_far,
+        "covered": verdict.details.get(COVERED),
         "lost": verdict.lost,
         "age_seconds": verdict.age_seconds,
         "states_checked": verdict.states_checked,

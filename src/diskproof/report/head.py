@@ -11,6 +11,7 @@ from diskproof.report.chapters import CHAPTERS
 from diskproof.report.view import TCG_NOTE, StudyView
 from diskproof.study.ground import find_grounds
 from diskproof.study.like import find_defaults, keep_warnings
+from diskproof.units import render_bytes
 
 GUESTS = ("guest", "own-guest")
 OURS = ("run", "program")
@@ -40,7 +41,7 @@ class Head:
         study, accel = self.view.study, self.accelerator
         return ", ".join(
             [
-                f"study {study.name}",
+                f"study {study.name} ({study.id})",
                 f"host {self.view.host.name}",
                 *([f"guests under {accel.upper()}"] if accel else []),
                 f"seed {study.seed}" if study.origin in OURS else f"imported {study.origin}",
@@ -100,6 +101,23 @@ class Head:
             ("study id", study.id),
         ]
         return [(name, value) for name, value in lines if value]
+
+    @property
+    def place(self) -> list[tuple[str, str]]:
+        """It is where the study was measured, for the top of a page: machine, kernel, QEMU, and
+        what each backing lies on, as far as it was noted."""
+        facts = self.view.host.facts
+        memory = facts.get("memory_bytes")
+        size = render_bytes(memory) if isinstance(memory, int) else ""
+        told = {
+            "processor": (facts.get("cpu_model"), f"{facts.get('cpus')} CPUs", size),
+            "kernel": (facts.get("kernel"), facts.get("distribution")),
+            "QEMU": (facts.get("qemu_version"),),
+            "fio": (facts.get("fio_version"),),
+        }
+        known = ((name, parts) for name, parts in told.items() if parts[0])
+        lines = [(name, ", ".join(str(part) for part in parts if part)) for name, parts in known]
+        return [*lines, *((name, text) for name, text in self.facts if name.startswith("backing "))]
 
     @property
     def answers(self) -> list[tuple[str, str]]:

@@ -6,12 +6,18 @@ from typing import TypeVar
 
 from diskproof.errors import DiskproofError
 from diskproof.records import Cell
-from diskproof.stats.intervals import Interval
+from diskproof.stats.intervals import Interval, runs_for
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
 from diskproof.units import parse_bytes, render_latency
 
 T = TypeVar("T")
 
+TOO_FEW = "too few"
+GOOD_SHARE = 0.25
+"""The half width that is asked for where runs were too few, as a share of the mean."""
+
+NAMING = ("frontend", "format", "cache", "aio", "bus")
+"""They say what a disk is where nothing tells it from others."""
 _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
 
 
@@ -26,7 +32,7 @@ def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:
         for factor, level in cell.levels:
             levels.setdefault(factor, set()).add(level)
     varying = [factor for factor, found in levels.items() if len(found) > 1]
-    return tuple(sorted(varying, key=lambda name: (_ORDER.get(name, len(_ORDER)), name)))
+    return tuple(levels_order(varying))
 
 
 def order_levels(
@@ -70,7 +76,19 @@ def plain_label(cell: Cell, factors: Sequence[str]) -> str:
     """The label without the names of managers, as one may type it."""
     levels = cell.levels_dict()
     parts = [_told(name, levels[name]) for name in factors if name in levels]
-    return " ".join(filter(None, parts)) or "plain"
+    return " ".join(filter(None, parts)) or _whole_label(levels, factors)
+
+
+def _whole_label(levels: Mapping[str, str], factors: Sequence[str]) -> str:
+    """The name of a cell whose varying settings are all off, or that has nothing to differ from."""
+    off = [f"{name}={levels[name]}" for name in factors if name in levels]
+    disk = [_told(name, levels[name]) for name in levels_order(levels) if name in NAMING]
+    return " ".join(filter(None, off or disk)) or "one disk"
+
+
+def levels_order(levels: Iterable[str]) -> list[str]:
+    """Names of factors in the order of ``factors.FACTORS``."""
+    return sorted(levels, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
 
 
 def _told(name: str, level: str) -> str:
@@ -97,9 +115,12 @@ def _four_digits(value: float) -> str:
 
 
 def render_half_width(interval: Interval) -> str:
-    """The half width with the mean's suffix and decimals, so that the two read together."""
+    """The half width with the mean's suffix and decimals, so that the two read together; in words
+    where it is wider than the mean."""
     if interval.half_width is None:
         return "?"
+    if interval.says_nothing:
+        return TOO_FEW
     mean = render_figure(interval.mean)
     suffix = mean[-1] if mean[-1].isalpha() else ""
     scale = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[suffix]
@@ -108,6 +129,38 @@ def render_half_width(interval: Interval) -> str:
     if interval.half_width > 0 and float(text) == 0:
         text = f"<{10**-decimals:.{decimals}f}"
     return text + suffix
+
+
+def plus_minus(interval: Interval) -> str:
+    """What stands behind a mean in a sentence: ``\u00b1 3.1``, ``(too few runs)``."""
+    if interval.says_nothing:
+        return f"({TOO_FEW} runs)"
+    return f"\u00b1 {render_half_width(interval)}"
+
+
+def too_few_text(intervals: Iterable[Interval], of: str = "block") -> str:
+    """What ``too few`` says below a table, with what would do; empty where no interval is so."""
+    wide = [each for each in intervals if each.says_nothing]
+    if not wide:
+        return ""
+    needed = [runs_for(each, GOOD_SHARE) for each in wide]
+    known = [each for each in needed if each is not None]
+    enough = f"about {count(max(known), of)}" if len(known) == len(needed) else f"over 1,000 {of}s"
+    return (
+        f"{TOO_FEW}: the interval is wider than the mean, so too few runs to say; {enough} in all "
+        f"would make it {100 * GOOD_SHARE:.0f} % of the mean"
+    )
+
+
+def render_measure(value: float, metric: str, unit: str) -> tuple[str, str]:
+    """A figure and its unit as all tables have them: latencies as ``643us``, whose unit is told."""
+    if is_latency(metric, unit):
+        return render_short_latency(value), ""
+    return render_figure(value), unit
+
+
+def is_latency(metric: str, unit: str) -> bool:
+    return unit == "s" and ("latency" in metric or "flush" in metric)
 
 
 def render_short_latency(seconds: float | None) -> str:

@@ -45,14 +45,26 @@ class Fragment:
 def render_page(views: Sequence[StudyView], chapters: Sequence[Chapter[Any]] = CHAPTERS) -> str:
     """The page of these studies as text. No limit on cells: charts hold the best, tables all."""
     drawing = Drawing()
-    title = ", ".join(view.study.name for view in views)
+    title = ", ".join(dict.fromkeys(view.study.name for view in views))
+    contents = [
+        {
+            "place": f"study-{n}",
+            "name": view.study.name,
+            "id": view.study.id,
+            "host": view.host.name,
+        }
+        for n, view in enumerate(views, 1)
+    ]
     studies = [
-        Fragment("templates/study.html.j2", _study(view, chapters, drawing)) for view in views
+        Fragment(
+            "templates/study.html.j2",
+            {"place": each["place"], **_study(view, chapters, drawing)},
+        )
+        for each, view in zip(contents, views, strict=True)
     ]
     raw = script_json([row for view in views for row in _raw_rows(view, chapters)])
-    return render_document(
-        "templates/page.html.j2", drawing, {"title": title, "studies": studies, "raw": raw}
-    )
+    context = {"title": title, "contents": contents, "studies": studies, "raw": raw}
+    return render_document("templates/page.html.j2", drawing, context)
 
 
 def render_document(template: str, drawing: Drawing, context: Mapping[str, object]) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from diskproof.records import Cell, Dropped, StudyRecord
+from diskproof.records import Dropped, StudyRecord
 from diskproof.report import layout
+from diskproof.report.barred import Bars, dropping_text, marked
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.stats.study_race import race_rules
 from diskproof.study.ground import find_grounds
@@ -23,6 +24,7 @@ def plan_json(
     study: StudyRecord, seconds: float, disk_bytes: int, owners: Owners | None = None
 ) -> dict[str, object]:
     """The plan with everything in it. ``seconds`` are for all runs, ``disk_bytes`` the peak."""
+    bars = Bars(study)
     return {
         "study": study.name,
         "id": study.id,
@@ -39,6 +41,7 @@ def plan_json(
                 "workload": cell.workload.name,
                 "options": dict(cell.workload.options),
                 "default_of": list(cell.names),
+                "barred": [bar.what for bar in bars.find(cell)],
             }
             for cell in study.cells
         ],
@@ -63,7 +66,7 @@ def render_plan(
         f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
-    shown = show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
+    shown = show_plan(head, study.warnings, _render_cells(study), study.dropped)
     if not owners or find_defaults(study.warnings):
         return shown
     return layout.paragraphs([[shown], [_render_owners(owners)]])
@@ -106,17 +109,19 @@ def defaults_json(told: Sequence[str]) -> list[dict[str, object]]:
     return [{**asdict(each), "levels": dict(each.levels)} for each in find_defaults(told)]
 
 
-def _render_cells(cells: Sequence[Cell]) -> layout.Shown:
-    """Disks in rows with the workloads that each is measured under."""
-    factors = varying_factors(cells)
+def _render_cells(study: StudyRecord) -> layout.Shown:
+    """Disks in rows with the workloads that each is measured under; ``!`` drops flushes by rule."""
+    factors, bars = varying_factors(study.cells), Bars(study)
     loads: dict[str, list[str]] = {}
-    for cell in cells:
-        loads.setdefault(cell_label(cell, factors), []).append(cell.workload.name)
+    for cell in study.cells:
+        label = marked(cell_label(cell, factors), cell, bars)
+        loads.setdefault(label, []).append(cell.workload.name)
     table = layout.start_table("cells", "*disk", "*workloads")
     for label, names in list(loads.items())[:MAX_CELLS]:
         table.add_row(label, ", ".join(names))
-    if len(loads) > MAX_CELLS:
-        table.caption = f"{len(loads) - MAX_CELLS} more disks are not shown; --json lists all"
+    more, why = len(loads) - MAX_CELLS, dropping_text(study.cells, bars)
+    hidden = f"{more} more disks are not shown; --json lists all" if more > 0 else ""
+    table.caption = "; ".join(filter(None, (why, hidden))) or None
     return table
 
 

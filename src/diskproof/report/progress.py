@@ -15,7 +15,8 @@ State = Literal["done", "running", "incomplete", "imported"]
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """One study. ``eta_seconds`` is from now on; the last five are known while it runs.
+    """One study. ``before`` counts the runs of blocks that are planned no more, which ``done`` has
+    too. ``eta_seconds`` is from now on; the last five are known while it runs.
 
     ``updated`` is the Unix time of the last word from who runs it.
     """
@@ -26,6 +27,7 @@ class StudyStatus:
     done: int
     failed: int
     total: int
+    before: int = 0
     current: str = ""
     eta_seconds: float | None = None
     host: str = ""
@@ -52,7 +54,8 @@ def study_status(
         over = race_over or done >= counts.planned
         total = done if race_over else counts.planned
         state: State = "done" if over else "incomplete"
-        return StudyStatus(study.name, study.id, state, done, counts.failed, total)
+        more = max(0, done - total)
+        return StudyStatus(study.name, study.id, state, done, counts.failed, total, more)
     eta = running.eta_seconds
     left = None if eta is None else max(0.0, eta - (now - running.updated))
     return StudyStatus(
@@ -62,6 +65,7 @@ def study_status(
         running.done,
         running.failed,
         running.total,
+        0,
         running.current,
         left,
         running.host,
@@ -76,11 +80,16 @@ def status_json(found: Sequence[StudyStatus]) -> list[dict[str, object]]:
 
 def render_status(found: Sequence[StudyStatus]) -> layout.Shown:
     """A line a study, and a second one for what runs now."""
-    table = layout.start_table("studies", "-study", "!state", ">runs", ">failed", "*now")
+    table = layout.start_table("studies", "-study", "!id", "!state", "-runs", ">failed", "*now")
     for each in found:
-        runs = f"{each.done}/{each.total}"
-        table.add_row(each.study, each.state, runs, str(each.failed), _now(each))
+        table.add_row(each.study, each.id, each.state, _runs(each), str(each.failed), _now(each))
     return table
+
+
+def _runs(each: StudyStatus) -> str:
+    if each.before:
+        return f"{each.done} of {each.total} planned ({each.before} more from before)"
+    return f"{each.done}/{each.total}"
 
 
 def _now(each: StudyStatus) -> str:

@@ -7,12 +7,15 @@ from diskproof.records import StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import (
     cell_label,
-    render_figure,
+    is_latency,
     render_half_width,
+    render_measure,
+    render_short_latency,
+    too_few_text,
     varying_factors,
 )
 from diskproof.report.protocols.table import is_part, part_tables
-from diskproof.stats.intervals import mean_interval
+from diskproof.stats.intervals import Interval, mean_interval
 from diskproof.store import ResultRow
 
 
@@ -44,24 +47,31 @@ def _render_study(
     hosts: Mapping[str, str],
 ) -> layout.Shown:
     table = layout.start_table(
-        f"study {study.name}",
+        f"study {study.name} ({study.id})",
         *("-workload", "*cell", "-metric", ">n", ">mean", ">\u00b195%", "!unit"),
         *(["!host"] if len(hosts) > 1 else []),
     )
-    for row in rows:
-        table.add_row(*_cells(row, factors, hosts))
+    intervals = [mean_interval(row.values) for row in rows]
+    for row, interval in zip(rows, intervals, strict=True):
+        table.add_row(*_cells(row, interval, factors, hosts))
+    table.caption = too_few_text(intervals) or None
     return table
 
 
-def _cells(row: ResultRow, factors: Sequence[str], hosts: Mapping[str, str]) -> list[str]:
-    interval = mean_interval(row.values)
+def _cells(
+    row: ResultRow, interval: Interval, factors: Sequence[str], hosts: Mapping[str, str]
+) -> list[str]:
+    mean, unit = render_measure(interval.mean, row.metric, row.unit)
+    half = render_half_width(interval)
+    if is_latency(row.metric, row.unit) and interval.half_width is not None:
+        half = half if interval.says_nothing else render_short_latency(interval.half_width)
     texts = [
         row.cell.workload.name,
         cell_label(row.cell, factors),
         row.metric,
         str(interval.n),
-        render_figure(interval.mean),
-        render_half_width(interval),
-        row.unit,
+        mean,
+        half,
+        unit,
     ]
     return texts + ([hosts[row.host_id]] if len(hosts) > 1 else [])

@@ -26,6 +26,11 @@ class Interval:
     half_width: float | None
     sd: float | None
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it is wider than its mean: too few runs to say how much it is."""
+        return self.half_width is not None and self.half_width > abs(self.mean) > 0
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -72,6 +77,23 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
     return Interval(n, mean, half, sd)
+
+
+def runs_for(interval: Interval, share: float, most: int = 1000) -> int | None:
+    """How many runs of such scatter have a mean with a half width of that share of it; None for a
+    single run, and where ``most`` do not."""
+    from scipy.special import stdtrit
+
+    wanted = share * abs(interval.mean)
+    if interval.sd is None or not wanted:
+        return None
+    quantile = (1 + CONFIDENCE) / 2
+    enough = (
+        n
+        for n in range(2, most + 1)
+        if float(stdtrit(n - 1, quantile)) * interval.sd <= wanted * math.sqrt(n)
+    )
+    return next(enough, None)
 
 
 def paired_blocks(a: Sample, b: Sample) -> tuple[int, ...]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, Generic, Protocol, TypeVar, get_args
 
-from sqlalchemy import Column, ColumnElement, Table, case
+from sqlalchemy import Column, ColumnElement, Table, Text, case, cast
 
 from diskproof.records import Artefact, Cell, Check, Failure, Histogram, Metric, RunRecord, Series
 from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
-from diskproof.records.verdicts import CrashRun, Fault, Verdict
+from diskproof.records.verdicts import COVERED, CrashRun, Fault, Verdict
 from diskproof.store import tables
 from diskproof.store.kinds import MAX_PARTS, MAX_PER_RUN, require, require_storable
 
@@ -175,6 +175,11 @@ _series = partial(Part, "series", Series, parallel=("times", "values"))
 _files = partial(Part, "artefacts", Artefact)
 CHECKED_SETTINGS = Part("checks", Check, tables.CHECKED_SETTING)
 HISTOGRAMS = Part("histograms", Histogram, tables.HISTOGRAM, parallel=("edges", "counts"))
+_NOTES_NO_COVERAGE = (  # as ``Verdict.as_far_as_covered`` has it
+    (tables.VERDICT.c.verdict == "keeps")
+    & tables.VERDICT.c.estimated
+    & ~cast(tables.VERDICT.c.details, Text).contains(COVERED)
+)
 _FAULT = case({fault: n for n, fault in enumerate(get_args(Fault))}, value=tables.VERDICT.c.fault)
 
 MEASURED = RunKind(
@@ -206,7 +211,7 @@ CRASH = RunKind(
     ),
     place=_OWNERS,
     counted=tables.VERDICT,
-    again=tables.VERDICT.c.verdict == "undecided",
+    again=(tables.VERDICT.c.verdict == "undecided") | _NOTES_NO_COVERAGE,
     since=2,
 )
 

@@ -11,7 +11,7 @@ from diskproof.records.verdicts import FAULTS, Fault
 from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
 from diskproof.study.toml_lines import shown
-from diskproof.units import parse_bytes, render_bytes
+from diskproof.units import parse_size, render_bytes
 
 KIND = "crash"
 """The kind of workload of a crash cell; its name is the writer."""
@@ -66,7 +66,7 @@ def _read_size(value: object) -> int:
 
 
 def _read_sector(value: object) -> int:
-    size = parse_bytes(value) if isinstance(value, str | int) else 0
+    size = parse_size(value) if isinstance(value, str | int) else 0
     if size not in SECTORS:
         raise ValueError(f"{shown(value)} is no sector size: {' or '.join(map(str, SECTORS))}")
     return size

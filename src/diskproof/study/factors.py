@@ -201,3 +201,36 @@ FACTORS = (
 )
 
 FACTOR_BY_NAME = {factor.name: factor for factor in FACTORS}
+
+
+def _said(factor: str, theirs: str, ours: str, more: str = "") -> tuple[tuple[str, str], str]:
+    told = f"{factor} has no {theirs!r}; what Proxmox and libvirt call so is {ours!r} here{more}"
+    return (factor, theirs), told
+
+
+def _not_offered(form: str, of: str) -> tuple[tuple[str, str], str]:
+    return ("format", form), (
+        f"format has no {form!r}: QEMU writes {of} images for exchange, not to run machines on "
+        "(qemu-img(1) names raw and qcow2 for that); convert such a disk with `qemu-img convert`"
+    )
+
+
+OTHER_WORDS: dict[tuple[str, str], str] = dict(
+    (
+        _said("bus", "sata", "ahci"),
+        _said("bus", "scsi", "virtio-scsi"),
+        _said("bus", "virtio", "virtio-blk"),
+        _said("bus", "virtio-scsi-pci", "virtio-scsi"),
+        _said("bus", "virtio-scsi-single", "virtio-scsi", ', with iothread = "on"'),
+        _said("aio", "io-uring", "io_uring"),
+        _said("discard", "on", "unmap"),
+        _said("discard", "off", "ignore"),
+        _said("cache", "default", "writeback"),
+        _said("accel", "qemu", "tcg"),
+        _not_offered("vmdk", "VMware's"),
+        _not_offered("vdi", "VirtualBox's"),
+        _not_offered("vpc", "Virtual PC's"),
+        _not_offered("vhdx", "Hyper-V's"),
+    )
+)
+"""Words of managers of virtual machines for what has another one here, by factor: what to write."""

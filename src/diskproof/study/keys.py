@@ -7,6 +7,7 @@ in canonical spelling, so that ids are stable.
 
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from diskproof.errors import StudyError
 from diskproof.study.toml_lines import Location, dotted, find_line, shown, unknown
-from diskproof.units import MIB, SCALE, parse_bytes, parse_seconds, render_bytes
+from diskproof.units import MIB, SCALE, parse_seconds, parse_size, render_bytes
 
 _Value = TypeVar("_Value")
 _Table = TypeVar("_Table")
@@ -175,7 +176,7 @@ def mib(low: int, high: int) -> Reader[int]:
     """A size of whole MiB, in bytes."""
 
     def accept(value: object) -> int | None:
-        found = parse_bytes(value) if isinstance(value, str | int) else -1
+        found = parse_size(value) if isinstance(value, str | int) else -1
         return found if found % MIB == 0 and low <= found <= high else None
 
     return _reader(
@@ -191,6 +192,32 @@ times = _reader(
 name = matching(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "a name of at most 64 letters, digits, '.', '_' and '-'"
 )
+MAX_STUDY_NAME = 64
+
+
+def study_name(value: object) -> str:
+    """A name in any script, in Unicode's composed form; it becomes a part of file names, of XML
+    and of command lines, so that it has no blanks, controls or marks of direction."""
+    text_ = unicodedata.normalize("NFC", value) if isinstance(value, str) else ""
+    kinds = [unicodedata.category(char)[0] for char in text_]
+    inner = all(kind in "LNM" or char in "._-" for char, kind in zip(text_, kinds, strict=True))
+    if not text_ or kinds[0] not in "LN" or not inner or len(text_) > MAX_STUDY_NAME:
+        raise ValueError(
+            f"{shown(value)} is not a name: at most {MAX_STUDY_NAME} letters of any script, "
+            "digits, '.', '_' and '-', a letter or digit first"
+        )
+    return text_
+
+
+def study_name_of(stem: str) -> str:
+    """The name of a study whose file has this one, and says none."""
+    kept = "".join(
+        char if unicodedata.category(char)[0] in "LNM" or char in "._-" else "-"
+        for char in unicodedata.normalize("NFC", stem)
+    )[:MAX_STUDY_NAME]
+    return kept if kept.strip("-._") else "study"
+
+
 share = matching(SCALE, "a share of the full size: 1 or 1/N")
 disk_size = mib(16 * MIB, 1 << 60)
 
@@ -226,11 +253,17 @@ def some(read: Reader[_Value], most: int, *, least: int = 1) -> Reader[tuple[_Va
 
 
 def one_or_some(read: Reader[_Value], most: int) -> Reader[tuple[_Value, ...]]:
-    """A list, or what would stand alone in it; each once."""
+    """A list, or what would stand alone in it. What stands there twice is a mistake."""
     several = some(read, most)
-    return lambda value: tuple(
-        dict.fromkeys(several(value if isinstance(value, list) else [value]))
-    )
+
+    def read_each(value: object) -> tuple[_Value, ...]:
+        found = several(value if isinstance(value, list) else [value])
+        twice = next((each for place, each in enumerate(found) if each in found[:place]), None)
+        if twice is not None:
+            raise BadValue(f"{shown(twice)} stands there twice", twice)
+        return found
+
+    return read_each
 
 
 def known(what: str, names: Iterable[str]) -> Reader[tuple[str, ...]]:
@@ -329,7 +362,7 @@ def count(default: int, low: int, high: int, of: str = "") -> Option:
 
 def size(default: str) -> Option:
     """A key with a number of bytes."""
-    return Option(default, lambda value: str(parse_bytes(value)))
+    return Option(default, lambda value: str(parse_size(value)))
 
 
 def time(default: str) -> Option:

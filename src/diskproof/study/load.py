@@ -1,6 +1,5 @@
 """A study file: TOML in, a frozen ``Study`` out, every mistake named with its line."""
 
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from diskproof.records import BackingSpec, WorkloadSpec, content_id
 from diskproof.study import keys
 from diskproof.study.backings import FOLDER, Made, Tables, allow_making, read_backings
 from diskproof.study.crash import CrashRules, read_crash
-from diskproof.study.factors import FACTOR_BY_NAME, Factor
+from diskproof.study.factors import FACTOR_BY_NAME, OTHER_WORDS, Factor
 from diskproof.study.guest import OwnGuest, check_use, read_guest
 from diskproof.study.like import MANAGERS, check_frontends
 from diskproof.study.programs import SECOND_DISK_ON
@@ -21,7 +20,7 @@ from diskproof.study.tile_file import read_rules
 from diskproof.study.tiles import TileRules
 from diskproof.study.toml_lines import Location, parse_toml, read_text, unknown
 from diskproof.study.workloads import read_workloads
-from diskproof.units import parse_bytes
+from diskproof.units import parse_size
 
 MAX_TEXT = 1 << 20
 DEFAULT_WORKLOAD = "rand-read-4k-d32"
@@ -62,7 +61,7 @@ class Study:
     for a new disk is a cell as well.
     """
 
-    name: str = keys.field("", keys.name)
+    name: str = keys.field("", keys.study_name)
     description: str = keys.field("", keys.text(10_000))
     like: tuple[str, ...] = keys.field((), keys.known("manager", MANAGERS))
     text: str = ""
@@ -175,8 +174,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
         names_crash="crash" in content,
     )
     mistakes.raise_any()
-    stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(file).stem)[:64] or "study"
-    study = study if study.name else replace(study, name=stem)
+    study = study if study.name else replace(study, name=keys.study_name_of(Path(file).stem))
     # Without a seed of its own the same file still gets the same order.
     return study if study.seed else replace(study, seed=int(study.id, 16) % keys.MAX_SEED + 1)
 
@@ -235,10 +233,11 @@ def _level(
     if factor.kind in ("choice", "name"):
         known = backings if factor.kind == "name" else factor.levels
         if text not in known:
-            mistakes.add(location, unknown(f"level of {factor.name}", text, known), text)
+            told = unknown(f"level of {factor.name}", text, known)
+            mistakes.add(location, OTHER_WORDS.get((factor.name, text.lower()), told), text)
         return text
     try:
-        count = parse_bytes(text)
+        count = parse_size(text)
     except ValueError as error:
         mistakes.add(location, f"{factor.name}: {error}", text)
         return factor.default

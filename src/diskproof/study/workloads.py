@@ -1,5 +1,6 @@
 """The workloads of a study file: presets with changes, programs, users' fio job files."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,14 +11,25 @@ from diskproof.study.job_file import find_job_mistakes
 from diskproof.study.presets import PRESET_BY_NAME
 from diskproof.study.programs import COMMAND, PROGRAM_BY_NAME
 from diskproof.study.protocol import Protocol
-from diskproof.study.toml_lines import Location, read_text, unknown
+from diskproof.study.toml_lines import Location, read_text, shown, unknown
+from diskproof.units import parse_size
 
 MAX_JOB_TEXT = 64 << 10
+
+
+def _read_block_size(value: str) -> str:
+    """``4k``, ``1M``, ``4KiB``: as fio takes it. Raises ValueError."""
+    parse_size(value)
+    found = re.fullmatch(r"([1-9][0-9]{0,6})([kKmM]?)(i[bB])?", value)
+    if not found or (found[3] and not found[2]):
+        raise ValueError(f"{shown(value)} is not a block size like 4k, 4KiB or 1m")
+    return found[1] + (found[2].lower() if found[3] else found[2])
+
 
 _DISTRIBUTION = r"random|(zipf|pareto|normal):[0-9.]{1,6}"
 FIO_OPTIONS: Mapping[str, keys.Option] = {
     "rw": keys.like("", r"(rand)?(read|write|rw)", "a way to read or write that fio has"),
-    "bs": keys.like("", r"[1-9][0-9]{0,6}[kKmM]?", "a block size like 4k or 1m"),
+    "bs": keys.Option("", _read_block_size),
     "iodepth": keys.count(1, 1, 4096),
     "fsync": keys.count(0, 0, 1_000_000, "writes for each flush"),
     "rwmixread": keys.count(0, 0, 100, "percent"),

@@ -63,6 +63,21 @@ pub struct Counters {
     /// How many of those belong to our shard.
     pub checked: AtomicU64,
     pub losing: AtomicU64,
+    /// Acknowledgements looked at with nothing that is not durable.
+    pub bare: AtomicU64,
+    /// Single changes that were missing where promises depend on them.
+    pub alone: AtomicU64,
+}
+
+impl Counters {
+    /// One state more was looked at, ours or known by its content only.
+    fn cover(&self, pass: Pass) {
+        match pass {
+            Pass::Nothing => self.bare.fetch_add(1, Ordering::Relaxed),
+            Pass::Alone => self.alone.fetch_add(1, Ordering::Relaxed),
+            Pass::Quick | Pass::Single | Pass::Random(_) => 0,
+        };
+    }
 }
 
 /// What the exploring threads share.
@@ -70,6 +85,7 @@ pub struct Exploration<'s> {
     pub request: &'s Request,
     pub store: &'s Store,
     pub durability: &'s Durability,
+    pub cuts: &'s Cuts,
     ground: Option<&'s Ground>,
     pub counters: Counters,
     /// What was found, by content and promise.
@@ -114,12 +130,14 @@ impl<'s> Exploration<'s> {
         request: &'s Request,
         store: &'s Store,
         durability: &'s Durability,
+        cuts: &'s Cuts,
         ground: Option<&'s Ground>,
     ) -> Exploration<'s> {
         Exploration {
             request,
             store,
             durability,
+            cuts,
             ground,
             counters: Counters::default(),
             seen: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -143,7 +161,7 @@ impl<'s> Exploration<'s> {
     }
 
     /// Works through passes until the budget is used up. `tell` hears of losses as they are found.
-    pub fn run(&self, cuts: &Cuts, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
+    pub fn run(&self, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
         let mut outcome =
             Outcome { found: Vec::new(), passes: 0, planned_done: false, timed_out: false };
         let mut workers = Vec::new();
@@ -154,7 +172,7 @@ impl<'s> Exploration<'s> {
         for number in 0.. {
             let pass = Pass::at(number);
             let before = self.counters.distinct.load(Ordering::Relaxed);
-            let mut left = cuts.of(pass);
+            let mut left = self.cuts.of(pass);
             while !left.is_empty() && !self.is_over() && self.budget_left() > 0 {
                 let (jobs, done) = self.jobs(pass, number, left);
                 left = &left[done..];
@@ -221,7 +239,7 @@ impl<'s> Exploration<'s> {
         let mut left = self.budget_left();
         let mut count = 0usize;
         for &cut in cuts {
-            let wanted = pass.most_states(&self.store.trace, self.durability, cut);
+            let wanted = self.cuts.most_states(pass, &self.store.trace, self.durability, cut);
             if wanted > left && count > 0 {
                 break;
             }
@@ -303,7 +321,7 @@ impl<'e, 's> Worker<'e, 's> {
             let seed = self.exploration.request.seed;
             let exploration = self.exploration;
             self.at(cut, |cut, check| {
-                let choices = choices(job.pass, cut, seed, left as usize);
+                let choices = choices(job.pass, exploration.cuts, cut, seed, left as usize);
                 left -= choices.len() as u64;
                 for (number, choice) in choices.into_iter().enumerate() {
                     if exploration.is_over() {
@@ -311,6 +329,7 @@ impl<'e, 's> Worker<'e, 's> {
                     }
                     let order = (job.pass_number, cut.sequence, number as u64);
                     look(exploration, check, cut, choice, order, tell)?;
+                    exploration.counters.cover(job.pass);
                 }
                 Ok(())
             })?;

@@ -3,6 +3,7 @@
 //!
 //! `docs/crash-model.md` says what a crash may do, and how the states are looked for.
 
+pub mod alone;
 pub mod checks;
 pub mod choice;
 pub mod content;

@@ -1,5 +1,6 @@
 //! Which states are built, and in which order: those that are likely to show a loss come first.
 
+use crate::alone::Alone;
 use crate::choice::Choice;
 use crate::cut::Cut;
 use crate::fault::Durability;
@@ -17,6 +18,9 @@ const ALL_COMBINATIONS: usize = 6;
 /// Random states of a cut in one round.
 const RANDOM: u64 = 8;
 
+/// Passes that come before the random ones.
+pub const PLANNED: u64 = 4;
+
 /// One pass over cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
@@ -24,6 +28,8 @@ pub enum Pass {
     Quick,
     /// Nothing that is not durable, at every acknowledgement.
     Nothing,
+    /// Each change missing by itself, where promises depend on it.
+    Alone,
     /// Everything, fronts, and each single change missing, at every cut.
     Single,
     /// Random states: the number of the round.
@@ -37,10 +43,11 @@ pub struct Cuts {
     pub all: Vec<u64>,
     /// The first cuts to look at: those of `acknowledgements`, or of all when there are none.
     pub quick: Vec<u64>,
+    pub alone: Alone,
 }
 
 impl Cuts {
-    pub fn new(trace: &Trace, seed: u64) -> Cuts {
+    pub fn new(trace: &Trace, durability: &Durability, seed: u64) -> Cuts {
         let with = |wanted: fn(&What) -> bool| -> Vec<u64> {
             let events = trace.events.iter().zip(1..);
             events.filter(|(event, _)| wanted(&event.what)).map(|(_, sequence)| sequence).collect()
@@ -63,20 +70,47 @@ impl Cuts {
         if !quick.is_empty() {
             quick.rotate_right(1);
         }
-        Cuts { acknowledgements, all, quick }
+        let alone = Alone::new(trace, durability, &acknowledgements);
+        Cuts { acknowledgements, all, quick, alone }
     }
 
     pub fn of(&self, pass: Pass) -> &[u64] {
         match pass {
             Pass::Quick => &self.quick,
             Pass::Nothing => &self.acknowledgements,
+            Pass::Alone => self.alone.cuts(),
             Pass::Single | Pass::Random(_) => &self.all,
         }
     }
 
-    /// States of the pass over single changes, as far as the log tells without building them.
+    /// States of the passes that are not random, as far as the log tells without building them.
     pub fn planned(&self, trace: &Trace, durability: &Durability) -> u64 {
-        self.all.iter().map(|&cut| Pass::Single.most_states(trace, durability, cut)).sum()
+        let between = self.alone.cuts().iter().filter(|cut| self.all.binary_search(cut).is_err());
+        let alone: usize = between.map(|&cut| self.alone.at(cut).len()).sum();
+        let single = |&cut: &u64| self.most_states(Pass::Single, trace, durability, cut);
+        self.all.iter().map(single).sum::<u64>() + alone as u64
+    }
+
+    /// No more than so many states of a pass are at a cut; what later writes cover is not known
+    /// here.
+    pub fn most_states(
+        &self,
+        pass: Pass,
+        trace: &Trace,
+        durability: &Durability,
+        cut: u64,
+    ) -> u64 {
+        let under_way = || durability.under_way(trace, cut).count() as u64;
+        match pass {
+            Pass::Quick => 9,
+            Pass::Nothing => 1,
+            Pass::Alone => self.alone.at(cut).len() as u64,
+            Pass::Random(_) => RANDOM,
+            Pass::Single => match durability.pending(cut) + under_way() {
+                few if few <= ALL_COMBINATIONS as u64 => 1 << few,
+                many => (2 + 2 * many.min(SINGLE as u64)).max(1 << ALL_COMBINATIONS),
+            },
+        }
     }
 }
 
@@ -86,23 +120,9 @@ impl Pass {
         match number {
             0 => Pass::Quick,
             1 => Pass::Nothing,
-            2 => Pass::Single,
-            round => Pass::Random(round - 3),
-        }
-    }
-
-    /// No more than so many states of this pass are at a cut; what later writes cover is not known
-    /// here.
-    pub fn most_states(self, trace: &Trace, durability: &Durability, cut: u64) -> u64 {
-        let under_way = || durability.under_way(trace, cut).count() as u64;
-        match self {
-            Pass::Quick => 9,
-            Pass::Nothing => 1,
-            Pass::Random(_) => RANDOM,
-            Pass::Single => match durability.pending(cut) + under_way() {
-                few if few <= ALL_COMBINATIONS as u64 => 1 << few,
-                many => (2 + 2 * many.min(SINGLE as u64)).max(1 << ALL_COMBINATIONS),
-            },
+            2 => Pass::Alone,
+            3 => Pass::Single,
+            round => Pass::Random(round - PLANNED),
         }
     }
 }
@@ -116,10 +136,20 @@ fn spread(cuts: &[u64], count: usize) -> Vec<u64> {
 }
 
 /// The states of a pass at a cut, at most `most` of them.
-pub fn choices(pass: Pass, cut: &Cut<'_, '_>, seed: u64, most: usize) -> Vec<Choice> {
+pub fn choices(
+    pass: Pass,
+    cuts: &Cuts,
+    cut: &Cut<'_, '_>,
+    seed: u64,
+    most: usize,
+) -> Vec<Choice> {
     let mut choices = match pass {
         Pass::Quick => quick(cut),
         Pass::Nothing => vec![Choice::Nothing],
+        Pass::Alone => {
+            let changes = cuts.alone.at(cut.sequence).iter();
+            changes.map(|&change| Choice::without([change])).collect()
+        }
         Pass::Single => single(cut, seed),
         Pass::Random(round) => (0..RANDOM)
             .map(|number| Choice::Random(seed, round * RANDOM + number))

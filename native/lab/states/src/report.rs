@@ -1,7 +1,7 @@
 //! What is said on standard output: JSON, one object a line.
 
 use std::io::Write;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -11,6 +11,7 @@ use crate::choice::StateId;
 use crate::explore::{Exploration, Found, Order, Outcome};
 use crate::fault::Fault;
 use crate::minimise::Minimal;
+use crate::plan::PLANNED;
 use crate::shard::Shard;
 
 #[derive(Serialize)]
@@ -73,6 +74,7 @@ pub struct Summary {
     pub cuts: u64,
     pub acknowledgements: u64,
     pub states: States,
+    pub covered: Covered,
     /// The log's end: complete, open or truncated.
     pub log: &'static str,
     pub timed_out: bool,
@@ -91,6 +93,21 @@ pub struct States {
     pub planned: u64,
     pub planned_done: bool,
     pub random_rounds: u64,
+}
+
+/// What was looked at by its meaning, whoever of several shards checked it.
+#[derive(Serialize)]
+pub struct Covered {
+    /// Acknowledgements with nothing that is not durable.
+    pub acknowledgements: Share,
+    /// Single changes missing, at the first and the last promise that depends on each.
+    pub changes: Share,
+}
+
+#[derive(Serialize)]
+pub struct Share {
+    pub done: u64,
+    pub of: u64,
 }
 
 /// Prints; a reader that is gone ends us.
@@ -160,12 +177,15 @@ pub fn summary(
     exploration: &Exploration<'_>,
     outcome: &Outcome,
     minimal: Option<&Minimal>,
-    (cuts, acknowledgements, planned): (u64, u64, u64),
+    planned: u64,
     begun: Instant,
 ) -> Summary {
     use diskproof_wire::crash_log::Ending;
     let counters = &exploration.counters;
-    let checked = counters.checked.load(Ordering::Relaxed);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let checked = count(&counters.checked);
+    let cuts = exploration.cuts;
+    let acknowledgements = cuts.acknowledgements.len() as u64;
     let worst = outcome.worst();
     let trace = &exploration.store.trace;
     Summary {
@@ -185,16 +205,20 @@ pub fn summary(
         order: worst.map(|worst| worst.order),
         minimal: minimal.map(|minimal| minimal.id.to_string()),
         missing: minimal.map_or_else(Vec::new, |minimal| minimal.missing.clone()),
-        cuts,
+        cuts: cuts.all.len() as u64,
         acknowledgements,
         states: States {
-            built: counters.built.load(Ordering::Relaxed),
-            distinct: counters.distinct.load(Ordering::Relaxed),
+            built: count(&counters.built),
+            distinct: count(&counters.distinct),
             checked,
-            losing: counters.losing.load(Ordering::Relaxed),
+            losing: count(&counters.losing),
             planned,
             planned_done: outcome.planned_done,
-            random_rounds: outcome.passes.saturating_sub(3),
+            random_rounds: outcome.passes.saturating_sub(PLANNED),
+        },
+        covered: Covered {
+            acknowledgements: Share { done: count(&counters.bare), of: acknowledgements },
+            changes: Share { done: count(&counters.alone), of: cuts.alone.states() },
         },
         log: match trace.ending {
             Ending::Complete => "complete",

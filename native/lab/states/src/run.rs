@@ -25,12 +25,12 @@ pub fn explore(request: &Request) -> Result<Summary> {
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;
     let durability = Durability::new(&store.trace, request.fault);
-    let cuts = Cuts::new(&store.trace, request.seed);
+    let cuts = Cuts::new(&store.trace, &durability, request.seed);
     let planned = cuts.planned(&store.trace, &durability);
-    let exploration = Exploration::new(request, &store, &durability, ground.as_ref());
+    let exploration = Exploration::new(request, &store, &durability, &cuts, ground.as_ref());
     let outcome = with_progress(&exploration, planned, begun, || {
         let mut told = None;
-        exploration.run(&cuts, &mut |found: &Found| {
+        exploration.run(&mut |found: &Found| {
             // The first one at once; then what is much worse.
             let (verdict, lost) = found.finding.severity();
             if told.is_none_or(|told| (verdict, lost / 2) > told) {
@@ -43,8 +43,7 @@ pub fn explore(request: &Request) -> Result<Summary> {
     if let Some(minimal) = &minimal {
         say(&report::minimised(&exploration, minimal));
     }
-    let counts = (cuts.all.len() as u64, cuts.acknowledgements.len() as u64, planned);
-    Ok(report::summary(&exploration, &outcome, minimal.as_ref(), counts, begun))
+    Ok(report::summary(&exploration, &outcome, minimal.as_ref(), planned, begun))
 }
 
 /// A second thread tells how far it is while the work goes on.

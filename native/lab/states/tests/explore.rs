@@ -82,6 +82,34 @@ fn what_was_flushed_is_kept() {
 }
 
 #[test]
+fn what_was_covered_is_told_by_its_meaning() {
+    let summary = explored(&mut ledger(40, true), "power", 2, 1);
+    let covered = summary.covered;
+    assert_eq!((covered.acknowledgements.done, covered.acknowledgements.of), (11, 11));
+    // Each record was not durable at one record only, the last before its flush.
+    assert_eq!((covered.changes.done, covered.changes.of), (40, 40));
+    // Without a flush each is missing where it was promised, and at the last promise.
+    let covered = explored(&mut ledger(40, false), "power", 2, 1).covered;
+    assert_eq!((covered.changes.done, covered.changes.of), (76, 76));
+    // What was durable with its end can be missing nowhere.
+    let covered = explored(&mut ledger(40, true), "kill", 2, 1).covered;
+    assert_eq!((covered.changes.done, covered.changes.of), (0, 0));
+}
+
+#[test]
+fn a_search_that_ends_early_says_what_it_left() {
+    let mut recording = ledger(40, true);
+    let mut request = request(&mut recording, "power", 1, 1);
+    request.budget.states = 40;
+    let covered = explore(&request).unwrap().covered;
+    assert_eq!((covered.acknowledgements.done, covered.acknowledgements.of), (11, 11));
+    assert!(covered.changes.done < 40, "{}", covered.changes.done);
+    request.budget.states = 5;
+    let covered = explore(&request).unwrap().covered;
+    assert_eq!((covered.acknowledgements.done, covered.changes.done), (0, 0));
+}
+
+#[test]
 fn a_flush_that_lies_loses_the_whole_ledger() {
     let summary = explored(&mut ledger(40, true), "lying-device", 2, 1);
     assert_eq!((summary.verdict, summary.lost), ("loses", 16));

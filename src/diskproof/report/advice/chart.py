@@ -7,7 +7,7 @@ from itertools import groupby
 from diskproof.records.metrics import HIGHER
 from diskproof.report import vega
 from diskproof.report.advice.keeping import Keeping, KeepingWord
-from diskproof.report.durability import render_age
+from diskproof.report.durability import render_age, share_text
 from diskproof.report.labels import count, render_figure
 from diskproof.report.view import Line, WorkloadView
 
@@ -81,7 +81,7 @@ def _loss(each: Judged) -> int:
 def _row(each: Judged, lane: Lane) -> dict[str, object]:
     line, keeping = each
     interval = line.ranked.interval
-    half = interval.half_width
+    half = None if interval.says_nothing else interval.half_width
     return {
         "name": line.label,
         **vega.name_fields(line.label),
@@ -100,8 +100,8 @@ def _loss_words(keeping: Keeping) -> Iterator[str]:
         yield f"loses {verdict.lost}"
         if verdict.verdict == "loses":
             yield render_age(verdict.age_seconds)
-    elif keeping.word == "undecided":
-        yield "undecided"
+    elif verdict and keeping.word in ("keeps", "undecided"):
+        yield share_text(verdict)
 
 
 def _points(value: vega.Spec, below: float) -> vega.Spec:

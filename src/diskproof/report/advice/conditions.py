@@ -9,7 +9,7 @@ from diskproof.report.advice.choose import Candidate, Recommendation, is_emulate
 from diskproof.report.advice.words import differs_text, keeping_text
 from diskproof.report.barred import read_backings_of
 from diskproof.report.durability import render_age
-from diskproof.report.labels import count, render_figure, render_half_width
+from diskproof.report.labels import count, plus_minus, render_figure
 from diskproof.report.view import TCG_NOTE, StudyView
 from diskproof.study.backings import chain
 
@@ -104,7 +104,7 @@ def _speed_text(found: Recommendation) -> str:
     if chosen is None:
         return ""
     interval, unit = chosen.line.ranked.interval, figure_unit(load.metric, load.unit)
-    half = f" \u00b1 {render_half_width(interval)}" if interval.half_width is not None else ""
+    half = f" {plus_minus(interval)}" if interval.half_width is not None else ""
     return f"{render_figure(interval.mean)}{half} {unit} (95 %, {count(interval.n, 'run')})"
 
 

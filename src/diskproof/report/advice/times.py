@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from diskproof.report.ratios import is_untold
 from diskproof.stats.intervals import RatioInterval
 
 
@@ -31,8 +32,9 @@ class Times:
             return "an unknown number of times"
         if self.low is None or self.high is None:
             return f"{self.ratio:.3g} times (no interval)"
-        high = f"{self.high:.3g}" if self.high < 1e4 else "?"
-        return f"{self.ratio:.3g} times [{self.low:.3g}, {high}]"
+        if is_untold(self.low, self.high):
+            return f"{self.ratio:.3g} times, from too few runs for an interval"
+        return f"{self.ratio:.3g} times [{self.low:.3g}, {self.high:.3g}]"
 
 
 def times_of(ratio: RatioInterval, higher_is_better: bool) -> Times:

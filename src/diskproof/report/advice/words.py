@@ -5,7 +5,7 @@ from collections.abc import Collection
 from diskproof.records.metrics import figure_unit
 from diskproof.records.verdicts import Fault
 from diskproof.report.advice.choose import NOT_SAID, Candidate, Recommendation, disk_levels
-from diskproof.report.durability import is_searched, loss_text, states_text
+from diskproof.report.durability import loss_text, shared_text, states_text
 from diskproof.report.labels import count, render_figure
 from diskproof.units import render_seconds
 
@@ -108,10 +108,11 @@ def keeping_sentence(each: Candidate, found: Recommendation) -> str:
     cut = CUTS[keeping.fault]
     if keeping.row and keeping.is_proved:
         states = states_text(keeping.row.verdict)
-        if not is_searched(keeping.row.verdict):
-            few = f"but few states were checked: {states}"
-            return f"So far it kept every acknowledged write in {cut}, {few}."
         return f"It kept every acknowledged write in {cut}: {states} states were checked."
+    if keeping.row and keeping.row.verdict.kept_so_far:
+        verdict = keeping.row.verdict
+        few = f"{states_text(verdict)} states were checked"
+        return f"So far it kept every acknowledged write in {cut}, but too few to say so: {few}."
     if keeping.is_open:
         why = keeping.row.verdict.reason if keeping.row else "nobody has judged it yet"
         return f"Whether it keeps acknowledged writes in {cut} is not known: {why}."
@@ -129,7 +130,10 @@ def keeping_text(each: Candidate) -> str:
         return rules
     if keeping.row and keeping.is_proved:
         return f"keeps in {cut}, {states_text(keeping.row.verdict)} states checked"
-    return f"is {keeping.word} in {cut}" if keeping.row else "is not judged yet"
+    if keeping.row is None:
+        return "is not judged yet"
+    said = shared_text(keeping.row.verdict)
+    return f"{said} in {cut}" if keeping.row.verdict.kept_so_far else f"is {said} in {cut}"
 
 
 def tie_sentence(found: Recommendation) -> str:
@@ -195,6 +199,12 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
     file = found.wish.file or "STUDY.toml"
     if found.chosen is None:
         return ()
+    row = found.chosen.keeping.row
+    if found.chosen.keeping.is_open and row and row.verdict.kept_so_far:
+        return (
+            f"To know what it keeps: a longer explore_seconds under [crash] in {file}, "
+            f"then `diskproof crash {file}`.",
+        )
     if found.chosen.keeping.is_open:
         return (
             f"To know: `diskproof crash {file}`, at most {render_seconds(found.judge_seconds)}.",
@@ -202,12 +212,6 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
     if found.next_faster and found.next_faster.keeping.is_open and not found.next_faster.against:
         seconds = render_seconds(found.judge_seconds)
         return (f"To know what that keeps: `diskproof crash {file}`, at most {seconds}.",)
-    row = found.chosen.keeping.row
-    if row and found.chosen.keeping.is_proved and not is_searched(row.verdict):
-        return (
-            f"To be surer of what it keeps: a longer explore_seconds under [crash] in {file}, "
-            f"then `diskproof crash {file}`.",
-        )
     if found.race and not found.proved and found.faster:
         return (
             "To be surer: a race among what may be advised ([[exclude]] the others, cache=unsafe "

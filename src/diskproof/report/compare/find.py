@@ -19,7 +19,10 @@ Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True)
 class Compared:
-    """One line: a pair of cells, or all cells of a workload together (``cell_a`` is None)."""
+    """One line: a pair of cells, or all cells of a workload together (``cell_a`` is None).
+
+    ``kept`` is what is known of what each side keeps in a crash, ``drops_flushes`` a rule.
+    """
 
     workload: str
     metric: str
@@ -31,6 +34,8 @@ class Compared:
     a: Sample
     b: Sample
     verdict: SpeedVerdict
+    kept: tuple[str, str] = ("", "")
+    drops_flushes: tuple[bool, bool] = (False, False)
 
     @property
     def means(self) -> tuple[float, float]:
@@ -69,6 +74,7 @@ def compare_sides(
 
     Only each workload's primary metric unless one is named. Raises UsageError when nothing matches.
     """
+    _require_two(a, b)
     named = {**a.levels, **b.levels}
     own = [_by_key(side, named, metric, workloads) for side in (a, b)]
     pairs = _matched(own[0], own[1])
@@ -85,6 +91,16 @@ def compare_sides(
         for side in own
     ]
     return Comparison(a, b, delta, lines, missing[0], missing[1], tuple(dict.fromkeys(notes)))
+
+
+def _require_two(a: Variant, b: Variant) -> None:
+    """A comparison of something with itself would say that it is the same. Raises UsageError."""
+    if a.rows and a.rows == b.rows:
+        raise UsageError(
+            f"{a.asked!r} and {b.asked!r} are the same: {a.title}",
+            "whatever is compared with itself is no slower",
+            "`diskproof status` lists studies with their ids; name two of them by id",
+        )
 
 
 def _by_key(
@@ -144,15 +160,19 @@ def _judge(
         if together is not None:
             rows.append((*own[0], *together, True))
     verdicts = judge([row[2:4] for row in rows], [row[0].higher_is_better for row in rows], delta)
-    return tuple(_line(row, shown, each) for row, each in zip(rows, verdicts, strict=True))
+    return tuple(_line((a, b), row, shown, each) for row, each in zip(rows, verdicts, strict=True))
 
 
 def _line(
+    sides: tuple[Variant, Variant],
     row: tuple[ResultRow, ResultRow, Sample, Sample, bool],
     shown: Sequence[str],
     verdict: SpeedVerdict,
 ) -> Compared:
     one, other, a, b, together = row
+    told = () if together else ((sides[0], one), (sides[1], other))
+    kept = [side.kept_text(each) for side, each in told] or ["", ""]
+    drops = [side.drops_flushes(each) for side, each in told] or [False, False]
     return Compared(
         one.cell.workload.name,
         one.metric,
@@ -164,12 +184,19 @@ def _line(
         a,
         b,
         verdict,
+        (kept[0], kept[1]),
+        (drops[0], drops[1]),
     )
 
 
 def _pair_label(one: ResultRow, other: ResultRow, shown: Sequence[str]) -> str:
     labels = [cell_label(row.cell, shown) for row in (one, other)]
-    return labels[0] if labels[0] == labels[1] else " / ".join(labels)
+    common = tuple(pair for pair in one.cell.levels if pair in other.cell.levels)
+    alike = Cell(common, one.cell.workload)  # what was asked for by name stands above
+    told = [name for name in shown if alike.level(name)]
+    if common and (labels[0] == labels[1] or not told):
+        return cell_label(alike, told)
+    return " / ".join(labels)
 
 
 def _samples(a: Variant, b: Variant, one: ResultRow, other: ResultRow) -> tuple[Sample, Sample]:

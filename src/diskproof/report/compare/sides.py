@@ -4,11 +4,19 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell, StudyRecord
+from diskproof.report.barred import Bars, is_unfit
+from diskproof.report.durability import (
+    CellDurability,
+    Levels,
+    deciding_levels,
+    join_verdicts,
+    short_text,
+)
 from diskproof.report.labels import cell_label, plain_label, varying_factors
 from diskproof.report.view import choose_studies
 from diskproof.store import ResultRow, Store, open_store
@@ -22,7 +30,8 @@ class Variant:
     """One side of a comparison: its result rows, and the levels that were asked for by name.
 
     ``title`` says what ``asked`` was taken for. ``paired_studies`` are the ids of studies whose
-    blocks are randomised (not imported).
+    blocks are randomised (not imported). ``bars`` are those of each study, ``verdicts`` all of the
+    store.
     """
 
     asked: str
@@ -30,6 +39,22 @@ class Variant:
     rows: tuple[ResultRow, ...]
     levels: Mapping[str, str]
     paired_studies: frozenset[str]
+    bars: Mapping[str, Bars] = field(default_factory=dict)
+    verdicts: Mapping[Levels, CellDurability] = field(default_factory=dict)
+
+    def drops_flushes(self, row: ResultRow) -> bool:
+        """Whether a cell of its rows drops flushes by rule."""
+        return row.study_id in self.bars and is_unfit(row.cell, self.bars[row.study_id])
+
+    def kept_text(self, row: ResultRow) -> str:
+        """What is known of what such a cell keeps; empty where nothing is."""
+        judged = self.verdicts.get(deciding_levels(row.cell))
+        worst = judged.worst if judged else None
+        if worst and worst.verdict.is_broken:
+            return short_text(judged)
+        if self.drops_flushes(row):
+            return "drops flushes"
+        return short_text(judged) if judged and worst else ""
 
 
 @contextmanager
@@ -52,7 +77,13 @@ def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Variant:
         chosen = choose_studies(store, studies)
         rows = [row for study in chosen for row in store.results(study.id)]
         side = Variant(
-            asked, "", tuple(rows), {}, frozenset(s.id for s in chosen if s.origin == "run")
+            asked,
+            "",
+            tuple(rows),
+            {},
+            frozenset(s.id for s in chosen if s.origin == "run"),
+            {study.id: Bars(study) for study in chosen},
+            join_verdicts(store.verdicts()),
         )
         if names_store:
             return replace(side, title=f"store {asked}")

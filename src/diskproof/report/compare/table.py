@@ -3,6 +3,7 @@
 from diskproof.report import layout
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.labels import finite, percent, render_figure
+from diskproof.report.ratios import CANNOT_TELL, is_untold
 from diskproof.stats.speed_verdict import MOST_RUNS
 
 _STYLES = {"faster": "green", "slower": "red", "same": "", "undecided": "yellow"}
@@ -25,7 +26,10 @@ def render_comparison(found: Comparison) -> layout.Shown:
             ],
             *([_table(own)] for own in loads.values()),
             *([layout.line(_missing(name, labels))] for name, labels in alone if labels),
-            [layout.line(conclusion(found), "bold")],
+            [
+                layout.line(conclusion(found), "bold"),
+                *(layout.line(told, "yellow") for told in [dropping_sentence(found)] if told),
+            ],
         ]
     )
 
@@ -49,6 +53,8 @@ def _table(lines: list[Compared]) -> layout.Shown:
             outcome_words(line),
             style=_STYLES[line.verdict.outcome] or None,
         )
+    kept = _kept_text(lines)
+    table.caption = f"in a crash: {kept}" if kept else None
     return table
 
 
@@ -56,7 +62,9 @@ def _interval(line: Compared) -> str:
     ratio = line.verdict.ratio
     if ratio.low is None or ratio.high is None:
         return "?"
-    return f"{ratio.low:.3f}-{ratio.high:.3f}" if ratio.high < 1e4 else "?"
+    if is_untold(ratio.low, ratio.high):
+        return CANNOT_TELL
+    return f"{ratio.low:.3f}-{ratio.high:.3f}"
 
 
 def outcome_words(line: Compared) -> str:
@@ -70,6 +78,32 @@ def outcome_words(line: Compared) -> str:
     if verdict.further_runs is None:
         return f"undecided, > {MOST_RUNS} more runs"
     return f"undecided, {verdict.further_runs} more runs"
+
+
+def _kept_text(lines: list[Compared]) -> str:
+    """What both sides keep in a crash, cell by cell; empty where nothing is known."""
+    told = dict.fromkeys(line.kept for line in lines if any(line.kept))
+    several = len(told) > 1
+    names = {kept: [line.label for line in lines if line.kept == kept] for kept in told}
+    return "; ".join(
+        f"{', '.join(names[a, b][:MAX_NAMED])}: {_both(a, b)}" if several else _both(a, b)
+        for a, b in told
+    )
+
+
+def _both(a: str, b: str) -> str:
+    return f"A and B: {a}" if a == b else f"A: {a or 'not judged'}, B: {b or 'not judged'}"
+
+
+def dropping_sentence(found: Comparison) -> str:
+    """Which side's speed is that of a disk that may be lost; empty where neither is."""
+    names = [name for place, name in enumerate("AB") if _drops(found, place)]
+    what = "drop flushes: what a program was promised may be lost there, however fast it is"
+    return f"Cells of {' and '.join(names)} {what}." if names else ""
+
+
+def _drops(found: Comparison, place: int) -> bool:
+    return any(line.drops_flushes[place] for line in found.lines)
 
 
 def _missing(name: str, labels: tuple[str, ...]) -> str:
@@ -128,4 +162,7 @@ def _line_json(line: Compared) -> dict[str, object]:
         "p_corrected": verdict.p_corrected,
         "verdict": verdict.outcome,
         "further_runs": verdict.further_runs,
+        "crash_a": line.kept[0] or None,
+        "crash_b": line.kept[1] or None,
+        "drops_flushes": list(line.drops_flushes),
     }

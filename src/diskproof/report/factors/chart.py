@@ -5,6 +5,7 @@ import math
 from diskproof.report import vega
 from diskproof.report.factors.find import WorkloadFactors
 from diskproof.report.factors.words import ALPHA, effect_words, speeds
+from diskproof.report.ratios import CANNOT_TELL, WIDEST, drawn_interval
 from diskproof.stats.factor_analysis import FactorAnalysis
 
 MAX_EFFECTS = 24
@@ -44,20 +45,23 @@ def effects_chart(load: WorkloadFactors, analysis: FactorAnalysis) -> vega.Spec:
 
 
 def _effect_rows(load: WorkloadFactors, analysis: FactorAnalysis) -> list[dict[str, object]]:
+    told = [(effect, *speeds(effect, load.higher_is_better)) for effect in analysis.effects]
+    shown = [each for each in told[:MAX_EFFECTS] if math.isfinite(each[1]) and each[1] > 0]
+    ratios = [1.0, *(ratio for _, ratio, _, _ in shown)]
+    edges = min(ratios) / WIDEST, max(ratios) * WIDEST
     rows: list[dict[str, object]] = []
-    for effect in analysis.effects[:MAX_EFFECTS]:
-        ratio, low, high = speeds(effect, load.higher_is_better)
-        if not (math.isfinite(ratio) and ratio > 0):
-            continue
-        known = low is not None and high is not None and low > 0 and math.isfinite(high)
+    for effect, ratio, low, high in shown:
+        begin, end = drawn_interval(low, high, edges)
+        untold = f", {CANNOT_TELL}" if begin is None and low is not None else ""
+        level = f"{effect.factor}: {effect.level} over {effect.base}{untold}"
         rows.append(
             {
                 "place": len(rows),
-                "level": vega.shorten(f"{effect.factor}: {effect.level} over {effect.base}"),
+                "level": vega.shorten(level),
                 "effect": effect_words(effect, load.higher_is_better),
                 "ratio": vega.digits(ratio),
-                "low": vega.digits(low) if known and low is not None else None,
-                "high": vega.digits(high) if known and high is not None else None,
+                "low": begin,
+                "high": end,
                 "proved": effect.p_corrected is not None and effect.p_corrected <= ALPHA,
             }
         )

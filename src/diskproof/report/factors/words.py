@@ -2,6 +2,7 @@
 
 import math
 
+from diskproof.report.ratios import is_untold
 from diskproof.stats.design import Alias, Term
 from diskproof.stats.factor_analysis import FactorAnalysis, TermShare
 from diskproof.stats.intervals import CONFIDENCE
@@ -45,6 +46,8 @@ def effect_words(effect: LevelEffect, higher_is_better: bool) -> str:
         word = "faster" if ratio >= 1 else "slower"
         return f"{fold(max(ratio, _inverse(ratio)))} {word} than {effect.base}, not proved"
     if effect.p_corrected > ALPHA:
+        if is_untold(low, high):
+            return f"not told apart from {effect.base}: too few runs to say"
         return f"not told apart from {effect.base}: {fold(ratio)} [{low:.2f}, {high:.2f}]"
     if ratio < 1:
         ratio, low, high = _inverse(ratio), _inverse(high), _inverse(low)
@@ -84,8 +87,8 @@ def alias_words(alias: Alias) -> str:
 
 
 def share_text(share: float) -> str:
-    """Percent; nothing below a tenth."""
-    return "0 %" if abs(share) < 5e-4 else f"{100 * share:.1f} %"
+    """Percent; nothing below a tenth. What is estimated below nought is nothing."""
+    return "0 %" if share < 5e-4 else f"{100 * share:.1f} %"
 
 
 def p_text(p_value: float | None) -> str:
@@ -124,4 +127,4 @@ def other_shares(analysis: FactorAnalysis) -> list[tuple[str, float]]:
         ("blocks (the host over time)", analysis.block_share),
         ("runs (scatter)", analysis.noise_share),
     ]
-    return [(name, share) for name, share in named if abs(share) >= 5e-4]
+    return [(name, share) for name, share in named if share >= 5e-4]

@@ -13,7 +13,7 @@ from diskproof.advice.judge import in_force, writes_through
 from diskproof.advice.observed import no_barrier
 from diskproof.records.verdicts import VerdictRow
 from diskproof.records.virtual_machines import DiskJudgement, MachineJudgement, Remark
-from diskproof.report.durability import join_verdicts, states_text, verdict_text
+from diskproof.report.durability import join_verdicts, shared_text, verdict_text
 from diskproof.study.factors import FACTOR_BY_NAME
 
 _GUESTS = ("guest", "own-guest")
@@ -74,8 +74,8 @@ def _with_proof(judged: DiskJudgement, row: VerdictRow, taken: tuple[str, ...]) 
     if verdict.verdict == "undecided":
         return judged
     made = time.strftime("%Y-%m-%d", time.localtime(row.ended))
-    told = f"{verdict_text(verdict)} ({row.cell.workload.name}, {states_text(verdict)} states"
-    what = f"such a disk {told}, fault {verdict.fault}, {made})"
+    told = f"{shared_text(verdict)} states" if verdict.verdict == "keeps" else verdict_text(verdict)
+    what = f"such a disk {told} ({row.cell.workload.name}, fault {verdict.fault}, {made})"
     if taken:
         what += f"; not read of this one: {', '.join(taken)}"
     source = f"diskproof crash, run {row.run_id[:8]}"

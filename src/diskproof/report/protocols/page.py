@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diskproof.report.chapter import Chapter, Draw, Figure
-from diskproof.report.labels import evenly, render_figure, render_half_width
+from diskproof.report.labels import evenly, plus_minus, render_figure
 from diskproof.report.protocols import chart, find
 from diskproof.report.view import StudyView
 from diskproof.stats.intervals import Interval
@@ -158,7 +158,7 @@ def _cache_life_row(cell: find.CellCacheLife) -> tuple[str, ...]:
 
 def _with_half_width(interval: Interval) -> str:
     text = render_figure(interval.mean)
-    return text if interval.half_width is None else f"{text} \u00b1 {render_half_width(interval)}"
+    return text if interval.half_width is None else f"{text} {plus_minus(interval)}"
 
 
 def _grid_figures(cells: Sequence[find.CellGrids], draw: Draw) -> list[Figure]:

@@ -5,7 +5,8 @@ from collections.abc import Set
 
 from diskproof.report import vega
 from diskproof.report.barred import MARK
-from diskproof.report.labels import render_figure, render_half_width
+from diskproof.report.durability import is_lossy
+from diskproof.report.labels import plus_minus, render_figure
 from diskproof.report.view import Line, WorkloadView
 
 MAX_BARS = 24
@@ -62,20 +63,20 @@ def _runs(value: vega.Spec, below: float) -> vega.Spec:
 
 def _bar_row(place: int, line: Line, unfit: Set[str]) -> dict[str, object]:
     interval = line.ranked.interval
-    half = interval.half_width
+    half = None if interval.says_nothing else interval.half_width
     return {
         "place": place,
         "rank": line.ranked.label,
         "label": line.label,
         **vega.name_fields(_bar_title(line, unfit)),
-        "figure": f"{render_figure(interval.mean)} \u00b1 {render_half_width(interval)}",
+        "figure": f"{render_figure(interval.mean)} {plus_minus(interval)}",
         "n": interval.n,
         "mean": interval.mean,
         "low": None if half is None else max(0.0, interval.mean - half),
         "high": None if half is None else interval.mean + half,
         "values": list(line.values),
         "colour": "var(--c2)"
-        if line.label in unfit
+        if line.label in unfit or is_lossy(line.durability)
         else "var(--best)"
         if line.ranked.rank == 1
         else "var(--bar)",
@@ -83,7 +84,9 @@ def _bar_row(place: int, line: Line, unfit: Set[str]) -> dict[str, object]:
 
 
 def _bar_title(line: Line, unfit: Set[str]) -> str:
-    return f"{line.ranked.label} {line.label}{MARK * (line.label in unfit)}"
+    worst = line.durability.worst if line.durability else None
+    lossy = f" ({worst.verdict.verdict})" if worst and worst.verdict.is_broken else ""
+    return f"{line.ranked.label} {line.label}{MARK * (line.label in unfit)}{lossy}"
 
 
 def heat_factors(load: WorkloadView) -> tuple[str, str] | None:

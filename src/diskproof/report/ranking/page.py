@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Set
 from diskproof.records.metrics import HIGHER, figure_unit
 from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
-from diskproof.report.durability import durability_json, short_text
+from diskproof.report.durability import durability_json, is_lossy, short_text, verdict_mark
 from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.defaults import default_sentences
 from diskproof.report.ranking.table import render_ranking
@@ -42,6 +42,8 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
         "unit": figure_unit(load.metric, load.unit),
         "ratio_text": ratio_text,
         "short_text": short_text,
+        "verdict_mark": verdict_mark,
+        "lossy": {line.label for line in load.lines if is_lossy(line.durability)},
     }
 
 

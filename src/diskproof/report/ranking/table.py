@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from diskproof.records.metrics import MetricRow
 from diskproof.report import layout
 from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
-from diskproof.report.durability import short_text
+from diskproof.report.durability import is_lossy, short_text
 from diskproof.report.labels import (
     group_name,
     render_figure,
     render_half_width,
     render_short_latency,
+    too_few_text,
 )
-from diskproof.report.view import WorkloadView, present_latencies
+from diskproof.report.view import Line, WorkloadView, present_latencies
 
 CRASH_WIDTH = 16
 CRASH_CAPTION = (
@@ -46,13 +47,20 @@ def render_ranking(load: WorkloadView, bars: Bars, *, best: int = 0) -> layout.S
             group_name(ranked.groups),
             *(render_short_latency(line.latencies.get(row.name)) for row in present),
             *([short_text(line.durability)] if judged else []),
-            style="dim" if unfit else "bold" if ranked.rank == 1 else None,
+            style=_style(line, unfit),
         )
     hidden = len(load.lines) - len(shown)
     table.caption = _caption(load, present, hidden)
     if any(is_unfit(line.ranked.cell, bars) for line in shown):
         table.caption = f"{DROPS_FLUSHES}; {table.caption}"
     return table
+
+
+def _style(line: Line, unfit: bool) -> str | None:
+    """A cell that loses what was promised is no winner, however fast."""
+    if is_lossy(line.durability):
+        return "red"
+    return "dim" if unfit else "bold" if line.ranked.rank == 1 else None
 
 
 def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> str:
@@ -62,6 +70,7 @@ def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> s
     if present:
         parts.append("latencies are medians over runs")
     parts += [f"{row.narrow} is its p99" for row in present if row.narrow]
+    parts += filter(None, [too_few_text(line.ranked.interval for line in load.lines)])
     if any(line.durability for line in load.lines):
         parts.append(CRASH_CAPTION)
     if hidden:

@@ -44,14 +44,7 @@ def render_scores(study: StudyRecord, found: StudyScores, best: int) -> list[lay
     parts: list[layout.Shown] = [_score_table(found, labels, best)]
     if found.weighted is not None:
         parts.append(_weighted_table(found.weighted, labels))
-    else:
-        parts.append(layout.line(unweighted_words(found), style="dim"))
     return parts
-
-
-def unweighted_words(found: StudyScores) -> str:
-    """Why there are no weighted speeds."""
-    return f"No weighted speeds of the 2013 article: {found.unweighted}."
 
 
 def score_sentence(scores: Scores, labels: Mapping[Levels, str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from diskproof.records import Failure
 from diskproof.records.metrics import JUDGED, metric_label
-from diskproof.report.labels import count, render_figure, render_half_width, render_short_latency
+from diskproof.report.labels import count, plus_minus, render_figure, render_short_latency
 from diskproof.report.tiles.find import CellTiles, TilesAt, TileView, WorkFigure
 from diskproof.report.tiles.host_figures import NAMED
 from diskproof.stats.capacity import Capacity, compare_capacity
@@ -94,7 +94,7 @@ def interval_text(interval: Interval | None) -> str:
         return "-"
     if interval.half_width is None:
         return f"{render_figure(interval.mean)} \u00b1?"
-    return f"{render_figure(interval.mean)} \u00b1{render_half_width(interval)}"
+    return f"{render_figure(interval.mean)} {plus_minus(interval).replace(' ', '', 1)}"
 
 
 def work_text(figure: WorkFigure | None) -> str:

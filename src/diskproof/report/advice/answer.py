@@ -247,8 +247,8 @@ def render_opening(answers: Sequence[Answer]) -> layout.Shown:
     return layout.paragraphs([parts, [where]])
 
 
-def render_rest(answers: Sequence[Answer]) -> layout.Shown:
-    """What stands after the line that these answers share."""
+def render_rest(answers: Sequence[Answer], conditions: bool = True) -> layout.Shown:
+    """What stands after the line that these answers share, with all ``conditions`` or without."""
     paste = answers[0].paste
     if paste is None:
         return layout.paragraphs([])
@@ -263,7 +263,7 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
     return layout.paragraphs(
         [
             [layout.line(text) for text in notes if text],
-            [_conditions_table(answers)],
+            [_conditions_table(answers)] if conditions else [],
             [layout.line(text) for text in closing],
         ]
     )

@@ -260,9 +260,7 @@ def find_filesystems(view: StudyView) -> dict[str, str]:
     return found
 
 
-def print_answers(
-    view: StudyView, answers: tuple[Answer, ...], *, conditions: bool = True
-) -> None:
+def print_answers(view: StudyView, answers: tuple[Answer, ...], *, conditions: bool = True) -> None:
     """A line to paste stands alone on its lines, as it is: no wrapping, nothing before it."""
     from diskproof.cli.terminal import console
     from diskproof.report.advice.answer import by_paste, render_opening, render_rest

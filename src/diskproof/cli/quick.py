@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,10 +16,10 @@ from diskproof.advice import observed
 from diskproof.advice.dialect import Dialect, Target
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.advise_verb import find_filesystems, name_files, print_answers
-from diskproof.cli.conduct import Order, conduct, ensure_guest
+from diskproof.cli.conduct import Order, conduct, ensure_guest, require_quiet_store
 from diskproof.cli.crash import start_judging
 from diskproof.cli.measure import MeasureWords, start_measuring
-from diskproof.cli.terminal import console, note, print_json
+from diskproof.cli.terminal import console, print_json
 from diskproof.errors import DiskproofError, UsageError
 from diskproof.guest.ours.build import find_guest
 from diskproof.host.accel import find_accel, probe_accel
@@ -39,13 +39,15 @@ from diskproof.report.chapters import CHAPTERS
 from diskproof.report.read import read_views
 from diskproof.report.study_tables import render_study
 from diskproof.report.view import StudyView
-from diskproof.store import Store
+from diskproof.store import Store, open_store
+from diskproof.store.connect import StoreUrl
 from diskproof.store.show import show_rows
 from diskproof.units import render_bytes, render_seconds
 
 GUEST_SECONDS = 300.0
 """With less no guest is built, nor booted to see what it runs under."""
 ANSWER_SECONDS = 3.0
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -58,25 +60,29 @@ class QuickStudy:
     budget: float
 
 
-def prepare(folder: Path, dialect: Dialect, budget: float, output: Path | None) -> QuickStudy:
-    """Look at this host and the disk below a folder, and write the study.
+def prepare(
+    folder: Path, dialect: Dialect, budget: float, output: Path | None, tell: Tell
+) -> QuickStudy:
+    """Look at this host and the disk below a folder, write the study, and tell of both.
 
     Raises UsageError for what is no folder, a budget that is too small and a file that is there.
     """
     path = _require_folder(folder)
-    spent = _find_out_about_guests(budget)
+    spent = _find_out_about_guests(budget, tell)
     facts = _look(path)
-    note(describe_folder(path, facts.backings[BACKING]))
+    tell(describe_folder(path, facts.backings[BACKING]))
     words = f"diskproof quick {folder} --for {dialect.name} --budget {budget:g}s"
     for name, file in _names(path, output):
         asked = Asked(str(path), _like_name(dialect), name, words)
         plan = fit(asked, facts, budget - spent)
         if write_text(file, plan.study.text, number=output is None):
-            return QuickStudy(plan, file, dialect, budget)
+            made = QuickStudy(plan, file, dialect, budget)
+            _tell_of_plan(made, tell)
+            return made
     raise AssertionError("numbers do not end")
 
 
-def _find_out_about_guests(budget: float) -> float:
+def _find_out_about_guests(budget: float, tell: Tell) -> float:
     """Build one, and boot it to see what it runs under, where nobody has and there is time; the
     seconds that this took."""
     if find_accel() is not None or budget < GUEST_SECONDS:
@@ -84,7 +90,7 @@ def _find_out_about_guests(budget: float) -> float:
     began = time.monotonic()
     ensure_guest()
     if find_guest() is not None:
-        note("accelerator: KVM is probed by booting a guest (once for each boot of the host)")
+        tell("accelerator: KVM is probed by booting a guest (once for each boot of the host)")
         with suppress(DiskproofError, OSError):  # whoever looks at the host next tells of it
             probe_accel()
     return time.monotonic() - began
@@ -152,10 +158,7 @@ def write_text(file: Path, text: str, *, number: bool) -> bool:
             stream.write(text)
     except FileExistsError:
         if number:
-            same = file.is_file() and file.read_text(errors="replace") == text
-            if same:
-                note(f"{file} is there already, and what was run of it counts")
-            return same
+            return file.is_file() and file.read_text(errors="replace") == text
         why = "nothing is written over"
         raise UsageError(f"{file} is there already", why, "name another file") from None
     except OSError as error:
@@ -163,14 +166,21 @@ def write_text(file: Path, text: str, *, number: bool) -> bool:
     return True
 
 
-def tell_of_plan(quick: QuickStudy) -> None:
-    """On the way: the file, what is in it, what is not."""
+def _tell_of_plan(quick: QuickStudy, tell: Tell) -> None:
     plan = quick.plan
-    note(f"study {quick.file}: at most {render_seconds(plan.seconds)}, for {quick.dialect.title}")
+    tell(f"study {quick.file}: at most {render_seconds(plan.seconds)}, for {quick.dialect.title}")
     for text in plan.missing:
-        note(f"cannot be measured here: {text}")
+        tell(f"cannot be measured here: {text}")
     if plan.gave_up:
-        note(f"given up for {render_seconds(quick.budget)}: {'; '.join(plan.gave_up)}")
+        tell(f"given up for {render_seconds(quick.budget)}: {'; '.join(plan.gave_up)}")
+
+
+def require_store(url: str) -> None:
+    """A store that cannot be read, or is measured into, is told before anything is written."""
+    path = StoreUrl(url).path
+    if path is None or path.exists():
+        with open_store(url, create=path is None) as store:
+            require_quiet_store(store)
 
 
 def run_quick(order: Order, quick: QuickStudy) -> int:
@@ -202,7 +212,7 @@ class QuickWords(MeasureWords):
             return
         for view in views:
             print_answers(view, self._answers(view), conditions=False)
-            console().print(layout.paragraphs([[], self._more()]))
+            console().print(layout.paragraphs([[layout.line("")], self._more(), [layout.line("")]]))
             console().print(render_study(view, chapters=[*map(_without_advice, CHAPTERS)]))
 
     def _answers(self, view: StudyView) -> Any:

@@ -73,12 +73,13 @@ def quick(
     """
     from diskproof.advice.dialects import require_dialect
     from diskproof.cli.conduct import Order
-    from diskproof.cli.quick import ANSWER_SECONDS, prepare, run_quick, tell_of_plan
+    from diskproof.cli.quick import ANSWER_SECONDS, prepare, require_store, run_quick
+    from diskproof.cli.terminal import note
 
     until = time.monotonic() + budget - ANSWER_SECONDS
     chosen = require_dialect(dialect or find_manager())
-    made = prepare(folder, chosen, budget, None)
-    tell_of_plan(made)
+    require_store(store)
+    made = prepare(folder, chosen, budget, None, (lambda _: None) if quiet else note)
     again = ["diskproof", "run", str(made.file)]
     again += ["--store", store] if is_typed(context, "store") else []
     order = Order(context, store, None, False, quiet, as_json, until, resume=shlex.join(again))
@@ -102,7 +103,8 @@ def init(
     diskproof init --example crash
     """
     from diskproof.advice.dialects import require_dialect
-    from diskproof.cli.quick import prepare, tell_of_plan
+    from diskproof.cli.quick import prepare
+    from diskproof.cli.terminal import note
 
     if example is not None:
         if folder is not None:
@@ -112,9 +114,7 @@ def init(
     if folder is None:
         raise UsageError("a folder is missing", hint="DIR, or --example KIND")
     chosen = require_dialect(dialect or find_manager())
-    made = prepare(folder, chosen, budget, output)
-    tell_of_plan(made)
-    print(made.file)
+    print(prepare(folder, chosen, budget, output, note).file)
     return Exit.OK
 
 
@@ -129,4 +129,3 @@ def _give_example(kind: str, output: Path | None) -> None:
         print(read_example(kind), end="")
     else:
         write_text(output, read_example(kind), number=False)
-

@@ -35,6 +35,8 @@ RunsOption = Annotated[
 ScaleOption = Annotated[
     str | None, typer.Option(metavar="1/N", help="Size of the work, not the study's: 1 or 1/N.")
 ]
+
+
 def tiles(
     context: typer.Context,
     study_file: options.StudyFile,

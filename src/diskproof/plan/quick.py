@@ -104,7 +104,7 @@ def _conclude(
     gave_up = (*_narrowed(effort, blocks), *_left_out(wider))
     told = [f"Written by `{offer.asked.words}` for {render_seconds(budget)}."]
     if gave_up:
-        told += ["What more time would bring:", *(f"  {each}" for each in gave_up)]
+        told += ["It gave up:", *(f"  {each}" for each in gave_up)]
     return QuickPlan(
         offer.study(effort, blocks, budget, told),
         offer.seconds(effort, blocks),
@@ -128,9 +128,11 @@ def _narrowed(effort: Effort, blocks: int) -> Iterator[str]:
 
 
 def _left_out(wider: Sequence[Offer]) -> Iterator[str]:
-    for offer in wider:
-        minutes = math.ceil(offer.least_budget / 60)
-        yield f"{offer.scope.what}, from --budget {minutes}m on"
+    """The cells that did not fit, in one piece, each with the budget from which on they do."""
+    if wider:
+        budgets = [f"{math.ceil(offer.least_budget / 60)}m" for offer in wider]
+        named = [f"{o.scope.what} ({b})" for o, b in zip(wider, budgets, strict=True)]
+        yield f"cells that need a --budget of: {', '.join(named)}"
 
 
 # -- what fits ------------------------------------------------------------------------------

@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from diskproof.plan.quick_cells import BACKING, Scope, base_levels
+from diskproof.plan.quick_cells import BACKING, Scope
+from diskproof.records.verdicts import Fault
 from diskproof.records.virtual_machines import Levels
 from diskproof.units import MIB
 
-FAULTS = ("power", "qemu-kill")
+FAULTS: tuple[Fault, ...] = ("power", "qemu-kill")
 WRITER = "ledger"
 WRITER_SECONDS = 1.0
 
@@ -87,9 +88,7 @@ def _cells(scope: Scope) -> Iterator[dict[str, str]]:
     """The disks that are no default, with their frontends; a guest's is the last one, if any."""
     yield from ({"frontend": "daemon", "iothread": "off", **_plain(disk)} for disk in scope.disks)
     iothread = dict(scope.default.levels).get("iothread", "off")
-    yield from (
-        {"frontend": "guest", "iothread": iothread, **disk} for disk in scope.guests or ()
-    )
+    yield from ({"frontend": "guest", "iothread": iothread, **disk} for disk in scope.guests or ())
 
 
 def _plain(disk: Levels) -> Levels:

@@ -17,7 +17,6 @@ import pytest
 
 from diskproof.process.start import Process
 from diskproof.store import open_store
-from diskproof.study.tile_file import built_in_tile, parse_tile
 from support.commands import diskproof, left_behind, start_diskproof
 
 TILE = """
@@ -160,12 +159,6 @@ def test_the_plan_shows_tiles_with_their_sum(tmp_path: Path) -> None:
     shown = diskproof("plan", study, cwd=tmp_path)
     assert "tiles of study pairs: 2 cells, 1, 2 tiles of 2 guests, 4 runs" in shown.text
     assert not (tmp_path / "diskproof.sqlite").exists()
-
-
-def test_the_example_is_a_tile_to_start_from(tmp_path: Path) -> None:
-    printed = diskproof("tiles", "--example", cwd=tmp_path)
-    assert printed.returncode == 0 and printed.error_text == ""
-    assert parse_tile(printed.text, "mine.toml") == built_in_tile()
 
 
 @pytest.mark.parametrize(

@@ -42,15 +42,25 @@ done
 @dataclass(frozen=True)
 class Measurement:
     """``begun`` stands in the log when it is in the middle of something; without it a writer's
-    process says so. Names have blanks, which a pasted command must bear."""
+    process says so. Names have blanks, which a pasted command must bear. ``again`` goes on, else
+    the call itself; ``makes`` are the files that it leaves."""
 
     name: str
     call: str
     begun: str = ""
     resumes: bool = True
+    again: str = ""
+    makes: tuple[str, ...] = ()
 
 
 MEASUREMENTS = (
+    Measurement(
+        "quick",
+        "quick 'a folder' --for qemu --budget 50s",
+        "[1/9, ",
+        again="run quick-a-folder.toml",
+        makes=("quick-a-folder.toml",),
+    ),
     Measurement("run", "run 'a study.toml'", "[1/4, "),
     Measurement("crash", "crash 'a crash.toml'", "[2/4, "),
     Measurement(
@@ -80,7 +90,11 @@ def stage(place: Place) -> Place:
 
 
 def argv(place: Place, each: Measurement) -> list[str]:
-    return [*shlex.split(each.call.replace("HERE", str(place.here))), *STORE]
+    return on(each.call, place)
+
+
+def on(call: str, place: Place) -> list[str]:
+    return [*shlex.split(call.replace("HERE", str(place.here))), *STORE]
 
 
 @pytest.mark.parametrize("each", MEASUREMENTS, ids=lambda each: each.name)
@@ -96,14 +110,14 @@ def test_it_is_seen_alone_and_goes_on_after_ctrl_c(stage: Place, each: Measureme
         assert child.wait(60) == 130
     log = (stage.here / "log").read_text()
     Call(130, "", log).assert_no_traceback()
-    makes = ("log", "a store.sqlite")
+    makes = ("log", "a store.sqlite", *each.makes)
     assert stage.left(before, makes) == ()
     if not each.resumes:
         assert "To go on" not in log
         return
     (stage.here / "gate").unlink()
     (command,) = re.findall(r"To go on: (diskproof .+)", log)
-    assert shlex.split(command)[1:] == argv(stage, each)
+    assert shlex.split(command)[1:] == on(each.again or each.call, stage)
     done = stage.shell(command)
     assert done.code == 0, done.err
     done.assert_no_traceback()

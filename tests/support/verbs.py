@@ -43,7 +43,20 @@ class Verb:
         return [*self.name.split(), *shlex.split(self.call if call is None else call)]
 
 
+FOLDER = "it takes a folder"
+
 VERBS = (
+    Verb(
+        "quick",
+        ". --for qemu --budget 50s --quiet",
+        makes=("quick-here.toml",),
+        exempt={"figures": FIGURES, "wrong": FOLDER, "width": "it prints lines to paste"},
+    ),
+    Verb(
+        "init",
+        "--example crash",
+        exempt={"wrong": FOLDER, "width": "it prints a file, which is to be taken whole"},
+    ),
     Verb("doctor", ".", exempt={"figures": "free space changes", "wrong": "it examines folders"}),
     Verb("audit", "./machine.xml", wrong=("FILE",)),
     Verb("plan", "study.toml", wrong=("FILE",)),
@@ -113,7 +126,7 @@ VERBS = (
         exempt={"figures": FIGURES, "help width": HANDED},
     ),
 )
-WRITES = {"run", "crash study", "crash flushes", "tiles"}
+WRITES = {"quick", "run", "crash study", "crash flushes", "tiles"}
 """The verbs that write on what a study names; all others never do."""
 
 BY_NAME = {verb.name: verb for verb in VERBS}

@@ -125,7 +125,7 @@ def advise(
     else:
         if dialect is None:
             note(f"for {chosen.title}; --for NAME asks for others")
-        _print_answers(view, answers)
+        print_answers(view, answers)
     return Exit.OK if all(each.keeps for each in answers) else Exit.FELL_SHORT
 
 
@@ -260,7 +260,7 @@ def find_filesystems(view: StudyView) -> dict[str, str]:
     return found
 
 
-def _print_answers(view: StudyView, answers: tuple[Answer, ...]) -> None:
+def print_answers(view: StudyView, answers: tuple[Answer, ...], *, conditions: bool = True) -> None:
     """A line to paste stands alone on its lines, as it is: no wrapping, nothing before it."""
     from diskproof.cli.terminal import console
     from diskproof.report.advice.answer import by_paste, render_opening, render_rest
@@ -277,7 +277,7 @@ def _print_answers(view: StudyView, answers: tuple[Answer, ...]) -> None:
                 screen.print("The image, if it is to be made new:", markup=False)
                 screen.print()
                 _print_whole(paste.create)
-        screen.print(render_rest(group))
+        screen.print(render_rest(group, conditions))
 
 
 def _print_whole(text: str) -> None:

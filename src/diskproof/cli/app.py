@@ -16,6 +16,7 @@ from diskproof.cli import (
     guest_verbs,
     host_verbs,
     import_verbs,
+    quick_verbs,
     result_verbs,
     study_verbs,
     tile_verbs,
@@ -32,6 +33,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 for verbs in (
+    quick_verbs,
     host_verbs,
     audit_verb,
     study_verbs,

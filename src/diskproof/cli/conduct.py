@@ -31,7 +31,9 @@ from diskproof.study.load import Study
 @dataclass(frozen=True)
 class Order:
     """What can be asked of every experiment; ``budget`` in seconds, ``wait`` for the end of
-    another measurement on this host."""
+    another measurement on this host. With ``until``, a moment of time.monotonic, all of it ends by
+    then, and ``reserve`` seconds before are kept for judging what was measured so far. ``resume``
+    is the command that goes on, else what was typed."""
 
     context: typer.Context
     store: str
@@ -40,6 +42,15 @@ class Order:
     quiet: bool
     as_json: bool
     wait: bool = False
+    until: float | None = None
+    reserve: float = 0.0
+    resume: str = ""
+
+    def left(self, spent: float = 0.0, reserve: float = 0.0) -> float | None:
+        """Seconds for what begins now, after ``spent``; None without a limit."""
+        if self.until is not None:
+            return max(0.0, self.until - reserve - time.monotonic())
+        return None if self.budget is None else max(0.0, self.budget - spent)
 
 
 Start = Callable[[Store], AbstractContextManager[Words[Job, Run, News]]]
@@ -61,19 +72,24 @@ def conduct_alone(
     order: Order, start: Start[Job, Run, News], judge: Start[Any, Any, Any] | None = None
 ) -> int:
     """As ``conduct``, for a caller that sees to it that nothing else measures."""
-    resume = command_again(order.context)
+    resume = order.resume or command_again(order.context)
     with open_store(order.store, create=True) as store:
         require_quiet_store(store)
-        words, outcome = _run_stage(order, start, store, order.budget)
+        words, outcome = _run_stage(order, start, store, reserve=order.reserve)
         codes = []
-        if judge and outcome.reason == "done":
+        if judge and (outcome.reason == "done" or order.reserve and outcome.reason == "budget"):
             codes.append(_judge(order, judge, store, outcome.seconds, resume))
         words.print_results(order.as_json)
         return max(_conclude(words, outcome, resume), *codes, Exit.OK)
 
 
 def _run_stage(
-    order: Order, start: Start[Job, Run, News], store: Store, budget: float | None
+    order: Order,
+    start: Start[Job, Run, News],
+    store: Store,
+    *,
+    spent: float = 0.0,
+    reserve: float = 0.0,
 ) -> tuple[Words[Job, Run, News], Outcome]:
     with start(store) as words:
         for line in () if order.quiet else words.opening():
@@ -83,7 +99,7 @@ def _run_stage(
                 words.campaign,
                 describe=words.label,
                 on_event=watcher,
-                budget_seconds=budget,
+                budget_seconds=order.left(spent, reserve),
                 retry=order.retry,
             )
     return words, outcome
@@ -94,9 +110,8 @@ def _judge(
 ) -> int:
     """The exit code of the second experiment; what was measured is shown, whatever it gives. Where
     nothing can be judged, an answer is missing."""
-    left = None if order.budget is None else max(0.0, order.budget - spent)
     try:
-        words, outcome = _run_stage(order, judge, store, left)
+        words, outcome = _run_stage(order, judge, store, spent=spent)
     except DiskproofError as error:
         note(f"diskproof: the cells are not judged: {error.what}")
         for line in filter(None, (error.why, error.hint)):

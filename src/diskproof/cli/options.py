@@ -13,7 +13,8 @@ DEFAULT_STORE = "diskproof.sqlite"
 DESTROY_DATA = "--destroy-data"
 
 
-def _parse_budget(budget: str) -> float:
+def parse_budget(budget: str) -> float:
+    """Seconds. Raises UsageError."""
     from diskproof.units import parse_seconds
 
     try:
@@ -27,7 +28,7 @@ BudgetOption = Annotated[
     float | None,
     typer.Option(
         "--budget",
-        parser=_parse_budget,
+        parser=parse_budget,
         metavar="TIME",
         help="Stop in time, e.g. 30m; resume later.",
     ),

@@ -24,15 +24,6 @@ def register(app: typer.Typer) -> None:
     app.command()(tiles)
 
 
-def _print_example(wanted: bool) -> None:
-    """The built-in tile's file."""
-    if wanted:
-        from diskproof.study.tile_file import read_built_in
-
-        print(read_built_in(), end="")
-        raise typer.Exit
-
-
 MostOption = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, max=MAX_TILES, help="Search up to N tiles, not the study's."),
@@ -43,15 +34,6 @@ RunsOption = Annotated[
 ]
 ScaleOption = Annotated[
     str | None, typer.Option(metavar="1/N", help="Size of the work, not the study's: 1 or 1/N.")
-]
-ExampleOption = Annotated[
-    bool,
-    typer.Option(
-        "--example",
-        callback=_print_example,
-        is_eager=True,
-        help="Print the built-in tile, to start one of your own from.",
-    ),
 ]
 
 
@@ -69,7 +51,6 @@ def tiles(
     wait: options.WaitOption = False,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
-    example: ExampleOption = False,
 ) -> int:
     """Start groups of guests that load each other, and find how many of them keep their pace.
 
@@ -77,7 +58,7 @@ def tiles(
 
     diskproof tiles studies/tiles-small.toml
 
-    diskproof tiles --example > my-tile.toml
+    diskproof init --example tile > my-tile.toml
     """
     from diskproof.cli.conduct import Order, conduct
     from diskproof.cli.tiles import start_tiles

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Never
 
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
+from diskproof.plan.crash import longest_verdicts
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
-from diskproof.study.crash import faults_of, longest_seconds
+from diskproof.study.crash import faults_of
 
 if TYPE_CHECKING:
     from diskproof.store import Store
@@ -32,9 +33,7 @@ def crash_jobs(cells: Iterable[Cell], faults: tuple[Fault, ...]) -> list[CrashJo
 
 def expect_first(job: CrashJob) -> float:
     """Seconds that a job takes at most, before any like it was made."""
-    frontend, spec = job.cell.level("frontend"), job.cell.workload
-    search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
-    return longest_seconds(frontend, writing, search, len(job.faults))
+    return longest_verdicts(job.cell, job.faults)
 
 
 class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):

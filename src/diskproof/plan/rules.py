@@ -191,3 +191,12 @@ RULES: tuple[Rule, ...] = (
     Rule(("iothread", "bus"), _iothread_of_bus),
     Rule(("frontend", "iothread"), _iothread_of_daemon),
 )
+
+
+def find_obstacle(levels: Mapping[str, str], facts: HostFacts) -> str:
+    """Why a combination of levels cannot work on this host; empty where it can."""
+    for rule in RULES:
+        known = {name: levels[name] for name in rule.factors if name in levels}
+        if reason := rule.find(known, facts):
+            return reason
+    return ""

@@ -17,7 +17,7 @@ GUESTS = frozenset({"guest", "own-guest"})
 FRONTENDS = ("daemon", *sorted(GUESTS))
 """Where the settings of a disk mean something."""
 
-_OF_DEVICES = ("iothread",)
+OF_DEVICES = ("iothread",)
 """What a manager gives a guest's device. The storage daemon's iothread is another one."""
 
 _SENTENCE = re.compile(
@@ -57,7 +57,7 @@ class DiskDefault:
 
     def levels_in(self, frontend: str) -> dict[str, str]:
         """What of it means something to a frontend."""
-        return {k: v for k, v in self.levels if frontend != "daemon" or k not in _OF_DEVICES}
+        return {k: v for k, v in self.levels if frontend != "daemon" or k not in OF_DEVICES}
 
     def is_of(self, levels: Mapping[str, str]) -> bool:
         """Whether a cell is this default: all that it has of what the manager decides is so."""

@@ -29,6 +29,7 @@ from diskproof.report.durability import durability_json
 from diskproof.report.labels import finite, interval_json
 from diskproof.report.view import StudyView
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
+from diskproof.study.like import OF_DEVICES
 
 _OF_CELL = ("verdict", "writer", "speed", "tied with")
 """Conditions that hold for a measured cell and for no other."""
@@ -94,7 +95,7 @@ def _make_answer(
     instead: Levels = {}
     if unsaid and not found.chosen:
         levels, instead = _nearest(unsaid, free.wish, target, dialect)
-    paste = dialect.write(levels, target) if levels else None
+    paste = dialect.write(_as_new(levels, target, dialect), target) if levels else None
     of = free if instead else found
     conditions = (*_of_target(target), *find_conditions(of, view, filesystems)) if paste else ()
     if instead:
@@ -102,6 +103,14 @@ def _make_answer(
                         for name, value in conditions)  # fmt: skip
         conditions = (("not measured", _levels_text(instead)), *of_cell)
     return Answer(view, found, dialect, paste, unsaid, conditions, instead)
+
+
+def _as_new(levels: Levels, target: Target, dialect: Dialect) -> Levels:
+    """With what this manager gives the device of a new disk, where the cell says nothing of it and
+    its bus can have it; on the device of a disk that is there nothing is changed."""
+    given = {} if target.existing else dialect.defaults(target)
+    whole = {**{name: given[name] for name in OF_DEVICES if name in given}, **levels}
+    return levels if dialect.find_obstacles(whole, target) else whole
 
 
 def _unsaid(
@@ -247,8 +256,8 @@ def render_opening(answers: Sequence[Answer]) -> layout.Shown:
     return layout.paragraphs([parts, [where]])
 
 
-def render_rest(answers: Sequence[Answer]) -> layout.Shown:
-    """What stands after the line that these answers share."""
+def render_rest(answers: Sequence[Answer], conditions: bool = True) -> layout.Shown:
+    """What stands after the line that these answers share, with all ``conditions`` or without."""
     paste = answers[0].paste
     if paste is None:
         return layout.paragraphs([])
@@ -263,7 +272,7 @@ def render_rest(answers: Sequence[Answer]) -> layout.Shown:
     return layout.paragraphs(
         [
             [layout.line(text) for text in notes if text],
-            [_conditions_table(answers)],
+            [_conditions_table(answers)] if conditions else [],
             [layout.line(text) for text in closing],
         ]
     )

@@ -22,6 +22,7 @@ from diskproof.report.view import Line, StudyView, WorkloadView
 from diskproof.stats.ranking import ratios_over
 from diskproof.stats.study_race import RaceState
 from diskproof.study.factors import DIRECT, FACTOR_BY_NAME, FACTORS
+from diskproof.study.like import OF_DEVICES
 from diskproof.units import parse_bytes
 
 MAX_TRIES = 8
@@ -131,8 +132,10 @@ class Recommendation:
 
 
 def disk_levels(cell: Cell) -> dict[str, str]:
-    """A cell's levels that a dialect writes."""
-    return {name: level for name, level in cell.levels if name not in NOT_SAID}
+    """A cell's levels that a dialect writes. What the storage daemon calls an iothread is none of
+    a guest's device."""
+    unsaid = NOT_SAID | {*(OF_DEVICES if cell.level("frontend") == "daemon" else ())}
+    return {name: level for name, level in cell.levels if name not in unsaid}
 
 
 def recommend_all(

@@ -98,14 +98,14 @@ Tell = Callable[[Activity], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a call ended: ``executed`` runs were made in it, ``standing`` is of the whole study.
+    """How a call ended: ``executed`` runs were made in it, ``standing`` is of the whole study,
     ``next_seconds`` is what the next job would have cost (``budget``)."""
 
     reason: Reason
     executed: int
     seconds: float
     standing: Standing
-    next_seconds: float = 0.0
+    next_seconds: float
 
 
 class Campaign(ABC, Generic[Job, Run, News]):

@@ -52,7 +52,12 @@ class Tally:
         self.seen.append(outcome)
         if fault := outcome.find_fault():
             self.faults += 1
-            print(f"{fault}: {label}", *outcome.told.strip().splitlines()[-12:], sep="\n  ")
+            print(
+                f"{fault}: {label}",
+                *outcome.told.strip().splitlines()[-12:],
+                sep="\n  ",
+                flush=True,
+            )
 
     def print_sum(self) -> None:
         statuses = collections.Counter(outcome.status for outcome in self.seen)

@@ -24,6 +24,7 @@ from diskproof.report.labels import (
     render_half_width,
     render_short_latency,
 )
+from diskproof.report.vega import bundle_scripts
 from diskproof.report.view import StudyView
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def render_page(views: Sequence[StudyView], chapters: Sequence[Chapter[Any]] = C
 def render_document(template: str, drawing: Drawing, context: Mapping[str, object]) -> str:
     """A whole file with its style, its scripts and the charts that were drawn."""
     drawing.draw()
-    bundle, script = vega_bundle(), read_resource("page.js")
+    bundle, script = bundle_scripts(), read_resource("page.js")
     return (
         environment()
         .get_template(template)
@@ -140,16 +141,8 @@ def _raw_rows(view: StudyView, chapters: Sequence[Chapter[Any]]) -> Iterator[Map
 
 
 @cache
-def vega_bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("\r\n", "\n")
-
-
-@cache
 def packed_bundle() -> str:
-    return pack(vega_bundle())
+    return pack(bundle_scripts())
 
 
 @cache

@@ -10,6 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -214,16 +215,24 @@ def draw_all(specs: Sequence[Spec]) -> list[str]:
     """
     if not specs:
         return []
-    argv = [sys.executable, "-I", str(Path(draw_svg.__file__))]
     told = json.dumps([_printable(spec) for spec in specs]).encode()
     try:
-        drawn = run(argv, timeout=DRAW_SECONDS, stdin=told)
-        pictures = json.loads(drawn.stdout)
+        return [str(picture) for picture in json.loads(_draw(told))]
     except (RunFailure, ValueError) as error:
         last = str(error).strip().splitlines()[-1][:200]
         why = f"the process that draws them failed: {last}"
         raise UsageError("the charts cannot be drawn", why, "ask for one --study") from None
-    return [str(picture) for picture in pictures]
+
+
+@cache
+def bundle_scripts() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
+    return _draw(b"", "scripts").decode().replace("\r\n", "\n")
+
+
+def _draw(told: bytes, *words: str) -> bytes:
+    argv = [sys.executable, "-I", str(Path(draw_svg.__file__)), *words]
+    return run(argv, timeout=DRAW_SECONDS, stdin=told).stdout
 
 
 def _printable(content: Any) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 MOST_BYTES = 512 << 20
 MOST_SECONDS = 10.0
-GIVEN_UP_SECONDS = 30
+GIVEN_UP_SECONDS = 120
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,13 @@ from typing import Any
 from diskproof.errors import RunFailure, UsageError
 from diskproof.process.start import run
 from diskproof.report import draw_svg
+from diskproof.report.labels import cut
 
 Spec = dict[str, Any]
 
 WIDTH = 340
 NAME_CHARS = 32
+MAX_CHARS = 1_000
 LINE_HEIGHT = 14
 COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 DRAW_SECONDS = 60.0
@@ -154,7 +156,7 @@ def wrap(text: str) -> list[str]:
     """Lines of at most NAME_CHARS, broken at spaces, and hard where a word is longer."""
     import textwrap
 
-    return textwrap.wrap(text, NAME_CHARS, break_on_hyphens=False) or [text]
+    return textwrap.wrap(cut(text, MAX_CHARS), NAME_CHARS, break_on_hyphens=False) or [text]
 
 
 def name_fields(name: str) -> dict[str, str]:
@@ -215,7 +217,7 @@ def draw_all(specs: Sequence[Spec]) -> list[str]:
     """
     if not specs:
         return []
-    told = json.dumps([_printable(spec) for spec in specs]).encode()
+    told = json.dumps([cleaned(spec) for spec in specs]).encode()
     try:
         return [str(picture) for picture in json.loads(_draw(told))]
     except (RunFailure, ValueError) as error:
@@ -235,10 +237,11 @@ def _draw(told: bytes, *words: str) -> bytes:
     return run(argv, timeout=DRAW_SECONDS, stdin=told).stdout
 
 
-def _printable(content: Any) -> Any:
-    """The same with what SVG cannot hold replaced: one such character ends the library."""
+def cleaned(content: Any) -> Any:
+    """The same with what SVG cannot hold replaced: one such character ends the library. No
+    picture has room for more of a text than its beginning."""
     if isinstance(content, str):
-        return _NOT_XML.sub("\ufffd", content)
+        return _NOT_XML.sub("\ufffd", cut(content, MAX_CHARS))
     if isinstance(content, Mapping):
-        return {_printable(key): _printable(value) for key, value in content.items()}
-    return [_printable(each) for each in content] if isinstance(content, (list, tuple)) else content
+        return {cleaned(key): cleaned(value) for key, value in content.items()}
+    return [cleaned(each) for each in content] if isinstance(content, (list, tuple)) else content

@@ -96,8 +96,8 @@ def _load_reckoning() -> None:
 
 
 def too_much(why: str) -> UsageError:
-    hint = f"ask for one --study, or, if you trust who made it, set {VARIABLE}=2GiB"
-    return UsageError("reading the store takes too much memory", why, hint)
+    hint = f"ask for less (one --study), or, if you trust who made it, set {VARIABLE}=2GiB"
+    return UsageError("what is to be read takes too much memory", why, hint)
 
 
 def _held_bytes(field: int) -> int:

@@ -47,7 +47,7 @@ def put(url: str, version: int) -> None:
 
 def answers_of(url: str) -> Any:
     with open_store(url) as store:
-        return json.loads(json.dumps(read_answers(store)))
+        return json.loads(json.dumps(read_answers(store), default=list))
 
 
 def golden_answers(version: int) -> Any:

@@ -149,6 +149,11 @@ DAMAGE: dict[str, tuple[str, object, str]] = {
     "33 million figures in a column": (
         "histogram.edges",
         floats(33_500_000),
+        "larger than 800000",
+    ),
+    "33 million figures in a series": (
+        "series.times",
+        floats(33_500_000),
         "larger than 40000000",
     ),
     "a series of two lengths": ("series.times", floats(2), "lists of two lengths"),
@@ -189,29 +194,29 @@ def test_many_small_bombs_meet_the_budget(stored: Path) -> None:
     bomb = floats(4_900_000)
     assert len(bomb) < 60_000
     with sqlite3.connect(stored) as connection:
-        connection.execute("delete from histogram")
-        rows = [(1, place, "read", bomb, bomb) for place in range(75)]
-        connection.executemany("insert into histogram values (?, ?, ?, ?, ?)", rows)
+        connection.execute("delete from series")
+        rows = [(1, place, "fio", "iops", "1/s", bomb, bomb) for place in range(75)]
+        connection.executemany("insert into series values (?, ?, ?, ?, ?, ?, ?)", rows)
     connection.close()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with open_store(str(stored)) as opened:
         with pytest.raises(UsageError, match="takes too much memory"):
-            opened.histograms("s1", FULL.cell.id)
+            opened.series_of(FULL.id)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
 
 
 def test_who_trusts_a_store_gives_it_more(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with sqlite3.connect(stored) as connection:
         values = (floats(500_000), floats(500_000))
-        connection.execute("update histogram set edges = ?, counts = ?", values)
+        connection.execute("update series set times = ?, readings = ?", values)
     connection.close()
     monkeypatch.setenv("DISKPROOF_MEMORY", "8MiB")
     with open_store(str(stored)) as opened, pytest.raises(UsageError) as error:
-        opened.histograms("s1", FULL.cell.id)
+        opened.series_of(FULL.id)
     assert "DISKPROOF_MEMORY=2GiB" in error.value.hint
     monkeypatch.delenv("DISKPROOF_MEMORY")
     with open_store(str(stored)) as opened:
-        assert opened.histograms("s1", FULL.cell.id)
+        assert opened.series_of(FULL.id)
     monkeypatch.setenv("DISKPROOF_MEMORY", "much")
     with pytest.raises(UsageError, match="DISKPROOF_MEMORY"):
         open_store(str(stored))

@@ -81,4 +81,3 @@ def test_a_program_without_walls_is_seen_as_one(argv: list[str], user: str, righ
     assert (walls.program, walls.user, bool(walls.capabilities)) == ("sleep", user, rights)
     assert not walls.no_new_privs and walls.seccomp == "no" and not walls.files
     assert walls.attainable and walls.namespaces == ()
-

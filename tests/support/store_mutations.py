@@ -181,7 +181,9 @@ def _change(content: object, dice: Dice) -> object:
     if isinstance(content, dict) and content and dice.random() < 0.8:
         name = dice.choice(sorted(content))
         return {**content, name: _change(content[name], dice)}
-    return dice.choice((None, 0, -1, 1e300, "", "\x1b[2J", [], {}, True, 10**400, "y" * 2000))
+    return dice.choice(
+        (None, 0, -1, 1e300, "", "\x1b[2J", [], {}, True, 10**400, "y" * 2000, "\ud800")
+    )
 
 
 # -- picking ----------------------------------------------------------------------------------

@@ -50,6 +50,13 @@ for verbs in (
     verbs.register(app)
 
 
+READING = {"status": False, "import": False} | dict.fromkeys(
+    ["show", "rank", "report", "export", "compare", "factors", "stability", "advise"], True
+)
+"""Verbs that read what strangers made, and start nothing that needs memory of its own; whether
+they reckon."""
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"diskproof {__version__}")
@@ -71,6 +78,10 @@ def _options(
         from diskproof.cli.orientation import orient
 
         orient()
+    if context.invoked_subcommand in READING:
+        from diskproof.store.budget import build_wall
+
+        build_wall(reckons=READING[context.invoked_subcommand])
     return Exit.OK
 
 
@@ -103,6 +114,11 @@ def _run_verb(arguments: Sequence[str]) -> int:
     except DiskproofError as error:
         _print_error(error)
         return error.exit_code
+    except MemoryError:
+        from diskproof.store.budget import too_much
+
+        _print_error(too_much("more than its share of memory was asked for"))
+        return Exit.USAGE
     except (KeyboardInterrupt, typer.Abort):
         again = shlex.join(["diskproof", *arguments])
         print(f"diskproof: interrupted. The same again: {again}", file=sys.stderr)

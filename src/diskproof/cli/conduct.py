@@ -84,7 +84,9 @@ def conduct_alone(
         words.print_results(order.as_json)
         if outcome.standing.failed and outcome.reason != "interrupted":
             again = command_again(order.context, "--retry")
-            note(f"diskproof: {count(outcome.standing.failed, 'run')} failed. To try again: {again}")
+            note(
+                f"diskproof: {count(outcome.standing.failed, 'run')} failed. To try again: {again}"
+            )
         if outcome.reason == "budget" and not outcome.executed:
             return _tell_of_nothing(outcome)
         return max(_conclude(words, outcome, resume), *codes, Exit.OK)

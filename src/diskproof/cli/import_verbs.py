@@ -45,20 +45,25 @@ def fio(
 ) -> int:
     """Import fio's own output; the same job in several files makes repeats."""
     from diskproof.store.formats import import_fio
+    from diskproof.store.formats.fio import MAX_FILES, MAX_TOTAL
 
-    contents = [(str(file), _read(file)) for file in files]
+    contents, left = [], MAX_TOTAL
+    for file in files[: MAX_FILES + 1]:
+        content = _read(file, min(left, MAX_BYTES))
+        contents.append((str(file), content))
+        left -= len(content)
     return _keep(import_fio(contents, name or files[0].stem), store)
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path, most: int = MAX_BYTES) -> bytes:
+    from diskproof.study.toml_lines import read_bytes
+
     try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        return read_bytes(file, most)
     except OSError as error:
         raise UsageError(f"cannot read {file}", error.strerror or "") from None
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"{file} is too large", f"at most {MAX_BYTES >> 20} MiB are read")
-    return content
+    except ValueError as error:  # a device, a pipe that does not end, too large
+        raise UsageError(f"cannot read {file}", str(error), "import files, in parts") from None
 
 
 def _keep(imported: Imported, place: str) -> int:

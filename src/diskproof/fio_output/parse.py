@@ -171,7 +171,7 @@ def _parse_document(content: Mapping[str, object]) -> FioResult:
     elapsed = max((_number(job, "elapsed", "job", 0.0) for job in jobs), default=0.0)
     millis = _number(content, "timestamp_ms", "document", 0.0)
     ended = millis / 1000 or _number(content, "timestamp", "document", 0.0)
-    version = str(content.get("fio version", ""))[:100]
+    version = _text(content.get("fio version", ""), 100)
     return FioResult(version, ended, elapsed, parsed, options)
 
 
@@ -271,7 +271,12 @@ def _parse_depths(content: object, place: str) -> tuple[tuple[int, float], ...]:
 def _options(content: object) -> dict[str, str]:
     if not isinstance(content, dict):
         return {}
-    return {str(name)[:200]: str(value)[:_KEPT_TEXT] for name, value in content.items()}
+    return {_text(name, 200): _text(value, _KEPT_TEXT) for name, value in content.items()}
+
+
+def _text(content: object, most: int) -> str:
+    """Text that can be written: JSON may hold halves of characters."""
+    return str(content)[:most].encode("utf-8", "replace").decode()
 
 
 def _object(content: object, place: str) -> Mapping[str, object]:

@@ -38,7 +38,7 @@ class Drawing:
     figures: list[Figure] = field(default_factory=list)
 
     def figure(self, spec: vega.Spec, caption: str, importance: int) -> Figure:
-        figure = Figure(f"chart-{len(self.figures)}", caption, spec, importance)
+        figure = Figure(f"chart-{len(self.figures)}", caption, vega.cleaned(spec), importance)
         self.figures.append(figure)
         return figure
 

@@ -18,7 +18,15 @@ GOOD_SHARE = 0.25
 
 NAMING = ("frontend", "format", "cache", "aio", "bus")
 """They say what a disk is where nothing tells it from others."""
+MAX_LABEL = 400
+CUT = " [cut]"
+
 _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning with a mark."""
+    return text if len(text) <= most else text[:most] + CUT
 
 
 def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -68,7 +76,7 @@ def cell_label(cell: Cell, factors: Sequence[str]) -> str:
 
     What is off is not named. Whose default for a new disk it is follows: ``(proxmox 9 default)``.
     """
-    plain = plain_label(cell, factors)
+    plain = cut(plain_label(cell, factors), MAX_LABEL)
     return f"{plain} ({', '.join(cell.names)} default)" if cell.names else plain
 
 

@@ -15,19 +15,32 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from diskproof import __version__
+from diskproof.errors import UsageError
 from diskproof.report.chapter import Chapter, Drawing
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.head import find_head
 from diskproof.report.labels import (
+    cut,
     group_name,
     render_figure,
     render_half_width,
     render_short_latency,
 )
+from diskproof.report.vega import bundle_scripts
 from diskproof.report.view import StudyView
+from diskproof.units import render_bytes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+MAX_TEXT = 4_000
+"""Characters of one foreign text on the page, where its template names no other number."""
+MAX_RAW_TEXT = 1_000
+MOST_WARNINGS = 50
+_PAGE_BYTES, _STUDY_BYTES, _CELL_BYTES = 4 << 20, 512 << 10, 64 << 10
+_CHART_BYTES, _ROW_BYTES = 64 << 10, 8 << 10
+"""What may be on a page: for itself, for a study, a cell, a chart, and a row of figures."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +75,34 @@ def render_page(views: Sequence[StudyView], chapters: Sequence[Chapter[Any]] = C
         )
         for each, view in zip(contents, views, strict=True)
     ]
-    raw = script_json([row for view in views for row in _raw_rows(view, chapters)])
+    rows = [row for view in views for row in _raw_rows(view, chapters)]
+    raw = script_json(rows)
     context = {"title": title, "contents": contents, "studies": studies, "raw": raw}
-    return render_document("templates/page.html.j2", drawing, context)
+    page = render_document("templates/page.html.j2", drawing, context)
+    _require_justified(page, most_bytes(views, len(rows), len(drawing.figures)))
+    return page
+
+
+def most_bytes(views: Sequence[StudyView], rows: int, charts: int) -> int:
+    """As large as a page of such studies may be, with so many rows of figures and charts."""
+    cells = sum(len(view.study.cells) for view in views)
+    of_studies = len(views) * _STUDY_BYTES + cells * _CELL_BYTES
+    return _PAGE_BYTES + of_studies + rows * _ROW_BYTES + charts * _CHART_BYTES
+
+
+def _require_justified(page: str, most: int) -> None:
+    if len(page) > most:
+        raise UsageError(
+            "the page would be larger than its studies justify",
+            f"{render_bytes(len(page))}; of so many cells and runs {render_bytes(most)} are enough",
+            "the store holds strange texts: ask for one --study",
+        )
 
 
 def render_document(template: str, drawing: Drawing, context: Mapping[str, object]) -> str:
     """A whole file with its style, its scripts and the charts that were drawn."""
     drawing.draw()
-    bundle, script = vega_bundle(), read_resource("page.js")
+    bundle, script = bundle_scripts(), read_resource("page.js")
     return (
         environment()
         .get_template(template)
@@ -116,7 +148,7 @@ def _study(
             found = fragments([chapter], "")
             sections += [] if chapter.question else found
             folds += [(chapter.question, each) for each in found if chapter.question]
-    return {"head": head, "sections": sections, "folds": folds}
+    return {"head": head, "sections": sections, "folds": folds, "most_warnings": MOST_WARNINGS}
 
 
 def pack(text: str) -> str:
@@ -148,20 +180,23 @@ def _raw_rows(view: StudyView, chapters: Sequence[Chapter[Any]]) -> Iterator[Map
         if chapter.raw is not None:
             for part in chapter.parts(view).values():
                 for row in chapter.raw(part):
-                    yield {"study": view.study.name, "host": view.host.name, **row}
+                    whole = {"study": view.study.name, "host": view.host.name, **row}
+                    yield {name: _cut_all(value) for name, value in whole.items()}
 
 
-@cache
-def vega_bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("\r\n", "\n")
+def _cut_all(content: object) -> object:
+    """Long texts in it cut, and all that goes beyond: a row's figures are no text."""
+    if isinstance(content, str):
+        return cut(content, MAX_RAW_TEXT)
+    if isinstance(content, Mapping):
+        texts = json.dumps(content, default=str)
+        return content if len(texts) <= MAX_RAW_TEXT else cut(texts, MAX_RAW_TEXT)
+    return content
 
 
 @cache
 def packed_bundle() -> str:
-    return pack(vega_bundle())
+    return pack(bundle_scripts())
 
 
 @cache
@@ -195,6 +230,8 @@ def environment() -> Environment:
     return made
 
 
-def printable(text: str) -> str:
-    """Text of others without control characters (a console has plenty); HTML-escaped later."""
-    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
+def printable(text: str, most: int = MAX_TEXT) -> str:
+    """Text of others without control characters (a console has plenty), and no more of it than a
+    page needs; HTML-escaped later."""
+    shown = cut(text, most)
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in shown)

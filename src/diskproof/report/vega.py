@@ -10,17 +10,20 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure, UsageError
 from diskproof.process.start import run
 from diskproof.report import draw_svg
+from diskproof.report.labels import cut
 
 Spec = dict[str, Any]
 
 WIDTH = 340
 NAME_CHARS = 32
+MAX_CHARS = 1_000
 LINE_HEIGHT = 14
 COLOURS = tuple(f"var(--c{number})" for number in range(1, 5))
 DRAW_SECONDS = 60.0
@@ -153,7 +156,7 @@ def wrap(text: str) -> list[str]:
     """Lines of at most NAME_CHARS, broken at spaces, and hard where a word is longer."""
     import textwrap
 
-    return textwrap.wrap(text, NAME_CHARS, break_on_hyphens=False) or [text]
+    return textwrap.wrap(cut(text, MAX_CHARS), NAME_CHARS, break_on_hyphens=False) or [text]
 
 
 def name_fields(name: str) -> dict[str, str]:
@@ -214,22 +217,31 @@ def draw_all(specs: Sequence[Spec]) -> list[str]:
     """
     if not specs:
         return []
-    argv = [sys.executable, "-I", str(Path(draw_svg.__file__))]
-    told = json.dumps([_printable(spec) for spec in specs]).encode()
+    told = json.dumps([cleaned(spec) for spec in specs]).encode()
     try:
-        drawn = run(argv, timeout=DRAW_SECONDS, stdin=told)
-        pictures = json.loads(drawn.stdout)
+        return [str(picture) for picture in json.loads(_draw(told))]
     except (RunFailure, ValueError) as error:
         last = str(error).strip().splitlines()[-1][:200]
         why = f"the process that draws them failed: {last}"
         raise UsageError("the charts cannot be drawn", why, "ask for one --study") from None
-    return [str(picture) for picture in pictures]
 
 
-def _printable(content: Any) -> Any:
-    """The same with what SVG cannot hold replaced: one such character ends the library."""
+@cache
+def bundle_scripts() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
+    return _draw(b"", "scripts").decode().replace("\r\n", "\n")
+
+
+def _draw(told: bytes, *words: str) -> bytes:
+    argv = [sys.executable, "-I", str(Path(draw_svg.__file__)), *words]
+    return run(argv, timeout=DRAW_SECONDS, stdin=told).stdout
+
+
+def cleaned(content: Any) -> Any:
+    """The same with what SVG cannot hold replaced: one such character ends the library. No
+    picture has room for more of a text than its beginning."""
     if isinstance(content, str):
-        return _NOT_XML.sub("\ufffd", content)
+        return _NOT_XML.sub("\ufffd", cut(content, MAX_CHARS))
     if isinstance(content, Mapping):
-        return {_printable(key): _printable(value) for key, value in content.items()}
-    return [_printable(each) for each in content] if isinstance(content, (list, tuple)) else content
+        return {cleaned(key): cleaned(value) for key, value in content.items()}
+    return [cleaned(each) for each in content] if isinstance(content, (list, tuple)) else content

@@ -22,7 +22,7 @@ class RunTrace:
 
     measured_seconds: float
     other_seconds: float
-    values: tuple[float, ...]
+    values: Sequence[float]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """How much memory reading a store may take: a small file can ask for all that a host has.
 
 What the process holds is asked of the kernel, so nothing has to be reckoned but what comes next.
+Below that stands a wall, which the kernel holds up whatever asks for memory.
 """
 
 import os
@@ -15,7 +16,11 @@ from diskproof.units import parse_bytes, render_bytes
 VARIABLE = "DISKPROOF_MEMORY"
 DEFAULT_BYTES = 320 << 20
 """What a verb may take beyond what it held before it opened the store."""
+RESERVE_BYTES = 48 << 20
+"""What a verb's own work may take beside what it reads, until it meets the wall."""
 _PAGE = resource.getpagesize()
+_RESIDENT, _DATA = 1, 5
+"""Fields of ``statm``: what is in memory, and what was asked for that is ours alone."""
 
 
 class MemoryBudget:
@@ -24,22 +29,18 @@ class MemoryBudget:
 
     def __init__(self) -> None:
         self.most = _allowed_bytes()
-        self.held_before = _resident_bytes()
+        self.held_before = _held_bytes(_RESIDENT)
 
     @property
     def left(self) -> int:
         """Bytes; below 0 when too much has been taken."""
-        return self.most - (_resident_bytes() - self.held_before)
+        return self.most - (_held_bytes(_RESIDENT) - self.held_before)
 
     def require(self, more: int = 0) -> None:
         """Raises UsageError when so many bytes more would be too much."""
         if more > (left := self.left):
             asked, most = render_bytes(self.most - left + more), render_bytes(self.most)
-            raise UsageError(
-                "reading the store takes too much memory",
-                f"it asks for {asked}, and {most} are allowed",
-                f"ask for one --study, or, if you trust who made it, set {VARIABLE}=2GiB",
-            )
+            raise too_much(f"it asks for {asked}, and {most} are allowed")
 
 
 _CURRENT: ContextVar[MemoryBudget | None] = ContextVar("budget", default=None)
@@ -69,9 +70,39 @@ def _allowed_bytes() -> int:
         raise UsageError(f"{VARIABLE}: {error}", hint="write it like 2GiB") from None
 
 
-def _resident_bytes() -> int:
+def build_wall(*, reckons: bool) -> None:
+    """From here on the kernel refuses this process what no verb that only reads needs, and what it
+    refuses is a MemoryError. What it starts has the same wall, unless it builds its own.
+
+    Raises UsageError for a size in the environment that is none.
+    """
+    if reckons:
+        _load_reckoning()
+    most = _held_bytes(_DATA) + _allowed_bytes() + RESERVE_BYTES
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([most, *known]), hard))
+
+
+def _load_reckoning() -> None:
+    """OpenBLAS tries for ever to get a buffer that it is refused, so it gets it first. One thread
+    will do for matrices of some dozen rows; else each processor would have a stack and a buffer."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import numpy as np
+    import scipy.special
+
+    assert scipy.special
+    np.eye(64) @ np.eye(64)
+
+
+def too_much(why: str) -> UsageError:
+    hint = f"ask for less (one --study), or, if you trust who made it, set {VARIABLE}=2GiB"
+    return UsageError("what is to be read takes too much memory", why, hint)
+
+
+def _held_bytes(field: int) -> int:
     statm = os.open("/proc/self/statm", os.O_RDONLY)
     try:
-        return int(os.read(statm, 200).split()[1]) * _PAGE
+        return int(os.read(statm, 200).split()[field]) * _PAGE
     finally:
         os.close(statm)

@@ -17,6 +17,7 @@ from diskproof.stats.histograms import merge_histograms
 from diskproof.store import queries, write
 from diskproof.store.budget import MemoryBudget, spend
 from diskproof.store.connect import StoreUrl, explained, make_engine, remove_unused
+from diskproof.store.gate import Damage
 from diskproof.store.parts import CRASH, MEASURED, TILES, AnyRun, Run, RunKind
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.schema import require_schema
@@ -269,19 +270,19 @@ class Store:
             raise UsageError(f"the store {self.place} has no {kind.name} {run_id!r}")
         return found
 
-    def series_of(self, run_id: str) -> tuple[Series, ...]:
-        """The time series of one run."""
-        return self._series_of(MEASURED, run_id)
+    def series_of(self, run_id: str, *sources: str) -> tuple[Series, ...]:
+        """The time series of one run, all or those of these sources."""
+        return self._series_of(MEASURED, run_id, *sources)
 
-    def tile_series_of(self, run_id: str) -> tuple[Series, ...]:
-        """The time series of one run of tiles."""
-        return self._series_of(TILES, run_id)
+    def tile_series_of(self, run_id: str, *sources: str) -> tuple[Series, ...]:
+        """The time series of one run of tiles, all or those of these sources."""
+        return self._series_of(TILES, run_id, *sources)
 
-    def _series_of(self, kind: RunKind[Any], run_id: str) -> tuple[Series, ...]:
+    def _series_of(self, kind: RunKind[Any], run_id: str, *sources: str) -> tuple[Series, ...]:
         if not self._has(kind):
             return ()
         with self._reading() as connection:
-            return queries.read_series(connection, kind, run_id)
+            return queries.read_series(connection, kind, run_id, sources)
 
     def histograms(
         self, study_id: str, cell_id: str, host_id: str | None = None
@@ -289,7 +290,10 @@ class Store:
         """The latency distributions of a cell, each merged over its counted good runs."""
         with self._reading() as connection:
             found = queries.read_histograms(connection, study_id, cell_id, host_id)
-        return tuple(merge_histograms(of_one_name) for of_one_name in found.values())
+        try:
+            return tuple(map(merge_histograms, found.values()))
+        except ValueError as error:
+            raise Damage(f"the histograms of cell {cell_id} cannot be merged: {error}") from None
 
     def checks(self, study_id: str, host_id: str | None = None) -> Mapping[str, tuple[Check, ...]]:
         """By cell id, the effective configuration of its newest counted run that has one."""

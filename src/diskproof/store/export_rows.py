@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from diskproof.records import Cell, Failure, StudyRecord
@@ -41,6 +42,7 @@ def _columns(type_: Type, *names: str, group: str = "") -> tuple[ExportColumn, .
     return tuple(ExportColumn(name, type_, group) for name in names)
 
 
+_BATCH = 10_000
 _OF_RUN = _columns("text", "study", "study_name", "host", "run")
 _VERDICT = (
     *_columns("text", "verdict"),
@@ -128,7 +130,9 @@ def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iter
             yield [row for run in store.tile_runs(study.id) for row in _tile_rows(study, run)]
         else:
             for run in store.runs(study.id):
-                yield _series_rows(store, study, run)
+                rows = _series_rows(store, study, run)
+                while batch := [*islice(rows, _BATCH)]:
+                    yield batch
 
 
 def _run_rows(store: Store, study: StudyRecord) -> list[Row]:
@@ -190,17 +194,9 @@ def _tile_rows(study: StudyRecord, run: TileRun) -> Iterator[Row]:
         }
 
 
-def _series_rows(store: Store, study: StudyRecord, run: RunRow) -> list[Row]:
+def _series_rows(store: Store, study: StudyRecord, run: RunRow) -> Iterator[Row]:
     about = {**_described(study, run.host_id, run.id, run.cell), "block": run.block}
-    return [
-        {
-            **about,
-            "source": series.source,
-            "name": series.name,
-            "unit": series.unit,
-            "time": time,
-            "value": value,
-        }
-        for series in store.series_of(run.id)
-        for time, value in zip(series.times, series.values, strict=True)
-    ]
+    for series in store.series_of(run.id):
+        named = {**about, "source": series.source, "name": series.name, "unit": series.unit}
+        for time, value in zip(series.times, series.values, strict=True):
+            yield {**named, "time": time, "value": value}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -49,10 +50,19 @@ def _json(decode: Callable[[Any], Any], find_flaw: Find, most: int = MAX_JSON) -
         if len(text) > SMALL:
             # The worst JSON, empty objects, takes this many bytes a character.
             current_budget().require(24 * len(text))
-        return decode(_DECODER.decode(text))
+        content = _DECODER.decode(text)
+        return decode(_written_out(content) if _HALF_A_LETTER.search(text) else content)
 
     kept = Written(Text(), render_json)
     return ColumnKind(kept, TEXT_ONLY, find_flaw, parse, most_bytes=most)
+
+
+def _written_out(content: Any) -> Any:
+    """Halves of characters, which only escapes can spell, are replaced: no page can hold one."""
+    return json.loads(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+_HALF_A_LETTER = re.compile(r"\\u[dD]")
 
 
 def _refuse_constant(name: str) -> None:

@@ -5,7 +5,7 @@ bounded, and ``store/gate.py`` asks the same of all that comes out.
 """
 
 import math
-import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from diskproof.errors import UsageError
-from diskproof.records import Status
+from diskproof.records import Numbers, Status
 from diskproof.records.tiles import Phase
 from diskproof.records.verdicts import Durability, Fault
 from diskproof.store.budget import current_budget
@@ -41,6 +41,7 @@ MAX_PER_RUN = 1000
 MAX_PARTS = 10_000
 MAX_TILES = 1000
 MAX_ARRAY = 5_000_000
+MAX_BINS = 100_000
 SMALL = 64 << 10
 """What is no larger is decoded without asking how much memory is left."""
 MAX_NUMBER = (1 << 31) - 1
@@ -246,26 +247,30 @@ DURATION = replace(
 # -- arrays and files -----------------------------------------------------------------------
 
 
-def _array(item: str, find_flaw: Find) -> ColumnKind:
-    """Little-endian numbers of 8 bytes, compressed; ``item`` is their letter in ``struct``."""
+def _array(item: str, find_flaw: Find, most: int) -> ColumnKind:
+    """At most so many little-endian numbers of 8 bytes, compressed; ``item`` is their letter in
+    ``array``."""
 
     def pack(values: Sequence[float]) -> bytes:
-        return zlib.compress(struct.pack(f"<{len(values)}{item}", *values))
+        return zlib.compress(_little_endian(Numbers(item, values)).tobytes())
 
-    def unpack(blob: bytes) -> tuple[Any, ...]:
-        raw = _unpack_bytes(blob, 8 * MAX_ARRAY)
-        if len(raw) % 8:
-            raise ValueError("holds half a number")
+    def unpack(blob: bytes) -> Numbers:
+        raw = _unpack_bytes(blob, 8 * most)
         if len(raw) > SMALL:
-            # A tuple of numbers takes five times as much as they do.
-            current_budget().require(5 * len(raw))
-        return struct.unpack(f"<{len(raw) // 8}{item}", raw)
+            current_budget().require(len(raw))
+        return _little_endian(Numbers(item, raw))
 
     def find(values: Sequence[float]) -> str | None:
-        too_long = len(values) > MAX_ARRAY
-        return f"has more than {MAX_ARRAY} values" if too_long else find_flaw(values)
+        too_long = len(values) > most
+        return f"has more than {most} values" if too_long else find_flaw(values)
 
     return _blob(pack, unpack, find)
+
+
+def _little_endian(numbers: Numbers) -> Numbers:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def _blob(
@@ -298,8 +303,8 @@ def _flaw_of_counts(counts: Sequence[int]) -> str | None:
     return next(filter(None, map(flaw_of_count, extremes)), None)
 
 
-FLOATS = _array("d", flaw_of_reals)
-COUNTS = _array("Q", _flaw_of_counts)
+SAMPLES = _array("d", flaw_of_reals, MAX_ARRAY)
+EDGES, COUNTS = _array("d", flaw_of_reals, MAX_BINS), _array("Q", _flaw_of_counts, MAX_BINS)
 CONTENT = _blob(
     zlib.compress,
     _unpack_bytes,

@@ -1,7 +1,7 @@
 """Records out of their tables, inside the caller's transaction."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, partial
 from typing import Any
@@ -119,10 +119,13 @@ def _counted(table: Table) -> Iterator[ColumnElement[bool]]:
     return (column for column in table.c if column.key == "counted")
 
 
-def read_series(connection: Connection, kind: RunKind[Any], run_id: str) -> tuple[Series, ...]:
-    """The time series of one run."""
+def read_series(
+    connection: Connection, kind: RunKind[Any], run_id: str, sources: Sequence[str]
+) -> tuple[Series, ...]:
+    """The time series of one run, all or those of these sources."""
     part = next(part for part in kind.parts if part.field == "series")
-    found = _read_part(connection, kind.table, part, kind.table.c.id == run_id)
+    wanted = [part.table.c.source.in_(sources)] if sources else []
+    found = _read_part(connection, kind.table, part, kind.table.c.id == run_id, *wanted)
     return tuple(each for of_run in found.values() for each in of_run)
 
 

@@ -81,8 +81,8 @@ def series_table(name: str, header: str) -> Table:
         *part_columns(header),
         *kinds.NAME("source", "name"),
         *kinds.LABEL("unit"),
-        *kinds.FLOATS("times"),
-        *kinds.FLOATS("readings", key="values"),
+        *kinds.SAMPLES("times"),
+        *kinds.SAMPLES("readings", key="values"),
     )
 
 
@@ -208,7 +208,7 @@ HISTOGRAM = Table(
     METADATA,
     *part_columns("run"),
     *kinds.NAME("name"),
-    *kinds.FLOATS("edges"),
+    *kinds.EDGES("edges"),
     *kinds.COUNTS("counts"),
 )
 

@@ -9,6 +9,7 @@ import os
 import re
 import select
 import stat
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,9 +24,14 @@ Location = tuple[str | int, ...]
 
 
 def read_text(file: Path, most: int, seconds: float = 5.0) -> str:
-    """A file's text of at most so many bytes; a pipe is waited for so many ``seconds``.
+    """A file's text, as ``read_bytes`` has it."""
+    return read_bytes(file, most, seconds).decode()
 
-    Raises OSError, or ValueError for a device, for more bytes, and when nothing comes.
+
+def read_bytes(file: Path, most: int, seconds: float = 5.0) -> bytes:
+    """At most so many bytes of a file; a pipe has so many ``seconds`` for all of it.
+
+    Raises OSError, or ValueError for a device, for more bytes, and when a pipe does not end.
     """
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb", buffering=0) as stream:
@@ -33,15 +39,18 @@ def read_text(file: Path, most: int, seconds: float = 5.0) -> str:
             raise ValueError("it is not a file")
         ready, data = select.poll(), bytearray()
         ready.register(handle, select.POLLIN)
+        ends = time.monotonic() + seconds
         while len(data) <= most:
-            if not ready.poll(1000 * seconds):
-                raise ValueError(f"nothing came from it for {seconds:g} s")
+            # A file may lie on a slow network; a pipe's writer may not want to end.
+            left = seconds if stat.S_ISREG(mode) else ends - time.monotonic()
+            if left <= 0 or not ready.poll(1000 * left):
+                raise ValueError(f"it did not end within {seconds:g} s")
             if not (chunk := stream.read(most + 1 - len(data))):
                 break
             data += chunk
     if len(data) > most:
         raise ValueError(f"larger than {most >> 10} KiB")
-    return data.decode()
+    return bytes(data)
 
 
 def parse_toml(text: str, file: str, hint: str = "") -> dict[str, Any]:

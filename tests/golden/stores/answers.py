@@ -27,7 +27,10 @@ def read_answers(store: Store) -> dict[str, object]:
 
 
 def render_answers(answers: dict[str, object]) -> str:
-    lines = (f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(answer, default=list)}"
+        for name, answer in answers.items()
+    )
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

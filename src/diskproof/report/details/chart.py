@@ -47,7 +47,7 @@ def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> vega.Spec:
 
 def _tail_latency(histogram: Histogram, percent: float) -> float | None:
     """None where fewer than one operation is rarer: there is no such percentile."""
-    if sum(histogram.counts) * (100 - percent) < 100:
+    if histogram.operations * (100 - percent) < 100:
         return None
     latency = histogram.percentile(percent)
     return latency if latency and latency > 0 else None

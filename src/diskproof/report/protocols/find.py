@@ -116,8 +116,8 @@ def _read_course(store: Store, run_ids: Sequence[str]) -> tuple[tuple[float, Int
     traces: list[Trace] = [
         (series.times, series.values)
         for run_id in run_ids
-        for series in store.series_of(run_id)
-        if (series.source, series.name) == ("fio", "iops") and series.times
+        for series in store.series_of(run_id, "fio")
+        if series.name == "iops" and series.times
     ]
     seconds, speeds = average_traces(traces, SPANS)
     return tuple((at, mean_interval(each)) for at, each in zip(seconds, speeds, strict=True))

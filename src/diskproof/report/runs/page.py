@@ -12,6 +12,9 @@ from diskproof.report.runs.table import render_failures
 from diskproof.report.view import StudyView
 from diskproof.store import Store
 
+MOST_CHECKS, MOST_DROPPED, MOST_FACTS = 60, 200, 300
+"""Lines on the page: of a cell's settings, of reasons, and of what is known of a host."""
+
 
 def _hosts(store: Store, study: StudyRecord) -> Iterable[str]:
     return [run.host_id for run in store.failures(study.id)]
@@ -39,7 +42,9 @@ def _page(runs: StudyRuns, view: StudyView, draw: Draw) -> Mapping[str, object]:
     return {
         "runs": runs,
         "study": view.study,
-        "facts": _facts_lines(view.host),
+        "facts": _facts_lines(view.host)[:MOST_FACTS],
+        "most_checks": MOST_CHECKS,
+        "most_dropped": MOST_DROPPED,
         "label": lambda cell: cell_label(cell, factors),
     }
 

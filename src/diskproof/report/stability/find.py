@@ -168,9 +168,8 @@ def _first_boots(
 
 
 def _boots(store: Store, run_id: str) -> Iterator[tuple[str, tuple[float, ...]]]:
-    for series in store.series_of(run_id):
-        if series.source == BOOTS:
-            yield series.name.partition("_")[0], series.values
+    for series in store.series_of(run_id, BOOTS):
+        yield series.name.partition("_")[0], tuple(series.values)
 
 
 def _outliers(

@@ -123,7 +123,7 @@ def analyse_stored(
     """The runs of one study on one host with what the store holds beside them; None without any."""
     if not runs:
         return None
-    series = {run.id: store.tile_series_of(run.id) for run in runs if run.failure is None}
+    series = {run.id: store.tile_series_of(run.id, "host") for run in runs if run.failure is None}
     view = analyse_tiles(study, host, runs, series)
     failed = [run.id for run in runs if run.failure is not None][:MAX_FAILED]
     tails = {each: text_tails(store.tile_run(each).artefacts) for each in failed}

@@ -85,6 +85,14 @@ def test_bases_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         inspect(top)
 
 
+def test_a_base_that_is_a_loop_of_links_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    top = tmp_path / "vm.qcow2"
+    create(top, "-f", "qcow2", "-u", "-b", "loop", "-F", "raw", size="64M")
+    with pytest.raises(UsageError, match="is based on cannot be used"):
+        inspect(top)
+
+
 def test_a_base_that_the_image_chose_is_not_read(tmp_path: Path) -> None:
     """A foreign image names a file of the host: its guest would have it as its disk."""
     secret = tmp_path / "secret"

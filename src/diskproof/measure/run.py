@@ -232,7 +232,7 @@ class MeasureLab:
 def _with_full_disk(failure: RunFailure, folder: Path) -> RunFailure:
     """The failure, as one of space when that is what the load met: a guest sees just an error."""
     stat = os.statvfs(folder)
-    if failure.kind != "workload" or stat.f_bavail * stat.f_frsize > FULL_BYTES:
+    if failure.kind not in ("workload", "qemu") or stat.f_bavail * stat.f_frsize > FULL_BYTES:
         return failure
     why = f"the file system of the disk under test is full\n{failure.why}"
     return RunFailure("space", failure.what, why, failure.hint, failure.evidence)

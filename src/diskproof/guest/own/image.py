@@ -62,7 +62,7 @@ def open_own_image(own: OwnGuest) -> Iterator[OwnImage]:
     """
     with ExitStack() as stack:
         path, form = Path(own.image), own.format
-        trusted = path.resolve().parent, frozenset(map(Path, own.bases))
+        trusted = Path(os.path.realpath(path)).parent, frozenset(map(Path, own.bases))
         layers: list[ImageLayer] = []
         size = 0
         while True:
@@ -170,7 +170,7 @@ def _find_base(
             f"{name}: guessing would trust what a guest wrote",
             f"qemu-img rebase -u -b BASE -F FORMAT {path}",
         )
-    base = (path.parent / str(name)).resolve()
+    base = Path(os.path.realpath(path.parent / str(name)))  # takes a loop of links
     if form not in ("raw", "qcow2", "qed", "vdi", "vhdx") or not base.is_file():
         why = f"{str(name)[:300]} ({form[:30]}) is not there, or is not a file"
         raise UsageError(f"what {path} is based on cannot be used", why, _FLATTEN)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.lab.deadline import Deadline
-from diskproof.lab.setup import BoundedDrive
+from diskproof.lab.deadline import BoundedDrive, Deadline
 from diskproof.measure.run import choose_interval, may_write
 from diskproof.process.start import find_tool
 from support.running import (

@@ -8,17 +8,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.guest.own import vm
-from diskproof.guest.own.image import OwnImage, open_own_image
+from diskproof.guest.own.image import open_own_image
 from diskproof.process.start import run, start_process
-from diskproof.qemu.machine import GuestMachine
 from test_own_guest import make_own
 
 
@@ -137,11 +134,9 @@ def test_sudo_lends_no_right_to_boot_a_file(
     secret.chmod(0o600)
     monkeypatch.setenv("SUDO_UID", "65534")
     monkeypatch.setenv("SUDO_GID", "65534")
-    with ExitStack() as stack, pytest.raises(UsageError, match="cannot be read"):
-        own = make_own(image=str(tmp_path / "vm"), **{name: str(secret)})
-        image = OwnImage((), 1 << 20)
-        machine = cast(GuestMachine, None)  # it is not looked at before
-        vm._start_qemu(stack, own, machine, image, log=tmp_path / "log", folder=tmp_path)
+    image = create(tmp_path / "vm", "-f", "qcow2")
+    with pytest.raises(UsageError, match="cannot be read"):
+        inspect(image, **{name: str(secret)})
 
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from diskproof.frontends import Frontend, find_frontend
 from diskproof.guest.debian.system import build_system, require_system
 from diskproof.host.cache import drop_cache
 from diskproof.host.sampler import start_sampler
-from diskproof.lab.deadline import Deadline
+from diskproof.lab.deadline import BoundedDrive, Deadline
 from diskproof.lab.disk_errors import require_sound_disk
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, LabSetup
-from diskproof.process.write_back import write_back
+from diskproof.lab.setup import FULL_BYTES, START_SECONDS, LabSetup
+from diskproof.process.start import write_back
 from diskproof.qemu import images
 from diskproof.records import (
     BackingSpec,

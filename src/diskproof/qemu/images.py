@@ -22,8 +22,8 @@ from diskproof.process.start import (
     lifeline_args,
     require_tool,
     run,
+    write_back,
 )
-from diskproof.process.write_back import write_back
 from diskproof.qemu.disk import (
     clone_image_args,
     create_image_args,

@@ -60,6 +60,8 @@ def open_own_image(own: OwnGuest) -> Iterator[OwnImage]:
 
     Raises UsageError for one that cannot be used, HostError while somebody writes to it.
     """
+    for booted in filter(None, (own.kernel, own.initrd)):
+        _require_right(Path(booted))
     with ExitStack() as stack:
         path, form = Path(own.image), own.format
         trusted = Path(os.path.realpath(path)).parent, frozenset(map(Path, own.bases))
@@ -93,11 +95,11 @@ def _open_layer(stack: ExitStack, path: Path) -> int:
     stack.callback(os.close, fd)
     if Path(f"/proc/self/fd/{fd}").readlink() != path:
         raise UsageError(f"{path} cannot be used", "a folder above it was changed meanwhile")
-    require_right(path)
+    _require_right(path)
     return fd
 
 
-def require_right(path: Path) -> None:
+def _require_right(path: Path) -> None:
     """Under sudo, root's rights must not lend a user what he may not read."""
     user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
     if os.geteuid() or not (user.isdigit() and group.isdigit()) or user == "0":

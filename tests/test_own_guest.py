@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -209,3 +210,21 @@ class Disks:
 
 def test_a_windows_drive_is_found_by_its_serial_number() -> None:
     assert find_disk(Disks(), make_own(os="windows"), 0) == "1"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["image", "kernel", "initrd", "bases"])
+@pytest.mark.parametrize("name", [r"\u0000", "", "loop", "/dev/zero", "fifo", "x" * 5000])
+def test_no_name_of_a_file_gives_more_than_a_study_error(
+    tmp_path: Path, key: str, name: str
+) -> None:
+    """Nothing waits, and nothing but a file is read. A base is looked at when the image is."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "vm").write_bytes(bytes(512))
+    os.mkfifo(tmp_path / "fifo")
+    value = f'["{name}"]' if key == "bases" else f'"{name}"'
+    image = "" if key == "image" else 'image = "vm"\n'
+    head = 'factors.frontend = ["own-guest"]\nworkloads.a.command = ["true"]\n'
+    text = f'{head}[guest]\nformat = "raw"\n{image}{key} = {value}\n'
+    refused = key != "bases" or name in (r"\u0000", "", "x" * 5000)
+    with pytest.raises(StudyError) if refused else nullcontext():
+        parse_study(text, folder=tmp_path)

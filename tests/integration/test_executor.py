@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import RunFailure
-from diskproof.lab.deadline import Deadline
-from diskproof.lab.setup import BoundedDrive
+from diskproof.lab.deadline import BoundedDrive, Deadline
 from diskproof.measure.run import choose_interval, may_write
 from diskproof.process.start import find_tool
 from support.running import (
@@ -83,7 +82,7 @@ def test_a_setting_that_did_not_arrive_fails_the_run_before_the_load(
 
 def test_a_run_ends_at_its_deadline_with_what_is_known(tmp_path: Path) -> None:
     spec = make_spec("seq-write", runtime="1h")
-    record = execute(tmp_path / "images", spec, timeout=2.0, frontend="daemon")
+    record = execute(tmp_path / "images", spec, timeout=6.0, frontend="daemon")
     assert record.failure is not None
     assert record.failure.kind == "timeout"
     assert "fio did not end within" in record.failure.what

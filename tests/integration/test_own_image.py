@@ -10,18 +10,15 @@ import resource
 import socket
 import struct
 import time
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.guest.own import vm
-from diskproof.guest.own.image import OwnImage, open_own_image
+from diskproof.guest.own.image import open_own_image
 from diskproof.process.cage import LOOK_MEMORY
 from diskproof.process.start import run, start_process
-from diskproof.qemu.machine import GuestMachine
 from test_own_guest import make_own
 
 SNAPSHOTS, SNAPSHOT_BYTES = 65_536, 40
@@ -91,6 +88,14 @@ def test_bases_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         inspect(top)
 
 
+def test_a_base_that_is_a_loop_of_links_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    top = tmp_path / "vm.qcow2"
+    create(top, "-f", "qcow2", "-u", "-b", "loop", "-F", "raw", size="64M")
+    with pytest.raises(UsageError, match="is based on cannot be used"):
+        inspect(top)
+
+
 def test_a_base_that_the_image_chose_is_not_read(tmp_path: Path) -> None:
     """A foreign image names a file of the host: its guest would have it as its disk."""
     secret = tmp_path / "secret"
@@ -135,11 +140,9 @@ def test_sudo_lends_no_right_to_boot_a_file(
     secret.chmod(0o600)
     monkeypatch.setenv("SUDO_UID", "65534")
     monkeypatch.setenv("SUDO_GID", "65534")
-    with ExitStack() as stack, pytest.raises(UsageError, match="cannot be read"):
-        own = make_own(image=str(tmp_path / "vm"), **{name: str(secret)})
-        image = OwnImage((), 1 << 20)
-        machine = cast(GuestMachine, None)  # it is not looked at before
-        vm._start_qemu(stack, own, machine, image, log=tmp_path / "log", folder=tmp_path)
+    image = create(tmp_path / "vm", "-f", "qcow2")
+    with pytest.raises(UsageError, match="cannot be read"):
+        inspect(image, **{name: str(secret)})
 
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:

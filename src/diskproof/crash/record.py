@@ -15,9 +15,8 @@ from diskproof.crash.writers import WriterContext, load_writer
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
-from diskproof.lab.deadline import Deadline
+from diskproof.lab.deadline import BoundedDrive, Deadline
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import BoundedDrive
 from diskproof.process.owner import admit
 from diskproof.process.start import run
 from diskproof.qemu.images import create_image, inspect_image

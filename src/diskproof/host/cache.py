@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.errors import RunFailure
-from diskproof.process.write_back import write_back
+from diskproof.process.start import write_back
 from diskproof.records import Check
 from diskproof.units import render_bytes
 

@@ -9,9 +9,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
+from diskproof.drive import Command, Drive, Execution
 from diskproof.errors import RunFailure
+from diskproof.records import Check
 
 HARD_SECONDS = 30.0
 """How long after its deadline a run is interrupted: parts that end by themselves clean up first."""
@@ -87,3 +90,18 @@ class Deadline:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise OutOfTime
+
+
+class BoundedDrive(Drive):
+    """A drive whose commands end with the run's deadline."""
+
+    def __init__(self, drive: Drive, deadline: Deadline) -> None:
+        super().__init__(drive.facts)
+        self.drive, self.deadline = drive, deadline
+
+    def run(self, command: Command) -> Execution:
+        left = self.deadline.left()
+        return self.drive.run(replace(command, timeout=min(command.timeout, left), left=left))
+
+    def read_back(self) -> tuple[Check, ...]:
+        return self.drive.read_back()

@@ -30,7 +30,8 @@ def require_sound_disk(machine: SteeredMachine | None) -> Iterator[None]:
 
 def _failure(told: str, why: str, evidence: tuple[tuple[str, bytes], ...] = ()) -> RunFailure:
     if tells_no_space(told):
-        return RunFailure("space", "the file system of its disk is full", why, evidence=evidence)
+        why = f"the file system of the disk under test is full\n{why}"
+        return RunFailure("space", f"the guest: {WHAT}", why, evidence=evidence)
     hint = "see the host's kernel log (dmesg), and the disk below the backing"
     return RunFailure("qemu", f"the guest: {WHAT}", why, hint, evidence)
 

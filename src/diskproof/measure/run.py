@@ -19,11 +19,11 @@ from diskproof.guest.debian.system import build_system, require_system
 from diskproof.host.cache import drop_cache
 from diskproof.host.memory_limit import check_resident, start_memory_limit
 from diskproof.host.sampler import start_sampler
-from diskproof.lab.deadline import Deadline
+from diskproof.lab.deadline import BoundedDrive, Deadline
 from diskproof.lab.disk_errors import require_sound_disk
 from diskproof.lab.notes import RunNotes
-from diskproof.lab.setup import FULL_BYTES, START_SECONDS, BoundedDrive, LabSetup
-from diskproof.process.write_back import write_back
+from diskproof.lab.setup import FULL_BYTES, START_SECONDS, LabSetup
+from diskproof.process.start import write_back
 from diskproof.qemu import images
 from diskproof.records import (
     BackingSpec,
@@ -241,7 +241,7 @@ class MeasureLab:
 def _with_full_disk(failure: RunFailure, folder: Path) -> RunFailure:
     """The failure, as one of space when that is what the load met: a guest sees just an error."""
     stat = os.statvfs(folder)
-    if failure.kind != "workload" or stat.f_bavail * stat.f_frsize > FULL_BYTES:
+    if failure.kind not in ("workload", "qemu") or stat.f_bavail * stat.f_frsize > FULL_BYTES:
         return failure
     why = f"the file system of the disk under test is full\n{failure.why}"
     return RunFailure("space", failure.what, why, failure.hint, failure.evidence)

@@ -28,6 +28,7 @@ from diskproof.process.run_user import require_run_user
 MAX_OUTPUT = 64 << 20
 GRACE_SECONDS = 5.0
 CONFINE = "diskproof-confine"
+LONGEST_SYNC = 3600.0
 _PROBE_SECONDS = 20.0
 _joined: ContextVar[Path | None] = ContextVar("joined", default=None)
 
@@ -216,6 +217,13 @@ def run(
         tail = "\n".join(done.error_text.splitlines()[-5:])
         raise RunFailure("tool", f"{argv[0]} failed with status {returncode}", tail)
     return done
+
+
+def write_back(path: Path, timeout: float = LONGEST_SYNC) -> Completed:
+    """sync(1) of a file, in a process of its own: a disk that hangs holds that, and not us. Raises
+    RunFailure ``timeout``; what else fails is in the answer."""
+    quiet = {**os.environ, "LC_ALL": "C"}
+    return run(["sync", "--", str(path)], timeout=timeout, env=quiet, check=False)
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:

@@ -17,8 +17,7 @@ from diskproof.drive import DiskImage, NetworkDisk
 from diskproof.errors import HostError, RunFailure, tells_no_space
 from diskproof.process.cage import NAMES, TOOL_CAGE, Cage
 from diskproof.process.owner import hand_over
-from diskproof.process.start import Completed, require_tool, run
-from diskproof.process.write_back import write_back
+from diskproof.process.start import Completed, require_tool, run, write_back
 from diskproof.qemu.disk import (
     clone_image_args,
     create_image_args,

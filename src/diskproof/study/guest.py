@@ -29,6 +29,9 @@ MAGICS = {
 }
 
 
+_NAMED = keys.matching(r"[^\0]{1,4096}", "a file's name")
+
+
 @dataclass(frozen=True)
 class OwnGuest:
     """``[guest]``: a machine of the user's. Paths are absolute; ``kernel`` and ``initrd`` are empty
@@ -36,7 +39,7 @@ class OwnGuest:
     that it may be based on. ``bus`` is that of its system disk. Waits in seconds. ``digest`` stands
     for what the files hold."""
 
-    image: str = keys.field("", keys.text(least=1), required=True)
+    image: str = keys.field("", _NAMED, required=True)
     format: str = keys.field("qcow2", keys.choice("qcow2", "raw", "vdi", "vhdx"))
     os: str = keys.field("linux", keys.choice("linux", "windows"))
     machine: str = keys.field("pc", keys.choice("pc", "q35"))
@@ -44,12 +47,12 @@ class OwnGuest:
     bus: str = keys.field("virtio-blk", keys.choice(*FACTOR_BY_NAME["bus"].levels))
     settle: float = keys.field(10.0, keys.duration(0))
     boot_timeout: float = keys.field(300.0, keys.duration(1))
-    kernel: str = keys.field("", keys.text())
-    initrd: str = keys.field("", keys.text())
+    kernel: str = keys.field("", _NAMED)
+    initrd: str = keys.field("", _NAMED)
     append: str = keys.field(
         "", keys.matching(r"[\x20-\x7e]{0,1000}", "a line of at most 1000 ASCII letters")
     )
-    bases: tuple[str, ...] = keys.field((), keys.some(keys.text(least=1), 16))
+    bases: tuple[str, ...] = keys.field((), keys.some(_NAMED, 16))
     digest: str = ""
 
     @property
@@ -67,14 +70,14 @@ def read_guest(content: object, folder: Path, mistakes: keys.Mistakes) -> OwnGue
     files: dict[str, Any] = {}
     for name in ("image", "kernel", "initrd"):
         if file := getattr(guest, name):
-            files[name] = str((folder / file).resolve())
+            files[name] = os.path.realpath(folder / file)
             digest.update(_read_facts(name, Path(files[name]), guest.format, mistakes))
     for name in ("initrd", "append"):
         if getattr(guest, name) and not guest.kernel:
             mistakes.add(("guest", name), f"{name}: this goes with a kernel")
     if guest.machine == "q35" and guest.bus == "ide":
         mistakes.add(("guest", "bus"), "bus: a q35 machine has no ide; its disks are on ahci")
-    files["bases"] = tuple(str((folder / base).resolve()) for base in guest.bases)
+    files["bases"] = tuple(os.path.realpath(folder / base) for base in guest.bases)
     return replace(guest, **files, digest=digest.hexdigest())
 
 
@@ -86,7 +89,7 @@ def _read_facts(key: str, path: Path, form: str, mistakes: keys.Mistakes) -> byt
             stat = os.fstat(stream.fileno())
             if not stat_module.S_ISREG(stat.st_mode):
                 raise OSError(0, "it is not a file")
-            head = stream.read(HEAD_BYTES)
+            head = stream.read(HEAD_BYTES) or b""
     except OSError as error:
         mistakes.add(("guest", key), f"{key}: cannot read {path}: {error.strerror}")
         return b""

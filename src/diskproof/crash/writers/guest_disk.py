@@ -11,7 +11,7 @@ from diskproof.frontends.guest import GuestDrive
 from diskproof.guest.ours.boot import Guest
 from diskproof.guest.ours.build import PROGRAM_FOLDER
 from diskproof.guest.ours.jobs import ArrivedAck
-from diskproof.lab.setup import BoundedDrive
+from diskproof.lab.deadline import BoundedDrive
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec

@@ -64,9 +64,11 @@ def open_own_image(own: OwnGuest) -> Iterator[OwnImage]:
 
     Raises UsageError for one that cannot be used, HostError while somebody writes to it.
     """
+    for booted in filter(None, (own.kernel, own.initrd)):
+        _require_right(Path(booted))
     with ExitStack() as stack:
         path, form = Path(own.image), own.format
-        trusted = path.resolve().parent, frozenset(map(Path, own.bases))
+        trusted = Path(os.path.realpath(path)).parent, frozenset(map(Path, own.bases))
         layers: list[ImageLayer] = []
         size = 0
         while True:
@@ -97,11 +99,11 @@ def _open_layer(stack: ExitStack, path: Path) -> int:
     stack.callback(os.close, fd)
     if Path(f"/proc/self/fd/{fd}").readlink() != path:
         raise UsageError(f"{path} cannot be used", "a folder above it was changed meanwhile")
-    require_right(path)
+    _require_right(path)
     return fd
 
 
-def require_right(path: Path) -> None:
+def _require_right(path: Path) -> None:
     """Under sudo, root's rights must not lend a user what he may not read."""
     user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
     if os.geteuid() or not (user.isdigit() and group.isdigit()) or user == "0":
@@ -190,7 +192,7 @@ def _find_base(
             f"{name}: guessing would trust what a guest wrote",
             f"qemu-img rebase -u -b BASE -F FORMAT {path}",
         )
-    base = (path.parent / str(name)).resolve()
+    base = Path(os.path.realpath(path.parent / str(name)))  # takes a loop of links
     if form not in ("raw", "qcow2", "qed", "vdi", "vhdx") or not base.is_file():
         why = f"{str(name)[:300]} ({form[:30]}) is not there, or is not a file"
         raise UsageError(f"what {path} is based on cannot be used", why, _FLATTEN)

@@ -13,13 +13,7 @@ from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import explain, explained, has_sandbox, open_ends, start_qemu_process
 from diskproof.guest.ours.channel import GuestGone
 from diskproof.guest.ours.console import Console
-from diskproof.guest.own.image import (
-    OwnImage,
-    copy_variables,
-    make_overlay,
-    require_firmware,
-    require_right,
-)
+from diskproof.guest.own.image import OwnImage, copy_variables, make_overlay, require_firmware
 from diskproof.guest.own.qemu_agent import INSTALL, QemuAgent
 from diskproof.process.start import Process
 from diskproof.qemu.machine import GuestMachine
@@ -94,8 +88,6 @@ def _start_qemu(
     booted = {"kernel": own.kernel, "initrd": own.initrd}
     with ExitStack() as theirs:
         paths = {name: Path(path) for name, path in booted.items() if path}
-        for path in paths.values():
-            require_right(path)
         ours, numbers = open_ends(stack, theirs, paths)
         layers = tuple((layer.fd, layer.format) for layer in image.layers)
         fds = OwnDescriptors(layers=layers, **numbers)

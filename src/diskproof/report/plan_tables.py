@@ -77,7 +77,7 @@ def render_plan(
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
     if told := _tell_of_time(seconds, phases):
-        head = f"{head}\n{told}"
+        head = f"{head}; {told}"
     shown = show_plan(head, study.warnings, _render_cells(study.cells), study.dropped)
     if not owners or find_defaults(study.warnings):
         return shown

@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,18 @@ def test_its_picture_fits_and_shows_what_is_known(store: Store, make: Make) -> N
     assert f"{outcome.standing.total}/{outcome.standing.total} " in head and " left" not in head
     shown = zip(known, words.rows(), strict=True)
     assert all(row.startswith(line.rstrip("… ")) for line, (row, _) in shown)
+
+
+def test_the_line_of_a_run_names_what_was_long_beside_the_load(store: Store) -> None:
+    words = make_measure(store, stop_at=0)
+    run = SimulatedExecutor(STUDY.id).execute(SCHEDULE[0])
+    long = replace(run, phases=(("make_data", 0.9), ("workload", 30.0), ("remove", 9.5)))
+    assert words.took(long, 49.0) == "in 49 s (remove 9.5 s)"
+    assert words.took(replace(run, phases=(("workload", 1.0), ("stop", 0.5))), 2.0) == "in 2.0 s"
+
+
+def test_backings_are_told_before_the_first_run(store: Store) -> None:
+    words = make_measure(store, stop_at=0)
+    told = ("backing a lies in /a: ext4 (rw) on sda (disk)", "a warning")
+    words.campaign.study = replace(STUDY, warnings=told)
+    assert list(words.opening()) == [told[0]]

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -130,6 +131,35 @@ def test_a_wrong_study_names_line_and_cure(tmp_path: Path, change: str, told: st
     assert "study.toml:" in done.error_text and told in done.error_text
     assert "Traceback" not in done.error_text
     assert list((tmp_path / "images").iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_made_for_those_who_say_so(tmp_path: Path) -> None:
+    study = write_study(tmp_path, STUDY.replace('"images"', f'"{tmp_path}/not/mounted"'))
+    refused = diskproof("run", study, cwd=tmp_path)
+    assert refused.returncode == 3 and "--make" in refused.error_text
+    assert f"backing here: {tmp_path}/not/mounted is not there" in refused.error_text
+    made = diskproof("plan", study, "--make", cwd=tmp_path)
+    assert made.returncode == 0 and f"lies in {tmp_path}/not/mounted: " in made.text.replace(
+        "\n", ""
+    )
+    assert not (tmp_path / "not").exists()
+
+
+def test_a_plan_that_does_not_fit_is_shown_with_the_size_that_does(tmp_path: Path) -> None:
+    study = write_study(tmp_path, STUDY.replace("16MiB", "900TiB"))
+    done = diskproof("plan", study, cwd=tmp_path)
+    assert done.returncode == 3 and done.text.startswith("study small: 3 cells x 2 blocks")
+    what, why, how = done.error_text.splitlines()
+    assert "does not fit" in what and "are needed at the peak" in why
+    (fits,) = re.findall(r'size = "(\d+MiB)" fits', how)
+    half = f"{int(fits.removesuffix('MiB')) // 2}MiB"  # others use the disk meanwhile
+    study.write_text(study.read_text().replace("900TiB", half))
+    assert diskproof("plan", study, cwd=tmp_path).returncode == 0
+
+
+def test_a_study_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    done = diskproof("plan", write_study(tmp_path, ""), cwd=tmp_path)
+    assert done.returncode == 2 and "asks for nothing" in done.error_text
 
 
 def test_wrong_commands(tmp_path: Path) -> None:

@@ -102,10 +102,9 @@ def crash_study(
         return conduct(order, partial(start_crashing, study, consent, cluster))
     if writer is None or check is None:
         raise UsageError("--writer and --check go together", "one writes, the other judges")
-    if destroy_data:
-        raise UsageError(
-            f"{options.DESTROY_DATA} goes with a study", "a program writes on copies of DIR"
-        )
+    if destroy_data or make:
+        what = f"{options.DESTROY_DATA if destroy_data else '--make'} goes with a study"
+        raise UsageError(what, "a program writes on copies of DIR")
     return crash_program(order, target, (writer, check), program_rules(sector, seed), cluster)
 
 

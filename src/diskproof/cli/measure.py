@@ -16,6 +16,7 @@ from diskproof.measure.next import Best, MeasureCampaign
 from diskproof.measure.run import start_lab
 from diskproof.plan import estimate, make_plan
 from diskproof.plan.estimate import Estimate
+from diskproof.plan.history import LOAD, History
 from diskproof.plan.schedule import make_schedule
 from diskproof.records import Cell, HostFacts, PlannedRun, RunRecord, StudyRecord
 from diskproof.records.metrics import figure_unit
@@ -29,13 +30,20 @@ from diskproof.store import Store
 from diskproof.store.show import show_rows
 from diskproof.study.ground import find_grounds
 from diskproof.study.load import Study
+from diskproof.units import render_seconds
+
+WORTH_A_WORD = 0.15
+"""Share of a run that a phase beside the load takes before the run's line names it."""
 
 
-def plan_here(study: Study, consent: Consent) -> tuple[StudyRecord, Estimate, HostFacts]:
-    """The study with its plan on this host, what it will take, and what was probed of the host."""
+def plan_here(
+    study: Study, consent: Consent, history: History | None = None
+) -> tuple[StudyRecord, Estimate, HostFacts]:
+    """The study with its plan on this host, what it will take (by what runs took here), and what
+    was probed of the host."""
     facts = probe_host(study, consent)
     made = make_plan(study, facts)
-    return study_record(study, made), estimate(made, study.blocks), facts
+    return study_record(study, made), estimate(made, study.blocks, history), facts
 
 
 @contextmanager
@@ -81,6 +89,15 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
             if metric.primary
         ]
         return f"{where}  {', '.join(figures)}"
+
+    def took(self, run: RunRecord, seconds: float) -> str:
+        """With the parts that are not the load, where they are worth a word."""
+        long = [
+            f"{name.replace('_', ' ')} {render_seconds(part)}"
+            for name, part in run.phases
+            if name != LOAD and part >= max(1.0, WORTH_A_WORD * seconds)
+        ]
+        return super().took(run, seconds) + (f" ({', '.join(long)})" if long else "")
 
     def news(self, news: RaceState) -> Sequence[str]:
         """Who left the race after a block, and why; then where it stands."""

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit
 
 if TYPE_CHECKING:
+    from diskproof.plan.history import History
     from diskproof.records import StudyRecord
     from diskproof.report.progress import StudyStatus
     from diskproof.store import Store
@@ -30,12 +32,14 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     study_file: options.StudyFile,
+    store: options.StoreOption = options.DEFAULT_STORE,
     make: options.MakeOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
     """Show what a study means on this host: cells, what is left out and why, time and disk.
 
-    Nothing is written on devices that the study names.
+    Times are those of runs in the store, where it has any. Nothing is written on devices that the
+    study names.
     """
     from diskproof.backings import NO_CONSENT
     from diskproof.cli.changed import tell_of_changes_here
@@ -56,14 +60,15 @@ def plan(
     if tiles and not study.names_workloads:  # there is nothing else to measure
         record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
     else:
-        record, cost, facts = plan_here(study, NO_CONSENT)
+        record, cost, facts = plan_here(study, NO_CONSENT, _read_history(store))
         owners = find_owners(study, record.cells, facts)
-    planned = record, cost.seconds, cost.disk_bytes, owners
+    planned = record, cost.seconds, cost.disk_bytes, owners, cost.phases
     verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
     if as_json:
-        more = {"verdicts": verdicts._asdict()} if verdicts else {}
-        more |= {"tiles": tile_plan_json(tiles)} if tiles else {}
-        print_json(plan_json(*planned) | more)
+        found = plan_json(*planned) | {"obstacle": str(cost.obstacle) if cost.obstacle else None}
+        found |= {"verdicts": verdicts._asdict()} if verdicts else {}
+        found |= {"tiles": tile_plan_json(tiles)} if tiles else {}
+        print_json(found)
     else:
         shown = [render_plan(*planned)] if record.cells else []
         shown += [verdicts.text] if verdicts else []
@@ -73,6 +78,17 @@ def plan(
     if cost.obstacle:  # seen what it would be, one can choose what to change
         raise cost.obstacle
     return Exit.OK
+
+
+def _read_history(store: str) -> History | None:
+    """What runs took; a store need not be there yet."""
+    if "://" not in store and not Path(store).exists():
+        return None
+    from diskproof.measure.history import read_history
+    from diskproof.store import open_store
+
+    with open_store(store) as opened:
+        return read_history(opened)
 
 
 def run(

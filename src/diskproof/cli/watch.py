@@ -42,6 +42,10 @@ class Words(ABC, Generic[Job, Run, News]):
     def line(self, run: Run) -> str:
         """A finished run."""
 
+    def took(self, run: Run, seconds: float) -> str:
+        """How long it was, the store included."""
+        return f"in {render_seconds(seconds)}"
+
     def opening(self) -> Sequence[str]:
         """What is told before the first job."""
         return ()
@@ -127,7 +131,7 @@ class Lines(Generic[Job, Run, News]):
 
 
 def _finished(words: Words[Job, Run, News], event: JobFinished[Run]) -> str:
-    took = "" if event.run.failure else f"  in {render_seconds(event.seconds)}"
+    took = "" if event.run.failure else f"  {words.took(event.run, event.seconds)}"
     return words.line(event.run) + took
 
 

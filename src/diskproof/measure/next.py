@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from diskproof.lab.course import Campaign, Event, Standing, Tell
+from diskproof.measure.history import read_history
 from diskproof.plan.estimate import Costs, Remaining
 from diskproof.records import Cell, Metric, PlannedRun, RunRecord, StudyRecord
 from diskproof.stats.study_race import RaceState, run_score, start_races
@@ -55,6 +56,7 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
         if retry:
             self.store.remove_failed(self.study.id)
         self._scores = race_scores(self.store, self.study.id)
+        self._costs = Costs(read_history(self.store))
         self._upcoming = self._find_upcoming()
         for race in self._races.values():
             race.advance(self._scores)
@@ -113,7 +115,7 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
             left = [cell for race in self._races.values() for cell in race.left(self._scores)]
         else:
             left = [r.cell for r in self.schedule if (r.block, r.cell.id) not in self._scores]
-        self._remaining = Remaining(left)
+        self._remaining = Remaining(left, self._costs.history)
         self._left = len(left)
         self.races = tuple(race.state() for race in self._races.values())
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diskproof.errors import HostError
-from diskproof.records import Cell
+from diskproof.plan.history import History
+from diskproof.records import Cell, PhaseCosts
 from diskproof.study.boots import count_boots
 from diskproof.study.programs import has_own_system
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Group = tuple[str, str]
 """(frontend, workload): runs of one group cost about the same."""
 
+PREPARE_SECONDS = 3.0
+"""Of a whole study: the host is probed, at the end the tables are computed."""
 FILL_BYTES_PER_SECOND = 400e6
 START_SECONDS = {"host": 0.3, "container": 0.6, "daemon": 0.7, "guest": 4.0, "own-guest": 30.0}
 TCG_BOOT_SECONDS = 6.0
@@ -26,11 +29,12 @@ TCG_BOOT_SECONDS = 6.0
 @dataclass(frozen=True)
 class Estimate:
     """Time for all runs in seconds and peak room on a backing in bytes; ``obstacle`` is why that
-    room cannot be had."""
+    room cannot be had. ``phases`` are parts of that time; a guess has none."""
 
     seconds: float
     disk_bytes: int
     obstacle: HostError | None = None
+    phases: PhaseCosts = PhaseCosts()
 
 
 def cost_group(cell: Cell) -> Group:
@@ -53,11 +57,22 @@ def estimate_seconds(cell: Cell) -> float:
     )
 
 
-def estimate(plan: Plan, blocks: int, costs: Mapping[Group, float] | None = None) -> Estimate:
-    """For ``diskproof plan``. ``costs`` are measured mean seconds of earlier runs by group."""
-    known = costs or {}
-    seconds = sum(known.get(cost_group(cell), estimate_seconds(cell)) for cell in plan.cells)
-    return Estimate(blocks * seconds, plan.needed_bytes, plan.obstacle)
+def foretell(cell: Cell, history: History) -> float:
+    """Expected length of one run: as such runs were, else as is usual."""
+    known = history.expect(cell)
+    return estimate_seconds(cell) if known is None else sum(known.values())
+
+
+def estimate(plan: Plan, blocks: int, history: History | None = None) -> Estimate:
+    """For ``diskproof plan``."""
+    history = history or History()
+    phases = Counter[str]()
+    for cell in plan.cells:
+        for name, seconds in (history.expect(cell) or {}).items():
+            phases[name] += blocks * seconds  # type: ignore[assignment]  # it counts seconds
+    seconds = PREPARE_SECONDS + blocks * sum(foretell(cell, history) for cell in plan.cells)
+    told = PhaseCosts(tuple(phases.most_common()), history.runs)
+    return Estimate(seconds, plan.needed_bytes, plan.obstacle, told)
 
 
 class Costs:
@@ -68,7 +83,8 @@ class Costs:
     Failed runs count: what failed by a timeout will do so again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, history: History | None = None) -> None:
+        self.history = history or History()
         self._cells: dict[str, _Mean] = {}
         self._groups: dict[Group, _Mean] = {}
         self._measured = 0.0
@@ -78,12 +94,12 @@ class Costs:
         self._cells.setdefault(cell.id, _Mean()).add(seconds)
         self._groups.setdefault(cost_group(cell), _Mean()).add(seconds)
         self._measured += seconds
-        self._estimated += estimate_seconds(cell)
+        self._estimated += foretell(cell, self.history)
 
     def expect(self, cell: Cell) -> float:
         """Seconds that the next run of this cell will take."""
         own = self._cells.get(cell.id) or self._groups.get(cost_group(cell))
-        return own.value if own else self.correction * estimate_seconds(cell)
+        return own.value if own else self.correction * foretell(cell, self.history)
 
     def means(self) -> dict[Group, float]:
         """Measured mean seconds by group."""
@@ -112,18 +128,22 @@ class _Mean:
 class Remaining:
     """What is still to do, kept by group: an ETA for 10,000 cells must not cost 10,000 steps."""
 
-    def __init__(self, cells: Iterable[Cell]) -> None:
+    def __init__(self, cells: Iterable[Cell], history: History | None = None) -> None:
+        self._history = history or History()
         self._counts: Counter[Group] = Counter()
         self._estimates: dict[Group, float] = {}
         for cell in cells:
             group = cost_group(cell)
             self._counts[group] += 1
-            self._estimates[group] = self._estimates.get(group, 0.0) + estimate_seconds(cell)
+            self._estimates[group] = self._estimates.get(group, 0.0) + self._foretell(cell)
 
     def finish(self, cell: Cell) -> None:
         group = cost_group(cell)
         self._counts[group] -= 1
-        self._estimates[group] -= estimate_seconds(cell)
+        self._estimates[group] -= self._foretell(cell)
+
+    def _foretell(self, cell: Cell) -> float:
+        return foretell(cell, self._history)
 
     def expect(self, costs: Costs) -> float:
         """Seconds for all that remains."""

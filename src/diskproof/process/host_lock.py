@@ -23,7 +23,8 @@ from diskproof.errors import HostError
 from diskproof.units import render_seconds
 
 VARIABLE = "DISKPROOF_LOCK"
-_NAMESPACE = "/proc/self/ns/time"
+_NAMESPACES = ("/proc/self/ns/time", "/proc/self/ns/user")
+"""Before Linux 5.6 there is no time namespace: containers with users of their own are not seen."""
 _LOCKS = Path("/proc/locks")
 _TELL_SECONDS = 60.0
 _TRIES = 5
@@ -90,12 +91,13 @@ def _locked(how: int, wait: bool, tell: Tell) -> Iterator[None]:
 
 def _open() -> int:
     """What is locked. A file in /tmp may be another user's: then it can be opened, not made."""
-    name = os.environ.get(VARIABLE) or _NAMESPACE
+    time_or_user = next(filter(os.path.exists, _NAMESPACES), _NAMESPACES[0])
+    name = os.environ.get(VARIABLE) or time_or_user
     try:
         try:
             return os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            if name == _NAMESPACE:
+            if name in _NAMESPACES:
                 raise
             return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:

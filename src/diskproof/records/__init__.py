@@ -160,6 +160,14 @@ class HostFacts:
 
 
 @dataclass(frozen=True)
+class PhaseCosts:
+    """What phases of runs take in seconds, the longest first, by so many ``runs`` of this host."""
+
+    parts: tuple[tuple[str, float], ...] = ()
+    runs: int = 0
+
+
+@dataclass(frozen=True)
 class Check:
     """One requested setting and what is in force; ``source`` says who was asked (QMP, fdinfo)."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from diskproof.records import Dropped, StudyRecord
+from diskproof.records import Dropped, PhaseCosts, StudyRecord
 from diskproof.report import layout
 from diskproof.report.barred import Bars, dropping_text, marked
 from diskproof.report.labels import cell_label, count, varying_factors
@@ -20,8 +20,15 @@ Owners = Mapping[tuple[str, str], tuple[str, ...]]
 """Managers that give a new disk a level, by factor and level."""
 
 
+NOTHING_KNOWN = PhaseCosts()
+
+
 def plan_json(
-    study: StudyRecord, seconds: float, disk_bytes: int, owners: Owners | None = None
+    study: StudyRecord,
+    seconds: float,
+    disk_bytes: int,
+    owners: Owners | None = None,
+    phases: PhaseCosts = NOTHING_KNOWN,
 ) -> dict[str, object]:
     """The plan with everything in it. ``seconds`` are for all runs, ``disk_bytes`` the peak."""
     bars = Bars(study)
@@ -33,6 +40,8 @@ def plan_json(
         "runs": study.blocks * len(study.cells),
         "race": asdict(race) if (race := race_rules(study)) else None,
         "estimated_seconds": round(seconds, 1),
+        "estimated_phases": {name: round(part, 1) for name, part in phases.parts},
+        "estimated_from_runs": phases.runs,
         "disk_bytes": disk_bytes,
         "cells": [
             {
@@ -57,7 +66,11 @@ def plan_json(
 
 
 def render_plan(
-    study: StudyRecord, seconds: float, disk_bytes: int, owners: Owners | None = None
+    study: StudyRecord,
+    seconds: float,
+    disk_bytes: int,
+    owners: Owners | None = None,
+    phases: PhaseCosts = NOTHING_KNOWN,
 ) -> layout.Shown:
     """The plan for people; whose defaults levels are, where no whole disk is told to be one."""
     runs = count(study.blocks * len(study.cells), "run")
@@ -66,10 +79,23 @@ def render_plan(
         f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
+    if told := _tell_of_time(seconds, phases):
+        head = f"{head}; {told}"
     shown = show_plan(head, study.warnings, _render_cells(study), study.dropped)
     if not owners or find_defaults(study.warnings):
         return shown
     return layout.paragraphs([[shown], [_render_owners(owners)]])
+
+
+def _tell_of_time(seconds: float, phases: PhaseCosts) -> str:
+    """What takes the time, by phases that take a twentieth of it or more."""
+    long = [
+        f"{name.replace('_', ' ')} {render_seconds(part)}"
+        for name, part in phases.parts
+        if part >= seconds / 20
+    ]
+    runs = count(phases.runs, "run")
+    return f"of that time {', '.join(long)}, by what {runs} took here" if long else ""
 
 
 def _render_owners(owners: Owners) -> layout.Shown:

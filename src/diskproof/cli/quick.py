@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from diskproof.advice import observed
 from diskproof.advice.dialect import Dialect, Target
 from diskproof.backings import NO_CONSENT
@@ -47,17 +49,21 @@ from diskproof.units import render_bytes, render_seconds
 GUEST_SECONDS = 300.0
 """With less no guest is built, nor booted to see what it runs under."""
 ANSWER_SECONDS = 3.0
+MAX_ANSWER_SHARE = 0.25
+"""What the beginning took the answer takes, too: on a busy host more than usual."""
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class QuickStudy:
-    """A plan with the file that its study was written to, for a manager's dialect."""
+    """A plan with the file that its study was written to, for a manager's dialect.
+    ``guest_seconds`` of the budget went into building a guest."""
 
     plan: QuickPlan
     file: Path
     dialect: Dialect
     budget: float
+    guest_seconds: float
 
 
 def prepare(
@@ -76,7 +82,7 @@ def prepare(
         asked = Asked(str(path), _like_name(dialect), name, words)
         plan = fit(asked, facts, budget - spent)
         if write_text(file, plan.study.text, number=output is None):
-            made = QuickStudy(plan, file, dialect, budget)
+            made = QuickStudy(plan, file, dialect, budget, spent)
             _tell_of_plan(made, tell)
             return made
     raise AssertionError("numbers do not end")
@@ -184,11 +190,13 @@ def require_store(url: str) -> None:
 
 
 def run_quick(order: Order, quick: QuickStudy) -> int:
-    """Measure and judge it; the order says until when."""
+    """Measure, judge and answer, until this process is as old as the budget."""
+    age = time.time() - psutil.Process().create_time()
+    answering = max(ANSWER_SECONDS, age - quick.guest_seconds)
+    left = quick.budget - age - min(answering, MAX_ANSWER_SHARE * quick.budget)
+    limited = replace(order, until=time.monotonic() + left, reserve=quick.plan.verdict_seconds)
     study = quick.plan.study
-    limited = replace(order, reserve=quick.plan.verdict_seconds)
-    judge = partial(start_judging, study, NO_CONSENT)
-    return conduct(limited, partial(_start_quick, quick), judge)
+    return conduct(limited, partial(_start_quick, quick), partial(start_judging, study, NO_CONSENT))
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def assert_answered(place: Place, call: Call) -> None:
         (["quick", "/dev/null"], 2, "is not a folder"),
         (["quick", "images", "--budget", "5s"], 2, "is the smallest that does"),
         (["quick", "images", "--for", "xen"], 2, "no dialect 'xen'"),
-        (["quick", "/proc"], 3, "/proc"),
+        (["quick", "/proc", "--budget", "1m"], 3, "/proc"),
         (["init"], 2, "a folder is missing"),
         (["init", "--example", "rase"], 2, "did you mean 'race'"),
         (["init", "images", "--example", "race"], 2, "--example"),
@@ -122,7 +122,7 @@ def test_a_study_that_is_there_is_not_written_over(empty: Place) -> None:
     first = empty.call(["init", "images", "--budget", "1m"], ["quick-images.toml"])
     assert (first.code, first.out, first.left) == (0, "quick-images.toml\n", ())
     held = (empty.here / "quick-images.toml").read_bytes()
-    again = empty.call(["init", "images", "--budget", "60s"])
+    again = empty.call(["init", "images", "--budget", "60s"])  # a minute in other words
     assert (again.code, again.out, again.left) == (0, "quick-images.toml\n", ())
     more = empty.call(["init", "images", "--budget", "2m"], ["quick-images-2.toml"])
     assert (more.code, more.out, more.left) == (0, "quick-images-2.toml\n", ())

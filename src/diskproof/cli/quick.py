@@ -16,7 +16,7 @@ import psutil
 
 from diskproof.advice import observed
 from diskproof.advice.dialect import Dialect, Target
-from diskproof.backings import NO_CONSENT
+from diskproof.backings import NO_CONSENT, probe_backing
 from diskproof.cli.advise_verb import find_filesystems, name_files, print_answers
 from diskproof.cli.conduct import Order, conduct, ensure_guest, require_quiet_store
 from diskproof.cli.crash import start_judging
@@ -74,9 +74,11 @@ def prepare(
     Raises UsageError for what is no folder, a budget that is too small and a file that is there.
     """
     path = _require_folder(folder)
+    if output is not None and (output.exists() or output.is_symlink()):
+        raise _there_already(output)
+    tell(describe_folder(path, probe_backing(folder_spec(str(path)), NO_CONSENT)))
     spent = _find_out_about_guests(budget, tell)
     facts = _look(path)
-    tell(describe_folder(path, facts.backings[BACKING]))
     words = f"diskproof quick {folder} --for {dialect.name} --budget {budget:g}s"
     for name, file in _names(path, output):
         asked = Asked(str(path), _like_name(dialect), name, words)
@@ -156,6 +158,10 @@ def _names(path: Path, output: Path | None) -> Iterator[tuple[str, Path]]:
         yield name, Path(f"{name}.toml")
 
 
+def _there_already(file: Path) -> UsageError:
+    return UsageError(f"{file} is there already", "nothing is written over", "name another file")
+
+
 def write_text(file: Path, text: str, *, number: bool) -> bool:
     """Write a new file; of one that is there already, whether it says the same. Without ``number``
     that one is refused. Raises UsageError."""
@@ -165,8 +171,7 @@ def write_text(file: Path, text: str, *, number: bool) -> bool:
     except FileExistsError:
         if number:
             return file.is_file() and file.read_text(errors="replace") == text
-        why = "nothing is written over"
-        raise UsageError(f"{file} is there already", why, "name another file") from None
+        raise _there_already(file) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written", error.strerror or "") from None
     return True

@@ -12,9 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from diskproof.advice import observed
 from diskproof.advice.dialect import Dialect, Target
-from diskproof.backings import NO_CONSENT
+from diskproof.backings import NO_CONSENT, probe_backing
 from diskproof.cli.advise_verb import find_filesystems, name_files, print_answers
 from diskproof.cli.conduct import Order, conduct, ensure_guest, require_quiet_store
 from diskproof.cli.crash import start_judging
@@ -47,17 +49,21 @@ from diskproof.units import render_bytes, render_seconds
 GUEST_SECONDS = 300.0
 """With less no guest is built, nor booted to see what it runs under."""
 ANSWER_SECONDS = 3.0
+MAX_ANSWER_SHARE = 0.25
+"""What the beginning took the answer takes, too: on a busy host more than usual."""
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class QuickStudy:
-    """A plan with the file that its study was written to, for a manager's dialect."""
+    """A plan with the file that its study was written to, for a manager's dialect.
+    ``guest_seconds`` of the budget went into building a guest."""
 
     plan: QuickPlan
     file: Path
     dialect: Dialect
     budget: float
+    guest_seconds: float
 
 
 def prepare(
@@ -68,15 +74,17 @@ def prepare(
     Raises UsageError for what is no folder, a budget that is too small and a file that is there.
     """
     path = _require_folder(folder)
+    if output is not None and (output.exists() or output.is_symlink()):
+        raise _there_already(output)
+    tell(describe_folder(path, probe_backing(folder_spec(str(path)), NO_CONSENT)))
     spent = _find_out_about_guests(budget, tell)
     facts = _look(path)
-    tell(describe_folder(path, facts.backings[BACKING]))
     words = f"diskproof quick {folder} --for {dialect.name} --budget {budget:g}s"
     for name, file in _names(path, output):
         asked = Asked(str(path), _like_name(dialect), name, words)
         plan = fit(asked, facts, budget - spent)
         if write_text(file, plan.study.text, number=output is None):
-            made = QuickStudy(plan, file, dialect, budget)
+            made = QuickStudy(plan, file, dialect, budget, spent)
             _tell_of_plan(made, tell)
             return made
     raise AssertionError("numbers do not end")
@@ -150,6 +158,10 @@ def _names(path: Path, output: Path | None) -> Iterator[tuple[str, Path]]:
         yield name, Path(f"{name}.toml")
 
 
+def _there_already(file: Path) -> UsageError:
+    return UsageError(f"{file} is there already", "nothing is written over", "name another file")
+
+
 def write_text(file: Path, text: str, *, number: bool) -> bool:
     """Write a new file; of one that is there already, whether it says the same. Without ``number``
     that one is refused. Raises UsageError."""
@@ -159,8 +171,7 @@ def write_text(file: Path, text: str, *, number: bool) -> bool:
     except FileExistsError:
         if number:
             return file.is_file() and file.read_text(errors="replace") == text
-        why = "nothing is written over"
-        raise UsageError(f"{file} is there already", why, "name another file") from None
+        raise _there_already(file) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written", error.strerror or "") from None
     return True
@@ -184,11 +195,13 @@ def require_store(url: str) -> None:
 
 
 def run_quick(order: Order, quick: QuickStudy) -> int:
-    """Measure and judge it; the order says until when."""
+    """Measure, judge and answer, until this process is as old as the budget."""
+    age = time.time() - psutil.Process().create_time()
+    answering = max(ANSWER_SECONDS, age - quick.guest_seconds)
+    left = quick.budget - age - min(answering, MAX_ANSWER_SHARE * quick.budget)
+    limited = replace(order, until=time.monotonic() + left, reserve=quick.plan.verdict_seconds)
     study = quick.plan.study
-    limited = replace(order, reserve=quick.plan.verdict_seconds)
-    judge = partial(start_judging, study, NO_CONSENT)
-    return conduct(limited, partial(_start_quick, quick), judge)
+    return conduct(limited, partial(_start_quick, quick), partial(start_judging, study, NO_CONSENT))
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -73,16 +72,15 @@ def quick(
     """
     from diskproof.advice.dialects import require_dialect
     from diskproof.cli.conduct import Order
-    from diskproof.cli.quick import ANSWER_SECONDS, prepare, require_store, run_quick
+    from diskproof.cli.quick import prepare, require_store, run_quick
     from diskproof.cli.terminal import note
 
-    until = time.monotonic() + budget - ANSWER_SECONDS
     chosen = require_dialect(dialect or find_manager())
     require_store(store)
     made = prepare(folder, chosen, budget, None, (lambda _: None) if quiet else note)
     again = ["diskproof", "run", str(made.file)]
     again += ["--store", store] if is_typed(context, "store") else []
-    order = Order(context, store, None, False, quiet, as_json, until, resume=shlex.join(again))
+    order = Order(context, store, None, False, quiet, as_json, resume=shlex.join(again))
     return run_quick(order, made)
 
 

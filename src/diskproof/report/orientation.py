@@ -104,6 +104,8 @@ def _next_steps(here: Here, studies: FoundStudies) -> Iterator[tuple[str, str]]:
         yield "diskproof advise", "what to use, as a line to paste"
         yield "diskproof rank", "what was measured, best first"
         yield "diskproof report -o page.html", "the same as one page with pictures"
+    if not studies.statuses:
+        yield "diskproof quick DIR", "what to use for disks in that folder, in ten minutes"
     if here.example and not studies.statuses:
         yield f"diskproof run {here.example}", "measure and judge the cache modes, in three minutes"
     yield "diskproof run STUDY", "a study of your own, or on with one (docs/study.md)"

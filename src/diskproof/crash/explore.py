@@ -88,7 +88,10 @@ def _confinement(search: StateSearch) -> dict[str, object]:
     if search.check.get("kind") == "command" or search.check.get("format") == "raw":
         return {}
     cage = QEMU_CAGE
-    for name, package in (("qemu-storage-daemon", "qemu-system-common"), ("qemu-img", "qemu-utils")):
+    for name, package in (
+        ("qemu-storage-daemon", "qemu-system-common"),
+        ("qemu-img", "qemu-utils"),
+    ):
         cage = cage.starting(require_tool(name, package))
     user = {"user": require_run_user()} if os.geteuid() == 0 else {}
     return {"confined": {"argv": grandchild_args(cage), **user}}

@@ -100,7 +100,13 @@ def cage_args(confine: str, cage: Cage, *, files: bool = True) -> list[str]:
 
 
 def confine_args(
-    confine: str, cage: Cage, *, files: bool, parent: int | None, user: int | None, groups: Sequence[int]
+    confine: str,
+    cage: Cage,
+    *,
+    files: bool,
+    parent: int | None,
+    user: int | None,
+    groups: Sequence[int],
 ) -> list[str]:
     """As ``cage_args``, as a child of ``parent`` and as long as that lives; with ``user`` that is
     who it becomes, without capabilities. Without ``parent`` the prefix is left open: whoever uses

@@ -63,6 +63,7 @@ def write_blocks(drive: Drive, fsync: int) -> None:
         "size": f"{4 * WRITES}k",
         "fsync": str(fsync),
         "end_fsync": str(fsync),
+        "thread": "1",
     }
     job = [f"--{name}={value}" for name, value in (options | dict(drive.facts.fio)).items()]
     done = drive.execute(["fio", "--name=writes", *job], timeout=DEADLINE)

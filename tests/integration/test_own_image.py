@@ -6,7 +6,9 @@ Requires qemu-img and qemu-nbd (qemu-utils).
 from __future__ import annotations
 
 import os
+import resource
 import socket
+import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,12 @@ import pytest
 
 from diskproof.errors import HostError, UsageError
 from diskproof.guest.own.image import open_own_image
+from diskproof.process.cage import LOOK_MEMORY
 from diskproof.process.start import run, start_process
 from test_own_guest import make_own
+
+SNAPSHOTS, SNAPSHOT_BYTES = 65_536, 40
+CODE_BYTES = 64 << 20  # QEMU's programs and libraries are no data
 
 
 def create(path: Path, *options: str, size: str = "8M") -> Path:
@@ -118,6 +124,25 @@ def test_data_in_another_file_is_refused(tmp_path: Path) -> None:
     image = create(tmp_path / "vm", "-f", "qcow2", "-o", data)
     with pytest.raises(UsageError, match="keeps its data in another file"):
         inspect(image)
+
+
+def test_an_image_that_takes_too_much_to_look_at_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """65,536 snapshots over zeroes in a file that is a hole: QEMU makes a list of them all."""
+    monkeypatch.setattr("diskproof.guest.own.image.LOOK_SECONDS", 3.0)
+    image = create(tmp_path / "vm.qcow2", "-f", "qcow2")
+    with image.open("r+b") as stream:
+        table = -(-stream.seek(0, os.SEEK_END) >> 16) << 16
+        stream.truncate(table + SNAPSHOTS * SNAPSHOT_BYTES)
+        stream.seek(60)  # nb_snapshots, snapshots_offset
+        stream.write(struct.pack(">IQ", SNAPSHOTS, table))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+    with pytest.raises(UsageError, match="cannot be used") as caught:
+        inspect(image)
+    assert "3 s and 256 MiB to look at it" in caught.value.why
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+    assert peak <= max(before, LOOK_MEMORY + CODE_BYTES)
 
 
 @pytest.mark.parametrize("content", [bytes(1 << 20), b"QFI\xfb", b"", b"QFI\xfb" + b"\xff" * 600])

@@ -26,8 +26,8 @@ NAMES = ("/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/resolv.conf
 """What a program asks to find a server that has a name."""
 
 LOOK_MEMORY = 256 << 20
-"""Bytes of data that a QEMU may have which only looks at an image. The largest tables that it takes
-from a qcow2 (L1 32 MiB, refcounts 8 MiB, snapshots 64 MiB) fit."""
+"""Bytes of data that a QEMU may have which only looks at an image. The largest tables of a qcow2
+fit (L1 32 MiB, refcounts 8 MiB)."""
 TOOL_MEMORY = 1 << 30
 """Of a tool that asks a server or checks an image, and ends."""
 QEMU_MEMORY = 4 << 30

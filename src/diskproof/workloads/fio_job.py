@@ -85,6 +85,7 @@ def render_jobs(spec: WorkloadSpec, sections: Sequence[JobSection], drive: Drive
     for number, section in enumerate(sections):
         own = dict(section.options)
         own.pop("group_reporting", None)  # clones are taken together here, from all they said
+        own.pop("thread", None)  # always threads: fio's walls let it start no process
         if not {"runtime", "timeout", "io_size", "io_limit", "number_ios", "loops"} & own.keys():
             own |= {"time_based": "1", "runtime": fio_run.render_milliseconds(runtime)}
         if target["ioengine"] == "nbd":

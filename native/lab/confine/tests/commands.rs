@@ -97,3 +97,59 @@ fn a_program_that_cannot_be_started_has_its_own_status() {
     let nothing = Command::new(program()).output().unwrap();
     assert_eq!(nothing.status.code(), Some(2));
 }
+
+#[test]
+fn bounds_are_set_and_what_is_none_is_told() {
+    let folder = Folder::new("bounds");
+    let limits = ["--limit", "core=0", "--limit", "nofile=64", "--limit", "data=67108864"];
+    let done = confined(&folder.0, &limits, &["sh", "-c", "ulimit -c; ulimit -n; ulimit -d"]);
+    assert_eq!(done.stdout, b"0\n64\n65536\n", "{}", stderr(&done));
+    for wrong in ["core", "core=", "core=-1", "disk=1", "nofile=1e3"] {
+        let done = confined(&folder.0, &["--limit", wrong], &["true"]);
+        assert_eq!(done.status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn who_may_not_spawn_may_not_fork_and_may_become_another_program() {
+    let folder = Folder::new("spawn");
+    let script = "(echo forked) || true; exec echo became";
+    let free = confined(&folder.0, &[], &["sh", "-c", script]);
+    assert_eq!(free.stdout, b"forked\nbecame\n", "{}", stderr(&free));
+    let alone = confined(&folder.0, &["--no-spawn"], &["sh", "-c", "exec echo became"]);
+    assert_eq!(alone.stdout, b"became\n", "{}", stderr(&alone));
+    let denied = confined(&folder.0, &["--no-spawn"], &["sh", "-c", script]);
+    assert!(denied.stdout.is_empty() && stderr(&denied).contains("fork"), "{}", stderr(&denied));
+}
+
+#[test]
+fn namespaces_and_processors_are_out_of_reach() {
+    let folder = Folder::new("calls");
+    let unshare = ["unshare", "--user", "true"];
+    assert!(!confined(&folder.0, &[], &unshare).status.success());
+    let pinned = ["taskset", "--cpu-list", "0", "true"];
+    assert!(!confined(&folder.0, &[], &pinned).status.success());
+    let done = confined(&folder.0, &["--may-schedule"], &pinned);
+    assert!(done.status.success(), "{}", stderr(&done));
+}
+
+#[test]
+fn it_runs_for_its_parent_only() {
+    let folder = Folder::new("parent");
+    let parent = std::process::id().to_string();
+    let ours = confined(&folder.0, &["--parent", &parent], &["true"]);
+    assert_eq!(ours.status.code(), Some(0), "{}", stderr(&ours));
+    let anothers = confined(&folder.0, &["--parent", "1"], &["true"]);
+    assert_eq!(anothers.status.code(), Some(1));
+}
+
+#[test]
+fn nobody_gains_rights_and_what_is_made_is_its_users() {
+    let folder = Folder::new("rights");
+    let script = "umask; while read -r line; do echo \"$line\"; done </proc/self/status";
+    let done = confined(&folder.0, &["--read", "/proc"], &["sh", "-c", script]);
+    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    for line in ["0077", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+        assert!(told.lines().any(|found| found == line), "{line} in {told}");
+    }
+}

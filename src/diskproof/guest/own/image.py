@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diskproof.errors import HostError, UsageError
+from diskproof.errors import HostError, RunFailure, UsageError
 from diskproof.guest.ours.boot import has_sandbox
 from diskproof.process.cage import BARE_CAGE, LOOK_MEMORY
 from diskproof.process.owner import hand_over
@@ -21,6 +21,7 @@ from diskproof.units import render_bytes
 
 MAX_LAYERS = 16
 SECONDS = 60.0
+LOOK_SECONDS = 20.0  # of which an image of any size needs a tenth of one
 OVMF = (
     ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"),
     ("/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"),
@@ -119,26 +120,31 @@ def _read_info(layer: ImageLayer) -> Mapping[str, Any]:
     """What QEMU finds in one layer, as ``qemu-img info`` tells it: a QEMU without a machine or any
     rights, which has the file by its descriptor and opens no other."""
     path, form = layer.path, layer.format
-    opened, answer = ask(
-        [
-            require_tool("qemu-system-x86_64", "qemu-system-x86"),
-            *look_args(layer.fd, has_sandbox()),
-        ],
-        [("blockdev-add", look_node(form)), ("query-named-block-nodes", {"flat": True})],
-        timeout=SECONDS,
-        confined=True,
-        cage=BARE_CAGE.within(LOOK_MEMORY),
-        pass_fds=(layer.fd,),
-    )
+    qemu = require_tool("qemu-system-x86_64", "qemu-system-x86")
+    try:
+        opened, answer = ask(
+            [qemu, *look_args(layer.fd, has_sandbox())],
+            [("blockdev-add", look_node(form)), ("query-named-block-nodes", {"flat": True})],
+            timeout=LOOK_SECONDS,
+            confined=True,
+            cage=BARE_CAGE.within(LOOK_MEMORY),
+            pass_fds=(layer.fd,),
+        )
+    except RunFailure as failure:
+        raise _too_large(path, failure.what) from None
     if opened.error:
         raise _refusal(path, form, opened.error)
     facts = find_image(answer.result)
     if facts is None:
-        within = f"QEMU may take {render_bytes(LOOK_MEMORY)} to look at it"
-        raise UsageError(f"{path} cannot be used", f"{answer.error or 'no answer'}; {within}")
+        raise _too_large(path, answer.error or "QEMU does not say what it is")
     if _details(facts).get("data-file"):
         raise _data_elsewhere(path)
     return facts
+
+
+def _too_large(path: Path, why: str) -> UsageError:
+    within = f"{LOOK_SECONDS:.0f} s and {render_bytes(LOOK_MEMORY)} to look at it"
+    return UsageError(f"{path} cannot be used", f"{why}; QEMU may take {within}", _FLATTEN)
 
 
 def _data_elsewhere(path: Path) -> UsageError:

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from diskproof.crash.verdict import Explored, take_line
 from diskproof.errors import RunFailure
-from diskproof.process.native import require_native
 from diskproof.process.cage import QEMU_CAGE
+from diskproof.process.native import require_native
 from diskproof.process.owner import write_private
 from diskproof.process.run_user import require_run_user
 from diskproof.process.start import Process, grandchild_args, require_tool, start_process

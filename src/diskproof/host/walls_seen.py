@@ -19,13 +19,49 @@ _MODES = {"0": "no", "1": "strict", "2": "filter"}
 # What a start passes through; the program is what comes then.
 _STAGES = {"setpriv", "unshare", "nsenter", "sh", "env", CONFINE}
 # By number (capabilities(7)).
-_CAPABILITIES = (
-    "chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable "
-    "net_bind_service net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio "
-    "sys_chroot sys_ptrace sys_pacct sys_admin sys_boot sys_nice sys_resource sys_time "
-    "sys_tty_config mknod lease audit_write audit_control setfcap mac_override mac_admin syslog "
-    "wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore"
-).split()
+_CAPABILITIES = [
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+]
 
 
 @contextmanager

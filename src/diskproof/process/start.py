@@ -164,8 +164,7 @@ def run(
     program = require_tool(argv[0])
     caged = cage.starting(program) if cage else None
     lifeline = lifeline_args(confined=confined, cage=caged, network=network)
-    outputs = (bytearray(), bytearray())
-    began = time.monotonic()
+    outputs, began = (bytearray(), bytearray()), time.monotonic()
     with subprocess.Popen(
         [*lifeline, program, *argv[1:]],
         stdin=subprocess.PIPE,

@@ -1,18 +1,18 @@
 //! Which system calls a program may make, put in force by the kernel (seccomp(2)).
 //!
-//! It is a list of what is denied, as QEMU's own `-sandbox on` has one: a program that measures must
-//! get whatever I/O interface it asks for. On the list are QEMU's sets `default`, `obsolete`,
-//! `elevateprivileges` and `resourcecontrol` (QEMU's softmmu/qemu-seccomp.c); the groups that systemd
-//! leaves out of `@system-service`: `@clock`, `@cpu-emulation`, `@debug`, `@module`, `@mount`,
-//! `@obsolete`, `@raw-io`, `@reboot`, `@swap` (systemd.exec(5), SystemCallFilter=); and what Docker's
-//! default profile keeps back besides: keys, namespaces, bpf, userfaultfd, rare socket families
-//! (docs.docker.com/engine/security/seccomp). Unlike Docker's it lets io_uring through, which is
-//! one of the ways under test.
+//! It is a list of what is denied, as QEMU's own `-sandbox on` has one: a program that measures
+//! must get whatever I/O interface it asks for. On the list are QEMU's sets `default`, `obsolete`,
+//! `elevateprivileges` and `resourcecontrol` (QEMU's softmmu/qemu-seccomp.c); the groups that
+//! systemd leaves out of `@system-service`: `@clock`, `@cpu-emulation`, `@debug`, `@module`,
+//! `@mount`, `@obsolete`, `@raw-io`, `@reboot`, `@swap` (systemd.exec(5), SystemCallFilter=); and
+//! what Docker's default profile keeps back besides: keys, namespaces, bpf, userfaultfd, rare
+//! socket families (docs.docker.com/engine/security/seccomp). Unlike Docker's it lets io_uring
+//! through, which is one of the ways under test.
 //!
-//! Calls are refused with EPERM; clone3 with ENOSYS, for its flags lie in memory, where no filter can
-//! look, and libraries then take clone. A program for another instruction set (i386 on x86-64) is
-//! killed at its first call. Those that are decided by their number alone cost a bit test in kernels
-//! since 5.11.
+//! Calls are refused with EPERM; clone3 with ENOSYS, for its flags lie in memory, where no filter
+//! can look, and libraries then take clone. A program for another instruction set (i386 on x86-64)
+//! is killed at its first call. Those that are decided by their number alone cost a bit test in
+//! kernels since 5.11.
 
 use libc::c_long;
 use seccompiler::{

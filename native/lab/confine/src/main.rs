@@ -1,9 +1,9 @@
-//! Run a program between walls: with the files it was given and no others, as a user without rights,
-//! without the system calls that only an attacker would need, and with bounds.
+//! Run a program between walls: with the files it was given and no others, as a user without
+//! rights, without the system calls that only an attacker would need, and with bounds.
 //!
-//! The kernel builds them (landlock(7), capabilities(7), seccomp(2), setrlimit(2)): they hold for all
-//! children and cannot be taken off. Descriptors that are open already stay usable: they are given
-//! on purpose.
+//! The kernel builds them (landlock(7), capabilities(7), seccomp(2), setrlimit(2)): they hold for
+//! all children and cannot be taken off. Descriptors that are open already stay usable: they are
+//! given on purpose.
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +31,9 @@ const NOT_FOUND: u8 = 127;
 /// Run a program that can open the files it was given and no others.
 ///
 /// It cannot gain rights, its files are its user's alone, and system calls that measuring does not
-/// need are refused. A folder stands for all below it. Paths that are not there are passed over. The
-/// exit status is the program's; 3 when this kernel cannot confine it, 126 and 127 when it cannot be
-/// started, 1 when the parent is gone.
+/// need are refused. A folder stands for all below it. Paths that are not there are passed over.
+/// The exit status is the program's; 3 when this kernel cannot confine it, 126 and 127 when it
+/// cannot be started, 1 when the parent is gone.
 #[derive(Parser)]
 #[command(name = "diskproof-confine", version)]
 #[command(after_help = "Example: diskproof-confine --read /usr --read /lib64 --write . -- ls /etc")]
@@ -56,8 +56,7 @@ struct Options {
     /// A further group of that user
     #[arg(long, value_name = "NUMBER", requires = "user")]
     group: Vec<u32>,
-    /// A bound, in bytes, seconds or pieces: as, core, cpu, data, fsize, memlock, nofile,
-    /// nproc
+    /// A bound, in bytes, seconds or pieces: as, core, cpu, data, fsize, memlock, nofile, nproc
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<Limit>,
     /// No further process may be started, threads may
@@ -84,8 +83,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Files are looked up with the rights that we come with; the filter is last, for it denies what the
-/// other walls are made with. Tells whether there still is a parent to run for.
+/// Files are looked up with the rights that we come with; the filter is last, for it denies what
+/// the other walls are made with. Tells whether there still is a parent to run for.
 fn enter(options: &Options) -> Result<bool, Trouble> {
     user::keep_to_itself().map_err(Trouble::System)?;
     options.limit.iter().try_for_each(|limit| limit.enter()).map_err(Trouble::System)?;

@@ -20,6 +20,8 @@ from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
 from diskproof.process.cage import TOOL_CAGE
 from diskproof.process.native import require_native
+from diskproof.process.owner import hand_over
+from diskproof.process.run_user import require_run_user
 from diskproof.process.start import Completed, require_tool, run
 from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
 from diskproof.records import Cell, WorkloadSpec
@@ -104,6 +106,7 @@ def _verify_ledger(image: Path, form: str, room: Path, acks: Path, timeout: floa
     options = ["--acks", str(acks), "--json"]
     if form == "raw":
         return run([*verify, str(image), *options], timeout=timeout, check=False)
+    image = _for_its_reader(image, room, timeout)
     unsound = find_damage(image, form, timeout)
     if unsound is not None:
         return unsound
@@ -113,6 +116,16 @@ def _verify_ledger(image: Path, form: str, room: Path, acks: Path, timeout: floa
         target = drive.facts.fio["uri"]
         done = drive.execute([*verify, target, *options], timeout=timeout)
     return Completed(tuple(verify), done.returncode, done.stdout, done.stderr, done.seconds)
+
+
+def _for_its_reader(image: Path, room: Path, timeout: float) -> Path:
+    """The image as the user without rights may open it: a copy of one that is somebody else's."""
+    if os.geteuid() != 0 or image.stat().st_uid == require_run_user():
+        return image
+    copy = room / image.name
+    run(["cp", "--reflink=auto", "--sparse=always", "--", str(image), str(copy)], timeout=timeout)
+    hand_over(copy)
+    return copy
 
 
 def find_damage(image: Path, form: str, timeout: float) -> Completed | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,10 @@ from support.disks import run_fio, start_drive
 
 def test_killed_under_load_is_named_as_the_cause(tmp_path: Path) -> None:
     with start_drive(tmp_path / "images", frontend="daemon", format="raw") as drive:
-        kill = f"/bin/kill -KILL {drive.facts.pids[0]}"
+        kill = threading.Timer(2.0, os.kill, (drive.facts.pids[0], signal.SIGKILL))
+        kill.start()
         with pytest.raises(RunFailure, match="killed by signal 9") as caught:
-            run_fio(drive, exec_prerun=kill, time_based="1", runtime="60")
+            run_fio(drive, time_based="1", runtime="60")
         assert caught.value.kind == "qemu"
         assert {"stdout", "stderr"} < dict(caught.value.evidence).keys()
     assert list(tmp_path.iterdir()) == []

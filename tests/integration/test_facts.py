@@ -18,7 +18,8 @@ from diskproof.backings import NO_CONSENT
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.facts import probe_facts
 from diskproof.host.identity import host_record
-from diskproof.process.start import find_tool, run
+from diskproof.process.native import require_native
+from diskproof.process.start import CONFINE, find_tool, run
 from diskproof.records import BackingSpec, HostFacts
 from support.disks import run_fio, start_drive
 
@@ -111,12 +112,12 @@ def test_an_aio_mode_that_the_kernel_refuses(
     """Compiled in and refused, as by kernel.io_uring_disabled and by seccomp in containers."""
     if mode not in probe(public / "disks").aio:
         pytest.skip(f"{mode} does not work here anyway")
-    wrapper = public / "qemu-storage-daemon"
-    strace = f"{find_tool('strace')} -f -qq -o /dev/null -e trace={call}"
-    daemon = find_tool("qemu-storage-daemon")
-    wrapper.write_text(f'#!/bin/sh\nexec {strace} -e inject={call}:error=EPERM {daemon} "$@"\n')
+    # Around the walls, for inside nobody may trace; -D, for they look who their parent is.
+    strace = f"{find_tool('strace')} -D -f -qq -o /dev/null -e trace={call}"
+    wrapper, confine = public / CONFINE, require_native(CONFINE)
+    wrapper.write_text(f'#!/bin/sh\nexec {strace} -e inject={call}:error=EPERM {confine} "$@"\n')
     wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{public}:{os.environ['PATH']}")
+    monkeypatch.setattr("diskproof.process.start.require_native", lambda name: wrapper)
     facts = probe(public / "disks")
     assert {"threads", "native", "io_uring"} - facts.aio == {mode}
     assert words in facts.reasons[f"aio={mode}"]

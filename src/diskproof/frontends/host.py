@@ -90,6 +90,8 @@ class HostFrontend:
             return
         obstacle = find_direct_obstacle(image.path)
         fio = libaio_options(seen_from(context.run_dir, image.path), obstacle)
+        if image.device:
+            fio["invalidate"] = "0"  # its pages are dropped by us: without rights fio may not
         second = str(context.second_disk.path) if context.second_disk else ""
         facts = drive.DriveFacts(image.size, fio, second_disk=second, path=str(image.path))
         yield HostDrive(facts, image.path, context.run_dir, obstacle)
@@ -139,7 +141,7 @@ def run_here(
 
 
 def flush_buffers(disk: Path) -> None:
-    """Drop the pages of a block device: fio does so before each job, and may not without rights."""
+    """Drop the pages of a block device, as fio with rights would before it starts."""
     if disk.is_block_device():
         run(["blockdev", "--flushbufs", str(disk)], timeout=60, check=False)
 

@@ -362,3 +362,29 @@ def test_what_cannot_be_is_said(
     said = capsys.readouterr()
     assert told in " ".join((said.out + said.err).split())
     assert "Traceback" not in said.err
+
+
+RIGHTS = """
+import os, resource, sys
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+bits = int(status["CapEff"], 16)
+limits = [resource.getrlimit(which) for which in (resource.RLIMIT_CORE, resource.RLIMIT_DATA)]
+gains, modules, files = status["NoNewPrivs"].strip(), bits >> 16 & 1, bits >> 1 & 1
+sys.exit(f"{os.geteuid()} {gains} {modules} {files} {limits[0]} {limits[1][1] > 0}")
+"""
+
+
+def test_a_check_is_the_callers_and_gains_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The explorer's and the one after an end in order: all files, no modules, no core."""
+    told = "0 1 0 1 (0, 0) True"
+    (here / "rights.py").write_text(f"{RIGHTS.replace('sys.exit', 'print')}sys.exit(2)\n")
+    commands = (f"python3 {here}/writer.py bare", f"python3 {here}/rights.py")
+    _, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    assert told in next(row for row in rows if row["fault"] == "power")["reason"]
+    check = {"kind": "command", "argv": ["python3", str(here / "rights.py")]}
+    loss = check_folder(here / "data", here, (), check, 30.0)
+    assert loss is not None and loss.text == told

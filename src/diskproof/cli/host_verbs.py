@@ -48,8 +48,8 @@ def doctor(
 
 def _tell_walls(as_json: bool) -> int:
     from diskproof.cli.terminal import console, print_json
-    from diskproof.cli.walls import look_at_walls
-    from diskproof.report.walls import render_walls
+    from diskproof.cli.walls_verb import look_at_walls
+    from diskproof.report.walls_table import render_walls
 
     seen, missing = look_at_walls(guest=True)
     if as_json:

@@ -71,16 +71,21 @@ def require_run_user() -> int:
 def start_run_user() -> Iterator[None]:
     """For the length of a block there is another user, drawn when it is first asked for: whatever
     an earlier run has left behind is another's."""
-    global _drawn
-    with _DRAWING:
-        before, _drawn = _drawn, None
+    before = _put(None)
     try:
         yield
     finally:
-        with _DRAWING:
-            if _drawn is not None and _drawn.lock is not None:
-                os.close(_drawn.lock)
-            _drawn = before
+        ours = _put(before)
+        if ours and ours.lock is not None:
+            os.close(ours.lock)
+
+
+def _put(drawn: _Drawn | None) -> _Drawn | None:
+    """Have another user from now on; gives the one before."""
+    global _drawn
+    with _DRAWING:
+        before, _drawn = _drawn, drawn
+    return before
 
 
 def adopt_run_user(number: int) -> None:

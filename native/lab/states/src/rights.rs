@@ -8,8 +8,8 @@ use crate::request::{CheckRequest, Format, Request};
 pub const TO_READ: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
 /// To read log and base, and to make the place where states are seen.
 const TO_BEGIN: CapabilitySet = TO_READ.union(CapabilitySet::CHOWN).union(CapabilitySet::SYS_ADMIN);
-/// To start programs that have none of them, in namespaces and as another user, and to end them: the
-/// kernel, too, ends the child of a dead parent only where that might have done so.
+/// To start programs that have none of them, in namespaces and as another user, and to end them:
+/// the kernel, too, ends the child of a dead parent only where that might have done so.
 const TO_CONFINE: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
     .union(CapabilitySet::KILL)
     .union(CapabilitySet::SETGID)

@@ -11,7 +11,7 @@ from diskproof.crash.run import CrashLab
 from diskproof.errors import DiskproofError
 from diskproof.guest.ours.build import find_guest
 from diskproof.host.facts import probe_facts
-from diskproof.host.walls import start_look
+from diskproof.host.walls_seen import start_look
 from diskproof.lab.setup import LabSetup
 from diskproof.measure.run import start_lab
 from diskproof.plan import make_crash_plan, make_plan

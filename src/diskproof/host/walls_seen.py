@@ -1,6 +1,5 @@
 """Who runs as what: looked up in /proc while programs run that we have started (proc(5))."""
 
-import os
 import pwd
 import threading
 from collections.abc import Iterator
@@ -127,7 +126,7 @@ def _read_program(folder: Path) -> str:
     first = (folder / "cmdline").read_bytes().split(b"\0")[0]
     if not first:
         raise ValueError(f"{folder} has ended, or is of the kernel")
-    return os.path.basename(first.decode("utf-8", "replace"))
+    return Path(first.decode("utf-8", "replace")).name
 
 
 def _read_table(path: Path) -> dict[str, list[str]]:

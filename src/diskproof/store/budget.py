@@ -19,6 +19,7 @@ DEFAULT_BYTES = 320 << 20
 RESERVE_BYTES = 48 << 20
 """What a verb's own work may take beside what it reads, until it meets the wall."""
 _PAGE = resource.getpagesize()
+_NARROW = 16 << 20
 _RESIDENT, _DATA = 1, 5
 """Fields of ``statm``: what is in memory, and what was asked for that is ours alone."""
 
@@ -88,14 +89,21 @@ def build_wall(*, reckons: bool) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (min([most, *known]), hard))
 
 
+def stands_at_wall() -> bool:
+    """Whether there is so little left that what fails may fail for the lack of it."""
+    wall, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return wall != resource.RLIM_INFINITY and wall - _held_bytes(_DATA) < _NARROW
+
+
 def _load_reckoning() -> None:
-    """OpenBLAS tries for ever to get a buffer that it is refused, so it gets it first. One thread
-    will do for matrices of some dozen rows; else each processor would have a stack and a buffer."""
+    """OpenBLAS (numpy's and scipy's) tries for ever to get a buffer that it is refused, or ends the
+    process, so it gets it first. One thread will do for matrices of some dozen rows; else each
+    processor would have a stack and a buffer."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import numpy as np
-    import scipy.special
+    import scipy.linalg
 
-    assert scipy.special
+    assert scipy.linalg
     np.eye(64) @ np.eye(64)
 
 

@@ -103,8 +103,8 @@ def _load_reckoning() -> None:
     import numpy as np
     import scipy.linalg
 
-    assert scipy.linalg
-    np.eye(64) @ np.eye(64)
+    matrix = np.eye(256)
+    scipy.linalg.blas.dgemm(1.0, matrix @ matrix, matrix)
 
 
 def too_much(why: str) -> UsageError:

@@ -1,5 +1,5 @@
 """Damaged stores given to the verbs that read: none may end in a traceback, take more than 512 MiB
-or more than 10 s of a processor (120 s by the clock, which others may hold up); each is opened, or refused by a sentence.
+or more than 10 s of a processor (120 s by the clock); each is opened, or refused by a sentence.
 
 ``hostile_stores.py COUNT [SEED [few-pages]]`` prints the figures, and every store that broke the
 bar. Stores of every version (``tests/golden/stores``) are damaged in structured and random ways,

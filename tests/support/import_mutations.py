@@ -53,6 +53,7 @@ def _change(content: Any, dice: Dice) -> Any:
 
 def _odd(content: Any, dice: Dice) -> Any:
     how = dice.randrange(8)
+    most = 10_001 if isinstance(content, (int, float, str)) else 100
     if how == 0:
         return dice.choice(_NUMBERS)
     if how == 1:
@@ -60,9 +61,9 @@ def _odd(content: Any, dice: Dice) -> Any:
     if how == 2:
         return dice.choice((None, True, False, [], {}, [[]], [None]))
     if how == 3:
-        return [content] * dice.choice((2, 300, 10_001))
+        return [content] * dice.choice((2, 30, most))
     if how == 4:
-        return {str(number): content for number in range(dice.choice((1, 500, 10_001)))}
+        return {str(number): content for number in range(dice.choice((1, 50, most)))}
     if how == 5:
         deep = content
         for _ in range(dice.choice((3, 100, 900))):
@@ -70,7 +71,7 @@ def _odd(content: Any, dice: Dice) -> Any:
         return deep
     if how == 6:
         return {dice.choice(_TEXTS): content, dice.choice(_TEXTS): dice.choice(_NUMBERS)}
-    bins = dice.choice((5, 2000, 10_000, 200_000))
+    bins = dice.choice((5, 2000, 10_001))
     return {str(dice.randrange(1, 1 << 40)): dice.choice(_NUMBERS[:6]) for _ in range(bins)}
 
 

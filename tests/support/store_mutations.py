@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 Dice = random.Random
@@ -152,8 +153,12 @@ def _nasty_blob(dice: Dice) -> bytes:
     figures = dice.choices((0.0, 1.0, -1.0, 1e-9, 1e300, float("inf"), float("nan")), k=length)
     packed = zlib.compress(struct.pack(f"<{length}d", *figures))
     odd = (packed, packed[:-2], packed + b"x", b"", dice.randbytes(40), zlib.compress(b"abc"))
-    bombs = (zlib.compress(bytes(8 * 4_900_000)), zlib.compress(bytes(60_000_000)))
-    return dice.choice(odd if dice.random() < 0.9 else bombs)
+    return dice.choice(odd if dice.random() < 0.9 else _bombs())
+
+
+@cache
+def _bombs() -> tuple[bytes, ...]:
+    return zlib.compress(bytes(8 * 4_900_000)), zlib.compress(bytes(60_000_000))
 
 
 def _nasty_json(kept: str, dice: Dice) -> str:

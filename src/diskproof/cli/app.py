@@ -114,17 +114,20 @@ def _run_verb(arguments: Sequence[str]) -> int:
     except DiskproofError as error:
         _print_error(error)
         return error.exit_code
-    except MemoryError:
-        from diskproof.store.budget import too_much
-
-        _print_error(too_much("more than its share of memory was asked for"))
-        return Exit.USAGE
     except (KeyboardInterrupt, typer.Abort):
         again = shlex.join(["diskproof", *arguments])
         print(f"diskproof: interrupted. The same again: {again}", file=sys.stderr)
         return Exit.INTERRUPTED
     except typer.TyperException as error:  # a wrong option, argument or command
         return _refuse(error)
+    except Exception as error:
+        from diskproof.store.budget import stands_at_wall, too_much
+
+        # Python's own parts, when they are refused memory, do not all say so.
+        if not isinstance(error, MemoryError) and not stands_at_wall():
+            raise
+        _print_error(too_much("more than its share of memory was asked for"))
+        return Exit.USAGE
 
 
 def _refuse(error: typer.TyperException) -> int:

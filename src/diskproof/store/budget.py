@@ -19,6 +19,7 @@ DEFAULT_BYTES = 320 << 20
 RESERVE_BYTES = 48 << 20
 """What a verb's own work may take beside what it reads, until it meets the wall."""
 _PAGE = resource.getpagesize()
+_NARROW = 16 << 20
 _RESIDENT, _DATA = 1, 5
 """Fields of ``statm``: what is in memory, and what was asked for that is ours alone."""
 
@@ -38,6 +39,10 @@ class MemoryBudget:
 
     def require(self, more: int = 0) -> None:
         """Raises UsageError when so many bytes more would be too much."""
+        # The most that was ever held costs a tenth of what is held now, and is no less.
+        highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        if highest - self.held_before + more <= self.most:
+            return
         if more > (left := self.left):
             asked, most = render_bytes(self.most - left + more), render_bytes(self.most)
             raise too_much(f"it asks for {asked}, and {most} are allowed")
@@ -84,15 +89,22 @@ def build_wall(*, reckons: bool) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (min([most, *known]), hard))
 
 
+def stands_at_wall() -> bool:
+    """Whether there is so little left that what fails may fail for the lack of it."""
+    wall, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return wall != resource.RLIM_INFINITY and wall - _held_bytes(_DATA) < _NARROW
+
+
 def _load_reckoning() -> None:
-    """OpenBLAS tries for ever to get a buffer that it is refused, so it gets it first. One thread
-    will do for matrices of some dozen rows; else each processor would have a stack and a buffer."""
+    """OpenBLAS (numpy's and scipy's) tries for ever to get a buffer that it is refused, or ends the
+    process, so it gets it first. One thread will do for matrices of some dozen rows; else each
+    processor would have a stack and a buffer."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import numpy as np
-    import scipy.special
+    import scipy.linalg
 
-    assert scipy.special
-    np.eye(64) @ np.eye(64)
+    matrix = np.eye(256)
+    scipy.linalg.blas.dgemm(1.0, matrix @ matrix, matrix)
 
 
 def too_much(why: str) -> UsageError:

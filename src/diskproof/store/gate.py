@@ -9,7 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, CursorResult, Select, Text
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Select,
+    Text,
+    func,
+    select,
+)
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from diskproof.errors import UsageError
@@ -76,9 +85,9 @@ def read_each(connection: Connection, query: Select[Any] | Question) -> Iterator
         yield from zip(*values, strict=True)
 
 
-def read_records(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+def read_records(connection: Connection, query: Select[Any] | Question) -> list[dict[str, Any]]:
     """The same as values by the names of their columns."""
-    question = Question(query)
+    question = query if isinstance(query, Question) else Question(query)
     names = [column.name for column in question.columns]
     return [dict(zip(names, row, strict=True)) for row in read_each(connection, question)]
 
@@ -113,19 +122,43 @@ def _fetch(connection: Connection, question: Question) -> Iterator[Sequence[Any]
     sizes = [column.kind.most_bytes for column in question.columns]
     limit = _Limit(raw if isinstance(raw, sqlite3.Connection) else None, sum(sizes) + _ROW_ROOM)
     long = [place for place, size in enumerate(sizes) if size > _SHORT]
+    served = limit.raw is None
+    most_rows = _require_short(connection, question, long) if served else _MOST_ROWS
+    # A server keeps its rows until so many of them are asked for.
+    options = {"stream_results": served}
     with limit:
-        result: CursorResult[Any] = connection.execute(question.query)
+        result: CursorResult[Any] = connection.execute(question.query, execution_options=options)
     cursor = result.cursor
     assert cursor is not None
     try:
         while True:
             with limit:
-                rows = _fetch_some(cursor, long) if long else cursor.fetchmany(_MOST_ROWS)
+                if served:
+                    rows: Sequence[Any] = result.fetchmany(most_rows)
+                else:
+                    rows = _fetch_some(cursor, long) if long else cursor.fetchmany(_MOST_ROWS)
             if not rows:
                 return
+            if served and long:
+                current_budget().require()
             yield rows
     finally:
         result.close()
+
+
+def _require_short(connection: Connection, question: Question, long: Sequence[int]) -> int:
+    """Asks a server how long its values are before any is fetched; gives how many rows may be
+    fetched at once. Raises Damage for a value that is longer than its column may be."""
+    if not long:
+        return _MOST_ROWS
+    inner = question.query.order_by(None).subquery()
+    columns = [question.columns[place] for place in long]
+    asked = select(*(func.max(func.octet_length(inner.c[place])) for place in long))
+    longest = [size or 0 for size in connection.execute(asked).one()]
+    for column, size in zip(columns, longest, strict=True):
+        if size > column.kind.most_bytes:
+            raise Damage(f"{column.name} of {column.table} holds {size} bytes")
+    return max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, sum(longest))))
 
 
 def _fetch_some(cursor: DBAPICursor, long: Sequence[int]) -> Sequence[Any]:

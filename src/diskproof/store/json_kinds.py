@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Text
@@ -17,6 +18,7 @@ from diskproof.store.kinds import (
     MAX_PARTS,
     MAX_PER_RUN,
     MAX_TEXT,
+    NAME,
     SMALL,
     TEXT_ONLY,
     ColumnKind,
@@ -29,6 +31,7 @@ from diskproof.store.kinds import (
 
 MAX_JSON = 32 << 20
 MAX_DEPTH = 32
+Pairs = tuple[tuple[str, str], ...]
 
 
 def render_json(content: object) -> str:
@@ -76,17 +79,15 @@ def _list(
     decode: Callable[[Any], Any],
     most: int,
     find_flaw: Find,
-    find_of_all: Find = lambda items: None,
-    most_chars: int = MAX_JSON,
 ) -> ColumnKind:
     """A list of at most so many records; ``find_flaw`` is asked of each."""
 
     def find(items: Sequence[Any]) -> str | None:
         if len(items) > most:
             return f"more than {most}"
-        return next(filter(None, map(find_flaw, items)), None) or find_of_all(items)
+        return next(filter(None, map(find_flaw, items)), None)
 
-    return _json(lambda content: tuple(map(decode, content)), find, most_chars)
+    return _json(lambda content: tuple(map(decode, content)), find)
 
 
 def _flaw_of_object(content: Mapping[str, object]) -> str | None:
@@ -149,23 +150,29 @@ def _integer(content: Any) -> int:
     return content
 
 
-def _pair(content: Any) -> tuple[str, str]:
-    name, level = content
-    return _text(name), _text(level)
-
-
 def _pairs(most: int) -> ColumnKind:
-    def find_flaw(pair: tuple[str, str]) -> str | None:
-        name, level = pair
-        too_long = f"{name!r} is longer than {most} characters" if len(level) > most else None
-        return flaw_of_name(name) or too_long
+    def decode(content: Any) -> Pairs:
+        pairs = tuple(map(tuple, content))
+        if not set(map(len, pairs)) <= {2} or not set(map(type, chain(*pairs))) <= TEXT_ONLY:
+            raise TypeError("holds something else where pairs of texts were written")
+        return pairs
 
-    def find_of_all(pairs: Sequence[tuple[str, str]]) -> str | None:
-        chars = sum(len(name) + len(level) for name, level in pairs)
+    def find(pairs: Pairs) -> str | None:
+        if not pairs:
+            return None
+        names, levels = zip(*pairs, strict=True)
+        if len(pairs) > MAX_PER_RUN:
+            return f"more than {MAX_PER_RUN}"
+        if not NAME.are_good(names):
+            return next(filter(None, map(flaw_of_name, names)), None)
+        longest = max(levels, key=len)
+        if len(longest) > most:
+            return f"{names[levels.index(longest)]!r} is longer than {most} characters"
+        chars = sum(map(len, chain(names, levels)))
         return "together longer than a column may be" if 6 * chars + MAX_TEXT > chars_kept else None
 
     chars_kept = MAX_JSON if most > MAX_LEVEL else 8 << 20
-    return _list(_pair, MAX_PER_RUN, find_flaw, find_of_all, chars_kept)
+    return _json(decode, find, chars_kept)
 
 
 def _phase(content: Any) -> tuple[str, float]:
@@ -183,9 +190,13 @@ def _check(content: Any) -> Check:
     return Check(_text(name), _text(requested), _text(effective), _text(source), ok is True)
 
 
+def _example(content: Any) -> Pairs:
+    return tuple((_text(name), _text(level)) for name, level in content)
+
+
 def _dropped(content: Any) -> Dropped:
     reason, count, example = content
-    return Dropped(_text(reason), _integer(count), tuple(map(_pair, example)))
+    return Dropped(_text(reason), _integer(count), _example(example))
 
 
 LEVELS, OPTIONS = _pairs(MAX_LEVEL), _pairs(MAX_TEXT)

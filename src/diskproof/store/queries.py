@@ -28,6 +28,8 @@ from diskproof.study.like import DiskDefault, find_defaults, named
 _GOOD = (RUN.c.counted, RUN.c.status == "ok")
 _WARNINGS = Question(select(STUDY.c.warnings))
 _CELL = (CELL.c.id, CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
+_STUDIES = Question(select(STUDY).order_by(STUDY.c.created, STUDY.c.id))
+_STUDY_CELLS = Question(select(*_CELL).join(STUDY_CELL).order_by(STUDY_CELL.c.place))
 
 
 # -- studies and hosts ----------------------------------------------------------------------
@@ -35,8 +37,7 @@ _CELL = (CELL.c.id, CELL.c.levels, CELL.c.workload, CELL.c.kind, CELL.c.options)
 
 def read_studies(connection: Connection) -> list[StudyRecord]:
     """All studies with their cells, oldest first."""
-    rows = read_records(connection, select(STUDY).order_by(STUDY.c.created, STUDY.c.id))
-    return [_study(connection, row) for row in rows]
+    return [_study(connection, row) for row in read_records(connection, _STUDIES)]
 
 
 def find_study(connection: Connection, name_or_id: str) -> StudyRecord | None:
@@ -59,8 +60,7 @@ def _study(connection: Connection, row: Values) -> StudyRecord:
 
 def read_cells(connection: Connection, study_id: str) -> dict[str, Cell]:
     """Cells of a study by id, in the study's order, with their names in it."""
-    query = select(*_CELL).join(STUDY_CELL).where(STUDY_CELL.c.study_id == study_id)
-    cells = _cells(connection, query.order_by(STUDY_CELL.c.place))
+    cells = _cells(connection, _STUDY_CELLS.where(STUDY_CELL.c.study_id == study_id))
     defaults = _defaults(connection, study_id)
     return dict(zip(cells, named(cells.values(), defaults), strict=True)) if defaults else cells
 

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 fn explore(request: Option<PathBuf>, shard: Option<Shard>) -> Result<()> {
     let request = Request::parse(&read_request(request)?)?;
     let request = if shard.is_some() { request.with_shard(shard)? } else { request };
-    say(&Line::Summary(diskproof_states::run::explore(&request)?));
+    say(&Line::Summary(Box::new(diskproof_states::run::explore(&request)?)));
     Ok(())
 }
 

@@ -32,7 +32,7 @@ pub enum Line<'a> {
         checks: u64,
         is_minimal: bool,
     },
-    Summary(Summary),
+    Summary(Box<Summary>),
     Error {
         what: &'a str,
         why: &'a str,

@@ -22,6 +22,7 @@ from diskproof.report.ranking.chart import heat_factors
 from diskproof.report.ratios import ratio_chart
 from diskproof.report.scores.chart import pareto_chart
 from diskproof.stats.pareto import FrontPoint
+from support.advice_views import advice_view
 from support.report_views import FACTORS, HOSTILE, make_view
 
 
@@ -216,3 +217,26 @@ def test_a_chart_that_takes_too_much_takes_no_more_than_its_process() -> None:
     endless = {"data": {"sequence": {"start": 0, "stop": 1e9}}, "mark": "point", "encoding": {}}
     with pytest.raises(UsageError, match="the charts cannot be drawn"):
         vega.draw_all([{"$schema": "https://vega.github.io/schema/vega-lite/v6.json", **endless}])
+
+
+def test_a_page_of_several_studies_has_contents_and_says_where_each_was_measured() -> None:
+    view = advice_view({"cache": ("none", "unsafe")}, blocks=2)
+    facts = {"kernel": "6.1.0", "qemu_version": "7.2", "cpu_model": "CPU", "cpus": 2}
+    host = replace(view.host, facts={**view.host.facts, **facts})
+    view = replace(view, host=host, parts={})
+    other = replace(view, study=replace(view.study, name="\u78c1\u76d8", id="s2"))
+    page = render_page([view, other])
+    assert "<title>diskproof: advised, \u78c1\u76d8</title>" in page
+    for number in (1, 2):
+        assert f'href="#study-{number}"' in page and f'id="study-{number}"' in page
+    assert page.count("kernel: 6.1.0") == page.count("QEMU: 7.2") == 2
+    assert "<nav" not in render_page([view])
+
+
+def test_a_cell_that_loses_is_marked_by_shape_and_word_and_is_no_winner() -> None:
+    view = advice_view({"cache": ("none", "unsafe")}, blocks=3)
+    page = render_page([replace(view, parts={"ranking": {"sync-write": view.workloads[0]}})])
+    assert '<span class="verdict-loses">\u25bc loses 64' in page
+    assert '<span class="verdict-keeps">\u25cf keeps, all 120</span>' in page
+    lossy = next(row for row in page.split("<tr") if "\u25bc loses 64" in row)
+    assert lossy.startswith(' class="unfit"')

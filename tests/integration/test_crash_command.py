@@ -343,7 +343,7 @@ def test_why_a_search_broke_off_is_told_beside_the_loss_that_it_found(
         (["--writer", "", "--check", "true", "data"], 2, "is no command"),
         (["--writer", "true", "--check", "true", "no-such-folder"], 2, "is no folder"),
         (["--writer", "false", "--check", "true", "data"], 1, "ended with status 1"),
-        (["--writer", "/no/such/program", "--check", "true", "data"], 1, "not installed"),
+        (["--writer", "/no/such/program", "--check", "true", "data"], 2, "is no program"),
         (["--writer", "true", "--check", "true", "data"], 1, "promised nothing"),
         (["--writer", "true", "--check", "true", "data", "--sector", "513"], 2, "no sector"),
         (["s.toml", "--seed", "3"], 2, "--sector and --seed go with --writer"),

@@ -178,3 +178,28 @@ def test_what_cannot_be_compared_is_explained(
     code = run_command_line(["compare", *arguments, "--store", str(stores / "both.sqlite")])
     captured = capsys.readouterr()
     assert code == 2 and said in captured.err and captured.out == ""
+
+
+def test_what_is_compared_with_itself_is_refused(
+    stores: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = run(capsys, stores, "before.sqlite", "before.sqlite")
+    assert code == 2
+    assert run_command_line(["compare", "new", "new", "--store", str(stores / "both.sqlite")]) == 2
+    told = capsys.readouterr().err
+    assert "'new' and 'new' are the same: study new (" in told and "name two of them by id" in told
+
+
+def test_a_side_that_drops_flushes_is_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = simulated_cells({"frontend": ("daemon",), "cache": ("none", "unsafe")})
+    fill(tmp_path / "u.sqlite", cells, seed=1)
+    arguments = ["compare", "cache=none", "cache=unsafe", "--store", str(tmp_path / "u.sqlite")]
+    assert run_command_line([*arguments, "--json"]) in (0, 1)
+    (line,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert line["drops_flushes"] == [False, True] and line["crash_b"] == "drops flushes"
+    assert run_command_line(arguments) in (0, 1)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "in a crash: A: not judged, B: drops flushes" in told
+    assert "Cells of B drop flushes: what a program was promised may be lost" in told

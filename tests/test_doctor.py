@@ -133,7 +133,12 @@ def test_words_without_colour_and_hints_on_their_own_line() -> None:
     assert lines[0].split() == ["fio", "yes", "3.33"]
     assert lines[1].split() == ["xfs", "on", "loop", "no", "mkfs.xfs", "is", "not", "installed"]
     assert lines[2].strip() == "-> apt-get install xfsprogs"
-    assert lines[-1] == "diskproof can measure here; 1 more would allow further kinds of studies."
+    told = "a common study (guests, verdicts) lacks nothing"
+    more = "1 other would allow further kinds of studies."
+    assert summarise([FIO, XFS]) == f"diskproof can measure here: {told}; {more}"
+    assert " ".join(lines).endswith(more)
+    guest = dataclasses.replace(XFS, name="guest")
+    assert summarise([FIO, guest]).endswith("a common study (guests, verdicts) lacks guest.")
 
 
 def test_what_is_needed_is_marked_and_said_at_the_end() -> None:

@@ -51,7 +51,7 @@ def test_a_decided_race_names_the_best_and_an_open_one_what_it_lacks(
     named = "fastest is raw unsafe io_uring (drops flushes); at 95 % no other is more than 2 %"
     assert decided.startswith(named)
     undecided = verdict_sentence(races["sync-write-4k"], STUDY)
-    assert undecided.startswith("fastest so far is raw unsafe io_uring (drops flushes), with")
+    assert undecided.startswith("fastest so far is raw unsafe io_uring (drops flushes): ")
     blocks = len(races["sync-write-4k"].course.verdicts)
     assert f"; {blocks} blocks did not decide it, about " in undecided
 

@@ -8,11 +8,16 @@ from dataclasses import replace
 from rich.console import Console, RenderableType
 
 from diskproof.report.barred import Bars
+from diskproof.report.labels import render_half_width, too_few_text
+from diskproof.report.plan_tables import render_plan
+from diskproof.report.progress import render_status, study_status
 from diskproof.report.ranking.table import render_ranking
 from diskproof.report.ranking.words import winner_sentence
 from diskproof.report.runs.table import render_failures
 from diskproof.report.study_tables import render_study
 from diskproof.report.view import StudyView
+from diskproof.stats.intervals import mean_interval, runs_for
+from diskproof.store.rows import RunCounts
 from support.report_views import FACTORS, HOSTILE, make_view
 
 WIDE = {
@@ -108,3 +113,27 @@ def test_what_drops_flushes_is_marked_and_never_wins() -> None:
     assert len(rows) == 32 and sum(" !" in row for row in rows) == 8
     assert all((" ! " in row) == ("unsafe" in row) for row in rows)
     assert "! drops flushes: what a program was promised may be lost" in " ".join(lines)
+
+
+def test_blocks_that_are_planned_no_more_are_told() -> None:
+    study = make_view(details=False).study
+    status = study_status(study, RunCounts(4, 8, 0), None, 0.0)
+    text = " ".join(plain(render_status([status])).split())
+    assert f"{study.name} {study.id} done 8 of 4 planned (4 more from before)" in text
+    assert "4/4" in plain(render_status([study_status(study, RunCounts(4, 4, 0), None, 0.0)]))
+
+
+def test_a_plan_marks_what_drops_flushes_with_its_source() -> None:
+    text = " ".join(plain(render_plan(make_view(details=False).study, 60.0, 1 << 30)).split())
+    assert "unsafe !" in text or "unsafe io_uring !" in text or "unsafe native !" in text
+    assert "does not carry out flushes (cache=unsafe, by QEMU's manual)" in text
+
+
+def test_too_few_runs_are_told_with_what_would_do() -> None:
+    wide = mean_interval((100.0, 900.0))
+    assert wide.says_nothing and render_half_width(wide) == "too few"
+    needed = runs_for(wide, 0.25)
+    assert needed is not None and f"about {needed} blocks in all" in too_few_text([wide])
+    enough = mean_interval((100.0, 900.0) * (needed // 2))
+    assert enough.half_width is not None and enough.half_width <= 0.27 * enough.mean
+    assert too_few_text([mean_interval((100.0, 101.0)), mean_interval((5.0,))]) == ""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diskproof.errors import UsageError
 from diskproof.records import Failure
-from diskproof.records.verdicts import Verdict
+from diskproof.records.verdicts import COVERED, Verdict
 from diskproof.store import DuplicateRun, Store
 from diskproof.store.export import export_table
 from support.crashing import LOSS, make_crash_run, make_verdict
@@ -53,6 +53,17 @@ def test_a_cells_verdict_counts_once_and_a_stored_run_is_left_alone(store: Store
     assert [row.verdict.fault for row in store.verdicts()] == ["power", "qemu-kill"]
     with pytest.raises(UsageError):
         store.crash_run("crash-2")
+
+
+def test_keeps_that_noted_no_coverage_is_kept_so_far_and_made_again(store: Store) -> None:
+    """Verdicts of earlier versions; those that noted theirs, and whole searches, stay."""
+    early = replace(make_verdict(), states_total=1135, estimated=True)
+    noted = replace(early, fault="power", details={COVERED: {}})
+    store.add_crash_run(make_crash_run(1, early, noted))
+    told = {row.verdict.fault: row.verdict.kept_so_far for row in store.verdicts()}
+    assert told == {"qemu-kill": True, "power": False}
+    assert store.remove_undecided("s1") == 1
+    assert [row.verdict.fault for row in store.verdicts()] == ["power"]
 
 
 def test_undecided_verdicts_are_made_again(store: Store) -> None:

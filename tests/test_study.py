@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.errors import StudyError
+from diskproof.study import keys
+from diskproof.study.factors import FACTOR_BY_NAME, OTHER_WORDS
 from diskproof.study.load import load_study, parse_study, read_study
 from diskproof.study.protocol import RaceRules, find_rules
 from diskproof.study.toml_lines import read_text
@@ -67,7 +70,7 @@ def test_a_good_study() -> None:
         ("[protocol]\nblokcs = 3", 7, "did you mean 'blocks'?"),
         ("[protocol]\nblocks = 0", 7, "not a whole number from 1 to 10000"),
         ('[protocol]\nruntime = "soon"', 7, "is not a time"),
-        ('[[only]]\nformat = "raw"\n[[only]]\nbus = "scsi"', 9, "did you mean 'virtio-scsi'?"),
+        ('[[only]]\nformat = "raw"\n[[only]]\nbus = "scsi"', 9, "'virtio-scsi' here"),
         ('[[exclude]]\ncache = "unsafe"', 7, "among the study's"),
         ('[[exclude]]\nworkload = "seq-raed"', 7, "did you mean 'seq-read'?"),
         ('[backings.x]\nkind = "direktory"\npath = "/x"', 7, "did you mean 'directory'?"),
@@ -97,7 +100,44 @@ def test_workload_tables() -> None:
     )  # fmt: skip
     assert "unknown workload" in errors('[workloads.x]\npreset = "nope"\n')[0]
     assert "did you mean 'iodepth'" in errors("[workloads.seq-read]\niodepht = 3\n")[0]
-    assert "is not a block size like 4k" in errors('[workloads.seq-read]\nbs = "4k;rm"\n')[0]
+    assert (
+        "is not a size; write it like 4096, 64K"
+        in errors('[workloads.seq-read]\nbs = "4k;rm"\n')[0]
+    )
+
+
+@pytest.mark.parametrize(("factor", "word"), OTHER_WORDS)
+def test_words_of_managers_are_answered_with_ours(factor: str, word: str) -> None:
+    (told,) = errors(f'[factors]\nfrontend = "guest"\n{factor} = "{word}"\n')
+    assert OTHER_WORDS[factor, word] in told and "known:" not in told
+    known = FACTOR_BY_NAME[factor].levels
+    assert word not in known and any(level in told for level in known)
+
+
+def test_a_size_in_thousands_is_asked_about() -> None:
+    for table in ('[protocol]\nsize = "16MB"', '[factors]\ncluster_size = "64kB"'):
+        assert "counts in thousands" in errors(table)[0]
+    (spec,) = parse_study('[workloads.x]\npreset = "rand-read-4k-d1"\nbs = "4KiB"\n').workloads
+    assert spec.option("bs") == "4k"
+    assert "counts in thousands" in errors('[workloads.seq-read]\nbs = "4KB"\n')[0]
+
+
+def test_what_stands_there_twice_is_told() -> None:
+    (told,) = errors('[factors]\ncache = ["none", "none"]\n')
+    assert told.endswith("factors.cache: 'none' stands there twice")
+
+
+@given(st.text(max_size=70))
+def test_names_in_any_script(text: str) -> None:
+    """A name that is taken is safe in a file's name, a command line and a table."""
+    try:
+        name = keys.study_name(text)
+    except ValueError:
+        name = keys.study_name_of(text)
+    assert name == unicodedata.normalize("NFC", name) and name.isprintable()
+    assert 0 < len(name) <= 64 and not set(name) & set(" /\\'\"<>&|;$`")
+    if name[0] not in "._-":
+        assert keys.study_name(name) == name
 
 
 def test_a_fio_job_file_is_kept_whole(tmp_path: Path) -> None:

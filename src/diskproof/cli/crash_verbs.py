@@ -51,7 +51,13 @@ class StudyByDefault(TyperGroup):
 crash = typer.Typer(
     cls=StudyByDefault,
     no_args_is_help=True,
-    help="Say what each setting loses when the power goes, QEMU dies or a disk lies.",
+    help=(
+        "Say what each setting loses when the power goes, QEMU dies or a disk lies.\n\n"
+        "diskproof crash STUDY judges all cells of a study, as `crash study STUDY` does.\n\n"
+        "diskproof crash --writer CMD --check CMD DIR judges a program of your own: each line that "
+        "it prints is a promise (`crash study --help` has the options)."
+    ),
+    short_help="Say what each setting loses when the power goes, QEMU dies or a disk lies.",
 )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 BEST_SCORES = 5
+_MEASURE_FIRST = "`diskproof run` a study first"
 
 
 class Sort(StrEnum):
@@ -167,14 +168,14 @@ def rank(
             (view, read_scores(opened, view.study, view.host.id, given))
             for view in name_files(read_views(opened, study or ()))
         ]
+    if not rankings:
+        raise UsageError(_nothing_yet(store), hint=_MEASURE_FIRST)
     if as_json:
         print_json([ranking_json(view, found, best) for view, found in rankings])
-    elif rankings:
+    else:
         # Who gives no weights has asked for the rankings: of the scores the best will do.
         few = 0 if given else BEST_SCORES
         console().print(render_rankings(rankings, best, best_scores=few))
-    else:
-        console().print(_nothing_yet(store))
     return Exit.OK
 
 
@@ -200,7 +201,7 @@ def report(
 
     views = _views(store, study, details=True)
     if not views:
-        raise UsageError(_nothing_yet(store), hint="`diskproof run` a study first")
+        raise UsageError(_nothing_yet(store), hint=_MEASURE_FIRST)
     page = render_page(views).encode()
     with start_whole_file(output) as stream:
         stream.write(page)

@@ -64,8 +64,21 @@ def console() -> Console:
     """Results for people. A pipe or a file has no width of its own, unless COLUMNS gives one."""
     from rich.console import Console
 
-    wide = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if wide else PIPE_WIDTH, highlight=False)
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    width = None if "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(file=_Trimmed(), width=width, highlight=False)
+
+
+class _Trimmed(io.StringIO):
+    """Stdout as a pipe or a file gets it: a table's lines end with their last character."""
+
+    def write(self, text: str) -> int:
+        sys.stdout.write("\n".join(line.rstrip(" ") for line in text.split("\n")))
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 def progress_console() -> Console:

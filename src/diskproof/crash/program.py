@@ -3,6 +3,7 @@
 import os
 import selectors
 import shlex
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -69,7 +70,12 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
             f"{option} {text!r} is no command", "it is split into words, as by a shell"
         )
     program = Path(words[0])
-    if "/" in words[0] and program.is_file():
+    if shutil.which(words[0]) is None:
+        raise UsageError(
+            f"{option}: {words[0]} is no program that is found here",
+            "it is looked for from this folder, and by its name alone on PATH",
+        )
+    if "/" in words[0]:
         words[0] = str(program.parent.resolve() / program.name)
     return tuple(words)
 

@@ -10,7 +10,7 @@ from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.build import find_guest, require_guest
 from diskproof.guest.own.image import open_own_image, require_firmware
-from diskproof.host.accel import KVM, AccelFacts, probe_accel
+from diskproof.host.accel import AccelFacts, KVM, find_accel, probe_accel
 from diskproof.host.backing_ground import add_ground
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
@@ -143,7 +143,7 @@ def _probe_accel(guest: bool, progress: Callable[[str], None]) -> AccelFacts:
         return AccelFacts("tcg", "not probed: the study has no guests", 0.0)
     if find_guest() is None:
         return AccelFacts("tcg", "not probed: the guest is not built", 0.0)
-    if KVM.exists():
+    if KVM.exists() and find_accel() is None:
         progress("accelerator: KVM is probed by booting a guest (once for each boot of the host)")
     try:
         return probe_accel()

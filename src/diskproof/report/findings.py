@@ -4,8 +4,13 @@ from collections.abc import Sequence
 
 from diskproof.records import Finding
 from diskproof.report import layout
+from diskproof.report.labels import count
 
 _STYLES = {"yes": "green", "limited": "yellow", "no": "red"}
+COMMON = frozenset(
+    {"qemu-system-x86_64", "aio=native", "aio=io_uring", "accelerator", "guest", "FUSE"}
+)
+"""What a study takes that has guests and is judged; the rest is for further kinds."""
 _NAME_WIDTH = 20  # a longer name (a directory's) folds
 
 
@@ -27,10 +32,15 @@ def summarise(findings: Sequence[Finding]) -> str:
     blocking = [finding.name for finding in findings if _blocks(finding)]
     if blocking:
         return f"no!: diskproof cannot measure here without {', '.join(blocking)}."
-    missing = sum(finding.ok == "no" for finding in findings)
-    if not missing:
+    lacking = [finding.name for finding in findings if finding.ok == "no"]
+    if not lacking:
         return "diskproof can measure here."
-    return f"diskproof can measure here; {missing} more would allow further kinds of studies."
+    common = [name for name in lacking if name in COMMON]
+    rest = len(lacking) - len(common)
+    told = f"a common study (guests, verdicts) lacks {', '.join(common)}"
+    told = told if common else "a common study (guests, verdicts) lacks nothing"
+    more = f"; {count(rest, 'other')} would allow further kinds of studies" if rest else ""
+    return f"diskproof can measure here: {told}{more}."
 
 
 def _blocks(finding: Finding) -> bool:

@@ -147,7 +147,7 @@ def _render_cells(study: StudyRecord) -> layout.Shown:
         table.add_row(label, ", ".join(names))
     more, why = len(loads) - MAX_CELLS, dropping_text(study.cells, bars)
     hidden = f"{more} more disks are not shown; --json lists all" if more > 0 else ""
-    table.caption = "; ".join(filter(None, (why, hidden))) or None
+    table.caption = layout.plain("; ".join(filter(None, (why, hidden)))) or None
     return table
 
 

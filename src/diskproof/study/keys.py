@@ -215,6 +215,8 @@ def study_name_of(stem: str) -> str:
         char if unicodedata.category(char)[0] in "LNM" or char in "._-" else "-"
         for char in unicodedata.normalize("NFC", stem)
     )[:MAX_STUDY_NAME]
+    if unicodedata.category(kept[:1] or " ")[0] == "M":  # it would stand on what comes before
+        kept = f"-{kept[1:]}"
     return kept if kept.strip("-._") else "study"
 
 

@@ -155,7 +155,8 @@ def _job_text(file: Path, location: Location, mistakes: keys.Mistakes) -> str:
     try:
         job = read_text(file, MAX_JOB_TEXT)
     except (OSError, ValueError) as error:
-        mistakes.add(location, f"cannot read the fio job file {file}: {error}")
+        why = getattr(error, "strerror", None) or error
+        mistakes.add(location, f"cannot read the fio job file {file}: {why}")
         return ""
     for line, message in find_job_mistakes(job):
         mistakes.add(location, f"{file}:{line}: {message}")

@@ -1,5 +1,5 @@
-//! Where each change is missing by itself: at the first and at the last promise given while it could
-//! still be lost. The first may be about it; of the last, most depends on it.
+//! Where each change is missing by itself: at the first and at the last promise given while it
+//! could still be lost. The first may be about it; of the last, most depends on it.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn settled_at(trace: &Trace, durability: &Durability) -> Vec<u64> {
     settled
 }
 
-/// It had begun by then; what is durable with its own end never was missing unless it was under way.
+/// It had begun by then: what is durable with its own end is missing only while it is under way.
 fn can_miss(trace: &Trace, cut: u64, change: u64) -> bool {
     cut > 0 && (cut >= change || trace.event(change).begin_ns <= trace.event(cut).end_ns)
 }

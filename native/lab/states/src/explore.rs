@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::checks::{make_check, Check, Detail, Finding, Ground, Severity};
 use crate::choice::{Choice, StateId};
 use crate::content::Store;
+use crate::counters::Counters;
 use crate::cut::{collect, Cut};
 use crate::failure::{During, Failure, Result};
 use crate::fault::{Durability, Fault};
@@ -53,31 +54,6 @@ impl Found {
 
 fn rank(finding: Finding, moment_ns: u64, order: Order) -> Rank {
     (finding.severity(), finding.age_ns(moment_ns).unwrap_or(0), Reverse(order))
-}
-
-#[derive(Default)]
-pub struct Counters {
-    pub built: AtomicU64,
-    /// States that hold something else than those before, or that were promised more.
-    pub distinct: AtomicU64,
-    /// How many of those belong to our shard.
-    pub checked: AtomicU64,
-    pub losing: AtomicU64,
-    /// Acknowledgements looked at with nothing that is not durable.
-    pub bare: AtomicU64,
-    /// Single changes that were missing where promises depend on them.
-    pub alone: AtomicU64,
-}
-
-impl Counters {
-    /// One state more was looked at, ours or known by its content only.
-    fn cover(&self, pass: Pass) {
-        match pass {
-            Pass::Nothing => self.bare.fetch_add(1, Ordering::Relaxed),
-            Pass::Alone => self.alone.fetch_add(1, Ordering::Relaxed),
-            Pass::Quick | Pass::Single | Pass::Random(_) => 0,
-        };
-    }
 }
 
 /// What the exploring threads share.

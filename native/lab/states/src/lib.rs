@@ -7,6 +7,7 @@ pub mod alone;
 pub mod checks;
 pub mod choice;
 pub mod content;
+pub mod counters;
 pub mod cut;
 pub mod explore;
 pub mod failure;

@@ -93,13 +93,7 @@ impl Cuts {
 
     /// No more than so many states of a pass are at a cut; what later writes cover is not known
     /// here.
-    pub fn most_states(
-        &self,
-        pass: Pass,
-        trace: &Trace,
-        durability: &Durability,
-        cut: u64,
-    ) -> u64 {
+    pub fn most_states(&self, pass: Pass, trace: &Trace, durability: &Durability, cut: u64) -> u64 {
         let under_way = || durability.under_way(trace, cut).count() as u64;
         match pass {
             Pass::Quick => 9,
@@ -136,13 +130,7 @@ fn spread(cuts: &[u64], count: usize) -> Vec<u64> {
 }
 
 /// The states of a pass at a cut, at most `most` of them.
-pub fn choices(
-    pass: Pass,
-    cuts: &Cuts,
-    cut: &Cut<'_, '_>,
-    seed: u64,
-    most: usize,
-) -> Vec<Choice> {
+pub fn choices(pass: Pass, cuts: &Cuts, cut: &Cut<'_, '_>, seed: u64, most: usize) -> Vec<Choice> {
     let mut choices = match pass {
         Pass::Quick => quick(cut),
         Pass::Nothing => vec![Choice::Nothing],

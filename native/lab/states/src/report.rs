@@ -32,7 +32,7 @@ pub enum Line<'a> {
         checks: u64,
         is_minimal: bool,
     },
-    Summary(Summary),
+    Summary(Box<Summary>),
     Error {
         what: &'a str,
         why: &'a str,
@@ -182,8 +182,7 @@ pub fn summary(
 ) -> Summary {
     use diskproof_wire::crash_log::Ending;
     let counters = &exploration.counters;
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let checked = count(&counters.checked);
+    let checked = counters.checked.load(Ordering::Relaxed);
     let cuts = exploration.cuts;
     let acknowledgements = cuts.acknowledgements.len() as u64;
     let worst = outcome.worst();
@@ -207,19 +206,8 @@ pub fn summary(
         missing: minimal.map_or_else(Vec::new, |minimal| minimal.missing.clone()),
         cuts: cuts.all.len() as u64,
         acknowledgements,
-        states: States {
-            built: count(&counters.built),
-            distinct: count(&counters.distinct),
-            checked,
-            losing: count(&counters.losing),
-            planned,
-            planned_done: outcome.planned_done,
-            random_rounds: outcome.passes.saturating_sub(PLANNED),
-        },
-        covered: Covered {
-            acknowledgements: Share { done: count(&counters.bare), of: acknowledgements },
-            changes: Share { done: count(&counters.alone), of: cuts.alone.states() },
-        },
+        states: states(exploration, outcome, planned),
+        covered: counters.covered(cuts),
         log: match trace.ending {
             Ending::Complete => "complete",
             Ending::Open => "open",
@@ -227,5 +215,19 @@ pub fn summary(
         },
         timed_out: outcome.timed_out,
         seconds: begun.elapsed().as_secs_f64(),
+    }
+}
+
+fn states(exploration: &Exploration<'_>, outcome: &Outcome, planned: u64) -> States {
+    let counters = &exploration.counters;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    States {
+        built: count(&counters.built),
+        distinct: count(&counters.distinct),
+        checked: count(&counters.checked),
+        losing: count(&counters.losing),
+        planned,
+        planned_done: outcome.planned_done,
+        random_rounds: outcome.passes.saturating_sub(PLANNED),
     }
 }

@@ -86,12 +86,10 @@ fn what_was_covered_is_told_by_its_meaning() {
     let summary = explored(&mut ledger(40, true), "power", 2, 1);
     let covered = summary.covered;
     assert_eq!((covered.acknowledgements.done, covered.acknowledgements.of), (11, 11));
-    // Each record was not durable at one record only, the last before its flush.
     assert_eq!((covered.changes.done, covered.changes.of), (40, 40));
     // Without a flush each is missing where it was promised, and at the last promise.
     let covered = explored(&mut ledger(40, false), "power", 2, 1).covered;
     assert_eq!((covered.changes.done, covered.changes.of), (76, 76));
-    // What was durable with its end can be missing nowhere.
     let covered = explored(&mut ledger(40, true), "kill", 2, 1).covered;
     assert_eq!((covered.changes.done, covered.changes.of), (0, 0));
 }

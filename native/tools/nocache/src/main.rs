@@ -118,7 +118,9 @@ fn tell_exec_error(words: &[OsString], ended: &Ended) {
 
 fn tell_exec(words: &[OsString], error: &std::io::Error) {
     let program = std::path::Path::new(&words[0]).display();
-    eprintln!("diskproof-nocache: {program} cannot be run: {error}");
+    let why = error.to_string();
+    let why = why.split(" (os error").next().unwrap_or_default();
+    eprintln!("diskproof-nocache: {program} cannot be run: {why}");
 }
 
 fn tell(options: &Options, report: &Report) {

@@ -139,7 +139,9 @@ fn ends_watching(arrived: Arrived) -> bool {
 fn not_executed(code: u8, program: &str, error: &io::Error) -> Refusal {
     let hint =
         if code == 127 { "look for a typing error, or give its path" } else { "chmod +x it" };
-    Refusal::new(code, format!("{program} cannot be run"), error, hint)
+    let why = error.to_string();
+    let why = why.split(" (os error").next().unwrap_or_default();
+    Refusal::new(code, format!("{program} cannot be run"), why, hint)
 }
 
 /// The best mechanism that works here, or the one that was asked for.

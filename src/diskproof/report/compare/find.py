@@ -12,6 +12,7 @@ from diskproof.stats.intervals import Sample
 from diskproof.stats.speed_verdict import SpeedVerdict, judge, overall_samples
 from diskproof.store import ResultRow
 
+FEW_RUNS = 3
 ALL_CELLS = "all cells together"
 Key = tuple[str, str, tuple[tuple[str, str], ...]]
 """Workload, metric and the levels that both sides have in common."""
@@ -84,6 +85,7 @@ def compare_sides(
     factors = varying_factors([row.cell for one, other in pairs for row in (one, other)])
     shown = [name for name in factors if name not in named] if named else list(factors)
     lines = _judge(a, b, pairs, shown, delta)
+    notes += _proof_notes(lines)
     every = varying_factors([row.cell for rows in own for each in rows.values() for row in each])
     matched = {id(row) for pair in pairs for row in pair}
     missing = [
@@ -235,6 +237,16 @@ def _load_notes(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> list[str]:
             "between runs, not what varies between days"
         )
     return notes
+
+
+def _proof_notes(lines: Sequence[Compared]) -> list[str]:
+    told = [line for line in lines if line.verdict.outcome in ("faster", "slower")]
+    if all(min(len(line.a.values), len(line.b.values)) >= FEW_RUNS for line in told):
+        return []
+    return [
+        f"some of it rests on fewer than {FEW_RUNS} runs a side, and so on how alike they happened "
+        "to be: no ground for a gate yet"
+    ]
 
 
 def _nothing_in_common(

@@ -54,7 +54,7 @@ def _table(lines: list[Compared]) -> layout.Shown:
             style=_STYLES[line.verdict.outcome] or None,
         )
     kept = _kept_text(lines)
-    table.caption = f"in a crash: {kept}" if kept else None
+    table.caption = layout.plain(f"in a crash: {kept}") if kept else None
     return table
 
 

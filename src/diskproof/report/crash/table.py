@@ -42,4 +42,13 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
         "loses N, T: N acknowledged writes are missing in the worst state, the oldest of them "
         "acknowledged T before the crash; states are different contents that the crash may leave"
     )
+    if any(row.verdict.kept_so_far for row in rows):
+        table.caption += (
+            "; kept so far: nothing was lost, but not all that decides was checked: a longer "
+            "explore_seconds (or --budget) does"
+        )
+    broken = [row.verdict for row in rows if row.verdict.is_broken and row.verdict.reproduce]
+    if broken:
+        worst = max(broken, key=lambda verdict: (verdict.counts, verdict.badness))
+        table.caption += f"; to see the worst loss again: {layout.plain(worst.reproduce)}"
     return table

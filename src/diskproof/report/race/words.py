@@ -97,18 +97,21 @@ def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
         sure = f"at {100 * rules.confidence:g} % no other is more than {percent} better"
         return f"fastest is {names}; {sure}{_tied(race, study)}"
     return (
-        f"fastest so far is {names}, with a probability of {_chance(verdict.probability)} within "
-        f"{percent} of the best; {_names(race.open, study)} may be "
-        f"{_advantage(verdict.lead_at_least)}better{_needed(race)}"
+        f"fastest so far is {names}: {_chance(verdict.probability)} probable that nothing is more "
+        f"than {percent} better, but of {_names(race.open, study)} alone that is not "
+        f"{100 * rules.confidence:g} % sure: {_advantage(verdict.lead_at_least)}better"
+        f"{_needed(race, study)}"
     )
 
 
-def _needed(race: RaceState) -> str:
+def _needed(race: RaceState, study: StudyRecord) -> str:
     """What it would take once a race is out of blocks."""
     if not race.course.over or race.verdict is None:
         return ""
     so_far = len(race.course.verdicts)
-    return f"; {so_far} blocks did not decide it, about {race.verdict.blocks_needed} would"
+    about = race.verdict.blocks_needed
+    most = f", more than the {study.blocks} of max_blocks" if about > study.blocks else ""
+    return f"; {so_far} blocks did not decide it, about {about} would{most}"
 
 
 def _tied(race: RaceState, study: StudyRecord) -> str:
@@ -121,7 +124,9 @@ def _chance(probability: float) -> str:
 
 def _advantage(lead_at_least: float) -> str:
     """How much better the open cells may be; beyond a factor of two, no figure means anything."""
-    return f"up to {100 * (1 / lead_at_least - 1):.1f} % " if lead_at_least > 0.5 else "far "
+    if lead_at_least > 0.5:
+        return f"it may be up to {100 * (1 / lead_at_least - 1):.1f} % "
+    return "it may be far "
 
 
 def _names(cells: tuple[Cell, ...], study: StudyRecord) -> str:

@@ -146,7 +146,8 @@ def _shares(load: WorkloadView) -> list[dict[str, object]]:
         mean = line.ranked.interval.mean
         if mean > 0 and best > 0:
             share = mean / best if load.higher_is_better else best / mean
-            levels = {name: line.ranked.cell.level(name, "-") for name in load.varying}
+            beside = line.ranked.cell.level("frontend", "-")  # the bare host has no format, say
+            levels = {name: line.ranked.cell.level(name, beside) for name in load.varying}
             rows.append({**levels, _LOG: round(math.log(share), 5)})
     return rows
 

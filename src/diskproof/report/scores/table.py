@@ -192,6 +192,7 @@ def scores_json(study: StudyRecord, found: StudyScores | None, best: int) -> dic
             ],
         },
         "weighted_speed": _weighted_json(found.weighted, labels),
+        "no_weighted_speed": found.unweighted or None,
     }
 
 

@@ -83,7 +83,9 @@ pub fn hold(words: Vec<OsString>) -> ! {
     let (code, error) = become_command(&command, stops);
     let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let hint = if code == FORBIDDEN { "as root" } else { "look for a typing error" };
-    eprintln!("diskproof-sync-trace: {program} cannot be run\n  why: {error}\n  try: {hint}");
+    let why = error.to_string();
+    let why = why.split(" (os error").next().unwrap_or_default();
+    eprintln!("diskproof-sync-trace: {program} cannot be run\n  why: {why}\n  try: {hint}");
     std::process::exit(code)
 }
 

@@ -40,7 +40,9 @@ def test_every_tool_that_a_document_names_is_on_the_path() -> None:
 
 def test_links_to_tools_move_with_their_environment() -> None:
     folder = Path(sys.prefix) / "bin"
-    links = [path for path in folder.iterdir() if path.is_symlink() and "libexec" in str(path.readlink())]
+    links = [
+        path for path in folder.iterdir() if path.is_symlink() and "libexec" in str(path.readlink())
+    ]
     assert {path.name for path in links} == {
         path.name for path in (folder / "../libexec/diskproof").resolve().glob("diskproof-*")
     } - GUESTS

@@ -1,11 +1,10 @@
 """Entry point. Signals are heard before anything else is done, and ``--version`` answers before
 anything heavy is imported."""
 
-import os
-import sys
-
 # The core of `signal`, whose enumerations alone would double the start-up.
 import _signal as signal  # type: ignore[import-not-found]
+import os
+import sys
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -21,8 +21,8 @@ from diskproof.lab.course import Job, News, Outcome, Run, is_running, run_course
 from diskproof.lab.setup import LabSetup
 from diskproof.plan import Plan
 from diskproof.records import BackingSpec, HostFacts, HostRecord, StudyRecord
-from diskproof.store import Store, open_store
 from diskproof.report.labels import count
+from diskproof.store import Store, open_store
 from diskproof.study.backings import chain
 from diskproof.study.load import Study
 from diskproof.units import render_seconds
@@ -58,8 +58,9 @@ def conduct(
             codes.append(_judge(order, judge, store, outcome.seconds, resume))
         words.print_results(order.as_json)
         if outcome.standing.failed and outcome.reason != "interrupted":
+            failed = count(outcome.standing.failed, "run")
             again = command_again(order.context, "--retry")
-            note(f"diskproof: {count(outcome.standing.failed, 'run')} failed. To try again: {again}")
+            note(f"diskproof: {failed} failed. To try again: {again}")
         if outcome.reason == "budget" and not outcome.executed:
             return _tell_of_nothing(outcome)
         return max(_conclude(words, outcome, resume), *codes, Exit.OK)

@@ -26,7 +26,9 @@ MOST_SECONDS = 10  # of one input
 FLAGS = """--cfg fuzzing --cfg fuzzing_libfuzzer -Cpasses=sancov-module
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"""
-TARGET = re.compile(r'fn (\w+)\(\) \{(?:(?!\bfn ).)*?bolero::check!\(name = "([\w-]+)"\)', re.DOTALL)
+TARGET = re.compile(
+    r'fn (\w+)\(\) \{(?:(?!\bfn ).)*?bolero::check!\(name = "([\w-]+)"\)', re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="what is new joins the fixed corpus")
     wish = parser.parse_args()
     targets = [one for one in find_targets(build()) if not wish.names or one.name in wish.names]
-    return 0 if all([fuzz(target, wish.seconds, wish.keep) for target in targets]) else 1
+    sound = [fuzz(target, wish.seconds, wish.keep) for target in targets]
+    return 0 if all(sound) else 1
 
 
 if __name__ == "__main__":

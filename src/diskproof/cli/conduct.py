@@ -83,10 +83,9 @@ def conduct_alone(
             codes.append(_judge(order, judge, store, outcome.seconds, resume))
         words.print_results(order.as_json)
         if outcome.standing.failed and outcome.reason != "interrupted":
+            failed = count(outcome.standing.failed, "run")
             again = command_again(order.context, "--retry")
-            note(
-                f"diskproof: {count(outcome.standing.failed, 'run')} failed. To try again: {again}"
-            )
+            note(f"diskproof: {failed} failed. To try again: {again}")
         if outcome.reason == "budget" and not outcome.executed:
             return _tell_of_nothing(outcome)
         return max(_conclude(words, outcome, resume), *codes, Exit.OK)

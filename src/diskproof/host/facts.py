@@ -10,7 +10,7 @@ from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.build import find_guest, require_guest
 from diskproof.guest.own.image import open_own_image, require_firmware
-from diskproof.host.accel import AccelFacts, KVM, find_accel, probe_accel
+from diskproof.host.accel import KVM, AccelFacts, find_accel, probe_accel
 from diskproof.host.backing_ground import add_ground
 from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault

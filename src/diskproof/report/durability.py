@@ -218,6 +218,19 @@ def durability_sentence(rows: Sequence[VerdictRow]) -> str:
     return "; ".join(told) + "."
 
 
+def further_words(rows: Sequence[VerdictRow]) -> Iterator[str]:
+    """What to do where a search left something out, and how to see the worst loss again."""
+    if any(row.verdict.kept_so_far for row in rows):
+        yield (
+            "kept so far: nothing was lost, but not all that decides was checked: a longer "
+            "explore_seconds (or --budget) does"
+        )
+    broken = [row.verdict for row in rows if row.verdict.is_broken and row.verdict.reproduce]
+    if broken:
+        worst = max(broken, key=lambda verdict: (verdict.counts, verdict.badness))
+        yield f"to see the worst loss again: {worst.reproduce}"
+
+
 def worst_losses(
     rows: Sequence[tuple[str, VerdictRow]], most: int
 ) -> Iterator[tuple[Sequence[TraceEvent], str]]:

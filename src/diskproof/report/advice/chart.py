@@ -147,6 +147,10 @@ def loss_caption(load: WorkloadView, frontend: str, judged: Sequence[Judged], hi
         f"{load.name}: speed with 95 % intervals (frontend {frontend}), from what keeps its data "
         "in every crash that was tried down to what is damaged by one."
     )
+    if words & {"keeps", "undecided"}:
+        text += " Behind a speed stands how many of how many states were checked."
+    if any(line.ranked.interval.says_nothing for line, _ in judged):
+        text += " A point without an interval: too few runs to say."
     if hidden:
         text += f" {count(hidden, 'more cell')} of these are in the table."
     if words & {"loses", "corrupts"}:

@@ -5,7 +5,7 @@ from typing import Any
 
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.durability import VerdictText, crash_labels
+from diskproof.report.durability import VerdictText, crash_labels, further_words
 
 
 def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
@@ -42,13 +42,5 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
         "loses N, T: N acknowledged writes are missing in the worst state, the oldest of them "
         "acknowledged T before the crash; states are different contents that the crash may leave"
     )
-    if any(row.verdict.kept_so_far for row in rows):
-        table.caption += (
-            "; kept so far: nothing was lost, but not all that decides was checked: a longer "
-            "explore_seconds (or --budget) does"
-        )
-    broken = [row.verdict for row in rows if row.verdict.is_broken and row.verdict.reproduce]
-    if broken:
-        worst = max(broken, key=lambda verdict: (verdict.counts, verdict.badness))
-        table.caption += f"; to see the worst loss again: {layout.plain(worst.reproduce)}"
+    table.caption += "".join(f"; {layout.plain(each)}" for each in further_words(rows))
     return table

@@ -46,6 +46,10 @@ test-native: setup-test
 	$(SECTION) 'native tests'
 	@cd native && ../setup/cargo test --quiet --locked
 
+.PHONY: fuzz
+fuzz: setup ## coverage chooses inputs for every Rust reader of foreign bytes: EACH=60 seconds, TARGETS="log qmp"
+	@$(PYTHON_BIN) benchmarks/fuzz.py $(or $(EACH),60) $(TARGETS)
+
 .PHONY: audit-supply
 audit-supply: ## ask what is known of the packages: cargo-deny, pip-audit; what cannot be asked is named
 	@setup/audit-supply

@@ -71,7 +71,7 @@ pub fn negotiate(stream: &mut UnixStream, name: &str, patience: Duration) -> io:
     read_answers(&mut source)
 }
 
-fn greet(source: &mut impl Read, stream: &mut UnixStream) -> io::Result<()> {
+fn greet(source: &mut impl Read, stream: &mut impl Write) -> io::Result<()> {
     let mut greeting = [0; 18];
     source.read_exact(&mut greeting)?;
     if &greeting[..8] != b"NBDMAGIC" || &greeting[8..16] != OPTION_MAGIC {
@@ -139,4 +139,20 @@ fn read_info(data: &[u8]) -> io::Result<Option<Export>> {
         takes_flush: has(SEND_FLUSH),
         takes_fua: has(SEND_FUA),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_handshake_ends_in_an_export_or_an_error() {
+        bolero::check!(name = "handshake").for_each(|mut server: &[u8]| {
+            let mut said = Vec::new();
+            if greet(&mut server, &mut said).is_ok() {
+                let _ = read_answers(&mut server);
+            }
+            assert!(said.len() <= 4);
+        });
+    }
 }

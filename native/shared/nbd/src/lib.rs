@@ -161,7 +161,7 @@ fn broken(why: &str) -> Broken {
 }
 
 /// Hands every reply to who waits for it, until the connection ends; gives why it did.
-fn read_replies(mut stream: UnixStream, pending: &Pending) -> Broken {
+fn read_replies(mut stream: impl Read, pending: &Pending) -> Broken {
     loop {
         let mut reply = [0; 16];
         if let Err(error) = stream.read_exact(&mut reply) {
@@ -216,5 +216,29 @@ impl ReadAt for Nbd {
             offset += part.len() as u64;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests for 0, 1, 2 and 3 times 100 bytes are waiting.
+    #[test]
+    fn any_replies_answer_who_waits_or_break_the_connection() {
+        bolero::check!(name = "replies").for_each(|replies: &[u8]| {
+            let (ask, answers): (Vec<_>, Vec<_>) = (0..4).map(|_| sync_channel(1)).unzip();
+            let waiting = ask.into_iter().enumerate();
+            let waiting =
+                waiting.map(|(at, answer)| (at as u64, Waiting { answer, length: at * 100 }));
+            let pending: Pending = Arc::new(Mutex::new(Ok(waiting.collect())));
+            let broken = read_replies(replies, &pending);
+            tell_all(&pending, broken);
+            for (at, answer) in answers.iter().enumerate() {
+                if let Ok(data) = answer.try_recv().unwrap() {
+                    assert_eq!(data.len(), at * 100);
+                }
+            }
+        });
     }
 }

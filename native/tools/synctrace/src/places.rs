@@ -109,7 +109,6 @@ pub fn find_family(pid: i32) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const MAPS: &str = "00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/a b\n\
                         7f00-8000 rw-p 00000000 00:00 0 \n";
@@ -121,11 +120,15 @@ mod tests {
         assert_eq!(parse_mapping(MAPS, 0x8000), None);
     }
 
-    proptest! {
-        #[test]
-        fn maps_of_any_text_are_read(text in "[ -~\n]{0,200}", address: u64) {
-            parse_mapping(&text, address);
-        }
+    #[test]
+    fn maps_of_any_text_are_read() {
+        bolero::check!(name = "places").for_each(|text: &[u8]| {
+            let text = String::from_utf8_lossy(text);
+            for address in [0, 0x7f00, 0x0040_0010, u64::MAX] {
+                parse_mapping(&text, address);
+            }
+            parse_written(&text);
+        });
     }
 
     #[test]

@@ -114,7 +114,6 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn record(kind: u32, words: &[u32]) -> Vec<u8> {
         let size = HEADER + 4 * words.len();
@@ -149,15 +148,10 @@ mod tests {
         assert_eq!(records[0].body, Body::Name("abc".into()));
     }
 
-    proptest! {
-        #[test]
-        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            parse_records(&bytes);
-        }
-
-        #[test]
-        fn any_bodies_are_read(kind in 0u32..12, words in prop::collection::vec(any::<u32>(), 0..20)) {
-            parse_records(&record(kind, &words));
-        }
+    #[test]
+    fn any_bytes_are_read() {
+        bolero::check!(name = "records").for_each(|bytes: &[u8]| {
+            assert!(parse_records(bytes).len() <= bytes.len() / HEADER);
+        });
     }
 }

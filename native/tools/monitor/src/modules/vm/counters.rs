@@ -288,4 +288,18 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(watched.read(1.0, &mut buffer), None);
     }
+
+    #[test]
+    fn no_text_of_the_kernel_is_too_strange() {
+        bolero::check!(name = "counters").for_each(|text: &[u8]| {
+            let text = String::from_utf8_lossy(text);
+            if let Some(stat) = parse_stat(&text) {
+                assert!(stat.ticks >= 0.0 && stat.ticks.is_finite());
+            }
+            if let Some((on, waited)) = parse_schedstat(&text) {
+                assert!(on >= 0.0 && waited >= 0.0);
+            }
+            find_number(&text, "write_bytes:");
+        });
+    }
 }

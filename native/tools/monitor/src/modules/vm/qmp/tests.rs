@@ -1,8 +1,6 @@
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use proptest::prelude::*;
-
 use super::*;
 
 const GREETING: &[u8] = b"{\"QMP\": {\"version\": {}, \"capabilities\": []}}\r\n";
@@ -94,11 +92,12 @@ fn lines_of_the_kernels_list_of_sockets() {
     assert!(!is_in_use(b"", b"/run/a"));
 }
 
-proptest! {
-    #[test]
-    fn no_answer_is_too_strange(line in any::<Vec<u8>>(), inside in ".*") {
-        let _ = parse_answer(&line);
-        let _ = is_in_use(&line, b"/a");
-        let _ = parse_answer(format!("{{\"id\":\"diskproof\",\"return\":{inside}").as_bytes());
-    }
+#[test]
+fn no_answer_is_too_strange() {
+    bolero::check!(name = "qmp").for_each(|line: &[u8]| {
+        if let Ok(Some(_)) = parse_answer(line) {
+            assert!(contains(line, b"diskproof"));
+        }
+        let _ = is_in_use(line, b"/a");
+    });
 }

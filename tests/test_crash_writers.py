@@ -195,9 +195,16 @@ def test_promises_for_a_guest_are_two_lines_at_most() -> None:
         ((32, 0, 0, 97), False, "the host is flushed after each write"),
         ((32, 0, 0, 0), True, "the guest sends none"),
         ((32, 0, 0, 0), False, "the guest sends none: its disk tells of no cache"),
-        ((32, 31, 0, 0), True, "QEMU carries out none"),
-        ((32, 32, 32, 30), True, "QEMU leaves some out"),
-        ((32, 20, 20, 20), True, "the guest leaves some out"),
+        ((32, 1, 1, 0), True, "the guest sends none"),  # the file system's own
+        ((32, 1, 1, 1), True, "the guest sends none"),
+        ((32, 4, 4, 4), False, "the guest sends none: its disk tells of no cache"),
+        ((32, 5, 5, 5), True, "the guest sends 5 for 32 syncs"),
+        ((32, 1, 1, 97), False, "the host is flushed after each write"),
+        ((32, 32, 0, 0), True, "QEMU carries out none"),
+        ((32, 64, 64, 1), True, "QEMU carries out none"),
+        ((32, 33, 32, 30), True, "QEMU carries out 30 for 32 syncs"),
+        ((32, 31, 31, 31), True, "the guest sends 31 for 32 syncs"),
+        ((32, 20, 20, 20), True, "the guest sends 20 for 32 syncs"),
     ],
 )
 def test_flush_counts_say_where_flushes_end(

@@ -88,10 +88,9 @@ def test_readers_cannot_write(store: Path) -> None:
 def test_a_signal_is_heard_while_sqlite_works(tmp_path: Path, number: signal.Signals) -> None:
     """SQLite's own code runs for ever here; a signal ends it as anywhere else."""
     program = f"""
-import signal, sys
-from diskproof.cli.app import _interrupt
+import signal
 from diskproof.store.connect import StoreUrl, explained, make_engine
-signal.signal(signal.SIGTERM, _interrupt)
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 place = StoreUrl({str(tmp_path / "empty.sqlite")!r})
 with explained(place), make_engine(place, create=True).connect() as connection:
     print("ready", flush=True)

@@ -1,5 +1,6 @@
 """All verbs, and what becomes of their errors."""
 
+import shlex
 import signal
 import sys
 import types
@@ -74,11 +75,26 @@ def _options(
 def run_verb(arguments: Sequence[str]) -> int:
     """Run one verb; errors become three lines on stderr and an exit code."""
     guard_streams()
-    # A closed terminal and a service manager's stop deserve the same clean end as Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    heard: list[int] = []
+
+    def stop(number: int, frame: types.FrameType | None) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    # A closed terminal and a service manager's stop deserve the same clean end as Ctrl-C. What was
+    # ignored when we began (nohup) stays so.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    code = _run_verb(arguments)
+    return 128 + heard[0] if heard and code == Exit.INTERRUPTED else code
+
+
+def _run_verb(arguments: Sequence[str]) -> int:
     try:
         result = app(args=list(arguments), standalone_mode=False, obj=list(arguments))
+        if result == Exit.INTERRUPTED and not isinstance(result, Exit):
+            raise KeyboardInterrupt  # which Typer has made a bare number of; a verb's own is told
         return result if isinstance(result, int) else Exit.OK
     except typer.Exit as stop:
         return stop.exit_code
@@ -86,7 +102,8 @@ def run_verb(arguments: Sequence[str]) -> int:
         _print_error(error)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        print("diskproof: interrupted", file=sys.stderr)
+        again = shlex.join(["diskproof", *arguments])
+        print(f"diskproof: interrupted. The same again: {again}", file=sys.stderr)
         return Exit.INTERRUPTED
     except typer.TyperException as error:  # a wrong option, argument or command
         return _refuse(error)
@@ -98,10 +115,6 @@ def _refuse(error: typer.TyperException) -> int:
     if message := error.format_message().replace("Value error, ", ""):
         _print_error(UsageError(message, hint=f"`{command} --help` tells more"))
     return Exit.USAGE
-
-
-def _interrupt(signum: int, frame: types.FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _print_error(error: DiskproofError) -> None:

@@ -1,0 +1,63 @@
+"""The installed program on a terminal of its own, where Ctrl-C is typed at it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.verb_places import DEADLINE, Place
+
+PROGRAM = Path(sys.prefix) / "bin" / "diskproof"
+CTRL_C = b"\x03"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a shell would see of it, and all that stood on the terminal."""
+
+    code: int
+    text: str
+
+
+def start(place: Place, arguments: Sequence[str]) -> tuple[int, int]:
+    """The process, as soon as its interpreter has begun, and its terminal."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    child, screen = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        os.chdir(place.here)
+        os.execvpe(PROGRAM, [str(PROGRAM), *place.filled(arguments)], place.environment())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    # Before that it is a shell, then env(1), whose end is not ours.
+    while Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] != [bytes(PROGRAM)]:
+        time.sleep(0.001)
+    return child, screen
+
+
+def interrupt(
+    place: Place, arguments: Sequence[str], after: float, by: bytes | signal.Signals = CTRL_C
+) -> Ended:
+    """A call that is interrupted ``after`` seconds: by what is typed, or by a signal to it."""
+    child, screen = start(place, arguments)
+    text, sent, began = b"", False, time.monotonic()
+    while time.monotonic() - began < DEADLINE:
+        left = after - (time.monotonic() - began)
+        if left <= 0 and not sent:
+            sent = True
+            os.write(screen, by) if isinstance(by, bytes) else os.kill(child, by)
+        if select.select([screen], [], [], DEADLINE if sent else max(0.0, left))[0]:
+            try:
+                text += os.read(screen, 1 << 16)
+            except OSError:  # EIO: nobody has the other end any more
+                break
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(screen)
+    return Ended(128 - code if code < 0 else code, text.decode())

@@ -51,10 +51,11 @@ class Shelf:
     made: list[int] = field(default_factory=list)
     bad: frozenset[int] = frozenset()
     act: Callable[[TrimCampaign, int], None] = lambda campaign, disk: None
+    expected: Callable[[int], float] = lambda disk: 2.0
 
 
 class TrimCampaign(Campaign[int, Trimmed, Never]):
-    """Three disks, each to be trimmed in two seconds."""
+    """Three disks, each to be trimmed, in two seconds if nothing else is expected."""
 
     def __init__(self, store: Store, shelf: Shelf) -> None:
         self.study, self.store, self.shelf = TRIM, store, shelf
@@ -68,7 +69,7 @@ class TrimCampaign(Campaign[int, Trimmed, Never]):
         return next((disk for disk in range(3) if disk not in self.shelf.kept), None)
 
     def expect(self, job: int) -> float:
-        return 2.0
+        return self.shelf.expected(job)
 
     def execute(self, job: int, tell: Tell) -> Trimmed:
         tell(Activity(f"{job} blocks", f"discard: disk {job}"))
@@ -182,10 +183,32 @@ def test_ctrl_c_says_how_to_go_on_and_that_does(
 
 
 def test_a_budget_leaves_the_rest(trim: TrimVerb, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trim("trim", "--budget", "1s") == 0
-    assert "the budget is spent, 3 runs are left. To go on: diskproof" in capsys.readouterr().err
-    assert trim.shelf.made == []
-    assert trim("trim", "--budget", "1h") == 0 and trim.shelf.made == [0, 1, 2]
+    trim.shelf.expected = lambda disk: 2.0 if disk == 0 else 7200.0
+    assert trim("trim", "--budget", "1h") == 0
+    assert "the budget is spent, 2 runs are left. To go on: diskproof" in capsys.readouterr().err
+    assert trim.shelf.made == [0]
+    assert trim("trim", "--budget", "5h") == 0 and trim.shelf.made == [0, 1, 2]
+
+
+def test_a_budget_in_which_nothing_fits_is_no_success(
+    trim: TrimVerb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trim("trim", "--budget", "1s") == 1 and trim.shelf.made == []
+    told = capsys.readouterr().err
+    assert "nothing was made, the budget is too small" in told and "To go on" not in told
+    assert re.search(r"takes about 2\.\d s: give --budget more", told)
+
+
+def test_what_failed_says_how_to_try_again(
+    trim: TrimVerb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trim.shelf.bad = frozenset({1})
+    assert trim("trim", "--quiet") == 1
+    assert trim("trim", "--quiet") == 1, "the same command makes nothing again, and says so, too"
+    trim.shelf.bad = frozenset()
+    *_, said, again = capsys.readouterr().err.splitlines()[-1].partition("To try again: ")
+    assert said and trim(*shlex.split(again)[1:]) == 0
+    assert trim.shelf.made == [0, 1, 2, 1]
 
 
 def test_what_is_judged_afterwards_ends_in_the_same_answer(
@@ -200,7 +223,7 @@ def test_what_is_judged_afterwards_ends_in_the_same_answer(
         yield TrimWords(TrimCampaign(store, judged))
 
     trim.judge = judge
-    assert trim("trim", "--budget", "1s") == 0 and judged.made == []
+    assert trim("trim", "--budget", "1s") == 1 and judged.made == []
     trim.shelf.act = interrupt
     assert trim("trim") == 130 and judged.made == []
     trim.shelf.act = lambda campaign, disk: None

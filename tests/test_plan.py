@@ -233,3 +233,11 @@ def test_a_source_that_the_study_does_not_know_is_a_mistake_with_its_line() -> N
     with pytest.raises(StudyError) as caught:
         parse_study(COPY.replace('source_on = "ssd"', 'source_on = "sdd"'))
     assert "ssd" in str(caught.value) and "2:" in str(caught.value)
+
+
+def test_a_missing_tool_is_the_hosts_matter_and_its_package_stands_first() -> None:
+    missing = "fio is not installed (Debian: fio); it was not found on PATH; apt-get install fio"
+    poor = facts_with(frontends=frozenset(), reasons={"frontend=host": missing})
+    with pytest.raises(HostError, match="without: apt-get install fio") as caught:
+        plan('frontend = "host"', facts=poor)
+    assert caught.value.exit_code == 3 and "is not installed" in caught.value.why

@@ -21,9 +21,11 @@ from diskproof.lab.course import Job, News, Outcome, Run, is_running, run_course
 from diskproof.lab.setup import LabSetup
 from diskproof.plan import Plan
 from diskproof.records import BackingSpec, HostFacts, HostRecord, StudyRecord
+from diskproof.report.labels import count
 from diskproof.store import Store, open_store
 from diskproof.study.backings import chain
 from diskproof.study.load import Study
+from diskproof.units import render_seconds
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,21 @@ def conduct(
         if judge and outcome.reason == "done":
             codes.append(_judge(order, judge, store, outcome.seconds, resume))
         words.print_results(order.as_json)
+        if outcome.standing.failed and outcome.reason != "interrupted":
+            failed = count(outcome.standing.failed, "run")
+            again = command_again(order.context, "--retry")
+            note(f"diskproof: {failed} failed. To try again: {again}")
+        if outcome.reason == "budget" and not outcome.executed:
+            return _tell_of_nothing(outcome)
         return max(_conclude(words, outcome, resume), *codes, Exit.OK)
+
+
+def _tell_of_nothing(outcome: Outcome) -> int:
+    """A budget in which nothing fits: the same command would never go on."""
+    needed = render_seconds(outcome.seconds + outcome.next_seconds)
+    note("diskproof: nothing was made, the budget is too small")
+    note(f"  what comes next takes about {needed}: give --budget more than that")
+    return Exit.FELL_SHORT
 
 
 def _run_stage(

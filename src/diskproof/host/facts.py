@@ -27,6 +27,7 @@ _DAEMON_TOOLS = (
     ("qemu-img", "qemu-utils"),
     ("fio", "fio"),
 )
+_HOST_TOOLS = (("fio", "fio"), ("qemu-img", "qemu-utils"))
 _GUEST_TOOLS = (("qemu-system-x86_64", "qemu-system-x86"), ("qemu-img", "qemu-utils"))
 
 
@@ -79,7 +80,7 @@ def probe_facts(
 def probe_frontends() -> Probed:
     """Frontends that have all they need here."""
     checks: Mapping[str, Callable[[], None]] = {
-        "host": lambda: _require_tools((("fio", "fio"),)),
+        "host": lambda: _require_tools(_HOST_TOOLS),
         "container": _require_container,
         "daemon": _require_daemon,
         "guest": _require_guest,
@@ -100,7 +101,7 @@ def _require_tools(tools: Sequence[tuple[str, str]]) -> None:
 
 
 def _require_container() -> None:
-    _require_tools((("fio", "fio"),))
+    _require_tools(_HOST_TOOLS)
     require_containers()
 
 

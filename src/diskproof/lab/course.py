@@ -98,12 +98,14 @@ Tell = Callable[[Activity], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a call ended: ``executed`` runs were made in it, ``standing`` is of the whole study."""
+    """How a call ended: ``executed`` runs were made in it, ``standing`` is of the whole study,
+    ``next_seconds`` is what the next job would have cost (``budget``)."""
 
     reason: Reason
     executed: int
     seconds: float
     standing: Standing
+    next_seconds: float
 
 
 class Campaign(ABC, Generic[Job, Run, News]):
@@ -185,7 +187,7 @@ def run_course(
         except KeyboardInterrupt:
             reason = "interrupted"
     on_event(Stopped(reason, campaign.standing(), over))
-    return Outcome(reason, executed, now() - began, campaign.standing())
+    return Outcome(reason, executed, now() - began, campaign.standing(), over)
 
 
 class TellProgress(Protocol):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TypeVar
 
-from diskproof.errors import StudyError
+from diskproof.errors import HostError, StudyError
 from diskproof.plan.like import Axes, Levels, find_like, find_whole, like_axes, without_decided
 from diskproof.plan.rules import RULES, Rule, program_rules
 from diskproof.records import Cell, Dropped, HostFacts, WorkloadSpec
@@ -19,6 +20,7 @@ from diskproof.study.like import DiskDefault, named
 from diskproof.study.load import Filter, Study
 
 MAX_COMBINATIONS = 200_000
+_INSTALL = re.compile(r"; apt-get install ([\w.+-]+)")
 
 Values = tuple[str, ...]
 _Values = TypeVar("_Values")
@@ -53,11 +55,16 @@ class Selection:
         return tuple(named(cells, self.defaults))
 
     def require_some(self, study: str, to_do: str, hint: str) -> None:
-        """Raises StudyError when nothing is kept."""
-        if not self.kept:
-            why = dict.fromkeys(f"{each.count} cells: {each.reason}" for each in self.dropped)
-            what = f"study {study!r} leaves {to_do}"
-            raise StudyError(what, "; ".join(list(why)[:6]), hint)
+        """Raises StudyError when nothing is kept, HostError when a package would change that."""
+        if self.kept:
+            return
+        reasons = dict.fromkeys(f"{each.count} cells: {each.reason}" for each in self.dropped)
+        why = "; ".join(list(reasons)[:6])
+        found = [_INSTALL.search(each.reason) for each in self.dropped]
+        if packages := dict.fromkeys(each[1] for each in found if each):
+            install = f"apt-get install {' '.join(packages)}"
+            raise HostError(f"study {study!r} leaves {to_do} without: {install}", why, install)
+        raise StudyError(f"study {study!r} leaves {to_do}", why, hint)
 
 
 def select(study: Study, facts: HostFacts) -> Selection:

@@ -59,8 +59,10 @@ def require_tool(name: str, package: str = "") -> str:
     """Path of a program, or HostError with the package that brings it."""
     found = find_tool(name)
     if found is None:
-        hint = f"apt-get install {package}" if package else ""
-        raise HostError(f"{name} is not installed", "it was not found on PATH", hint)
+        what, hint = f"{name} is not installed", ""
+        if package:
+            what, hint = f"{what} (Debian: {package})", f"apt-get install {package}"
+        raise HostError(what, "it was not found on PATH", hint)
     return found
 
 

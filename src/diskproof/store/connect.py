@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -103,6 +103,13 @@ def _room_bytes(path: Path) -> int:
 def _is_writable(path: Path) -> bool:
     """Whether SQLite could write the file and make its log beside it."""
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def remove_unused(path: Path) -> None:
+    """Take a SQLite store away, unless somebody else has it open: then its log cannot be ended."""
+    with suppress(sqlite3.Error, OSError), closing(sqlite3.connect(path, timeout=0)) as connection:
+        if connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",):
+            path.unlink()
 
 
 @contextmanager

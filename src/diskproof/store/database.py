@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from diskproof.errors import UsageError
+from diskproof.errors import DiskproofError, UsageError
 from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
 from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.stats.histograms import merge_histograms
 from diskproof.store import queries, write
 from diskproof.store.budget import MemoryBudget, spend
-from diskproof.store.connect import StoreUrl, explained, make_engine
+from diskproof.store.connect import StoreUrl, explained, make_engine, remove_unused
 from diskproof.store.parts import CRASH, MEASURED, TILES, AnyRun, Run, RunKind
 from diskproof.store.rows import Progress, ResultRow, RunCounts, RunRow
 from diskproof.store.schema import require_schema
@@ -30,6 +30,7 @@ def open_store(url_or_path: str, *, create: bool = False) -> Store:
     no store or something else is there, HostError when it cannot be reached, read or written.
     """
     place = StoreUrl(url_or_path)
+    made = create and place.path is not None and not place.path.exists()
     with explained(place):
         engine = make_engine(place, create=create)
         try:
@@ -38,22 +39,30 @@ def open_store(url_or_path: str, *, create: bool = False) -> Store:
             engine.dispose()
             raise
     # A verb that only reads has one budget; one that writes may do so for days.
-    return Store(place, engine, version, None if create else MemoryBudget())
+    return Store(place, engine, version, None if create else MemoryBudget(), made=made)
 
 
 class Store:
-    """An open store. Safe to use from several threads; close it, or use it in a ``with`` block.
+    """An open store. Safe to use from several threads; close it, or use it in a ``with`` block:
+    one that was ``made`` by opening it is taken away again when an error ends the block before
+    there is a study in it.
 
     Every method is one transaction and raises HostError when the database fails it.
     """
 
     def __init__(
-        self, place: StoreUrl, engine: Engine, version: int, budget: MemoryBudget | None
+        self,
+        place: StoreUrl,
+        engine: Engine,
+        version: int,
+        budget: MemoryBudget | None,
+        made: bool = False,
     ) -> None:
         self._place = place
         self._engine = engine
         self._version = version
         self._budget = budget
+        self._made = made
 
     def __enter__(self) -> Store:
         return self
@@ -64,7 +73,13 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        unused = False
+        if kind is not None and self._made:
+            with suppress(DiskproofError):
+                unused = not self.studies()
         self.close()
+        if unused and self._place.path is not None:
+            remove_unused(self._place.path)
 
     def close(self) -> None:
         with explained(self._place):

@@ -22,10 +22,12 @@ from pathlib import Path
 NATIVE = Path(__file__).resolve().parents[1] / "native"
 MOST_MIB = 512
 MOST_SECONDS = 10  # of one input
-# As bolero's own runner has them; counters of branches, and what is compared with what.
+# As bolero's own runner has them: counters of branches, and what is compared with what. Programs
+# without a target are linked, too, and have no libFuzzer that would count; nobody starts them.
 FLAGS = """--cfg fuzzing --cfg fuzzing_libfuzzer -Cpasses=sancov-module
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
-    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"""
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares
+    -Clink-arg=-Wl,--unresolved-symbols=ignore-all"""
 TARGET = re.compile(
     r'fn (\w+)\(\) \{(?:(?!\bfn ).)*?bolero::check!\(name = "([\w-]+)"\)', re.DOTALL
 )
@@ -48,7 +50,12 @@ class Target:
         }
         argv = [self.program, self.test, "--exact", "--nocapture", "--quiet", "--test-threads=1"]
         return subprocess.run(
-            argv, env=os.environ | env, stderr=subprocess.PIPE, text=True, errors="replace"
+            argv,
+            env=os.environ | env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         )
 
 
@@ -59,7 +66,13 @@ def build() -> list[Path]:
     host = re.search(r"host: (\S+)", subprocess.check_output(["rustc", "-vV"], text=True))
     assert host
     profile = ["opt-level=3", "codegen-units=1", "incremental=false"]
-    argv = [NATIVE / "../setup/cargo", "test", "--no-run", "--locked", "--message-format=json"]
+    argv = [
+        NATIVE / "../setup/cargo",
+        "test",
+        "--no-run",
+        "--locked",
+        "--message-format=json-render-diagnostics",
+    ]
     argv += [f"--target={host[1]}", f"--target-dir={target_folder()}", *packages]
     argv += [f"--config=profile.dev.{line}" for line in profile]
     env = {"RUSTFLAGS": " ".join(FLAGS.split()), "BOLERO_FUZZER": "libfuzzer"}
@@ -88,16 +101,18 @@ def find_targets(programs: list[Path]) -> Iterator[Target]:
         for source in NATIVE.glob("*/*/*/**/*.rs")
         for function, name in TARGET.findall(source.read_text())
     }
-    listed = [
-        (program, line.removesuffix(": test"))
-        for program in programs
-        for line in subprocess.check_output([program, "--list"], text=True).splitlines()
-        if line.endswith(": test")
-    ]
+    listed = [(program, line) for program in programs for line in list_tests(program)]
     for (function, name), folder in folders.items():
         ours = [(exe, test) for exe, test in listed if test.rpartition("::")[2] == function]
         assert len(ours) == 1, f"{name}: {function} is the name of {len(ours)} tests"
         yield Target(name, *ours[0], folder)
+
+
+def list_tests(program: Path) -> list[str]:
+    """The tests of a program; none of one without libFuzzer, which cannot even begin."""
+    done = subprocess.run([program, "--list"], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    return [line.removesuffix(": test") for line in lines if line.endswith(": test")]
 
 
 def fuzz(target: Target, seconds: int, keep: bool) -> bool:
@@ -128,10 +143,10 @@ def fuzz(target: Target, seconds: int, keep: bool) -> bool:
 
 
 def choose(target: Target, corpus: Path, found: Path) -> None:
-    """The fewest inputs that reach all that any of them reaches become the corpus."""
+    """The fewest inputs that reach all branches that any of them reaches become the corpus."""
     fresh = target.folder / "chosen"
     fresh.mkdir()
-    target.run("-set_cover_merge=1", fresh, corpus, found)
+    target.run("-set_cover_merge=1", "-use_counters=0", fresh, corpus, found)
     if any(fresh.iterdir()):
         shutil.rmtree(corpus)
         fresh.rename(corpus)

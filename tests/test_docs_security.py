@@ -34,3 +34,18 @@ def test_every_line_has_its_proof() -> None:
         assert len(row) == 4 and (row[3].count("::") or "cannot be kept from" in row[1]), row
     for row in readers:
         assert "::" in row[2] or "test_damaged_inputs" in row[2], row
+
+
+FUZZED = re.compile(r'fn (\w+)\(\) \{(?:(?!\bfn ).)*?bolero::check!\(name = "([\w-]+)"\)', re.S)
+
+
+def test_every_fuzz_target_is_named_and_has_its_corpus() -> None:
+    found = {
+        name: (source, function)
+        for source in (ROOT / "native").glob("*/*/*/**/*.rs")
+        for function, name in FUZZED.findall(source.read_text())
+    }
+    assert len(found) > 18 and "log" in found
+    for name, (source, function) in found.items():
+        assert f"`{source.relative_to(ROOT)}::{function}`" in PAGE, name
+        assert any((source.parent / "__fuzz__" / name / "corpus").iterdir()), name

@@ -287,3 +287,11 @@ def test_what_backings_lie_on_is_told_and_which_share_a_disk() -> None:
     kept = keep_warnings(made.warnings)
     assert [text for text in kept if "discard" in text and "backing ssd." in text]
     assert not [text for text in kept if "lies in" in text]
+
+
+def test_a_missing_tool_is_the_hosts_matter_and_its_package_stands_first() -> None:
+    missing = "fio is not installed (Debian: fio); it was not found on PATH; apt-get install fio"
+    poor = facts_with(frontends=frozenset(), reasons={"frontend=host": missing})
+    with pytest.raises(HostError, match="without: apt-get install fio") as caught:
+        plan('frontend = "host"', facts=poor)
+    assert caught.value.exit_code == 3 and "is not installed" in caught.value.why

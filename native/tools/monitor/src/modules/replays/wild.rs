@@ -38,7 +38,7 @@ fn no_text_makes_a_module_panic_or_a_value_absurd() {
         }
         root
     });
-    bolero::check!(name = "modules").for_each(|input: &[u8]| {
+    bolero::check!(name = "kernel").for_each(|input: &[u8]| {
         let full = input.first().is_some_and(|first| first % 2 == 1);
         let choices = Choices { full, pids: vec![7], ..Choices::default() };
         let mut texts = input.splitn(2, |&byte| byte == 0xff);

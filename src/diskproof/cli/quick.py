@@ -225,7 +225,9 @@ class QuickWords(MeasureWords):
             return
         for view in views:
             print_answers(view, self._answers(view), conditions=False)
-            console().print(layout.paragraphs([[layout.line("")], self._more(), [layout.line("")]]))
+            console().print()
+            console().print(layout.paragraphs([self._more(), []]))
+            console().print()
             console().print(render_study(view, chapters=[*map(_without_advice, CHAPTERS)]))
 
     def _answers(self, view: StudyView) -> Any:

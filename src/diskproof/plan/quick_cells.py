@@ -36,7 +36,7 @@ class Scope:
     guests: tuple[Levels, ...] | None = None
 
 
-class Step(NamedTuple):
+class Wider(NamedTuple):
     what: str
     least_blocks: int
     changes: Mapping[str, Any]
@@ -61,31 +61,31 @@ def find_scopes(default: DiskDefault, facts: HostFacts) -> list[Scope]:
     return scopes
 
 
-def _steps(default: DiskDefault, rivals: Rivals, facts: HostFacts) -> Iterator[Step]:
+def _steps(default: DiskDefault, rivals: Rivals, facts: HostFacts) -> Iterator[Wider]:
     """Cells that come later must be worth more blocks: few cells that are told apart say more than
     many that are not. Emulated guests are slow, and tell little of speed."""
     modes, others = rivals
     boots, kvm = "guest" in facts.frontends, facts.accel == "kvm"
     disks = modes[:1]
 
-    def one_more(disk: Levels, least: int) -> Step:
+    def one_more(disk: Levels, least: int) -> Wider:
         nonlocal disks
         disks = (*disks, disk)
-        return Step(_settings_text(disk, default), least, {"disks": disks})
+        return Wider(_settings_text(disk, default), least, {"disks": disks})
 
-    yield Step("random reads", 3, {"workloads": WORKLOADS[:2]})
+    yield Wider("random reads", 3, {"workloads": WORKLOADS[:2]})
     yield from (one_more(disk, 3) for disk in modes[1:3])
     if boots and kvm:
-        yield Step("guests", 3, {"guests": modes[:1]})
+        yield Wider("guests", 3, {"guests": modes[:1]})
     yield from (one_more(disk, 3) for disk in modes[3:])
     yield from (one_more(disk, 5) for disk in others[:1])
     if boots and not kvm:
-        yield Step("guests", 5, {"guests": modes[:1]})
-    yield Step("random writes", 8, {"workloads": WORKLOADS[:3]})
+        yield Wider("guests", 5, {"guests": modes[:1]})
+    yield Wider("random writes", 8, {"workloads": WORKLOADS[:3]})
     yield from (one_more(disk, 8) for disk in others[1:])
     if boots and kvm and modes[1:]:
-        yield Step("more guests", 8, {"guests": modes})
-    yield Step("sequential reads and writes", 8, {"workloads": WORKLOADS})
+        yield Wider("more guests", 8, {"guests": modes})
+    yield Wider("sequential reads and writes", 8, {"workloads": WORKLOADS})
 
 
 def find_rivals(default: DiskDefault, facts: HostFacts) -> Rivals:

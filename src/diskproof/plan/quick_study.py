@@ -61,7 +61,11 @@ def render_quick(
     for cell in cells:
         lines += ["", "[[only]]", f"frontend = {quoted(cell['frontend'])}"]
         lines += [f"{factor} = {quoted(cell[factor])}" for factor in free if factor in cell]
-    lines += [
+    return "\n".join([*lines, *_rules(effort, blocks, run_timeout), ""])
+
+
+def _rules(effort: Effort, blocks: int, run_timeout: float) -> list[str]:
+    return [
         "",
         "[[exclude]]  # it has no settings that could lose anything",
         'frontend = "host"',
@@ -81,7 +85,6 @@ def render_quick(
         f'seconds = "{WRITER_SECONDS:g}s"',
         f'explore_seconds = "{effort.explore_seconds:g}s"',
     ]
-    return "\n".join([*lines, ""])
 
 
 def _cells(scope: Scope) -> Iterator[dict[str, str]]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diskproof.records import Cell
+from diskproof.records.verdicts import Fault
 from diskproof.study.boots import count_boots
+from diskproof.study.crash import faults_of, longest_seconds
 from diskproof.study.programs import has_own_system
 
 if TYPE_CHECKING:
@@ -48,6 +50,14 @@ def estimate_seconds(cell: Cell) -> float:
         + boot
         + (fill if spec.option("fill") == "on" else 0.0)
     )
+
+
+def longest_verdicts(cell: Cell, faults: tuple[Fault, ...]) -> float:
+    """Seconds that a crash cell takes at most under those of ``faults`` that mean something to it,
+    before any like it was made."""
+    frontend, spec = cell.level("frontend"), cell.workload
+    search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
+    return longest_seconds(frontend, writing, search, len(faults_of(frontend, faults)))
 
 
 def estimate(plan: Plan, blocks: int, costs: Mapping[Group, float] | None = None) -> Estimate:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from diskproof.errors import HostError, UsageError
 from diskproof.plan import make_crash_plan, make_plan
-from diskproof.plan.crash import longest_verdicts
-from diskproof.plan.estimate import estimate
+from diskproof.plan.estimate import estimate, longest_verdicts
 from diskproof.plan.quick import OVERHEAD_SECONDS, Asked, QuickPlan, fit
 from diskproof.process.start import run
 from diskproof.records import BackingFacts, HostFacts

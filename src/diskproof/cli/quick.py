@@ -30,13 +30,12 @@ from diskproof.host.facts import probe_facts
 from diskproof.measure.next import MeasureCampaign
 from diskproof.plan.like import SPOKEN
 from diskproof.plan.quick import Asked, QuickPlan, fit, folder_spec
-from diskproof.plan.quick_cells import BACKING
+from diskproof.plan.quick_study import BACKING
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.records.virtual_machines import MachineDisk
 from diskproof.report import layout
 from diskproof.report.advice.answer import answers_json, find_answers
 from diskproof.report.advice.choose import Wish
-from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.read import read_views
 from diskproof.report.study_tables import render_study
@@ -225,7 +224,9 @@ class QuickWords(MeasureWords):
             return
         for view in views:
             print_answers(view, self._answers(view), conditions=False)
-            console().print(layout.paragraphs([[layout.line("")], self._more(), [layout.line("")]]))
+            console().print()
+            console().print(layout.paragraphs([self._more(), []]))
+            console().print()
             console().print(render_study(view, chapters=[*map(_without_advice, CHAPTERS)]))
 
     def _answers(self, view: StudyView) -> Any:
@@ -257,7 +258,7 @@ class QuickWords(MeasureWords):
         }
 
 
-def _without_advice(chapter: Chapter[Any]) -> Chapter[Any]:
+def _without_advice(chapter: Any) -> Any:
     """What to use has been told in the manager's words."""
     lead = chapter.lead
     if chapter.name != "advice" or lead is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Never
 
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
-from diskproof.plan.crash import longest_verdicts
+from diskproof.plan.estimate import longest_verdicts
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
 from diskproof.study.crash import faults_of

@@ -8,15 +8,7 @@ from diskproof.plan.like import Levels
 from diskproof.plan.select import select
 from diskproof.plan.sizes import FREE_MARGIN, find_obstacle
 from diskproof.records import Cell, Dropped, HostFacts
-from diskproof.records.verdicts import Fault
-from diskproof.study.crash import (
-    WRITERS,
-    CrashRules,
-    crash_workload,
-    faults_of,
-    least_disk,
-    longest_seconds,
-)
+from diskproof.study.crash import WRITERS, CrashRules, crash_workload, least_disk
 from diskproof.study.load import Filter, Study
 from diskproof.units import render_bytes
 
@@ -50,14 +42,6 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
     if obstacle := find_obstacle(needed, cells, facts, lambda room: cure):
         raise obstacle
     return cells, selection.dropped
-
-
-def longest_verdicts(cell: Cell, faults: tuple[Fault, ...]) -> float:
-    """Seconds that a crash cell takes at most under those of ``faults`` that mean something to it,
-    before any like it was made."""
-    frontend, spec = cell.level("frontend"), cell.workload
-    search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
-    return longest_seconds(frontend, writing, search, len(faults_of(frontend, faults)))
 
 
 def keep_conditions(filters: Iterable[Filter], names: Iterable[str]) -> tuple[Filter, ...]:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from diskproof.errors import HostError
 from diskproof.plan.history import History
 from diskproof.records import Cell, PhaseCosts
+from diskproof.records.verdicts import Fault
 from diskproof.study.boots import count_boots
+from diskproof.study.crash import faults_of, longest_seconds
 from diskproof.study.programs import has_own_system
 
 if TYPE_CHECKING:
@@ -73,6 +75,14 @@ def estimate(plan: Plan, blocks: int, history: History | None = None) -> Estimat
     seconds = PREPARE_SECONDS + blocks * sum(foretell(cell, history) for cell in plan.cells)
     told = PhaseCosts(tuple(phases.most_common()), history.runs)
     return Estimate(seconds, plan.needed_bytes, plan.obstacle, told)
+
+
+def longest_verdicts(cell: Cell, faults: tuple[Fault, ...]) -> float:
+    """Seconds that a crash cell takes at most under those of ``faults`` that mean something to it,
+    before any like it was made."""
+    frontend, spec = cell.level("frontend"), cell.workload
+    search, writing = (float(spec.option(key, "0")) for key in ("explore_seconds", "seconds"))
+    return longest_seconds(frontend, writing, search, len(faults_of(frontend, faults)))
 
 
 class Costs:

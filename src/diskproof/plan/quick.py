@@ -13,12 +13,10 @@ from functools import cached_property
 from itertools import product
 
 from diskproof.errors import HostError, UsageError
-from diskproof.plan import Plan, make_crash_plan, make_plan
-from diskproof.plan.crash import longest_verdicts
-from diskproof.plan.estimate import estimate
+from diskproof.plan import Plan, make_crash_plan, make_plan, quick_study
+from diskproof.plan.estimate import estimate, longest_verdicts
 from diskproof.plan.like import disk_default
-from diskproof.plan.quick_cells import BACKING, Scope, find_missing, find_scopes
-from diskproof.plan.quick_study import FAULTS, Effort, render_quick
+from diskproof.plan.quick_study import BACKING, Effort, Scope
 from diskproof.plan.sizes import needed_bytes
 from diskproof.records import BackingSpec, Cell, HostFacts
 from diskproof.study.load import Study, parse_study
@@ -81,10 +79,10 @@ def fit(asked: Asked, facts: HostFacts, budget: float) -> QuickPlan:
         raise HostError("no virtual disk can be measured here", why, hint)
     default = disk_default(asked.manager, folder_spec(asked.folder), facts.backings[BACKING])
     assert default is not None, "a folder is on no network"
-    offers = [Offer(asked, facts, scope) for scope in find_scopes(default, facts)]
+    offers = [Offer(asked, facts, scope) for scope in quick_study.find_scopes(default, facts)]
     for place in reversed(range(len(offers))):
         if chosen := offers[place].choose(budget):
-            missing = tuple(find_missing(default, facts))
+            missing = tuple(quick_study.find_missing(default, facts))
             return _conclude(offers[place], *chosen, budget, offers[place + 1 :], missing)
     raise UsageError(
         f"a budget of {render_seconds(budget)} is too small for an answer here",
@@ -149,7 +147,9 @@ class Offer:
     def study(self, effort: Effort, blocks: int, budget: float, told: Sequence[str]) -> Study:
         asked = self.asked
         timeout = min(max(MIN_RUN_SECONDS, RUN_SHARE * budget), MAX_RUN_SECONDS)
-        text = render_quick(asked.name, asked.folder, self.scope, effort, blocks, timeout, told)
+        text = quick_study.render_quick(
+            asked.name, asked.folder, self.scope, effort, blocks, timeout, told
+        )
         return parse_study(text, f"{asked.name}.toml")
 
     @cached_property
@@ -165,7 +165,9 @@ class Offer:
 
     def verdict_seconds(self, effort: Effort) -> float:
         _, judged = self.planned
-        return sum(longest_verdicts(with_effort(cell, effort), FAULTS) for cell in judged)
+        return sum(
+            longest_verdicts(with_effort(cell, effort), quick_study.FAULTS) for cell in judged
+        )
 
     def seconds(self, effort: Effort, blocks: int) -> float:
         """All of it, with what goes before and after the runs."""

@@ -29,7 +29,7 @@ def write_study(path: Path, dice: random.Random) -> None:
                 f"cache = {json.dumps(dice.sample(CACHES, dice.randint(1, 2)))}",
                 "[protocol]",
                 f"blocks = {dice.randint(1, 3)}",
-                f'size = "{dice.choice((64, 128, 256, 512))}MiB"',
+                f'size = "{dice.choice((32, 64, 128, 256))}MiB"',
                 f'runtime = "{dice.randint(1, 3)}s"',
                 'ramp = "0s"',
             )

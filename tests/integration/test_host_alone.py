@@ -39,13 +39,14 @@ class Host:
     """Processes that share a time namespace with each other and nobody else."""
 
     def __init__(self, keeper: int) -> None:
+        self.started: list[subprocess.Popen[str]] = []
         self._enter = ["nsenter", f"--time=/proc/{keeper}/ns/time_for_children"]
 
     def start(
         self, words: Sequence[str], cwd: Path, within: Sequence[str] = ()
     ) -> subprocess.Popen[str]:
         given = {name: text for name, text in os.environ.items() if name != VARIABLE}
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [*self._enter, *within, *words],
             cwd=cwd,
             env=given,
@@ -53,6 +54,8 @@ class Host:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self.started.append(child)
+        return child
 
     def run(self, folder: Path, *more: str, within: Sequence[str] = ()) -> subprocess.Popen[str]:
         """A measurement in a folder of its own, with a store of its own."""
@@ -76,12 +79,16 @@ def host() -> Iterator[Host]:
     argv = ["unshare", "--time", "sh", "-c", "echo ready; exec sleep 600"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdout and keeper.stdout.readline() == "ready\n"
-        yield Host(keeper.pid)
+        alone = Host(keeper.pid)
+        yield alone
+        for child in alone.started:  # those of a test that failed
+            child.kill()
+            child.wait()
         keeper.kill()
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     return process.returncode, err
 
 
@@ -99,7 +106,7 @@ def test_of_three_that_begin_at_once_one_measures(tmp_path: Path, host: Host) ->
         if code == 3:
             assert "measured already, by process" in err and "of root" in err
             assert "diskproof run" in err and "--wait" in err
-            assert [each.name for each in place.iterdir()] == ["study.toml"]  # no empty store
+            assert {each.name for each in place.iterdir()} == {"images", "study.toml"}  # no store
 
 
 def test_who_waits_begins_when_the_holder_is_killed(tmp_path: Path, host: Host) -> None:

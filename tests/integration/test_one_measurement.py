@@ -45,7 +45,7 @@ def test_a_running_crash_is_seen_and_nothing_measures_beside_it(tmp_path: Path) 
     study = write_study(tmp_path)
     (tmp_path / "data").mkdir()
     program = ("crash", "--writer", WRITER, "--check", "true", "data")
-    with start_diskproof(*program, "--budget", "60s", cwd=tmp_path) as running:
+    with start_diskproof(*program, "--budget", "300s", cwd=tmp_path) as running:
         seen = await_running(tmp_path)
         assert (seen["study"], seen["done"], seen["total"]) == ("crash-data", 0, 3)
         assert seen["pid"] == running.pid and "program" in str(seen["current"])

@@ -84,7 +84,7 @@ def _read_history(store: str) -> History | None:
     """What runs took; a store need not be there yet."""
     if "://" not in store and not Path(store).exists():
         return None
-    from diskproof.measure.history import read_history
+    from diskproof.measure.past_runs import read_history
     from diskproof.store import open_store
 
     with open_store(store) as opened:

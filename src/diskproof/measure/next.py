@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from diskproof.lab.course import Campaign, Event, Standing, Tell
-from diskproof.measure.history import read_history
+from diskproof.measure.past_runs import read_history
 from diskproof.plan.estimate import Costs, Remaining
 from diskproof.records import Cell, Metric, PlannedRun, RunRecord, StudyRecord
 from diskproof.stats.study_race import RaceState, run_score, start_races

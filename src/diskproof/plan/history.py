@@ -68,9 +68,7 @@ class History:
 def _kinds(cell: Cell) -> Iterator[Kind]:
     """From the nearest to the widest."""
     frontend, name = cell.level("frontend"), cell.workload.name
-    shape = tuple(cell.level(each) for each in ("format", "cache", "preallocation"))
-    yield (frontend, name, *shape, cell.level("cluster_size"))
-    yield (frontend, name, *shape)
+    yield (name, *(f"{factor}={level}" for factor, level in cell.levels if factor != "backing"))
     yield (frontend, name)
     yield (frontend, cell.workload.kind, cell.workload.option("fill"))
     yield (frontend,)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from diskproof.errors import StudyError
+from diskproof.errors import HostError, StudyError
 from diskproof.plan import Plan, estimate_seconds, make_plan
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.study.factors import FACTOR_BY_NAME

@@ -62,6 +62,7 @@ def quick(
     store: options.StoreOption = options.DEFAULT_STORE,
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
+    wait: options.WaitOption = False,
 ) -> int:
     """Say which settings to use for virtual disks in a folder, and which keep the data, in time.
 
@@ -80,7 +81,7 @@ def quick(
     made = prepare(folder, chosen, budget, None, (lambda _: None) if quiet else note)
     again = ["diskproof", "run", str(made.file)]
     again += ["--store", store] if is_typed(context, "store") else []
-    order = Order(context, store, None, False, quiet, as_json, resume=shlex.join(again))
+    order = Order(context, store, None, False, quiet, as_json, wait, resume=shlex.join(again))
     return run_quick(order, made)
 
 

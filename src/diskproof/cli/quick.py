@@ -18,10 +18,10 @@ from diskproof.advice import observed
 from diskproof.advice.dialect import Dialect, Target
 from diskproof.backings import NO_CONSENT, probe_backing
 from diskproof.cli.advise_verb import find_filesystems, name_files, print_answers
-from diskproof.cli.conduct import Order, conduct, ensure_guest, require_quiet_store
+from diskproof.cli.conduct import Order, conduct_alone, ensure_guest, require_quiet_store
 from diskproof.cli.crash import start_judging
 from diskproof.cli.measure import MeasureWords, start_measuring
-from diskproof.cli.terminal import console, print_json
+from diskproof.cli.terminal import console, note, print_json
 from diskproof.errors import DiskproofError, UsageError
 from diskproof.guest.ours.build import find_guest
 from diskproof.host.accel import find_accel, probe_accel
@@ -31,6 +31,7 @@ from diskproof.measure.next import MeasureCampaign
 from diskproof.plan.like import SPOKEN
 from diskproof.plan.quick import Asked, QuickPlan, fit, folder_spec
 from diskproof.plan.quick_study import BACKING
+from diskproof.process.host_lock import start_alone
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.records.virtual_machines import MachineDisk
 from diskproof.report import layout
@@ -194,13 +195,16 @@ def require_store(url: str) -> None:
 
 
 def run_quick(order: Order, quick: QuickStudy) -> int:
-    """Measure, judge and answer, until this process is as old as the budget."""
-    age = time.time() - psutil.Process().create_time()
-    answering = max(ANSWER_SECONDS, age - quick.guest_seconds)
-    left = quick.budget - age - min(answering, MAX_ANSWER_SHARE * quick.budget)
-    limited = replace(order, until=time.monotonic() + left, reserve=quick.plan.verdict_seconds)
-    study = quick.plan.study
-    return conduct(limited, partial(_start_quick, quick), partial(start_judging, study, NO_CONSENT))
+    """Measure, judge and answer, until this process is as old as the budget; what it waited for
+    another measurement does not count."""
+    asked = time.monotonic()
+    with start_alone(order.wait, note):
+        age = time.time() - psutil.Process().create_time() - (time.monotonic() - asked)
+        answering = max(ANSWER_SECONDS, age - quick.guest_seconds)
+        left = quick.budget - age - min(answering, MAX_ANSWER_SHARE * quick.budget)
+        limited = replace(order, until=time.monotonic() + left, reserve=quick.plan.verdict_seconds)
+        judge = partial(start_judging, quick.plan.study, NO_CONSENT)
+        return conduct_alone(limited, partial(_start_quick, quick), judge)
 
 
 @contextmanager

@@ -7,8 +7,6 @@ start of diskproof that does nothing, and a plain walk over /proc in a Python of
 when an audit takes 2 s or more, or does not judge every machine.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

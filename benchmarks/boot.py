@@ -4,8 +4,6 @@ Both machines are the same but for the initramfs; they are started in turns. Pri
 seconds and their ratio; exits with 1 when it is above the bar.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import statistics

@@ -7,8 +7,6 @@ against paired t tests corrected by Holm and against taking the best mean; ``cho
 model would claim if it were simpler. 1000 studies take about a quarter of an hour of one core.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import cache

@@ -9,8 +9,6 @@ long. The limit is measured by three one-tile runs, which are not counted as tri
 intervals hold the truth in less than 95 % of studies, or a search takes more trials than promised.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 

@@ -10,8 +10,6 @@ by (median of its two figures in a round). Exits with 1 when an interval lies wh
 more than a factor of 2 is said to be unsure: take a quieter host, or more rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

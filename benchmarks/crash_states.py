@@ -8,8 +8,6 @@ a second and their ratio; exits with 1 when a ratio is below its bar.
 Requires root, /dev/fuse, QEMU and the built native programs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ where the input is. With ``--keep``, inputs that reach new code become part of t
 ``cargo test`` replays (``native/**/__fuzz__``). Needs g++, for libFuzzer.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

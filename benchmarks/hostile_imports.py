@@ -6,8 +6,6 @@ bar. The true files are kvm-perf's text and answers of a real fio (``tests/golde
 json+, one job, two and three clones.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Verbs given what strangers made, each in a process that forks from one that has all modules."""
 
-from __future__ import annotations
-
 import collections
 import gc
 import os

@@ -7,8 +7,6 @@ one verb each, in processes that fork from this one. ``few-pages``: a page takes
 every fiftieth store is made one.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

@@ -14,8 +14,6 @@ Peers are installed by hand: ``apt-get install dstat``; dool from PyPI (``pip in
 packages. What is not there is left out; with none the benchmark exits with 3.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

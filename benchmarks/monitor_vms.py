@@ -8,8 +8,6 @@ more than 0.3 % of a core at a sample a second, or 10 MiB.
 kvmtop, the peer, needs libvirt. Needs qemu-system-x86; as root the hosts' syncs are counted too.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

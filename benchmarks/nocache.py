@@ -7,8 +7,6 @@ tree of twice that size. Files are on --folder, which must be on a disk. The ker
 ahead counts in the peak: twice the device's read_ahead_kb, whatever the wrapper does.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -7,8 +7,6 @@ printed beside it: a file system mounted with ``discard`` trims them on the spot
 filled before (the load writes).
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """Planning 10,000 cells from a study (bar: under 1 s)."""
 
-from __future__ import annotations
-
 import statistics
 import time
 

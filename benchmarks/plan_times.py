@@ -1,7 +1,5 @@
 """What a plan says of its time against the clock, over 20 different studies (bar: 90 % in 25 %)."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -15,8 +15,6 @@ Bar: right in at least 95 %, with at most 34 % of the runs at CV 3 % and 50 % at
 and 40 %). ``--assumptions`` shows what happens when the noise is not what the method assumes.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

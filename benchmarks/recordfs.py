@@ -6,8 +6,6 @@ files on ``--folder``: a log on the backing's own file system is flushed with th
 slows both. Buffered loads without any flush are not judged: they measure copying to memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

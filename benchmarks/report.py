@@ -4,8 +4,6 @@ Usage: PYTHONPATH=src:tests python benchmarks/report.py
 Each shape is timed in a fresh interpreter, imports and the first use of the chart engine included.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -6,8 +6,6 @@ series, distributions and an artefact each). The kinds take turns, so that the h
 all of them; PostgreSQL is a server of our own with its default settings.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -11,8 +11,6 @@ of them together 95 %; of fewer than 12 turns less). Exits with 1 when a whole i
 dropped costs more than the bar.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

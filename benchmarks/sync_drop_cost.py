@@ -7,8 +7,6 @@ fsync of a dynamically linked program takes over 200 ns, or longer than libeatmy
 pread(2) or a getppid(2) pays more than 100 ns for the filter, or anything for ``--preload``.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

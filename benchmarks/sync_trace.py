@@ -8,8 +8,6 @@ is next to nothing, so the tracer's cost is all that is seen; the second folder 
 of it on a disk. Requires root, cc and strace (Debian: strace).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

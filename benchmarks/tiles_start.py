@@ -6,8 +6,6 @@ told too. Prints medians in seconds and ratios; exits with 1 when one is above i
 at once can gain depends on the processors: one under emulation keeps one busy.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

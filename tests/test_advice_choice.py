@@ -1,7 +1,5 @@
 """Which cell is advised: the best that keeps, of a tie the simplest, never a winner from noise."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping

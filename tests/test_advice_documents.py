@@ -1,7 +1,5 @@
 """Documents of strangers: what is read, what is refused, and in which time."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

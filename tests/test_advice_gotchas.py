@@ -3,8 +3,6 @@
 Each is known from a manager's own source or from its users' threads; docs/advise.md tells of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

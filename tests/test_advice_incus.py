@@ -1,7 +1,5 @@
 """Incus: what its devices can say, what it does by itself, and instances with planted faults."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

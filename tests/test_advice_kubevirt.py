@@ -1,7 +1,5 @@
 """KubeVirt's words for a disk, both ways, and what its objects tell."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

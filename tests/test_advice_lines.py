@@ -1,7 +1,5 @@
 """Lines of every manager: never unsafe unasked, and what is read back from them was measured."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping

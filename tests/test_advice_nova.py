@@ -1,7 +1,5 @@
 """Nova's words for disks, both ways, and what a nova.conf decides."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Proxmox VE's property strings: each gotcha, and cell -> line -> cell for all that can be said."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

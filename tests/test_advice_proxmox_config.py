@@ -1,7 +1,5 @@
 """Configurations of Proxmox VE: what runs, what waits, what a snapshot keeps; and hostile ones."""
 
-from __future__ import annotations
-
 import time
 import tomllib
 from pathlib import Path

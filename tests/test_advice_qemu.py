@@ -1,7 +1,5 @@
 """The dialect of QEMU's command line, both ways. Requires nothing."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping

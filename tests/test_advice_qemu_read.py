@@ -1,7 +1,5 @@
 """QEMU command lines as machines, layer by layer. Requires nothing."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import time

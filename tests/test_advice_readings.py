@@ -1,7 +1,5 @@
 """What a text is, is told in time, whatever the text."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Firecracker, Cloud Hypervisor, crosvm and QEMUs in containers: what their words tell."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

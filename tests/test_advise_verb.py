@@ -1,7 +1,5 @@
 """The verb ``advise``: what it finds in a store, what it prints, how it ends."""
 
-from __future__ import annotations
-
 import json
 import platform
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """factors and stability from a store alone: the words, the JSON and the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -5,8 +5,6 @@ names of rules, and ``unknown`` where nothing may be called safe. Of a disk with
 verdict is ``keeps``.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of strangers through the verb: malformed, cut off, changed, hostile; an error at most."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

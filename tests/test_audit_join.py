@@ -1,7 +1,5 @@
 """Machines of a manager and their running QEMUs are one; nothing is joined by guessing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from diskproof.host.machines.join import join_machines, merge_layers

@@ -1,7 +1,5 @@
 """``audit --measure``: the study of a machine's own settings, and the sentences that answer it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Single rules, proofs from a store, and what is read below a disk and in a guest; all pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

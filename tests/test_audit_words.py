@@ -1,7 +1,5 @@
 """What audit prints: the table for 80 columns, the summary, JSON that says the same."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

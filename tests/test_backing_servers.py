@@ -1,7 +1,5 @@
 """Servers of network disks: their command lines, QEMU's way to them, flushes counted in a log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """[backings.NAME] tables: lists, nesting, mistakes."""
 
-from __future__ import annotations
-
 import pytest
 
 from diskproof.errors import StudyError

@@ -1,8 +1,6 @@
 """Volumes, arrays and pools before they are made: sizes, arguments, notes, and what a study may
 name."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Studies of boots: what is planned, what a guest's report says, what is made of it."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import tarfile

@@ -1,7 +1,5 @@
 """The command that goes on, made of what was typed: it means the same when it is typed again."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

@@ -3,8 +3,6 @@
 A shell stands where the native program would be: it too is a program that was installed.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """compare: what A and B may name, the verdicts, and the exit code of a gate."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

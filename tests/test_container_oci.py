@@ -1,7 +1,5 @@
 """The configuration of a container, as the OCI runtime specification has it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

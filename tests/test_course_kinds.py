@@ -1,7 +1,5 @@
 """Every experiment in its one loop: its lines, Ctrl-C, a budget, its picture."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,8 +1,6 @@
 """A crash study's course: nothing twice, nothing lost, a stop in time. With an executor that makes
 verdicts up; the real one is tested in integration/."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of a search are the search: whatever way it is cut, and merged in whatever order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

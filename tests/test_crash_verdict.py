@@ -1,7 +1,5 @@
 """What is judged of a search, and how the explorer's lines are read: pure."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Writers and checks without a recording: rows, promises, a SQLite database that is damaged."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Each has some true inputs, which are cut, flipped, doubled and mixed with what b
 outcome is a record or the one error that the reader's docstring names, in time.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """One bound for the whole of a run, whatever the run is doing when it is reached."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import threading

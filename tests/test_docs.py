@@ -1,7 +1,5 @@
 """What the documents show works."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/cloud.md says what the tables of the dialects say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

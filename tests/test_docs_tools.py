@@ -1,7 +1,5 @@
 """The tools that the documents name are on the PATH of an activated environment."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

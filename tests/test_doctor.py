@@ -1,7 +1,5 @@
 """doctor's pure parts: QEMU's answers, what is made of them, and the table."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from io import StringIO

@@ -1,7 +1,5 @@
 """Tables out of a store, read back by other means. The full disk needs root."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

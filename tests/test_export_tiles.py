@@ -1,7 +1,5 @@
 """Runs of tiles as a table, a row for each workload of each tile; what ``show`` says of them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's fio job file: what is taken, what is refused and with which line. Pure."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

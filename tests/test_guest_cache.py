@@ -1,7 +1,5 @@
 """What is in the cache is whole."""
 
-from __future__ import annotations
-
 import os
 import stat
 import threading

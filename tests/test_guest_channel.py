@@ -1,7 +1,5 @@
 """The channel against a far end that misbehaves. The real agent is at the far end in tests/vm."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

@@ -1,7 +1,5 @@
 """The archive writer, read back by cpio's own rules. The kernel reads it in tests/vm."""
 
-from __future__ import annotations
-
 import stat
 
 from hypothesis import given

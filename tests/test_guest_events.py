@@ -1,7 +1,5 @@
 """Events and requests against the golden files that the agent's tests read too."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kernel images unpacked; made here in every packing a distribution uses."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import struct

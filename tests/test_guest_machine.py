@@ -1,7 +1,5 @@
 """The guest's machine as arguments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from diskproof.qemu.machine import (

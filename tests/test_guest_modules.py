@@ -1,7 +1,5 @@
 """Load order of kernel modules, from module files made here."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 from pathlib import Path

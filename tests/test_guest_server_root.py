@@ -1,7 +1,5 @@
 """What maintainer scripts of servers would have done, on a few files of theirs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 The kernel's own are switched in tests/vm/test_tiles_lab.py.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The CPU time of ksmd."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

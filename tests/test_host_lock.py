@@ -1,7 +1,5 @@
 """The lock of the host: who has it, and what is told of them."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

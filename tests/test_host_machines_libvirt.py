@@ -1,7 +1,5 @@
 """libvirt's machines found by its files, where no daemon runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """A running machine's monitor that lies: a process that calls itself QEMU, or one that a guest has
 taken over. Requires Linux (the kernel's list of sockets)."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Memory that is to give, from recorded shapes of /proc and of control groups."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the processor, the KVM module and /dev/kvm say, and what it means for guests of guests."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sizes, the fill source and what qemu-img says. Requires nothing but a file system with holes."""
 
-from __future__ import annotations
-
 import os
 import random
 import zlib

@@ -1,7 +1,5 @@
 """fio's files as a study. The last tests run the real fio (it must be installed)."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

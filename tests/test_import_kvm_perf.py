@@ -1,7 +1,5 @@
 """The published text of kvm-perf: its figures, other layouts of it, and what is not it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

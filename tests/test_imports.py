@@ -1,7 +1,5 @@
 """Imports go down the floors of docs/architecture.md, never up and never sideways."""
 
-from __future__ import annotations
-
 import ast
 import pkgutil
 import re

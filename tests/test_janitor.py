@@ -1,7 +1,5 @@
 """Folders and processes of owners that really died. Needs /proc; mounts need root."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

@@ -1,7 +1,5 @@
 """The loop: a real store, the simulated executor (and a real full disk; that needs root)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A study that stops when it is decided: a real store, the simulated executor."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The golden ledger, built anew from its text by another program than the one that reads disks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """libvirt's words: written, read back, kept, refused; and machines read from XML of strangers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree.ElementTree import Element
 

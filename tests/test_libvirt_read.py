@@ -1,7 +1,5 @@
 """libvirt's machines, read from XML of strangers."""
 
-from __future__ import annotations
-
 import time
 import tomllib
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Machines of Proxmox and Incus are found on a host, below a root of our own, and nothing waits."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """What managers give a new disk: as their own sources say it, and as docs/managers.md tells it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every metric that a workload gives has its row, with the same unit and direction."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Recordings of the monitor: read back, refused, drawn, written as Parquet."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

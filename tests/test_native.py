@@ -1,7 +1,5 @@
 """Where native programs are looked for."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

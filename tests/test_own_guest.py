@@ -1,7 +1,5 @@
 """A machine of the user's own in a study: its table, its argv, its command's figure."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """A name that somebody else chose leads to a file, or to nothing that is opened."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

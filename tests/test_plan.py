@@ -1,7 +1,5 @@
 """From a study to cells: collapse, drops with reasons, sizes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree

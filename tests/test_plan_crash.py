@@ -1,7 +1,5 @@
 """Crash cells from a study's factors and filters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

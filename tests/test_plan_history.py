@@ -1,7 +1,5 @@
 """Times of runs that were made, and what they foretell."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Defaults of managers as cells: beside the matrix, never twice, named, left out with a reason."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans with disks that are reached over a network."""
 
-from __future__ import annotations
-
 import pytest
 
 from diskproof.errors import StudyError

@@ -1,7 +1,5 @@
 """Tile cells from a study's factors and filters, and what fits into the host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The one door for processes, with real processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The QEMU guest agent's protocol against an agent that says what a test wants it to say."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

@@ -1,7 +1,5 @@
 """From levels to pieces of QEMU command lines. Requires nothing."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path

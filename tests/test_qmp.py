@@ -3,8 +3,6 @@
 Requires nothing; a real QEMU answers in tests/integration/test_daemon.py.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A study that fits a budget: whatever the budget, the manager and the host."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The first screen is the answer: on the page, in `rank` and at the end of `run`."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page is a tuple of chapters: a new one is told everywhere by its folder and its row alone."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Durability beside speed: which verdict stands beside which cell, in tables, JSON and page."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

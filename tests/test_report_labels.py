@@ -1,7 +1,5 @@
 """Names and figures: short, unambiguous, never misleading."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

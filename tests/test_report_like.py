@@ -1,7 +1,5 @@
 """Names of managers in all that is told of a store, which alone knows them."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The page as text: escaping, policy, raw values, charts as specifications."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

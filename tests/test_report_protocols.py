@@ -1,7 +1,5 @@
 """Curves of thin disks, warm-ups and lives of caches: from a real store to words and tables."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

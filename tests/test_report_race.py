@@ -1,7 +1,5 @@
 """Races in words, as JSON, as a picture and on the page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

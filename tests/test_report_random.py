@@ -1,7 +1,5 @@
 """No study, however short, patchy or wild, breaks the tables or the page."""
 
-from __future__ import annotations
-
 import io
 import random
 from pathlib import Path

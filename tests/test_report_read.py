@@ -1,7 +1,5 @@
 """Views from a real store, filled by the simulated executor."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

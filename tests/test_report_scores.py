@@ -1,7 +1,5 @@
 """Scores from stored results: weights by name and direction, joined cells, tables and JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Terminal tables at 80 columns: nothing that matters is cut, nothing hostile gets through."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

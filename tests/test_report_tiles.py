@@ -1,7 +1,5 @@
 """What is told of runs of tiles: capacity with ties, figures of known runs, tables, JSON, page."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The sampler's stream, read and refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Randomised complete blocks."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The set-up: what a bare clone turns into a working tree. Requires git, make and bash."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """The shape of the source gets no worse: no figure rises, and ceilings follow figures down."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

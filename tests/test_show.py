@@ -1,7 +1,5 @@
 """What `show` prints, held against figures worked out by hand."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

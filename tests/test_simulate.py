@@ -1,7 +1,5 @@
 """The simulated executor: full records, the truth it says, noise and drift as asked for."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from pathlib import Path

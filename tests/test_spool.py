@@ -1,7 +1,5 @@
 """Runs that their store did not take: put aside whole, brought in once, read like a stranger's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

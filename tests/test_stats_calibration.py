@@ -3,8 +3,6 @@
 `benchmarks/calibration.py` is the long form of this, with more designs and more studies.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

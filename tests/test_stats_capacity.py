@@ -1,7 +1,5 @@
 """How many tiles a host carries: what is run next, what is answered, how often that is wrong."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

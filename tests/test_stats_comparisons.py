@@ -1,7 +1,5 @@
 """All pairs at once: against Tukey's own test, and the compact letter display."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Factors: against statsmodels, against known truth, and designs that cannot tell."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

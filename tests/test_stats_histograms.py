@@ -1,7 +1,5 @@
 """Histograms: merging adds, percentiles agree with the operations counted one by one."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Intervals: the published data, hand-made edges, and coverage by simulation."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """The additive model against statsmodels, and against what must hold for any data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

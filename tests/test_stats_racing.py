@@ -1,7 +1,5 @@
 """Racing: what is decided, when, and how often that is wrong."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Ranking: ties stay ties, true winners win, and the error rate is what it says."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Scores over workloads: the order, what the weights do to it, what is missing; Pareto fronts."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """First runs, outliers, drift and variance by level: known truth in, known truth out."""
 
-from __future__ import annotations
-
 import math
 import random
 

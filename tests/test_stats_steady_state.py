@@ -1,7 +1,5 @@
 """Steady state: both criteria, the cliff, and the honest "not reached"."""
 
-from __future__ import annotations
-
 import math
 import random
 

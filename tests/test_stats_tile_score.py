@@ -1,7 +1,5 @@
 """The score of tiles: the sum, the minimum beside it, and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

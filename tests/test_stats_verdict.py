@@ -1,7 +1,5 @@
 """Verdicts: a CI gate's power and false alarms, sample sizes, and every awkward sample."""
 
-from __future__ import annotations
-
 import math
 import random
 

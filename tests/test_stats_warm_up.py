@@ -1,7 +1,5 @@
 """How long a cache takes to warm up, on courses whose answer is known."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What a store promises, of SQLite and of a real PostgreSQL server (which must be installed)."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Crash runs in a store: as they went in, once, in one transaction."""
 
 # ruff: noqa: F811 (fixtures by their names)
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Some of the damaged stores and files for import that ``benchmarks/hostile_stores.py`` and
 ``hostile_imports.py`` make by the thousand: each is opened, or refused by a sentence."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 by reading, brought up by writing. What is written today is what version 3 has."""
 
 # ruff: noqa: F811 (fixtures by their names)
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

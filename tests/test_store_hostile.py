@@ -1,7 +1,5 @@
 """Stores that strangers made: what could run in one is refused when it is opened."""
 
-from __future__ import annotations
-
 import json
 import resource
 import signal

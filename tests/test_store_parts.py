@@ -1,8 +1,6 @@
 """Kinds of runs are rows of data: a fourth one costs its row, its parts and its tables."""
 
 # ruff: noqa: F811 (fixtures by their names)
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """What a PostgreSQL server holds for us may come from a stranger, too."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import text
 

@@ -1,8 +1,6 @@
 """Runs of tiles in a store: as they went in, once, in one transaction."""
 
 # ruff: noqa: F811 (fixtures by their names)
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace

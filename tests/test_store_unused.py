@@ -1,7 +1,5 @@
 """A store that was made and never used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Study files: what is read, and how mistakes are told."""
 
-from __future__ import annotations
-
 import os
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor

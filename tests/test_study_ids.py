@@ -1,7 +1,5 @@
 """What stored runs are known by does not change when the reading of study files does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables of a study: what is written is what is read, whatever the values."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

@@ -1,7 +1,5 @@
 """``like`` in a study: what is read, what is a mistake, and the sentence that is stored of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

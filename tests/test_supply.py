@@ -1,7 +1,5 @@
 """What diskproof is built from: lints of every crate, where packages come from, who audits them."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A tile's file: what it means, and every mistake with its line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The search for the capacity from end to end, on a host that is made up: the right number, few
 trials, nothing twice, a stop in time. The real one is run in e2e/test_tiles.py."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """A copy over a share as steps, and what its ended steps say."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

@@ -3,8 +3,6 @@
 Real guests are in tests/vm/test_tiles_engine.py.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

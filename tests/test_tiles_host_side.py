@@ -1,7 +1,5 @@
 """What tiles take of the host."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

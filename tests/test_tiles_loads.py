@@ -1,7 +1,5 @@
 """Transactions, requests and mails as steps, and what their ended steps say."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Web, mail and database servers as steps, and what of them is reckoned on the host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

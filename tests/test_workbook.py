@@ -1,7 +1,5 @@
 """The spreadsheet, read back by openpyxl."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

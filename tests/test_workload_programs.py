@@ -1,7 +1,5 @@
 """dd's and iozone's manners: what is run, what is made of the answer."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What is asked of fio and how its ends are told apart; real fio is in integration/test_fio.py."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

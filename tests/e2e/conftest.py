@@ -1,7 +1,5 @@
 """Places where verbs are called."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

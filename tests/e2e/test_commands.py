@@ -4,8 +4,6 @@ Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt); a ful
 read-only one need root.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

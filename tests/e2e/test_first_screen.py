@@ -3,8 +3,6 @@
 Requires fio, qemu-utils, qemu-system-common, /dev/fuse and the native programs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

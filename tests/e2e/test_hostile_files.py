@@ -1,8 +1,6 @@
 """What ``import`` and ``report`` are given in place of what they expect: no file, too large a file,
 a study that fills what it may, the last of the memory."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import sys

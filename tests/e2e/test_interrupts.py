@@ -3,8 +3,6 @@
 Requires what ``test_verbs.py`` requires, and the start script that ``setup/venv`` makes.
 """
 
-from __future__ import annotations
-
 import signal
 
 import pytest

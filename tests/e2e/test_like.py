@@ -4,8 +4,6 @@ crashed from the same file.
 Requires root, fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

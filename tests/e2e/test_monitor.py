@@ -3,8 +3,6 @@
 Requires chromium for the page (apt-get install chromium).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 Requires chromium (apt-get install chromium).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Curves, warm-ups and lives of caches in a real Chromium. Requires chromium (apt-get install
 chromium)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -6,8 +6,6 @@ must leave, whichever of the others leads.
 Requires root, fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

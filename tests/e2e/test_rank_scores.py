@@ -1,7 +1,5 @@
 """``rank --weights`` as a user meets it, on the published results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ cache modes, Ctrl-C in the middle and on again.
 Requires qemu-system-x86, qemu-utils and what builds the guest (setup/packages-demo.txt).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The page about tiles in a real Chromium. Requires chromium (apt-get install chromium)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A new verb needs a row in ``verbs.py``. Requires root, /dev/fuse, fio, QEMU, the
 the guest.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

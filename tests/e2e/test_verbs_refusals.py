@@ -4,8 +4,6 @@ should be, devices that nobody has consented to lose.
 Requires what ``test_verbs.py`` requires.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

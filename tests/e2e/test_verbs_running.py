@@ -3,8 +3,6 @@
 Requires what ``test_verbs.py`` requires.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Requires libvirtd, virsh, virt-install, virt-xml-validate, qemu-system-x86_64; a
 of the test's own runs without privileges.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -3,8 +3,6 @@
 Requires qemu-io and the native programs (``make setup``).
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

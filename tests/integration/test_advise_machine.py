@@ -1,7 +1,5 @@
 """A line for a machine that runs here. Requires QEMU; the machine is started and never boots."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requires root, loop devices, e2fsprogs; with tgt, its programs.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

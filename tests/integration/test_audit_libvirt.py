@@ -3,8 +3,6 @@
 Requires libvirtd, virsh and qemu-system-x86_64; a session libvirtd of the test's own.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -3,8 +3,6 @@
 Requires root and qemu-system-x86_64; the machines do not run a guest (``-S``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -3,8 +3,6 @@
 Requires root, fio, qemu-storage-daemon, qemu-img; a file system is skipped where its mkfs is not.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@ Steps are what Python tells its audit hooks: every program started, every file a
 changed or removed. Requires root and mkfs.ext4.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Requires root, tgt, iproute2, QEMU with its iscsi driver (qemu-block-extra), FUSE.
 """
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

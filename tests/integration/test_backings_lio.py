@@ -4,8 +4,6 @@ Requires root, open-iscsi and a kernel with LIO and iscsi_tcp; also run inside a
 (tests/vm/test_backings_guest.py).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

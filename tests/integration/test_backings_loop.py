@@ -1,7 +1,5 @@
 """Loop devices that go with their last user. Requires root and loop devices."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

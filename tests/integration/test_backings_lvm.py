@@ -1,8 +1,6 @@
 """Logical volumes made for a study. Requires root, lvm2, and device mapper in the kernel; where it
 is missing, tests/vm/test_backings_guest.py runs this file in a guest that has it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

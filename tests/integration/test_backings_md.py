@@ -1,8 +1,6 @@
 """md arrays made for a study. Requires root, mdadm, and md in the kernel; where it is missing,
 tests/vm/test_backings_guest.py runs this file in a guest that has it."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

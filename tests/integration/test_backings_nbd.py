@@ -3,8 +3,6 @@
 Requires root, fio with its nbd engine, qemu-nbd, qemu-img, qemu-io, qemu-storage-daemon, FUSE.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Pools made for a study. Requires root, zfsutils-linux and the module zfs; udev for volumes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Requires a directory on a disk (tmp_path) and a tmpfs at /dev/shm.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

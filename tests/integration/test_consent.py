@@ -3,8 +3,6 @@
 Requires root for loop devices; fio for the run that may write.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

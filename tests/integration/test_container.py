@@ -1,7 +1,5 @@
 """fio in a container of crun. Requires crun, fio and namespaces; some cases need root."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Requires root, /dev/fuse, qemu-storage-daemon, and Dask (in the packages for developers).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

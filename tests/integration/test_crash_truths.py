@@ -5,8 +5,6 @@ These are truths of the cache modes as QEMU documents them. A run that contradic
 for docs/crash.md with its minimised trace, and no reason to change a test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Requires root, /dev/fuse, qemu-storage-daemon, and for one test PostgreSQL.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

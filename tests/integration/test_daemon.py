@@ -4,8 +4,6 @@ Requires qemu-storage-daemon, qemu-img and fio with its nbd engine. What reaches
 in test_daemon_flushes.py.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A storage daemon that ends under load. Requires qemu-storage-daemon, qemu-img, fio (nbd)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

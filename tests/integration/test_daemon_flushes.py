@@ -4,8 +4,6 @@ Requires qemu-storage-daemon, fio with its nbd engine, strace and the right to t
 evidence for write-through of an export, which no QEMU reports.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -1,7 +1,5 @@
 """A directory as backing. Requires nothing; read-only and small file systems need root."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

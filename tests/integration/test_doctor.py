@@ -4,8 +4,6 @@ Requires fio, qemu-img, qemu-storage-daemon and the native programs; mounts and 
 root, another user needs a Python that it may run.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -3,8 +3,6 @@
 Requires root, FUSE, QEMU's programs and fio; tgtd, qemu-nbd and crun where they are installed.
 """
 
-from __future__ import annotations
-
 import os
 from io import StringIO
 

@@ -3,8 +3,6 @@
 Requires fio (nbd), qemu-storage-daemon, qemu-img and the native sampler.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

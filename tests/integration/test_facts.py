@@ -4,8 +4,6 @@ Requires fio, qemu-img and qemu-storage-daemon; refused system calls need strace
 trace, mounts and other users need root.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Requires fio (nbd), qemu-storage-daemon, qemu-img and the native sampler; some tests root.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

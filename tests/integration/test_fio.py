@@ -1,7 +1,5 @@
 """Every preset and users' jobs with real fio. Requires fio (nbd), qemu-storage-daemon, qemu-img."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Requires root (to become that user), Debian with the packages of setup/packages-
 system Python; packages are fetched from where the host's apt fetches.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -3,8 +3,6 @@
 Requires root, for a time namespace of its own is a host of its own to the lock; and fio.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

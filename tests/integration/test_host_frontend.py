@@ -1,7 +1,5 @@
 """fio straight on the backing. Requires qemu-img and fio; the buffered case needs root."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Images made by the real qemu-img. Requires qemu-img; the full disk needs root (tmpfs)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requires root, fio, qemu-storage-daemon, and a memory controller.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Running microVMs, found in /proc. The VMMs need KVM, so that a shell of that name stands for
 one: its arguments, its open files and its configuration are real."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

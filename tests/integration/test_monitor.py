@@ -1,7 +1,5 @@
 """The monitor on this host: as dstat's users type it, into files, to its ends."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -3,8 +3,6 @@
 Requires root, loop devices and fio.
 """
 
-from __future__ import annotations
-
 import csv
 import fcntl
 import io

@@ -4,8 +4,6 @@
 a small guest in which `dd conv=fsync` writes eight times between two moments; both whole and real.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The monitor in a terminal: widths, headers as it scrolls, colours, another size."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -4,8 +4,6 @@ Requires the built diskproof-nocache with its library, cachestat(2), seccomp use
 compiler. Residency is always the kernel's own count.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

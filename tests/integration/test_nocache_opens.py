@@ -3,8 +3,6 @@
 Requires what test_nocache.py requires. A program that opens some files first goes that way.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requires FUSE, for a program under record is what measures here.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requires qemu-img and qemu-nbd (qemu-utils).
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import socket

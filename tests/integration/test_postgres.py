@@ -1,7 +1,5 @@
 """A store on a real PostgreSQL server (must be installed) that dies, comes back, or is not ours."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """dd's and iozone's manners on the bare backing. Requires fio, dd, qemu-img, the monitor."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Requires root, /dev/fuse and the built diskproof-recordfs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

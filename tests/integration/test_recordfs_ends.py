@@ -3,8 +3,6 @@
 Requires root, /dev/fuse and the built diskproof-recordfs.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -3,8 +3,6 @@
 Requires root, /dev/fuse, the built diskproof-recordfs, QEMU's storage daemon with fio, PostgreSQL.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requires root (to become that user), /dev/fuse, fusermount3 and the built diskproof-recordfs.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

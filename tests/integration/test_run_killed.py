@@ -3,8 +3,6 @@
 Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """What lies in the folder of a run while it lives: nobody else's to read. Requires root, FUSE."""
 
-from __future__ import annotations
-
 import os
 import stat
 import threading

@@ -5,8 +5,6 @@ What hangs is a real program that was stopped (SIGSTOP) as it started, or while 
 Requires fio, qemu-img and recordfs; some tests root.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

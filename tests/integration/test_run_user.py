@@ -1,7 +1,5 @@
 """The user without rights of a run: nobody else's, on a real host. Requires root."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Running QEMUs are found, with what was set and what is in force. Requires QEMU, root."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

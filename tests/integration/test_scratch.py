@@ -1,7 +1,5 @@
 """Folders for work beside the runs: what a killed owner leaves goes with the next sweep."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

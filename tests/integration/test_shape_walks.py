@@ -3,8 +3,6 @@
 Requires root, /dev/fuse, qemu-storage-daemon, fio and the native programs.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requires root, /dev/fuse, QEMU and the built native programs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """kill -9 at any moment of a study, and a disk that fills up (that needs root and mkfs.ext4)."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 Requires gcc, seccomp with user notification (kernel 5.14) and the built diskproof-sync-drop.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Requires root (tracepoints), a C compiler and a static C library, as the build of native/ does.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

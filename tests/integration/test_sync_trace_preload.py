@@ -3,8 +3,6 @@
 What holds for each mechanism is in test_sync_trace.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 What a dropped run writes must not be on the disk when it ends, and must be readable all the same.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -3,8 +3,6 @@
 Requires the built native programs and iproute2; a bridge also root and /dev/net/tun.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """A tree copied on the bare backing. Requires cp, sync, cachestat(2), qemu-img, the monitor."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Requires qemu-storage-daemon, qemu-nbd, tgtd and fio.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import threading

@@ -1,7 +1,5 @@
 """``python -m shape``: every figure at the base, now, its ceiling and its bar."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a figure may be at most, kept in ``ceilings.toml``; a ceiling is lowered, never raised."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The figures: each a number and the list behind it, which says what there is left to do."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """File names that stand for more than one thing."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch

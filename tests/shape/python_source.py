@@ -1,7 +1,5 @@
 """Lines of Python by what they are; lengths of functions and modules; names of classes."""
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize

@@ -1,7 +1,5 @@
 """Rooms, arrows and exceptions, as ``tests/test_imports.py`` of the measured tree has them."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator, Mapping
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Rust without a compiler: a scanner that tells code from comments and literals, no more."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

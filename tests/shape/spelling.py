@@ -1,7 +1,5 @@
 """Where the source names a factor, an option, a record: by syntax, not by the bare word."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatch

@@ -1,7 +1,5 @@
 """How many files a thing touches: a chapter of the page, an option of one workload, a factor."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

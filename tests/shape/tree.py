@@ -1,7 +1,5 @@
 """A source tree as it is measured: its files, and those of Python parsed once."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

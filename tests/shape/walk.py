@@ -7,8 +7,6 @@ ours that has it as a field. Containers of those (a cell, a study, a run) do not
 hands them on does not look at the value. What happens at import is left out.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -7,8 +7,6 @@ all (each frontend needs another machine): ``names``, ``keys`` and ``rust_names`
 but for the rooms in ``besides``, which have the name for something else than the way to the page.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 ``PYTHONPATH=src:tests python -m support.advice_docs`` writes it anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Views with verdicts for tests of the answer: seeded noise, any cells, any verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from diskproof.plan.schedule import make_schedule

@@ -1,7 +1,5 @@
 """A real Chromium over its DevTools pipe: load a file, look at it, list what it asked for."""
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Reading crash logs and replaying them in memory, for the tests: short, unchecked, by the page."""
 
-from __future__ import annotations
-
 import os
 import stat
 import struct

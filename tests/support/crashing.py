@@ -1,7 +1,5 @@
 """Crash runs and verdicts: made up for tests that judge none, and real ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A PostgreSQL server of a test's own: unprivileged, in a folder in /tmp, on a Unix socket only."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

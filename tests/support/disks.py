@@ -1,7 +1,5 @@
 """Cells, images and drives for tests of the frontends."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

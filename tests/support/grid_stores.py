@@ -1,7 +1,5 @@
 """A store with figures of iozone, for tests of its grids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

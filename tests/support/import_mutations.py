@@ -1,8 +1,6 @@
 """Files for ``import`` with something wrong in them, the same for the same seed: fio's answers by
 their structure and by their bytes, kvm-perf's text by its lines and bytes."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Machines as layers in TOML: what readers of a guest and of a host below find, as fixtures."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

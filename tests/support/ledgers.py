@@ -1,7 +1,5 @@
 """The ledger of docs/ledger.md in Python, from the page: the other half of the golden file."""
 
-from __future__ import annotations
-
 import math
 import struct
 import zlib

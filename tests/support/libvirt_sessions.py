@@ -1,7 +1,5 @@
 """A session libvirtd of the tests' own, without privileges, and how its QEMUs were started."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 Each shape gives logarithms, cells x blocks, around nought.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ Built once by mmdebstrap with the recipe's hash for a name, beside the built gue
 direct kernel boot: the guest's kernel and the initramfs of the base images of ``boots``.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dialects whose defaults do not change with the next version of their managers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

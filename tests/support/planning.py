@@ -1,7 +1,5 @@
 """Host facts for tests that plan without a host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A store with thin disks, a warm-up and lives of caches, for tests of their parts of the page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

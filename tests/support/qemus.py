@@ -1,7 +1,5 @@
 """QEMUs that run without a guest, for tests of who finds them."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """A recordfs of a test's own; whatever happens, its mount is gone at the end."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """Seeded views for the report's tests: a study with everything, and ones of any size."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Files in and out of the page cache, counted by cachestat(2); programs that read oddly."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

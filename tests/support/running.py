@@ -1,7 +1,5 @@
 """Runs of one cell through the real executor, for tests."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress

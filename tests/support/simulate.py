@@ -5,8 +5,6 @@ truth (``true_iops``), so that what the analysis says can be held against it. It
 for a measurement: its host says what it is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

@@ -1,7 +1,5 @@
 """Stores filled by the simulated executor, for tests of what works from a store alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stores with something wrong in them: values, rows, schema, bytes; the same for the same seed."""
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3

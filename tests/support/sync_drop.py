@@ -1,7 +1,5 @@
 """sync drop started for a test, and the programs under it, compiled when they are asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

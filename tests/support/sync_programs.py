@@ -1,7 +1,5 @@
 """Programs in C that sync in every way that sync drop answers for, and say what they were told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from diskproof.process.start import run

@@ -1,7 +1,5 @@
 """Programs and loads that sync, for tests and benchmarks of what stops syncs."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The installed program on a terminal of its own, where Ctrl-C is typed at it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

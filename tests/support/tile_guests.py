@@ -1,7 +1,5 @@
 """Steps of a tile one after the other in a single real guest, which plays all of its guests."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Simulated hosts that carry tiles, for tests and benchmarks of the capacity search."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

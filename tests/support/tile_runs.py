@@ -1,7 +1,5 @@
 """Runs of small tiles through the real executor, for tests."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

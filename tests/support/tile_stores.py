@@ -1,8 +1,6 @@
 """Stores of tile runs that a seeded generator made up: as many guests as in the article, times that
 grow with the number of tiles, steps, host samples, failures."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

@@ -1,7 +1,5 @@
 """Values as TOML, for files made up by tests."""
 
-from __future__ import annotations
-
 
 def render_toml(value: object) -> str:
     """A TOML value; not pretty, but every character is allowed in."""

@@ -3,8 +3,6 @@
 A new verb needs a row here. What a promise does not fit stands in ``exempt``, with the reason.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Volumes of the kernel for tests; light, for these tests also run inside a guest."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

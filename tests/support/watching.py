@@ -1,7 +1,5 @@
 """The monitor as tests start it."""
 
-from __future__ import annotations
-
 import select
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Real recordings of writers, and their checks run as the explorer runs them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Requires the built guest (``diskproof guest build``) and qemu-system-x86_64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

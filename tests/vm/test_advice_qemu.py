@@ -3,8 +3,6 @@
 Requires the built guest (``diskproof guest build``), qemu-system-x86_64, qemu-img.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping

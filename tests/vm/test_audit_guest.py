@@ -3,8 +3,6 @@
 Requires the built guest, qemu-system-x86_64, qemu-img, mmdebstrap (once), e2fsprogs, root.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

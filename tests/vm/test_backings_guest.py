@@ -4,8 +4,6 @@ Requires qemu-system-x86_64 and what builds the guest with LVM, md and Python (2
 time; ``diskproof guest build --with storage``).
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 import xml.etree.ElementTree as xml

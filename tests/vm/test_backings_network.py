@@ -3,8 +3,6 @@
 Requires the built guest, qemu-nbd, and for iSCSI root, tgt and QEMU's iscsi driver.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Requires the built guest, qemu-system-x86_64, qemu-img, mmdebstrap (once), debugfs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

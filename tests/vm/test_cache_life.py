@@ -1,7 +1,5 @@
 """What of a guest's disk stays in the host's page cache. Requires the built guest and QEMU."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Requires the built guest, qemu-system-x86_64, root, /dev/fuse and the native programs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Requires root, /dev/fuse and what builds a guest; the guest with PostgreSQL is b
 missing (half a minute).
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path

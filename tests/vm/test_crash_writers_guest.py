@@ -3,8 +3,6 @@
 Requires the built guest, root and /dev/fuse.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ cannot be read (the kernel's own EIO).
 Requires the built guest, qemu-system-x86_64 and root.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Requires the built guest (``diskproof guest build``), qemu-system-x86_64, qemu-img, the sampler.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

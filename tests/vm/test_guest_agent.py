@@ -1,7 +1,5 @@
 """What the agent does for the host, in one real guest. Requires the built guest."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

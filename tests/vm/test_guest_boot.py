@@ -1,7 +1,5 @@
 """Boots and what ends them, with real QEMU and a real kernel. Requires the built guest."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -5,8 +5,6 @@ guest's view proves nothing there; the host's flushes do. Requires the built gue
 right to trace.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

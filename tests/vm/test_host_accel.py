@@ -1,7 +1,5 @@
 """The accelerator probe on this very host, whatever it can do. Requires the built guest."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

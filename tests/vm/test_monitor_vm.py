@@ -4,8 +4,6 @@ Requires the built guest (``diskproof guest build``), qemu-system-x86_64 and, fo
 root and tracepoints.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

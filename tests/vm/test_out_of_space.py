@@ -3,8 +3,6 @@
 Requires root, the built guest, qemu-system-x86_64, qemu-img, fio in the guest, the monitor.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

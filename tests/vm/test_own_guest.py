@@ -3,8 +3,6 @@
 Requires the built guest, qemu-system-x86_64, qemu-img, mmdebstrap (once), e2fsprogs.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

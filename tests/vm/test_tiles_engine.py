@@ -3,8 +3,6 @@
 Requires the built guest (``diskproof guest build``) and qemu-system-x86_64.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 Builds the guest with servers where it is missing (a minute).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

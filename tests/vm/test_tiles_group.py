@@ -3,8 +3,6 @@
 Requires the built guest and qemu-system-x86_64.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -4,8 +4,6 @@ Requires the built guest and qemu-system-x86_64; a bridge also root and /dev/net
 the host's interfaces takes root.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -3,8 +3,6 @@
 Requires the built guest, qemu-system-x86_64, qemu-img, the monitor.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``audit --measure``: a machine's own settings against the best alternatives, measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The verbs ``quick`` and ``init``: from a folder to an answer, from nothing to a study."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``diskproof doctor --walls``: a small study is run for real, and watched."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 

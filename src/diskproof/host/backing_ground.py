@@ -1,7 +1,5 @@
 """What a study's backing lies on: folder, mount, disks with their models. Nothing is opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

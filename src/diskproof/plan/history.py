@@ -4,8 +4,6 @@ The plan knows how long a load runs; how long a disk is filled or its image remo
 tells. Those phases grow with the disk, the others are the same for runs of one kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 

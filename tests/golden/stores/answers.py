@@ -4,8 +4,6 @@ Records are told by their fields, so what a test holds against it is the public 
 and no column of its tables.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

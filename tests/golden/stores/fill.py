@@ -4,8 +4,6 @@ It is run by diskproof of every age (see README.md), so it looks for the records
 are there, and asks the store what it can do. Everything in it is fixed.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import suppress

@@ -4,8 +4,6 @@ The checkout must have the history; PostgreSQL must be installed. Each version's
 stores; the newest of them reads all three and so says what every later diskproof must read.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

@@ -25,14 +25,7 @@ from diskproof.lab.notes import RunNotes
 from diskproof.lab.setup import FULL_BYTES, START_SECONDS, LabSetup
 from diskproof.process.start import write_back
 from diskproof.qemu import images
-from diskproof.records import (
-    BackingSpec,
-    Cell,
-    Metric,
-    PlannedRun,
-    RunRecord,
-    WorkloadSpec,
-)
+from diskproof.records import BackingSpec, Cell, Metric, PlannedRun, RunRecord, WorkloadSpec
 from diskproof.study.guest import FRONTEND as OWN_GUEST
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.study.workloads import CACHE_LIMIT

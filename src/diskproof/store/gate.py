@@ -9,16 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    CursorResult,
-    Select,
-    Text,
-    func,
-    select,
-)
+from sqlalchemy import Column, ColumnElement, Connection, CursorResult, Select, Text, func, select
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from diskproof.errors import UsageError

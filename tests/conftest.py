@@ -1,6 +1,7 @@
 """Settings for every test."""
 
 import os
+import resource
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -34,6 +35,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What a test leaves in the spool is no business of whoever runs the tests."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(autouse=True)
+def wall() -> Iterator[None]:
+    """A verb that reads builds its wall of memory around its process, which is ours in a test."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 @pytest.fixture

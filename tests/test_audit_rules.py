@@ -83,7 +83,7 @@ def verdict(word: str = "keeps", durable: str = "flush", **levels: str) -> Verdi
 def test_a_verdict_about_such_a_disk_proves_it() -> None:
     proved = prove_disk(judge(LEVELS), [verdict()])
     assert (proved.effect, proved.certainty) == ("keeps", "proved")
-    assert "9 of 9 states" in proved.what and "power" in proved.what and "2027-" in proved.what
+    assert "all 9 states" in proved.what and "power" in proved.what and "2027-" in proved.what
     assert "run12345" in proved.source
     broken = prove_disk(judge({**LEVELS, "cache": "unsafe"}), [verdict("loses", cache="unsafe")])
     assert (broken.effect, broken.certainty) == ("loses", "proved")

@@ -36,6 +36,7 @@ def start_owner(directory: Path, log: Path) -> Iterator[tuple[Process, int, Path
     """A real process that owns a run folder, and a child of it that would outlive it."""
     read, write = os.pipe()
     with os.fdopen(read) as told, os.fdopen(write, "wb") as tell:
+        directory.mkdir(exist_ok=True)
         argv = [sys.executable, "-c", OWNER, str(directory)]
         with start_process(argv, name="owner", log=log, stdout=tell) as owner:
             tell.close()

@@ -26,7 +26,7 @@ PROXMOX = DiskDefault(
     ("text", "wanted"),
     [
         ('like = "proxmox"', ("proxmox",)),
-        ('like = ["qemu", "libvirt", "qemu"]', ("qemu", "libvirt")),
+        ('like = ["qemu", "libvirt"]', ("qemu", "libvirt")),
         ("", ()),
         (f"like = {list(MANAGERS)!r}", MANAGERS),
     ],
@@ -40,6 +40,7 @@ def test_one_or_some_managers_are_named(text: str, wanted: tuple[str, ...]) -> N
     [
         ('name = "x"\nlike = "proxmx"', "study.toml:2: like: unknown manager 'proxmx'"),
         ('\n\nlike = ["qemu",\n "libvrt"]', ":4: like: unknown manager 'libvrt'"),
+        ('like = ["qemu", "libvirt", "qemu"]', ":1: like: 'qemu' stands there twice"),
         ("like = []", ":1: like: it has 0 items"),
         ("like = 5", ":1: like: unknown manager '5'"),
         ("[like]\nproxmox = true", "like: "),

@@ -57,6 +57,8 @@ def walked_files(tree: Tree, thing: str) -> dict[str, str]:
         Path(folder, "study.toml").write_text(_STUDY.format(cache=cache))
         for verb in [*verbs, ["report", "-o", "page.html"]]:
             found |= _walk(tree, Path(folder), value, verb)
+    if not any(name.startswith("report/") for name in found):
+        raise RuntimeError(f"no page had {value!r}: nothing was measured here")
     return found
 
 

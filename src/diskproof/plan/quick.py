@@ -14,7 +14,7 @@ from itertools import product
 
 from diskproof.errors import HostError, UsageError
 from diskproof.plan import Plan, make_crash_plan, make_plan, quick_study
-from diskproof.plan.estimate import estimate, longest_verdicts
+from diskproof.plan.estimate import PREPARE_SECONDS, estimate, longest_verdicts
 from diskproof.plan.like import disk_default
 from diskproof.plan.quick_study import BACKING, Effort, Scope
 from diskproof.plan.sizes import needed_bytes
@@ -161,7 +161,7 @@ class Offer:
     def block_seconds(self, effort: Effort) -> float:
         plan, _ = self.planned
         cells = tuple(with_effort(cell, effort) for cell in plan.cells)
-        return estimate(replace(plan, cells=cells), 1).seconds
+        return estimate(replace(plan, cells=cells), 1).seconds - PREPARE_SECONDS
 
     def verdict_seconds(self, effort: Effort) -> float:
         _, judged = self.planned
@@ -172,7 +172,7 @@ class Offer:
     def seconds(self, effort: Effort, blocks: int) -> float:
         """All of it, with what goes before and after the runs."""
         spent = blocks * self.block_seconds(effort) + self.verdict_seconds(effort)
-        return OVERHEAD_SECONDS + spent
+        return OVERHEAD_SECONDS + PREPARE_SECONDS + spent
 
     @cached_property
     def least_budget(self) -> float:
@@ -183,7 +183,7 @@ class Offer:
         if self.least_budget > budget:
             return None
         for effort in self._efforts():
-            fixed = OVERHEAD_SECONDS + self.verdict_seconds(effort)
+            fixed = OVERHEAD_SECONDS + PREPARE_SECONDS + self.verdict_seconds(effort)
             blocks = int((SHARE * budget - fixed) / self.block_seconds(effort))
             if blocks >= self.scope.least_blocks + MORE_BLOCKS * effort.steps:
                 return effort, min(blocks, MAX_BLOCKS)

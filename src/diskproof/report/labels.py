@@ -1,5 +1,6 @@
 """Names and figures short enough for a table, a chart and a phone."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -27,6 +28,16 @@ _ORDER = {factor.name: place for place, factor in enumerate(FACTORS)}
 def cut(text: str, most: int) -> str:
     """The text, or its beginning with a mark."""
     return text if len(text) <= most else text[:most] + CUT
+
+
+def cut_all(content: object, most: int) -> object:
+    """Long texts in it cut, and all that goes beyond: a row's figures are no text."""
+    if isinstance(content, str):
+        return cut(content, most)
+    if isinstance(content, Mapping):
+        texts = json.dumps(content, default=str)
+        return content if len(texts) <= most else cut(texts, most)
+    return content
 
 
 def varying_factors(cells: Iterable[Cell]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from diskproof.report.chapter import Chapter, Drawing
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.head import find_head
 from diskproof.report.labels import (
-    cut,
+    cut_all,
     group_name,
     render_figure,
     render_half_width,
@@ -181,17 +181,7 @@ def _raw_rows(view: StudyView, chapters: Sequence[Chapter[Any]]) -> Iterator[Map
             for part in chapter.parts(view).values():
                 for row in chapter.raw(part):
                     whole = {"study": view.study.name, "host": view.host.name, **row}
-                    yield {name: _cut_all(value) for name, value in whole.items()}
-
-
-def _cut_all(content: object) -> object:
-    """Long texts in it cut, and all that goes beyond: a row's figures are no text."""
-    if isinstance(content, str):
-        return cut(content, MAX_RAW_TEXT)
-    if isinstance(content, Mapping):
-        texts = json.dumps(content, default=str)
-        return content if len(texts) <= MAX_RAW_TEXT else cut(texts, MAX_RAW_TEXT)
-    return content
+                    yield {name: cut_all(value, MAX_RAW_TEXT) for name, value in whole.items()}
 
 
 @cache

@@ -20,6 +20,7 @@ from diskproof.report.chapter import Chapter, Drawing
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.head import find_head
 from diskproof.report.labels import (
+    cut,
     cut_all,
     group_name,
     render_figure,

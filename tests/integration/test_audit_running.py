@@ -105,7 +105,7 @@ def test_a_verdict_in_the_store_proves_it(tmp_path: Path, image: Path) -> None:
     with started(tmp_path, *drive_args(image, "none", "native")) as process:
         proved = disk_of(audit(tmp_path, str(process.pid))[1], process)
     assert (proved["verdict"], proved["certainty"]) == ("keeps", "proved"), proved["layers"]
-    assert "9 of 9 states" in proved["what"] and "power" in proved["what"]
+    assert "all 9 states" in proved["what"] and "power" in proved["what"]
     with started(tmp_path, *drive_args(image, "writeback", "threads")) as process:
         other = disk_of(audit(tmp_path, str(process.pid))[1], process)
     assert (other["verdict"], other["certainty"]) == ("keeps", "by rule")

@@ -183,9 +183,9 @@ def test_more_verdicts_are_made_where_the_study_asks_for_more(
 def test_a_budget_that_is_too_small_starts_nothing(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command_line(["crash", "s.toml", "--budget", "1s"]) == 0
+    assert run_command_line(["crash", "s.toml", "--budget", "1s"]) == 1
     told = capsys.readouterr().err
-    assert "8 verdicts are left" in told and "diskproof crash s.toml --budget 1s" in told
+    assert "nothing was made, the budget is too small" in told and "give --budget more" in told
 
 
 @pytest.mark.parametrize(("how", "code", "verdict"), [("synced", 0, "keeps"), ("bare", 1, "loses")])

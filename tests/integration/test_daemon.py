@@ -70,7 +70,7 @@ def started(context: RunContext) -> Iterator[DaemonDrive]:
 def fio(drive: Drive, **options: str) -> dict[str, object]:
     """One fio job on the drive; its json."""
     job = {"bs": "64k", "size": str(SIZE), **options, **drive.facts.fio}
-    text = "[job]\n" + "".join(f"{name}={value}\n" for name, value in job.items())
+    text = "[job]\nthread\n" + "".join(f"{name}={value}\n" for name, value in job.items())
     done = drive.execute(
         ["fio", "--output-format=json", "--output=result", "job.fio"],
         timeout=DEADLINE,
@@ -285,7 +285,10 @@ def test_a_daemon_that_hangs_ends_at_a_deadline(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
         os.kill(drive.facts.pids[0], signal.SIGSTOP)
         with pytest.raises(RunFailure) as caught:
-            drive.execute(["fio", "--name=x", "--rw=read", "--size=4k", *_target(drive)], timeout=2)
+            drive.execute(
+                [*["fio", "--thread", "--name=x", "--rw=read", "--size=4k"], *_target(drive)],
+                timeout=2,
+            )
         assert caught.value.kind == "timeout"
         with pytest.raises(RunFailure) as caught:
             drive.qmp.execute("query-version", timeout=0.5)

@@ -193,6 +193,7 @@ def test_without_fio_and_qemu_each_names_its_package(
 def test_nobody_gets_findings_and_no_traceback(public: Path, home: str) -> None:
     shutil.copytree(Path(diskproof.__file__).parent, public / "src" / "diskproof")
     shutil.copytree(Path(qemu.qmp.__file__).parent, public / "src" / "qemu" / "qmp")
+    shutil.copytree(Path(psutil.__file__).parent, public / "src" / "psutil")
     built = public / "native" / "target" / "release"  # as in a checkout
     built.mkdir(parents=True)
     (public / "native" / "Cargo.toml").touch()

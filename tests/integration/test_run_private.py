@@ -55,7 +55,7 @@ def assert_private(seen: dict[str, int]) -> None:
 @pytest.mark.parametrize("frontend", ["host", "daemon", "container"])
 def test_nothing_in_a_living_run_is_for_others(tmp_path: Path, frontend: str) -> None:
     images = tmp_path / "images"
-    with watched(images) as seen, RunNotes().whole_run():
+    with watched(images) as seen, RunNotes().whole_run(60.0):
         with start_drive(images, frontend=frontend, format="raw") as drive:
             assert run_fio(drive).returncode == 0
     assert {"disk.raw", "job.fio", "out.json"} <= set(seen)
@@ -79,7 +79,7 @@ def test_each_run_has_a_user_of_its_own_and_gives_it_back(tmp_path: Path) -> Non
     before, users = require_run_user(), []
     for number in range(2):
         notes = RunNotes()
-        with notes.whole_run(), start_drive(tmp_path / str(number), frontend="daemon") as drive:
+        with notes.whole_run(60.0), start_drive(tmp_path / str(number), frontend="daemon") as drive:
             users.append(Path(f"/proc/{drive.facts.pids[0]}").stat().st_uid)
             assert (PRIVATE_HOME / "users" / str(users[-1])).exists()
         assert notes.failure is None
@@ -91,7 +91,7 @@ def test_each_run_has_a_user_of_its_own_and_gives_it_back(tmp_path: Path) -> Non
 def test_what_is_made_beside_a_run_has_the_modes_of_the_caller(tmp_path: Path) -> None:
     mask = os.umask(0o022)
     try:
-        with RunNotes().whole_run():
+        with RunNotes().whole_run(60.0):
             (tmp_path / "inside").touch()
         (tmp_path / "outside").touch()
     finally:

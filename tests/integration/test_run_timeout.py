@@ -38,6 +38,7 @@ def stop_at_start(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -
     if tool is None:
         pytest.skip(f"needs {program}")
     (folder / "bin").mkdir()
+    (folder / "bin").chmod(0o755)
     shadow = folder / "bin" / program
     shadow.write_text(f'#!/bin/sh\nkill -STOP $$\nexec {tool} "$@"\n')
     shadow.chmod(0o755)
@@ -55,9 +56,13 @@ def stop_at_start(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -
     ],
 )
 def test_a_program_that_never_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, phase: str
+    tmp_path: Path,
+    public_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    phase: str,
 ) -> None:
-    stop_at_start(tmp_path, monkeypatch, program)
+    stop_at_start(public_file.parent, monkeypatch, program)  # some run as somebody else
     disk = BackingSpec("here", "filesystem", (("fs", "ext4"), ("size", str(256 << 20))))
     began = time.monotonic()
     record = execute(
@@ -83,6 +88,7 @@ def test_tiles_whose_disks_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Mo
 @needs_root
 def test_a_recording_that_stops(tmp_path: Path) -> None:
     """The writer stands still."""
+    (tmp_path / "images").mkdir()
     rules = CrashRules(seconds=60.0, records=20_000, flush_every=1, size=64 << 20)
     named = (("backing", "here"), ("cache", "writeback"), ("frontend", "host"))
     cell = Cell(named, crash_workload(rules, "ledger", "host"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -234,7 +235,8 @@ class MeasureLab:
 def _with_full_disk(failure: RunFailure, folder: Path) -> RunFailure:
     """The failure, as one of space when that is what the load met: a guest sees just an error."""
     stat = os.statvfs(folder)
-    if failure.kind not in ("workload", "qemu") or stat.f_bavail * stat.f_frsize > FULL_BYTES:
+    free = stat.f_bavail * stat.f_frsize if stat.f_blocks else math.inf  # ramfs does not tell
+    if failure.kind not in ("workload", "qemu") or free > FULL_BYTES:
         return failure
     why = f"the file system of the disk under test is full\n{failure.why}"
     return RunFailure("space", failure.what, why, failure.hint, failure.evidence)

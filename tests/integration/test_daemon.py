@@ -285,10 +285,8 @@ def test_a_daemon_that_hangs_ends_at_a_deadline(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
         os.kill(drive.facts.pids[0], signal.SIGSTOP)
         with pytest.raises(RunFailure) as caught:
-            drive.execute(
-                [*["fio", "--thread", "--name=x", "--rw=read", "--size=4k"], *_target(drive)],
-                timeout=2,
-            )
+            argv = ["fio", "--thread", "--name=x", "--rw=read", "--size=4k", *_target(drive)]
+            drive.execute(argv, timeout=2)
         assert caught.value.kind == "timeout"
         with pytest.raises(RunFailure) as caught:
             drive.qmp.execute("query-version", timeout=0.5)

@@ -18,7 +18,11 @@ def mutate_fio(content: Any, dice: Dice) -> bytes:
     """An answer of fio, given as what its JSON says, with up to five things changed in it."""
     for _ in range(dice.choice((0, 1, 1, 2, 5))):
         content = _change(content, dice)
-    data = json.dumps(content, indent=dice.choice((None, 1)), ensure_ascii=dice.random() < 0.5)
+    indent, plain = dice.choice((None, 1)), dice.random() < 0.5
+    try:
+        data = json.dumps(content, indent=indent, ensure_ascii=plain)
+    except RecursionError:  # changed again and again, it is deeper than can be written
+        data = '{"a":[' * 100_000
     made = data.encode("utf-8", "surrogatepass")
     if dice.random() < 0.1:
         made = b"\n".join([made] * dice.choice((2, 40, 1001)))[: 8 << 20]

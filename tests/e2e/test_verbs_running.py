@@ -54,7 +54,7 @@ class Measurement:
 MEASUREMENTS = (
     Measurement(
         "quick",
-        "quick 'a folder' --for qemu --budget 50s",
+        "quick 'a folder' --for qemu --budget 1m",
         "[1/9, ",
         again="run quick-a-folder.toml",
         makes=("quick-a-folder.toml",),

@@ -46,7 +46,7 @@ FOLDER = "it takes a folder"
 VERBS = (
     Verb(
         "quick",
-        ". --for qemu --budget 50s --quiet",
+        ". --for qemu --budget 1m --quiet",
         makes=("quick-here.toml",),
         exempt={"figures": FIGURES, "wrong": FOLDER, "width": "it prints lines to paste"},
     ),

@@ -307,7 +307,7 @@ def test_a_check_that_was_ended_decides_nothing(
 ) -> None:
     (here / "dies.py").write_text(DIES)
     monkeypatch.setenv("DEATH", death)
-    monkeypatch.setattr(program, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(program, "CHECK_SECONDS", 0.5 if "pause" in death else 10.0)
     commands = (f"python3 {here}/writer.py bare", f"python3 {here}/dies.py")
     code, rows = crash(
         capsys, "--writer", commands[0], "--check", commands[1], "--budget", "40s", "data"

@@ -186,7 +186,7 @@ def test_a_terminal_that_closes_is_a_clean_end_too(tmp_path: Path) -> None:
     with start_diskproof("run", write_study(tmp_path), cwd=tmp_path) as running:
         wait_for_log(tmp_path, "[1/6, ", running)
         os.kill(running.pid, signal.SIGHUP)
-        assert running.wait(60) == 130
+        assert running.wait(60) == 129
     assert left_behind(tmp_path) == []
 
 

@@ -32,6 +32,7 @@ def backing(kind: str, on: BackingSpec | None = None, **given: str) -> BackingSp
 
 
 def folder(path: Path) -> BackingSpec:
+    path.mkdir(parents=True, exist_ok=True)
     return backing("directory", path=str(path))
 
 

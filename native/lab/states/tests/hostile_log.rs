@@ -15,7 +15,7 @@ use diskproof_states::content::Store;
 use diskproof_states::cut::{collect, Cut};
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
-use diskproof_states::plan::{choices, Pass};
+use diskproof_states::plan::{Cuts, Pass, choices};
 use diskproof_states::snapshot::Snapshot;
 use logs::{Recording, SECTOR};
 use rustix::fs::{memfd_create, MemfdFlags};
@@ -44,19 +44,20 @@ fn any_log_is_explored_or_refused() {
 
 fn explore(store: &Store, fault: Fault) {
     let durability = Durability::new(&store.trace, fault);
+    let cuts = Cuts::new(&store.trace, &durability, 1);
     let mut image = Image::new(store, &durability);
     for cut in 0..=store.trace.last().min(RECORDS) {
         image.advance(cut).unwrap();
         let under_way = image.push_under_way().unwrap();
-        build(&collect(&image, &under_way));
+        build(&cuts, &collect(&image, &under_way));
         image.retract(&under_way);
     }
 }
 
 /// Builds some states of a cut, and reads the begin of each of their files.
-fn build(cut: &Cut<'_, '_>) {
-    for pass in [Pass::Single, Pass::Quick, Pass::Random(0)] {
-        for choice in choices(pass, cut, 1, STATES) {
+fn build(cuts: &Cuts, cut: &Cut<'_, '_>) {
+    for pass in [Pass::Single, Pass::Quick, Pass::Alone, Pass::Random(0)] {
+        for choice in choices(pass, cuts, cut, 1, STATES) {
             let state = cut.state(&choice).unwrap();
             let snapshot = Snapshot::new(&state);
             for (file, node) in &snapshot.nodes {

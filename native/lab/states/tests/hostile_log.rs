@@ -15,7 +15,7 @@ use diskproof_states::content::Store;
 use diskproof_states::cut::{collect, Cut};
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
-use diskproof_states::plan::{Cuts, Pass, choices};
+use diskproof_states::plan::{choices, Cuts, Pass};
 use diskproof_states::snapshot::Snapshot;
 use logs::{Recording, SECTOR};
 use rustix::fs::{memfd_create, MemfdFlags};

@@ -124,8 +124,8 @@ def test_a_judged_study_goes_on_from_what_is_there(judged: tuple[Path, Completed
 def test_a_spent_budget_leaves_the_verdicts_for_later(tmp_path: Path) -> None:
     study = write_study(tmp_path, JUDGED)
     done = diskproof("run", study, "--budget", "1s", cwd=tmp_path)
-    assert done.returncode == 0 and "power: " not in done.error_text
-    assert "the budget is spent" in done.error_text
+    assert done.returncode == 1 and "power: " not in done.error_text
+    assert "nothing was made, the budget is too small" in done.error_text
 
 
 def test_the_plan_tells_of_the_verdicts(tmp_path: Path) -> None:

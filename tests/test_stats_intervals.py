@@ -138,3 +138,8 @@ def test_ratio_covers_the_truth(paired: bool) -> None:
         assert result.low is not None and result.high is not None
         hits += result.low <= 1.3 <= result.high
     assert 930 <= hits <= 970
+
+
+def test_a_spread_of_values_whose_squares_are_no_numbers() -> None:
+    wide = mean_interval([1e300, -1e300])
+    assert wide.sd == pytest.approx(math.sqrt(2) * 1e300)

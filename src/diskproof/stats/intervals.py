@@ -74,7 +74,10 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     mean = math.fsum(values) / n
     if n == 1:
         return Interval(1, mean, None, None)
-    sd = math.hypot(*(value - mean for value in values)) / math.sqrt(n - 1)
+    try:
+        sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    except OverflowError:  # the square of what is a number still
+        sd = math.hypot(*(value - mean for value in values)) / math.sqrt(n - 1)
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
     return Interval(n, mean, half, sd)
 

@@ -1,8 +1,10 @@
 """The native explorer: a request out, findings in, with a deadline and live progress."""
 
+import errno
 import json
 import os
 import selectors
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -15,7 +17,7 @@ from diskproof.errors import RunFailure
 from diskproof.process.cage import QEMU_CAGE
 from diskproof.process.native import require_native
 from diskproof.process.owner import write_private
-from diskproof.process.run_user import require_run_user
+from diskproof.process.run_user import require_private_home, require_run_user
 from diskproof.process.start import Process, grandchild_args, require_tool, start_process
 from diskproof.records.verdicts import Fault
 
@@ -97,6 +99,23 @@ def _confinement(search: StateSearch) -> dict[str, object]:
     return {"confined": {"argv": grandchild_args(cage), **user}}
 
 
+def _reachable_home() -> list[str]:
+    """Where states are shown, if those that open them as somebody else could not enter the folder
+    of temporary files: root's may be closed to all others."""
+    home = Path(tempfile.gettempdir()).resolve()
+    if os.geteuid() or all(each.stat().st_mode & 0o001 for each in (home, *home.parents)):
+        return []
+    return [require_tool("env", "coreutils"), f"TMPDIR={require_private_home()}"]
+
+
+def _without_refusals(found: Explored) -> Explored:
+    """What could not be opened says nothing of what a crash has left: no loss, but no answer."""
+    worst = found.worst
+    if worst is None or worst.lost or os.strerror(errno.EACCES) not in worst.text:
+        return found
+    return replace(found, worst=None, failure=f"a state could not be opened: {worst.text}")
+
+
 class Explorer(Protocol):
     """Who looks for losses: this host (``explore``), or many (``fleet``)."""
 
@@ -112,12 +131,14 @@ def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], N
     count; the failure is in the answer. Raises HostError when the explorer is not there.
     """
     request = room / f"explore-{search.fault}.json"
-    write_private(request, json.dumps({**search_request(search), **_confinement(search)}).encode())
+    confinement = _confinement(search)
+    write_private(request, json.dumps({**search_request(search), **confinement}).encode())
     log = room / f"explore-{search.fault}.log"
     found = Explored(search.fault, search.promises, 0, None, True, 0, search.seed, 0.0)
     began = time.monotonic()
     deadline = began + search.seconds + SLACK_SECONDS
     argv = [str(require_native("diskproof-states")), "explore", str(request)]
+    argv = [*_reachable_home(), *argv] if confinement else argv
     reader, writer = os.pipe()
     with ExitStack() as stack:
         stack.callback(os.close, reader)
@@ -131,6 +152,7 @@ def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], N
             found = _with_end(found, process, deadline)
         except RunFailure as failure:
             found = replace(found, failure=": ".join(filter(None, (failure.what, failure.why))))
+    found = _without_refusals(found) if confinement else found
     return replace(found, seconds=time.monotonic() - began)
 
 

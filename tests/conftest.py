@@ -37,12 +37,16 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
+_NO_WALL = resource.getrlimit(resource.RLIMIT_DATA)
+
+
 @pytest.fixture(autouse=True)
 def wall() -> Iterator[None]:
-    """A verb that reads builds its wall of memory around its process, which is ours in a test."""
-    before = resource.getrlimit(resource.RLIMIT_DATA)
+    """A verb that reads builds its wall of memory around its process, which is ours in a test; a
+    fixture of a whole module may have called one before the test begins."""
+    resource.setrlimit(resource.RLIMIT_DATA, _NO_WALL)
     yield
-    resource.setrlimit(resource.RLIMIT_DATA, before)
+    resource.setrlimit(resource.RLIMIT_DATA, _NO_WALL)
 
 
 @pytest.fixture

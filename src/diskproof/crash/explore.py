@@ -99,13 +99,13 @@ def _confinement(search: StateSearch) -> dict[str, object]:
     return {"confined": {"argv": grandchild_args(cage), **user}}
 
 
-def _reachable_home() -> list[str]:
+def _reachable_home() -> dict[str, str]:
     """Where states are shown, if those that open them as somebody else could not enter the folder
     of temporary files: root's may be closed to all others."""
     home = Path(tempfile.gettempdir()).resolve()
     if os.geteuid() or all(each.stat().st_mode & 0o001 for each in (home, *home.parents)):
-        return []
-    return [require_tool("env", "coreutils"), f"TMPDIR={require_private_home()}"]
+        return {}
+    return {"TMPDIR": str(require_private_home())}
 
 
 def _without_refusals(found: Explored) -> Explored:
@@ -138,12 +138,14 @@ def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], N
     began = time.monotonic()
     deadline = began + search.seconds + SLACK_SECONDS
     argv = [str(require_native("diskproof-states")), "explore", str(request)]
-    argv = [*_reachable_home(), *argv] if confinement else argv
+    variables = _reachable_home() if confinement else {}
     reader, writer = os.pipe()
     with ExitStack() as stack:
         stack.callback(os.close, reader)
         with os.fdopen(writer, "wb") as stdout:
-            starting = start_process(argv, name="states", log=log, cwd=room, stdout=stdout)
+            starting = start_process(
+                argv, name="states", log=log, cwd=room, stdout=stdout, variables=variables
+            )
             process = stack.enter_context(starting)
         try:
             for line in _read_lines(reader, deadline):

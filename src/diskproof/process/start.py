@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from diskproof.errors import HostError, RunFailure
@@ -336,12 +337,14 @@ def start_process(
     cage: Cage | None = None,
     network: Path | None = None,
     stdout: int | IO[bytes] | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Process]:
     """Run a program in the background for the length of a ``with`` block.
 
     ``confined``, ``groups``, ``cage`` and ``network`` are those of ``lifeline_args``; the program's
-    own folder is in its cage. ``log`` takes stderr, and stdout too unless ``stdout`` is given. At
-    the end of the block the group gets SIGTERM, then SIGKILL after ``GRACE_SECONDS``.
+    own folder is in its cage. ``log`` takes stderr, and stdout too unless ``stdout`` is given;
+    ``variables`` come to its environment. At the end of the block the group gets SIGTERM, then
+    SIGKILL after ``GRACE_SECONDS``.
     """
     program = require_tool(argv[0])
     caged = cage.starting(program) if cage else None
@@ -354,6 +357,7 @@ def start_process(
             stderr=sink,
             cwd=cwd,
             pass_fds=pass_fds,
+            env={**os.environ, **variables},
             start_new_session=True,
         )
     try:

@@ -43,9 +43,13 @@ class MemoryBudget:
         highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         if highest - self.held_before + more <= self.most:
             return
-        if more > (left := self.left):
-            asked, most = render_bytes(self.most - left + more), render_bytes(self.most)
-            raise too_much(f"it asks for {asked}, and {most} are allowed")
+        if more > self.left:
+            raise self.excess(more)
+
+    def excess(self, more: int) -> UsageError:
+        """What to raise when so many bytes more are known to be too much."""
+        asked, most = render_bytes(self.most - self.left + more), render_bytes(self.most)
+        return too_much(f"it asks for {asked}, and {most} are allowed")
 
 
 _CURRENT: ContextVar[MemoryBudget | None] = ContextVar("budget", default=None)

@@ -293,7 +293,8 @@ def _unpack_bytes(blob: bytes, most: int = MAX_BLOB) -> bytes:
     rest = decompressor.decompress(more, within)
     if not decompressor.eof:
         if decompressor.unconsumed_tail and within < most - SMALL:
-            budget.require(budget.left + 1)
+            # Asked again, the kernel may tell of a little less than is held.
+            raise budget.excess(budget.left + 1)
         raise ValueError(f"a compressed column ends early or is larger than {most} bytes")
     return start + rest
 

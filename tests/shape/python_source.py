@@ -6,6 +6,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from shape.tree import Module
 
@@ -47,10 +48,13 @@ def _line(module: Module, number: int) -> str:
     return module.lines[number - 1].strip()
 
 
-def _comments(module: Module) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+@cache
+def _comments(module: Module) -> Sequence[tuple[int, str]]:
+    """The comments with their lines; only a file that has the sign for one is read by tokens."""
+    if "#" not in module.text:
+        return ()
+    tokens = tokenize.generate_tokens(io.StringIO(module.text).readline)
+    return [(each.start[0], each.string) for each in tokens if each.type == tokenize.COMMENT]
 
 
 def _docstring_lines(module: Module) -> Iterator[int]:

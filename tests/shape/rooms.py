@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import ModuleType
 
 from shape.tree import Tree
@@ -20,16 +21,22 @@ def load_rules(tree: Tree) -> ModuleType:
     return module
 
 
+@cache
+def _edges(rules: ModuleType) -> Edges:
+    edges: Edges = rules.read_edges(rules.PRESENT)
+    return edges
+
+
 def upward_arrows(rules: ModuleType) -> Iterator[str]:
     """Imports from a lower shelf to a higher one, those that are excepted included."""
-    for (importer, imported), file in sorted(rules.read_edges(rules.PRESENT).items()):
+    for (importer, imported), file in sorted(_edges(rules).items()):
         if rules.HEIGHT.get(importer, 0) < rules.HEIGHT.get(imported, 0):
             yield f"{importer} -> {imported}: {file}"
 
 
 def circles(rules: ModuleType) -> Iterator[str]:
     """Rooms that import each other, over others too: among them no order of floors can be."""
-    edges = rules.read_edges(rules.PRESENT)
+    edges = _edges(rules)
     reached = {room: _reach(room, edges) for room in rules.PRESENT}
     for room in sorted(rules.PRESENT):
         mutual = sorted(other for other in reached[room] if room in reached[other])

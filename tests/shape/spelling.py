@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatch
+from functools import cache
 
 from shape.tree import Module, imported_names
 
@@ -80,15 +81,19 @@ def _name(node: ast.AST) -> str:
 
 def option_uses(module: Module, option: str) -> bool:
     """Whether a module asks a workload for its option, or has the row that says what it may be."""
-    for node in module.nodes:
-        asked: Iterator[str]
-        if isinstance(node, ast.Call) and _name(node.func) == "option":
-            asked = (text for argument in node.args[:1] for text in _texts(argument))
-        else:
-            asked = _row_keys(node)
-        if option in asked:
-            return True
-    return False
+    return option in _asked_options(module)
+
+
+@cache
+def _asked_options(module: Module) -> frozenset[str]:
+    return frozenset(text for node in module.nodes for text in _option_texts(node))
+
+
+def _option_texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call) and _name(node.func) == "option":
+        yield from (text for argument in node.args[:1] for text in _texts(argument))
+    else:
+        yield from _row_keys(node)
 
 
 def member_uses(module: Module, word: str) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.crash.end_state import promised_at
-from diskproof.crash.explore import StateSearch, search_request
+from diskproof.crash.explore import StateSearch, _without_refusals, search_request
 from diskproof.crash.timeline import MAX_EVENTS, make_timeline
 from diskproof.crash.verdict import Coverage, Explored, Loss, fall_short, judge, take_line
 from diskproof.errors import RunFailure
@@ -74,6 +74,28 @@ def test_what_is_undecided_may_be_worse_than_what_keeps() -> None:
     ]
     assert sorted(verdicts, key=lambda verdict: verdict.badness, reverse=True) == verdicts
     assert [verdict.is_broken for verdict in verdicts] == [True] * 4 + [False] * 2
+
+
+REFUSED = "qemu-img: Could not open 'disk.qcow2': Permission denied"
+TORN = "qemu-img: Could not open 'disk.qcow2': Image is corrupt"
+
+
+@pytest.mark.parametrize(
+    ("text", "lost", "verdict"),
+    [(REFUSED, 0, "undecided"), (REFUSED, 2, "corrupts"), (TORN, 0, "corrupts")],
+)
+def test_a_state_that_nobody_might_open_is_no_loss(text: str, lost: int, verdict: str) -> None:
+    """Unless it has lost something too, or could be opened and was not whole."""
+    worst = Loss(3, (2,), lost, 0.0, "corrupts", text)
+    covered = Coverage((3, 3), (3, 3))
+    found = Explored("power", 5, 9, 9, False, 3, 1, 0.5, worst, covered=covered)
+    judged = judge(_without_refusals(found))
+    assert judged.verdict == verdict
+    if verdict == "undecided":
+        assert judged.reason == f"a state could not be opened: {REFUSED}"
+        assert not judged.kept_so_far
+    unbroken = replace(found, worst=None)
+    assert _without_refusals(unbroken) == unbroken
 
 
 # -- how old a loss is --------------------------------------------------------------------------

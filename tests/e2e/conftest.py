@@ -1,17 +1,23 @@
 """Places where verbs are called."""
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from support.verb_places import Place, adopted_orphans, make_place
+from support.forked import adopted_orphans
+from support.verb_places import Place, make_place
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with adopted_orphans():
+    with adopted_orphans():  # what a call leaves behind is seen as a child of ours
         yield make_place(tmp_path_factory.mktemp("verbs") / "template")
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
 
 @pytest.fixture

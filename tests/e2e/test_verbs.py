@@ -50,7 +50,7 @@ class Called:
             how = shlex.split(verb.json) if has_json else []
             before, after = (how, []) if is_native(verb) else ([], how)
             words, rest = verb.name.split(), shlex.split(verb.call)
-            call = place.call([*words, *before, *rest, *after], verb.makes)
+            call = place.call([*words, *before, *rest, *after], verb.makes, fresh=True)
             self.calls[verb.name] = place, call
         return self.calls[verb.name]
 

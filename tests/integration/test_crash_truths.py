@@ -5,7 +5,9 @@ These are truths of the cache modes as QEMU documents them. A run that contradic
 for docs/crash.md with its minimised trace, and no reason to change a test.
 """
 
+import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from diskproof.crash.reproduce import missing_writes, reproduce
 from diskproof.recording.log import read_frames
 from diskproof.records.verdicts import CrashRun, Verdict
 from diskproof.study.crash import CrashRules
-from support.crashing import make_real_run
+from support.crashing import RULES, execute_real, make_real_run
 from support.recording import needs_fuse
 
 pytestmark = needs_fuse
@@ -90,6 +92,21 @@ def test_a_loss_can_be_made_again_and_is_the_smallest(tmp_path: Path, form: str)
     kinds = [event.kind for event in power.timeline]
     assert kinds[-1] == "cut" and "acknowledge" in kinds
     assert {"missing"} <= {event.state for event in power.timeline if event.kind == "write"}
+
+
+def test_a_folder_of_temporary_files_that_is_closed_to_others_changes_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QEMU's programs open states as somebody without rights, who may not enter root's folders."""
+    few = replace(RULES, records=16, states=200, explore_seconds=2.0)
+    with tempfile.TemporaryDirectory(prefix="closed-") as closed:  # mode 0700
+        monkeypatch.setenv("TMPDIR", closed)
+        monkeypatch.setattr(tempfile, "tempdir", None)  # looked up anew
+        found = execute_real(tmp_path, "ledger", ("power",), few, format="qcow2", cache="none")
+        assert list(Path(closed).iterdir()) == []
+    power = by_fault(found)["power"]
+    assert power.states_checked > 10 and power.lost == 0
+    assert power.verdict == "keeps" or power.kept_so_far, power
 
 
 def test_the_log_of_a_run_is_kept_whole(tmp_path: Path) -> None:

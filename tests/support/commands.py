@@ -1,15 +1,19 @@
 """The command line as a user starts it, in a process of its own."""
 
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
-from diskproof.process.start import Completed, Process, run, start_process
+from diskproof.process.start import Completed, Process, start_process
+from support.forked import Forked
 
 STUDY = """
 name = "small"
@@ -43,7 +47,15 @@ def as_host(folder: Path) -> dict[str, str]:
 def diskproof(*arguments: str | Path, cwd: Path, timeout: float = 120.0) -> Completed:
     """Run a command to its end."""
     argv = [sys.executable, "-m", "diskproof", *map(str, arguments)]
-    return run(argv, timeout=timeout, cwd=cwd, env=as_host(cwd), check=False)
+    began = time.monotonic()
+    ends = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Forked(argv, cwd=cwd, env=as_host(cwd), start_new_session=True, **ends) as child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+    return Completed(tuple(argv), child.returncode, out, err, time.monotonic() - began)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -15,8 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -25,6 +23,7 @@ import psutil
 
 from diskproof.guest.ours.build import build_guest
 from diskproof.process import start as proc
+from support.forked import Forked
 from support.simulated_stores import fill, simulated_cells
 from support.tile_stores import fill_tiles
 from support.watching import monitor
@@ -126,12 +125,15 @@ class Place:
         path = f"{sys.prefix}/bin:{os.environ['PATH']}"
         return {**given, **own, **home, "PATH": path, "TERM": "xterm-256color", **more}
 
-    def start(self, arguments: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
-        """A call under way, as a shell starts it."""
+    def start(
+        self, arguments: Sequence[str], *, fresh: bool = False, **options: object
+    ) -> subprocess.Popen[bytes]:
+        """A call under way; ``fresh``: by an interpreter that has yet to import everything."""
         argv = [sys.executable, "-m", "diskproof", *self.filled(arguments)]
         settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
                     "stderr": subprocess.PIPE, "env": self.environment(), **options}  # fmt: skip
-        return subprocess.Popen(argv, cwd=self.here, start_new_session=True, **settings)  # type: ignore[call-overload,no-any-return]
+        start = subprocess.Popen if fresh else Forked
+        return start(argv, cwd=self.here, start_new_session=True, **settings)  # type: ignore[call-overload,no-any-return]
 
     def filled(self, arguments: Sequence[str]) -> list[str]:
         """RUN stands for the crash run that lost something."""
@@ -140,10 +142,17 @@ class Place:
         run = (self.root / "run").read_text()
         return [run if word == "RUN" else word for word in arguments]
 
-    def call(self, arguments: Sequence[str], makes: Sequence[str] = (), **more: str) -> Call:
+    def call(
+        self,
+        arguments: Sequence[str],
+        makes: Sequence[str] = (),
+        *,
+        fresh: bool = False,
+        **more: str,
+    ) -> Call:
         """A call through pipes to its end."""
         before = self.seen()
-        with self.start(arguments, env=self.environment(**more)) as child:
+        with self.start(arguments, fresh=fresh, env=self.environment(**more)) as child:
             out, err = child.communicate(timeout=DEADLINE)
         return Call(child.returncode, out.decode(), err.decode(), self.left(before, makes))
 
@@ -190,21 +199,6 @@ class Place:
             time.sleep(0.05)
 
 
-@contextmanager
-def adopted_orphans() -> Iterator[None]:
-    """What a call leaves behind becomes a child of ours, where it can be seen."""
-    prctl = ctypes.CDLL(None).prctl
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-
-
-PR_SET_CHILD_SUBREAPER = 36
 GONE_SECONDS = 5.0
 _FOLDERS = ("cache", "config", "data", "state")
 

@@ -109,11 +109,13 @@ def _reachable_home() -> dict[str, str]:
 
 
 def _without_refusals(found: Explored) -> Explored:
-    """What could not be opened says nothing of what a crash has left: no loss, but no answer."""
+    """What could not be opened says nothing of what a crash has left: no loss, but nothing that was
+    kept so far either."""
     worst = found.worst
     if worst is None or worst.lost or os.strerror(errno.EACCES) not in worst.text:
         return found
-    return replace(found, worst=None, failure=f"a state could not be opened: {worst.text}")
+    why = f"a state could not be opened: {worst.text}"
+    return replace(found, worst=None, covered=None, failure=why)
 
 
 class Explorer(Protocol):

@@ -135,6 +135,24 @@ def test_a_guest_with_more_is_another_and_leaves_the_ordinary_one_as_it_was(
     assert len({path.parent for path in sought}) == 1 + len(packages.EXTRA_PACKAGES)
 
 
+def test_a_program_that_changed_makes_another_guest(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = [empty_cache.parent / name for name in (build.AGENT, *build.PROGRAMS)]
+    for path in programs:
+        path.write_bytes(b"a program")
+    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
+    monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
+    sought: list[Path] = []
+    monkeypatch.setattr(os, "access", lambda path, mode: sought.append(path) or False)
+    build.find_guest()
+    for path in programs:
+        path.write_bytes(b"a program that changed")
+        build.find_guest()
+    assert len(set(sought)) == 1 + len(programs)
+    assert len({path.parent for path in sought}) == 1  # the root stays as it was
+
+
 @pytest.mark.parametrize(
     ("missing", "package"), [("mmdebstrap", "mmdebstrap"), ("mksquashfs", "squashfs-tools")]
 )

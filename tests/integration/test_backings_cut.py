@@ -13,6 +13,7 @@ import pytest
 
 from diskproof.host.janitor import sweep
 from diskproof.process.start import run
+from support.forked import Forked
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 MIB = 1 << 20
@@ -61,7 +62,10 @@ print(count)
 def play(folder: Path, kind: str, how: str, last: int) -> subprocess.CompletedProcess[bytes]:
     tests = Path(__file__).parent.parent
     argv = [sys.executable, "-c", CUT, str(tests), str(folder), kind, how, str(last)]
-    return subprocess.run(argv, capture_output=True, timeout=120, check=False)
+    ends = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Forked(argv, start_new_session=True, **ends) as child:
+        out, err = child.communicate(timeout=120)
+    return subprocess.CompletedProcess(argv, child.returncode, out, err)
 
 
 def left_below(folder: Path) -> list[str]:

@@ -121,10 +121,7 @@ def test_an_ordinary_user_builds_it_once(home: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         assert UserProgram(stack, home, tmp_path / "again").finish() == [one[-1]]
         assert UserProgram(stack, home, tmp_path / "boot", BOOT).finish() == ["0"]
-        ids = {one[-1]}
-        for program in (program_in(home, name) for name in (build.AGENT, *build.PROGRAMS)):
-            program.write_bytes(program.read_bytes() + b"changed")
-            changed = UserProgram(stack, home, tmp_path / "changed").finish()
-            assert changed[:-1] == ["initramfs"]
-            ids.add(changed[-1])
-    assert len(ids) == 1 + 1 + len(build.PROGRAMS)
+        program = program_in(home, build.PROGRAMS[-1])
+        program.write_bytes(program.read_bytes() + b"changed")
+        changed = UserProgram(stack, home, tmp_path / "changed").finish()
+    assert changed[:-1] == ["initramfs"] and changed[-1] != one[-1]

@@ -1,4 +1,4 @@
-"""``kill -9`` of real ``diskproof run``s at 52 random moments: nothing lost, doubled, left.
+"""``kill -9`` of real ``diskproof run``s at 24 random moments: nothing lost, doubled, left.
 
 Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 """
@@ -14,7 +14,7 @@ from diskproof.process.start import Process
 from diskproof.store import open_store
 from support.commands import diskproof, left_behind, start_diskproof, write_study
 
-STUDIES, KILLS = 4, 13
+STUDIES, KILLS = 3, 8
 STUDY = """
 name = "killed"
 workloads = ["sync-write-4k"]

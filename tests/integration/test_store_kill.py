@@ -4,10 +4,11 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from diskproof.measure.next import MeasureEvent
 from diskproof.process import start as proc
 from diskproof.records import RunRecord
 from diskproof.store import open_store
+from support.forked import Forked
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
 from test_lab import TEXT, make_record
 
@@ -77,13 +79,19 @@ class Study:
         with os.fdopen(read) as pipe, os.fdopen(write, "wb") as sink:
             argv = [sys.executable, "-c", CHILD, str(self.path), str(statement)]
             argv += [str(Path(__file__).parent), *sys.path]
-            with proc.start_process(argv, name="study", log=self.log, stdout=sink) as child:
+            with (
+                self.log.open("wb") as log,
+                Forked(
+                    argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=log, start_new_session=True
+                ) as child,
+            ):
                 sink.close()
                 for line in [next(pipe, "") for _ in range(lines)]:
                     self.told += line.split()
                 ended = None
                 if lines >= 0:
-                    ended = child.wait(seconds)
+                    with suppress(subprocess.TimeoutExpired):
+                        ended = child.wait(seconds)
                     child.kill()
                 self.told += [line.strip() for line in pipe]
                 status = child.wait(DEADLINE)
@@ -131,7 +139,7 @@ def test_killed_at_random_moments_no_run_is_lost_or_doubled(study: Study) -> Non
     process is still starting."""
     rng = random.Random(SEED)
     open_store(str(study.path), create=True).close()
-    assert not study.run(lines=1)  # compiled modules are cached: from here on starting is quick
+    assert not study.run(lines=1)  # from here on starting is quick
     began = time.monotonic()
     assert not study.run(lines=1)
     starting = time.monotonic() - began

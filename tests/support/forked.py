@@ -1,9 +1,8 @@
-"""The command line in processes that fork from one which has its modules: they would take most
-of a call's time, and a test of all verbs makes hundreds of calls.
+"""Our command line, or code of a test, in processes that fork from one which has the modules: to
+import them would take most of a call's time, and a test of all verbs makes hundreds of calls.
 
 All else is as a shell starts it: words, folder, environment, descriptors, session, signals, how
-the interpreter ends. Where a module's own import or the start itself matters, start ``python -m
-diskproof`` instead.
+the interpreter ends. Where the start itself matters, start an interpreter instead.
 """
 
 import atexit
@@ -15,11 +14,13 @@ import inspect
 import io
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
@@ -39,7 +40,8 @@ def adopted_orphans() -> Iterator[None]:
 
 
 class Forked(subprocess.Popen[bytes]):
-    """``Popen([sys.executable, "-m", "diskproof", ...])`` without the start of an interpreter.
+    """``Popen`` of ``[sys.executable, "-m", "diskproof", ...]`` or ``[sys.executable, "-c", CODE,
+    ...]`` without the start of an interpreter.
 
     Its process is a child of ours, as any other is: its parent ends at once, and we adopt it.
     """
@@ -48,15 +50,13 @@ class Forked(subprocess.Popen[bytes]):
         called = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
         ends = [called[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         inherited = [number if end == -1 else end for number, end in enumerate(ends)]
-        words = called["args"][len(_START) :]
-        assert list(called["args"][: len(_START)]) == _START and called["start_new_session"]
-        self.pid = _start_forker().fork(words, str(called["cwd"]), called["env"], inherited)
+        program, *words = called["args"]
+        assert program == sys.executable and called["start_new_session"]
+        folder, environment = called["cwd"] or Path.cwd(), called["env"] or os.environ
+        self.pid = _start_forker().fork(words, str(folder), environment, inherited)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(called[name] for name in pipes))  # type: ignore[attr-defined]
-
-
-_START = [sys.executable, "-m", "diskproof"]
 
 
 class _Forker:
@@ -100,7 +100,9 @@ def _start_forker() -> _Forker:
 def _load_all() -> None:
     """What the verbs import."""
     import jinja2
+    import psutil
     import pydantic.fields
+    import pytest
     import rich.live
     import scipy.stats
     import typer._adapters
@@ -114,8 +116,9 @@ def _load_all() -> None:
     import diskproof.store.export
     import diskproof.store.formats
     from diskproof.cli import app
+    from support import simulate
 
-    assert all((jinja2, pydantic, rich, scipy, typer, diskproof, app))
+    assert all((jinja2, psutil, pydantic, pytest, rich, scipy, typer, diskproof, app, simulate))
     gc.freeze()
 
 
@@ -151,16 +154,18 @@ def _closed(ends: Sequence[int]) -> Iterator[None]:
 
 
 def _call(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> int:
-    from diskproof.__main__ import main
-
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     sys.stdin = sys.__stdin__ = _open(sys.stdin, 0, "r")
     sys.stdout = sys.__stdout__ = _open(sys.stdout, 1, "w")
     sys.stderr = sys.__stderr__ = _open(sys.stderr, 2, "w")
-    sys.argv = ["diskproof", *words]
-    return main()
+    kind, what, *rest = words
+    sys.argv = [what if kind == "-m" else kind, *rest]
+    if kind == "-m":
+        runpy.run_module(what, run_name="__main__")
+    exec(what, {"__name__": "__main__"})
+    return 0
 
 
 def _open(as_was: Any, number: int, mode: str) -> io.TextIOWrapper:

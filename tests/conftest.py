@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support.forked import stop_forker
+
 # A busy machine is not a defect: no example fails for being slow.
 settings.register_profile("diskproof", deadline=None, print_blob=True)
 settings.load_profile("diskproof")
@@ -35,6 +37,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What a test leaves in the spool is no business of whoever runs the tests."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forker() -> Iterator[None]:
+    """Calls of one module fork from one process, which the next would take for left behind."""
+    yield
+    stop_forker()
 
 
 _NO_WALL = resource.getrlimit(resource.RLIMIT_DATA)

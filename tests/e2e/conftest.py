@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from support.forked import adopted_orphans
+from support.forked import adopted_orphans, start_forker
 from support.verb_places import Place, make_place
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forker() -> None:
+    """One for all modules, there before a place is looked at for what is left in it."""
+    start_forker()
 
 
 @pytest.fixture(scope="module")

@@ -3,16 +3,18 @@
 Requires fio, qemu-utils and qemu-system-common (setup/packages-demo.txt).
 """
 
-import os
 import random
 import re
 import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from diskproof.process.start import Process
 from diskproof.store import open_store
-from support.commands import diskproof, left_behind, start_diskproof, write_study
+from support.commands import as_host, diskproof, left_behind, write_study
+from support.forked import Forked
 
 STUDIES, KILLS = 3, 8
 STUDY = """
@@ -43,30 +45,35 @@ def kill_again_and_again(folder: Path) -> int:
     """One study, killed and resumed; gives how many of its runs were stored."""
     folder.mkdir()
     moments = random.Random(f"20121112 {folder.name}")
-    study = write_study(folder, STUDY)
+    study, log = write_study(folder, STUDY), folder / "log"
+    argv = [sys.executable, "-m", "diskproof", "run", str(study)]
     known: list[str] = []
-    for _ in range(KILLS):
-        (folder / "log").unlink(missing_ok=True)
-        with start_diskproof("run", study, cwd=folder) as running:
-            await_runs(running, moments.choice((0, 0, 1, 1, 2)))
-            assert running.wait(moments.uniform(0.0, 1.5)) is None, running.read_log().decode()
-            os.kill(running.pid, signal.SIGKILL)
+    for number in range(KILLS):
+        start = Forked if number else subprocess.Popen  # one of them has yet to import everything
+        with log.open("wb") as told:
+            running = start(argv, cwd=folder, env=as_host(folder), start_new_session=True,
+                            stdin=subprocess.DEVNULL, stdout=told, stderr=told)  # fmt: skip
+        with running:
+            await_runs(running, log, moments.choice((0, 0, 1, 1, 2)))
+            time.sleep(moments.uniform(0.0, 1.5))
+            assert running.poll() is None, log.read_text()
+            running.kill()
             assert running.wait(30) == -signal.SIGKILL
-            told = runs_told(running)
-        known = check_store(folder, known, told)
+        known = check_store(folder, known, runs_told(log))
     shown = diskproof("run", study, "--budget", "1s", "--quiet", cwd=folder)
     assert shown.returncode in (0, 1), shown.error_text  # 1: too little time for any run
     assert left_behind(folder) == []
     return len(known)
 
 
-def runs_told(running: Process) -> list[int]:
-    return [int(number) for number in TOLD.findall(running.read_log().decode())]
+def runs_told(log: Path) -> list[int]:
+    return [int(number) for number in TOLD.findall(log.read_text())]
 
 
-def await_runs(running: Process, count: int) -> None:
-    while len(runs_told(running)) < count:
-        assert running.wait(0.05) is None, running.read_log().decode()
+def await_runs(running: subprocess.Popen[bytes], log: Path, count: int) -> None:
+    while len(runs_told(log)) < count:
+        assert running.poll() is None, log.read_text()
+        time.sleep(0.05)
 
 
 def check_store(folder: Path, known: list[str], told: list[int]) -> list[str]:

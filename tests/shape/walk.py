@@ -7,14 +7,18 @@ ours that has it as a field. Containers of those (a cell, a study, a run) do not
 hands them on does not look at the value. What happens at import is left out.
 """
 
+import importlib
 import json
 import sys
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 _LARGEST = 200
+_LIBRARIES = ("jinja2", "numpy", "pydantic.fields", "qemu.qmp", "rich.live", "scipy.stats",
+              "sqlalchemy.dialects.sqlite", "sqlalchemy.orm", "typer.main", "yaml")  # fmt: skip
 
 
 class Watch:
@@ -55,6 +59,9 @@ class Watch:
 
 def main(source: str, out: str, value: str, *verb: str) -> int:
     sys.path.insert(0, source)
+    for library in _LIBRARIES:  # watched, their import would take most of the time
+        with suppress(ImportError):
+            importlib.import_module(library)
     from diskproof.__main__ import main as diskproof
 
     watch = Watch(f"{source}/diskproof/", value)

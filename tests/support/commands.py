@@ -44,12 +44,15 @@ def as_host(folder: Path) -> dict[str, str]:
     return {**os.environ, "DISKPROOF_LOCK": str(folder)}
 
 
-def diskproof(*arguments: str | Path, cwd: Path, timeout: float = 120.0) -> Completed:
-    """Run a command to its end."""
+def diskproof(
+    *arguments: str | Path, cwd: Path, timeout: float = 120.0, fresh: bool = False
+) -> Completed:
+    """Run a command to its end; ``fresh``: by an interpreter that has yet to import everything."""
     argv = [sys.executable, "-m", "diskproof", *map(str, arguments)]
     began = time.monotonic()
     ends = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with Forked(argv, cwd=cwd, env=as_host(cwd), start_new_session=True, **ends) as child:
+    start = subprocess.Popen if fresh else Forked
+    with start(argv, cwd=cwd, env=as_host(cwd), start_new_session=True, **ends) as child:
         try:
             out, err = child.communicate(timeout=timeout)
         finally:

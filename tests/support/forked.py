@@ -5,7 +5,6 @@ All else is as a shell starts it: words, folder, environment, descriptors, sessi
 the interpreter ends. Where the start itself matters, start an interpreter instead.
 """
 
-import atexit
 import contextlib
 import ctypes
 import functools
@@ -19,12 +18,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _LARGEST = 1 << 17
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -53,7 +54,8 @@ class Forked(subprocess.Popen[bytes]):
         program, *words = called["args"]
         assert program == sys.executable and called["start_new_session"]
         folder, environment = called["cwd"] or Path.cwd(), called["env"] or os.environ
-        self.pid = _start_forker().fork(words, str(folder), environment, inherited)
+        with _ONE_AT_A_TIME:  # tests have threads
+            self.pid = start_forker().fork(words, str(folder), environment, inherited)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(called[name] for name in pipes))  # type: ignore[attr-defined]
@@ -88,10 +90,16 @@ class _Forker:
 
 
 @functools.cache
-def _start_forker() -> _Forker:
-    forker = _Forker()
-    atexit.register(forker.close)
-    return forker
+def start_forker() -> _Forker:
+    """Ours; the first call has it started."""
+    return _Forker()
+
+
+def stop_forker() -> None:
+    """It is a child of ours, where others look for children that were left."""
+    if start_forker.cache_info().currsize:
+        start_forker().close()
+        start_forker.cache_clear()
 
 
 # -- the process that forks -------------------------------------------------------------------

@@ -59,7 +59,7 @@ def spoil(base: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def test_the_small_study_runs_and_tells_its_boots(base: None, tmp_path: Path) -> None:
-    done = diskproof("run", STUDY, "--store", "boots.sqlite", cwd=tmp_path, timeout=300)
+    done = diskproof("run", STUDY, "--store", "boots.sqlite", cwd=tmp_path, timeout=300, fresh=True)
     assert done.returncode == 0, done.error_text
     with open_store(f"sqlite:///{tmp_path}/boots.sqlite") as store:
         (study,) = store.studies()
@@ -79,7 +79,7 @@ def test_the_small_study_runs_and_tells_its_boots(base: None, tmp_path: Path) ->
     assert names >= {"guest: write_cache", "write-through", "O_DIRECT", "walked", "unpacked"}
     assert names >= {"image preallocation", "page cache"}
     assert kept["console.log"].count(b"reboot: Power down") == 4
-    said = diskproof("stability", "--store", "boots.sqlite", cwd=tmp_path)
+    said = diskproof("stability", "--store", "boots.sqlite", cwd=tmp_path, fresh=True)
     assert "first write boot" in said.text
     assert list(tmp_path.glob("diskproof-images/*")) == []
 

@@ -20,16 +20,19 @@ demo: setup guest-cached ## which cache mode is fast here, and which keep the da
 	$(DISKPROOF) report -o diskproof-quick.html && \
 	printf '\nThe page is here: file://%s/diskproof-quick.html\n' "$$PWD" && exit $$status
 
+# In the order that tests/conftest.py gives them; more workers than processors, for most tests wait.
+BY_FILE := --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
 test: setup-test lint test-native guest-cached ## everything that must hold: lint, types, all tests
 	$(SECTION) 'unit tests'
-	@$(PYTHON_BIN) -m pytest tests -n auto $(addprefix --ignore=tests/,integration vm e2e)
+	@$(PYTHON_BIN) -m pytest tests -n 3 --dist worksteal $(addprefix --ignore=tests/,integration vm e2e)
 	$(SECTION) 'integration tests: real processes'
-	@$(PYTHON_BIN) -m pytest tests/integration -n 2 --dist loadfile
+	@$(PYTHON_BIN) -m pytest tests/integration -n 4 $(BY_FILE)
 	$(SECTION) 'guest tests: real virtual machines'
-	@$(PYTHON_BIN) -m pytest tests/vm -n 2 --dist loadfile
+	@$(PYTHON_BIN) -m pytest tests/vm -n 3 $(BY_FILE)
 	$(SECTION) 'end-to-end tests: the command line and the page'
-	@$(PYTHON_BIN) -m pytest tests/e2e -n 2 --dist loadfile
+	@$(PYTHON_BIN) -m pytest tests/e2e -n 3 $(BY_FILE)
 
 .PHONY: lint
 lint: setup-test ## style and types of Python, Rust and shell
@@ -44,7 +47,7 @@ lint: setup-test ## style and types of Python, Rust and shell
 .PHONY: test-native
 test-native: setup-test
 	$(SECTION) 'native tests'
-	@cd native && ../setup/cargo test --quiet --locked
+	@cd native && $(if $(CI),CARGO_INCREMENTAL=0) ../setup/cargo test --quiet --locked
 
 .PHONY: fuzz
 fuzz: setup ## coverage chooses inputs for every Rust reader of foreign bytes: EACH=60 seconds, TARGETS="log qmp"

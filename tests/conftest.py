@@ -21,6 +21,12 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
 )
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 # Parallel test runs set it, and our tables would be as narrow.
 os.environ.pop("COLUMNS", None)
 

@@ -22,6 +22,8 @@ from support.simulate import (
 )
 from test_lab import Stopping, kill_loop_at, make_record
 
+pytestmark = pytest.mark.long
+
 TEXT = """
 name = "race"
 workloads = ["rand-read-4k-d1", "sync-write-4k"]

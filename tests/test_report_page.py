@@ -23,6 +23,8 @@ from diskproof.stats.pareto import FrontPoint
 from support.advice_views import advice_view
 from support.report_views import FACTORS, HOSTILE, make_view
 
+pytestmark = pytest.mark.long
+
 
 class Elements(HTMLParser):
     """Tags, attributes and the content of scripts as a browser would see them."""

@@ -10,6 +10,8 @@ from shape.ceilings import Ceiling, Ceilings, check_figures, lower, read_ceiling
 from shape.figures import Figure
 from shape.tree import Module, Tree
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent
 HELD = read_ceilings()
 RUST = """

@@ -12,6 +12,8 @@ from diskproof.stats.comparisons import ALPHA, compare_all
 from diskproof.stats.intervals import ratio_interval
 from support.noise_shapes import SHAPES, to_samples
 
+pytestmark = pytest.mark.long
+
 
 def at_most(studies: int, share: float = ALPHA) -> float:
     """Counts above this are unlikely (one in a thousand) at that share."""

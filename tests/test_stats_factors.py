@@ -18,6 +18,8 @@ from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample, ratio_interval
 from diskproof.stats.level_effects import LevelEffect
 
+pytestmark = pytest.mark.long
+
 FACTORS = {"cache": ("none", "writeback", "unsafe"), "format": ("raw", "qcow2"), "bus": ("v", "i")}
 Cells = list[tuple[dict[str, str], Sample]]
 

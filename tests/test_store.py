@@ -29,6 +29,8 @@ from support.databases import make_cluster, start_server
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab import SCHEDULE, STUDY
 
+pytestmark = pytest.mark.long
+
 KINDS = ("sqlite", "postgresql")
 HOST = HostRecord("h1", "lab", {"cpus": 2, "note": "a \u00b5 \U0001f4be"})
 CELLS = tuple(

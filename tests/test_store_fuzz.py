@@ -8,6 +8,8 @@ import pytest
 
 from diskproof.process.start import run
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -26,6 +26,8 @@ sys.path.insert(0, str(GOLDEN))
 import fill  # noqa: E402
 from answers import read_answers  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 VERSIONS = (1, 2, 3)
 NEWEST = VERSIONS[-1]
 

@@ -21,6 +21,8 @@ from diskproof.process import start as proc
 from diskproof.store import open_store
 from support.commands import STUDY, diskproof, left_behind, start_diskproof, write_study
 
+pytestmark = pytest.mark.long
+
 SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
 
 

@@ -16,7 +16,7 @@ from diskproof.study.load import load_study
 from support.recording import needs_fuse
 from support.verb_places import COLUMNS, Call, Place, plain_lines
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 BUDGET = 60
 SLACK = 15.0

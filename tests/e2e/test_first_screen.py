@@ -19,6 +19,8 @@ from support.simulated_stores import fill, simulated_cells
 from support.verb_places import COLUMNS, Place, plain_lines
 from support.verbs import find_commands
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 CRASH = '[crash]\nrecords = 16\nseconds = "1s"\nexplore_seconds = "1s"\n'
 JUDGED = STUDY.replace('["host", "daemon"]', '"daemon"\ncache = ["none", "unsafe"]')

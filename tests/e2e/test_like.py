@@ -12,6 +12,8 @@ import pytest
 from diskproof.store import open_store
 from support.commands import diskproof, left_behind, write_study
 
+pytestmark = pytest.mark.long
+
 STUDY = """
 name = "given"
 like = ["qemu", "libvirt", "proxmox"]

@@ -16,6 +16,8 @@ from diskproof.store import open_store
 from diskproof.store.race_scores import race_scores
 from support.commands import diskproof, left_behind, write_study
 
+pytestmark = pytest.mark.long
+
 STUDY = """
 name = "real-race"
 workloads = ["sync-write-4k"]

@@ -17,6 +17,8 @@ from diskproof.process.start import Process
 from diskproof.store import open_store
 from support.commands import diskproof, left_behind, start_diskproof
 
+pytestmark = pytest.mark.long
+
 TILE = """
 [guests.writer]
 memory = "192MiB"

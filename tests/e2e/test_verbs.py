@@ -32,7 +32,7 @@ from support.verbs import (
     verbs_for,
 )
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 PROMISES = {"wrong", "json", "figures", "stdout", "interrupt", "again", "width", "help width"}
 
 

@@ -31,7 +31,7 @@ from support.verbs import (
     verbs_for,
 )
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 
 
 # -- wrong files ----------------------------------------------------------------------------

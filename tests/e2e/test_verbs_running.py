@@ -22,7 +22,7 @@ from support.recording import needs_fuse
 from support.verb_places import STUDY, Call, Place
 from support.verbs import WRITES, find_verb_options
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 CRASH = (
     STUDY.replace('["host", "daemon"]', '"daemon"\ncache = ["none", "writeback"]')
     .replace("records = 16", "records = 64\nfaults = ['qemu-kill', 'power']")

@@ -15,7 +15,7 @@ from diskproof.host.janitor import sweep
 from diskproof.process.start import run
 from support.forked import Forked
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount"), pytest.mark.long]
 MIB = 1 << 20
 
 CUT = """

@@ -23,7 +23,10 @@ from diskproof.study.backings import KINDS
 from support.commands import diskproof as command
 from support.commands import left_behind
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for loop devices")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for loop devices"),
+    pytest.mark.long,
+]
 MIB = 1 << 20
 SIZE = 352 * MIB
 STUDY = """

@@ -19,7 +19,7 @@ from diskproof.errors import RunFailure
 from diskproof.store import open_store
 from support.recording import needs_fuse
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 STUDY = """
 name = "mine"
 workloads = "sync-write-4k"

@@ -19,7 +19,7 @@ from diskproof.study.crash import CrashRules
 from support.crashing import RULES, execute_real, make_real_run
 from support.recording import needs_fuse
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 MODES = ("none", "writeback", "writethrough", "directsync", "unsafe")
 WRITE_THROUGH = ("writethrough", "directsync")
 

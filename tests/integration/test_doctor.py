@@ -28,6 +28,8 @@ from diskproof.process.run_user import FORMER
 from diskproof.process.start import CONFINE, find_tool, run, start_process
 from diskproof.records import Finding
 
+pytestmark = pytest.mark.long
+
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 PROGRAM = """
 import dataclasses, json, sys

@@ -17,7 +17,10 @@ from diskproof.records.walls import RUN_USER, Walls
 from diskproof.report.walls_table import render_walls
 from support.recording import needs_fuse
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up"),
+    pytest.mark.long,
+]
 
 NO_RIGHTS = {"fio", "qemu-io", "qemu-nbd", "qemu-storage-daemon", "tgtd"}
 """They read what strangers wrote or said, whenever they run."""

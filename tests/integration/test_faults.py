@@ -30,7 +30,7 @@ from support.running import (
 )
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
-pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}")
+pytestmark = [pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}"), pytest.mark.long]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 
 DAEMON = {"frontend": "daemon", "format": "qcow2", "cache": "writeback"}

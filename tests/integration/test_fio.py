@@ -11,7 +11,7 @@ from diskproof.study.presets import PRESETS, Preset
 from support.running import artefacts, execute, make_job_spec, make_spec
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
-pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}")
+pytestmark = [pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}"), pytest.mark.long]
 
 NAMES = {
     "read": {"read"},

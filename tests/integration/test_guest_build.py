@@ -40,6 +40,7 @@ with start_guest(require_guest(), GuestMachine("tcg"), run_dir=Path(".")) as gue
 STEPS = ["packages", "kernel", "root", "initramfs"]
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
     pytest.mark.skipif(not SYSTEM_PYTHON.exists(), reason="needs a Python any user may run"),
 ]

@@ -14,7 +14,10 @@ import pytest
 from diskproof.process.host_lock import VARIABLE
 from support.commands import let_everybody_in, write_study
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root makes namespaces")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="root makes namespaces"),
+    pytest.mark.long,
+]
 
 STUDY = """
 name = "one"

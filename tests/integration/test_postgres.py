@@ -17,6 +17,8 @@ from support.databases import Server, make_cluster, start_server
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
 from test_lab import SCHEDULE, STUDY
 
+pytestmark = pytest.mark.long
+
 ALL = {(run.block, run.cell.id) for run in SCHEDULE}
 
 

@@ -12,9 +12,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from diskproof.store import open_store
 from support.commands import as_host, diskproof, left_behind, write_study
 from support.forked import Forked
+
+pytestmark = pytest.mark.long
 
 STUDIES, KILLS = 3, 8
 STUDY = """

@@ -13,6 +13,8 @@ from shape.ceilings import check_figures, read_ceilings
 from shape.figures import measure_walks
 from shape.tree import Tree
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent.parent
 _MISSING = [tool for tool in ("qemu-storage-daemon", "fio") if shutil.which(tool) is None]
 _READY = not _MISSING and os.access("/dev/fuse", os.W_OK)

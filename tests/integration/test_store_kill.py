@@ -23,6 +23,8 @@ from support.forked import Forked
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
 from test_lab import TEXT, make_record
 
+pytestmark = pytest.mark.long
+
 STUDY, SCHEDULE = make_record(TEXT.replace("blocks = 3", "blocks = 60"))
 SEED = 20120301
 MOMENTS = 30

@@ -18,9 +18,11 @@ from diskproof.guest.ours.kernel import EXTRA_MODULES
 from diskproof.host.accel import probe_accel
 from diskproof.qemu.machine import GuestMachine
 
+pytestmark = pytest.mark.long
+
 SECONDS = 540.0  # a tenth of it, on a machine with nothing else to do
 TESTS = Path(__file__).parent.parent
-FILES = tuple(f"test_backings_{name}.py" for name in ("loop", "lvm", "md", "lio"))
+FILES = tuple(f"test_backings_{name}.py" for name in ("lvm", "md", "lio"))
 WORK = "/run/work"
 RESULT = f"{WORK}/result.xml"
 # open-iscsi keeps what it knows of targets in a folder of the root, which is read-only here.

@@ -25,6 +25,8 @@ from diskproof.study.load import parse_study
 from support.commands import diskproof
 from support.running import artefacts, execute
 
+pytestmark = pytest.mark.long
+
 STUDY = Path(__file__).parents[2] / "studies" / "boots-small.toml"
 SCALE = 1 / 1024
 GUEST = {"frontend": "guest", "bus": "virtio-blk", "accel": "tcg", "memory": "256M"}

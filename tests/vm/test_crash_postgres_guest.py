@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from diskproof.guest.ours.build import build_guest, require_guest
 from diskproof.records.verdicts import CrashRun
 from support.crashing import RULES, assert_nothing_of, execute_real
 from support.recording import needs_fuse
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 RECORDS = 24
 PG_RULES = replace(
     RULES, records=RECORDS, seconds=60.0, size=96 << 20, states=2, explore_seconds=4.0

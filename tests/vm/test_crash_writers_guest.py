@@ -17,7 +17,7 @@ from diskproof.study.crash import CrashRules
 from support.recording import needs_fuse
 from support.written import RULES, make_cell, read_acks, run_check, start_written
 
-pytestmark = needs_fuse
+pytestmark = [needs_fuse, pytest.mark.long]
 FILE_SYSTEMS = {"ext4": 0, "xfs": 320 << 20, "btrfs": 128 << 20}  # the smallest disks they take
 
 

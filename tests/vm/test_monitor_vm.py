@@ -27,6 +27,8 @@ from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
 from diskproof.records import Cell, WorkloadSpec
 
+pytestmark = pytest.mark.long
+
 SIZE = 16 << 20
 DEADLINE = 120.0
 SYNCS = 500

@@ -26,6 +26,8 @@ from diskproof.study.load import Study, parse_study
 from support.own_guests import OwnDebian, build_own_debian
 from support.running import assert_nothing_left, plan_run
 
+pytestmark = pytest.mark.long
+
 LEVELS = {"frontend": "own-guest", "accel": "tcg", "format": "qcow2", "memory": "256M"}
 COMMAND = """
 [workloads.zero]

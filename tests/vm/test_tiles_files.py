@@ -16,6 +16,8 @@ from diskproof.tiles.roles.file_server import ROLE
 from diskproof.tiles.steps import TileContext, TileStep
 from support.tile_guests import TileGuestUnderTest, start_tile_guest
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 FILES = 44
 SCALE = Fraction(1, 1000)

@@ -22,6 +22,8 @@ from diskproof.tiles.boot_states import start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group
 from diskproof.tiles.network import LOG, Network, ip_address, mac_address, start_network
 
+pytestmark = pytest.mark.long
+
 IS_ROOT = os.geteuid() == 0
 SEATS = [(1, 1), (1, 2), (2, 1)]
 KEYS: list[GuestKey] = [(1, "one"), (1, "two"), (2, "one")]

@@ -16,6 +16,8 @@ from diskproof.tiles.servers import mariadb, postfix, postgres
 from diskproof.tiles.steps import Load, TileContext, TileStep, tile_steps
 from support.tile_guests import TileGuestUnderTest, start_tile_guest
 
+pytestmark = pytest.mark.long
+
 TILE = built_in_tile()
 SCALE = Fraction(1, 1000)
 MEMORY, DISK = 384 << 20, 512 << 20

@@ -328,10 +328,10 @@ def test_documents_of_any_shape_are_read_or_refused(document: object) -> None:
     ids=range(5),
 )  # fmt: skip
 def test_large_and_hostile_texts_take_no_time(text: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     try:
         incus_instance.claims(text)
         incus_instance.read_machines(text, "vm.yaml")
     except UsageError:
         pass
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -190,10 +190,10 @@ def test_truncated_and_spoilt_files_are_read_or_refused(name: str, at: int, byte
     ids=range(10),
 )
 def test_large_and_hostile_texts_take_no_time(text: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     try:
         proxmox_config.claims(text)
         proxmox_config.read_machines(text, "1.conf")
     except UsageError:
         pass
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -335,7 +335,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_lines_end_soon(kind: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with suppress(UsageError):
         READING.read_machines(Q + HOSTILE[kind], "x")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -64,7 +64,7 @@ def test_whatever_has_no_end_is_ended_and_its_phase_named(work: Callable[[], Non
             pass
         with notes.phase("workload"):
             work()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert notes.failure and notes.failure.kind == "timeout"
     assert notes.failure.why == "in the phase workload" and "run_timeout" in notes.failure.hint
     assert [name for name, _ in notes.phases] == ["folder", "workload"]

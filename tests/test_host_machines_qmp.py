@@ -102,4 +102,4 @@ def test_a_machine_with_disks_without_end_is_given_up() -> None:
     began = time.monotonic()
     with lying(lambda command: answer.get(command, "x")) as process:
         assert ask_disks(process, "") is None
-    assert time.monotonic() - began < SECONDS + 5
+    assert time.monotonic() - began < SECONDS + 40

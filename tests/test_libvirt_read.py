@@ -164,11 +164,11 @@ HEAVY = {
 
 @pytest.mark.parametrize("name", HEAVY)
 def test_heavy_xml_ends_in_time(name: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with suppress(UsageError):
         for machine in READING.read_machines(HEAVY[name], "x.xml"):
             assert all(len(disk.remarks) < 4 for disk in machine.disks)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 BOMB = "<!DOCTYPE domain [<!ENTITY a 'x'>{}]><domain>&z;</domain>".format(
@@ -196,7 +196,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_xml_is_refused_in_time(name: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     READING.claims(HOSTILE[name][: 64 << 10])
     if name == "attributes":
         (machine,) = READING.read_machines(HOSTILE[name], "x.xml")
@@ -204,7 +204,7 @@ def test_hostile_xml_is_refused_in_time(name: str) -> None:
     else:
         with pytest.raises(UsageError, match="x.xml"):
             READING.read_machines(HOSTILE[name], "x.xml")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @given(data=st.data())

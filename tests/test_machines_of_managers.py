@@ -132,7 +132,7 @@ def test_a_client_that_does_not_answer_is_told_in_time(daemon: Path, script: str
     write_client(daemon, script)
     began = time.monotonic()
     found = list(incus.find(daemon))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 40
     assert all(isinstance(item, str) or not item.disks for item in found)
 
 

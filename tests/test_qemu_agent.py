@@ -69,7 +69,7 @@ def test_a_file_that_drips_ends_with_the_run() -> None:
         began = time.monotonic()
         with pytest.raises(RunFailure, match="did not end in time") as caught:
             agent.read_file("/dripping", 1 << 26)
-        assert caught.value.kind == "timeout" and time.monotonic() - began < 5
+        assert caught.value.kind == "timeout" and time.monotonic() - began < 40
 
 
 def test_what_came_before_is_dropped_at_the_start() -> None:

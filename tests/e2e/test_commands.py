@@ -207,10 +207,12 @@ def test_status_and_a_second_run_while_one_measures(tmp_path: Path) -> None:
 
 
 def test_a_budget_stops_in_time(tmp_path: Path) -> None:
-    done = diskproof("run", write_study(tmp_path), "--budget", "5s", cwd=tmp_path)
+    study = write_study(tmp_path)
+    study.write_text(study.read_text().replace("blocks = 2", "blocks = 100"))
+    done = diskproof("run", study, "--budget", "20s", cwd=tmp_path)
     assert done.returncode == 0, done.error_text
     assert "the budget is spent" in done.error_text
-    assert 0 < done.error_text.count("IOPS  in ") < 6
+    assert 0 < done.error_text.count("IOPS  in ") < 50
 
 
 def test_a_daemon_killed_in_the_middle_is_a_stored_failure(tmp_path: Path) -> None:

@@ -56,14 +56,15 @@ def plan(
 
     study = load_study(study_file, make)
     tell_of_changes_here(study)
+    history = _read_history(store)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
         record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
     else:
-        record, cost, facts = plan_here(study, NO_CONSENT, _read_history(store))
+        record, cost, facts = plan_here(study, NO_CONSENT, history)
         owners = find_owners(study, record.cells, facts)
     planned = record, cost.seconds, cost.disk_bytes, owners, cost.phases
-    verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
+    verdicts = plan_verdicts(study, facts, history) if facts and study.names_crash else None
     if as_json:
         found = plan_json(*planned) | {"obstacle": str(cost.obstacle) if cost.obstacle else None}
         found |= {"verdicts": verdicts._asdict()} if verdicts else {}

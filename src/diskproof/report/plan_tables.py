@@ -94,8 +94,9 @@ def _tell_of_time(seconds: float, phases: PhaseCosts) -> str:
         for name, part in phases.parts
         if part >= seconds / 20
     ]
-    runs = count(phases.runs, "run")
-    return f"of that time {', '.join(long)}, by what {runs} took here" if long else ""
+    took = f"by what {count(phases.runs, 'run')} took here"
+    by = took if phases.runs else "a guess, for the store has no run of this host"
+    return f"of that time {', '.join(long)}: {by}" if long else ""
 
 
 def _render_owners(owners: Owners) -> layout.Shown:

@@ -1,8 +1,8 @@
 """What a store tells of the time that runs take on this host."""
 
-import platform
 from itertools import zip_longest
 
+from diskproof.lab.setup import hosts_here
 from diskproof.plan.history import History
 from diskproof.store import Store
 from diskproof.store.parts import CRASH
@@ -17,7 +17,7 @@ MAX_GAP_SECONDS = 5.0
 def read_history(store: Store) -> History:
     """The runs of all studies that were made here and did not fail."""
     history = History()
-    here = {host.id for host in store.hosts() if host.name == (platform.node() or "unnamed")}
+    here = hosts_here(store)
     studies = [study for study in store.studies() if study.origin == "run"]
     for study in sorted(studies, key=lambda study: -study.created):
         runs = [run for run in store.runs(study.id) if run.host_id in here]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diskproof.errors import HostError, StudyError
-from diskproof.plan import Plan, estimate_seconds, make_plan
+from diskproof.plan import Plan, estimate, estimate_seconds, make_plan
 from diskproof.records import BackingFacts, HostFacts
 from diskproof.study.factors import FACTOR_BY_NAME
 from diskproof.study.ground import Ground, find_grounds
@@ -206,6 +206,9 @@ def test_every_study_of_ours_plans(file: Path, tmp_path: Path) -> None:
     )
     assert made.cells
     assert len({cell.id for cell in made.cells}) == len(made.cells)
+    told = estimate(made, study.blocks)
+    parts = dict(told.phases.parts)
+    assert parts["workload"] > 0 and sum(parts.values()) == pytest.approx(told.seconds)
 
 
 def test_the_demo_is_short() -> None:

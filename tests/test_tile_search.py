@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diskproof.lab.course import JobFinished, JobStarted, Noted, Outcome, run_course
+from diskproof.plan.tile_costs import TileCosts
 from diskproof.plan.tiles import tile_workload
 from diskproof.records import Cell, Failure, HostRecord, Metric, StudyRecord
 from diskproof.records.tiles import TileRun, WorkRun
@@ -24,7 +25,7 @@ from diskproof.store import Store, open_store
 from diskproof.study.tile_file import parse_tile
 from diskproof.study.tiles import TileRules
 from diskproof.tiles.engine import OnStep, PhaseProgress
-from diskproof.tiles.next import Search, TileCampaign, TileEvent
+from diskproof.tiles.next import Search, TileCampaign, TileEvent, TileJob, add_past_runs
 
 TILE = parse_tile(
     """
@@ -278,6 +279,34 @@ def test_no_run_is_started_that_would_overshoot_the_budget(store: Store) -> None
     outcome = go(store, host, budget=100.0)
     assert outcome.reason == "budget" and 0 < outcome.executed < 8
     assert host.clock <= 100.0
+
+
+def test_another_study_of_the_tile_is_foretold_by_what_runs_of_it_took(store: Store) -> None:
+    """Those of as many tiles as these did, others by how far off guesses were; other tiles are not
+    meant, nor other hosts."""
+    go(store, MadeUpHost(), RULES, CELLS[:1])
+    made = store.tile_runs(STUDY.id)
+    load = CELLS[0].workload
+    costs, blind = TileCosts(RULES, 2), TileCosts(RULES, 2)
+    for strange in (replace(load, name="other"), replace(load, options=())):
+        add_past_runs(costs, store, [HOST.id], strange)
+    add_past_runs(costs, store, ["another"], load)
+    add_past_runs(costs, store, [HOST.id], load, but=STUDY.id)
+    assert costs.runs == 0 and costs.expect(CELLS[1], 1) == blind.expect(CELLS[1], 1)
+    add_past_runs(costs, store, [HOST.id], load)
+    alone = [run.ended - run.started for run in made if run.tiles == 1]
+    assert costs.expect(CELLS[1], 1) == pytest.approx(sum(alone) / len(alone))
+    unseen = next(n for n in range(1, 99) if n not in {run.tiles for run in made})
+    paces = [(r.ended - r.started) / blind.expect(r.cell, r.tiles) for r in made]
+    pace = costs.expect(CELLS[1], unseen) / blind.expect(CELLS[1], unseen)
+    assert pace == pytest.approx(sum(paces) / len(paces))
+    told = costs.expect_phases(100.0)
+    assert told.runs == len(made) and sum(part for _, part in told.parts) == pytest.approx(100.0)
+    other = replace(STUDY, id="s2")
+    campaign = TileCampaign(other, CELLS[1:], RULES, MadeUpHost().execute, store,
+                            host_id=HOST.id, cpus=2)  # fmt: skip
+    campaign.begin(retry=False)
+    assert campaign.expect(TileJob(CELLS[1], 1, 1)) == costs.expect(CELLS[1], 1)
 
 
 def test_what_is_told_adds_up(store: Store) -> None:

@@ -133,6 +133,19 @@ def test_another_load_than_the_one_asked_for_is_found_out(
     assert wrong(run(Answering(stdout=json.dumps(answer(**changes)).encode()))) == [name]
 
 
+def test_submissions_that_fill_the_queue_are_not_held_against_a_slow_disk() -> None:
+    """305 writes in a second, as a busy host's disk took: 31 of them came before it was full."""
+    levels = {"1": 1, "2": 2, "4": 4, "8": 8, "16": 16, "32": 274}
+    side = {"total_ios": 305, "io_bytes": 305 * 4096, "iops": 305.0, "bw_bytes": 305 * 4096}
+    read = {**side, "runtime": 1000, "clat_ns": {"N": 305, "mean": 5.0}}
+    filled = answer(iodepth_level=levels, read=read)
+    assert wrong(run(Answering(stdout=json.dumps(filled).encode()))) == []
+    levels |= {"16": 50, "32": 240}
+    ragged = answer(iodepth_level=levels, read=read)
+    found = wrong(run(Answering(stdout=json.dumps(ragged).encode())))
+    assert found == ["rand-read-4k-d32: queue depth"]
+
+
 GOOD = json.dumps(answer()).encode()
 
 

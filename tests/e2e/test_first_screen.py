@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.process.start import Completed, run
+from diskproof.store import open_store, parts
 from diskproof.study.load import load_study
 from support.commands import STUDY, diskproof, left_behind, write_study
 from support.recording import needs_fuse
@@ -120,6 +121,26 @@ def test_a_judged_study_goes_on_from_what_is_there(judged: tuple[Path, Completed
     (answer,) = told["answer"]
     assert answer["chosen"]["cache"] == "none" and answer["keeps"] is True
     assert " ".join(answer["sentences"]) in " ".join(diskproof("rank", cwd=folder).text.split())
+
+
+@needs_fuse
+def test_the_plan_of_what_has_run_tells_what_that_took(judged: tuple[Path, Completed]) -> None:
+    """Phase by phase, from the store's own runs; the rest is what is around them."""
+    folder, _ = judged
+    told = json.loads(diskproof("plan", folder / "study.toml", "--json", cwd=folder).text)
+    with open_store(str(folder / "diskproof.sqlite")) as store:
+        runs = store.runs(told["id"])
+        crashes = store.counted_runs(parts.CRASH, told["id"])
+    phases, verdicts = told["estimated_phases"], told["verdicts"]
+    assert sum(phases.values()) == pytest.approx(told["estimated_seconds"], abs=1.0)
+    around = phases["prepare"] + phases["report"]
+    took = sum(run.ended - run.started for run in runs)
+    whole = max(run.ended for run in runs) - min(run.started for run in runs)
+    assert took - 1.0 < told["estimated_seconds"] - around < whole + 1.0
+    assert told["estimated_from_runs"] == len(runs) + len(crashes) > len(runs)
+    took = sum(run.ended - run.started for run in crashes)
+    assert verdicts["estimated_seconds"] == pytest.approx(took, abs=1.0)
+    assert {"record", "explore_power"} < set(verdicts["estimated_phases"])
 
 
 @needs_fuse

@@ -183,13 +183,19 @@ def study_record(study: Study, plan: Plan | None = None, told: tuple[str, ...] =
 def probe_host(study: Study, consent: Consent) -> HostFacts:
     """What this host can do of what a study asks; builds the guest where it is missing. What
     nobody has consented to lose is looked at only."""
-    frontends = dict(study.factors).get("frontend", ())
-    wants_guest = not {"guest", "own-guest"}.isdisjoint(frontends)
-    if wants_guest:  # one of ours tells whether KVM works, too
-        ensure_guest()
+    wants_guest = ensure_guest_for(study)
     return probe_facts(
         study.backings, consent, guest=wants_guest, progress=note, own_guest=study.guest
     )
+
+
+def ensure_guest_for(study: Study) -> bool:
+    """Whether a study has guests; builds one of ours then, which tells whether KVM works, too."""
+    frontends = dict(study.factors).get("frontend", ())
+    wants_guest = not {"guest", "own-guest"}.isdisjoint(frontends)
+    if wants_guest:
+        ensure_guest()
+    return wants_guest
 
 
 def ensure_guest(extra: str = "") -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, NamedTuple, Never
 
 from diskproof.backings import Consent
@@ -19,6 +21,8 @@ from diskproof.crash.verdict import fall_short
 from diskproof.errors import DiskproofError, UsageError
 from diskproof.lab.course import Outcome, Standing, start_telling
 from diskproof.plan import make_crash_plan
+from diskproof.plan.estimate import foretell_verdicts
+from diskproof.plan.history import History
 from diskproof.plan.like import tell_of_names
 from diskproof.recording.folder import require_fuse
 from diskproof.records import HostFacts
@@ -103,33 +107,51 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
 
 
 class PlannedVerdicts(NamedTuple):
-    """What judging the cells of a study takes, at most so many seconds, or what forbids it."""
+    """What judging the cells of a study takes, about and at most, in seconds and by phase, by what
+    ``estimated_from_runs`` took here; or what forbids it."""
 
     cells: int
     verdicts: int
     at_most_seconds: float
+    estimated_seconds: float = 0.0
+    estimated_phases: Mapping[str, float] = MappingProxyType({})
+    estimated_from_runs: int = 0
     obstacle: str = ""
 
     @property
     def text(self) -> str:
         if self.obstacle:
             return f"which keep the data is not judged: {self.obstacle}"
+        most = f"at most {render_seconds(self.at_most_seconds)} more"
+        about = f"about {render_seconds(self.estimated_seconds)}, "
         return (
             f"then {count(self.verdicts, 'verdict')} on {count(self.cells, 'cell')}: which keep "
-            f"the data? At most {render_seconds(self.at_most_seconds)} more"
+            f"the data? {(about * bool(self.estimated_from_runs) + most).capitalize()}"
         )
 
 
-def plan_verdicts(study: Study, facts: HostFacts) -> PlannedVerdicts:
+def plan_verdicts(
+    study: Study, facts: HostFacts, history: History | None = None
+) -> PlannedVerdicts:
     """A study can be measured where none of its cells can be judged."""
     try:
         require_fuse()
         cells, _ = make_crash_plan(study, facts)
     except DiskproofError as error:
-        return PlannedVerdicts(0, 0, 0.0, "; ".join(filter(None, (error.what, error.why))))
-    jobs = crash_jobs(cells, study.crash.faults)
-    seconds = round(sum(map(expect_first, jobs)), 1)
-    return PlannedVerdicts(len(jobs), sum(len(job.faults) for job in jobs), seconds)
+        why = "; ".join(filter(None, (error.what, error.why)))
+        return PlannedVerdicts(0, 0, 0.0, obstacle=why)
+    jobs, phases = crash_jobs(cells, study.crash.faults), Counter[str]()
+    history = history or History()
+    for job in jobs:
+        phases.update(foretell_verdicts(job.cell, job.faults, history))
+    return PlannedVerdicts(
+        len(jobs),
+        sum(len(job.faults) for job in jobs),
+        round(sum(map(expect_first, jobs)), 1),
+        round(sum(phases.values()), 1),
+        {name: round(part, 1) for name, part in phases.most_common()},
+        history.runs,
+    )
 
 
 class JudgeWords(CrashWords):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from diskproof.backings import Consent
 from diskproof.cli.advise_verb import name_files
 from diskproof.cli.changed import tell_of_changes
-from diskproof.cli.conduct import make_setup, probe_host, study_record
+from diskproof.cli.conduct import ensure_guest_for, make_setup, probe_host, study_record
 from diskproof.cli.terminal import console, print_json
 from diskproof.cli.watch import Words, failure_lines
 from diskproof.lab.course import Outcome
@@ -39,11 +42,21 @@ WORTH_A_WORD = 0.15
 def plan_here(
     study: Study, consent: Consent, history: History | None = None
 ) -> tuple[StudyRecord, Estimate, HostFacts]:
-    """The study with its plan on this host, what it will take (by what runs took here), and what
-    was probed of the host."""
+    """The study with its plan on this host, what it will take (by what runs took here, and by what
+    this process took to come so far), and what was probed of the host."""
+    began = time.monotonic()
+    ensure_guest_for(study)
+    building = time.monotonic() - began
     facts = probe_host(study, consent)
+    age = read_age() - building
     made = make_plan(study, facts)
-    return study_record(study, made), estimate(made, study.blocks, history), facts
+    return study_record(study, made), estimate(made, study.blocks, history, age), facts
+
+
+def read_age() -> float:
+    """Seconds since this process began: psutil knows them to the second only."""
+    began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,6 @@ from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit
 
 if TYPE_CHECKING:
-    from diskproof.plan.history import History
     from diskproof.records import StudyRecord
     from diskproof.report.progress import StudyStatus
     from diskproof.store import Store
@@ -48,6 +48,7 @@ def plan(
     from diskproof.cli.measure import plan_here
     from diskproof.cli.terminal import console, print_json
     from diskproof.cli.tiles import view_tile_plan
+    from diskproof.measure.past_runs import read_history
     from diskproof.plan.estimate import Estimate
     from diskproof.plan.like import find_owners
     from diskproof.report.plan_tables import plan_json, render_plan
@@ -56,14 +57,16 @@ def plan(
 
     study = load_study(study_file, make)
     tell_of_changes_here(study)
-    tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
-    if tiles and not study.names_workloads:  # there is nothing else to measure
-        record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
-    else:
-        record, cost, facts = plan_here(study, NO_CONSENT, _read_history(store))
-        owners = find_owners(study, record.cells, facts)
+    with _open_past(store) as past:
+        if study.tiles and not study.names_workloads:  # there is nothing else to measure
+            history, record, cost, facts = None, study_record(study), Estimate(0.0, 0), None
+        else:
+            history = read_history(past) if past else None
+            record, cost, facts = plan_here(study, NO_CONSENT, history)
+        owners = find_owners(study, record.cells, facts) if facts else {}
+        tiles = view_tile_plan(study, NO_CONSENT, past) if study.tiles else None
     planned = record, cost.seconds, cost.disk_bytes, owners, cost.phases
-    verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
+    verdicts = plan_verdicts(study, facts, history) if facts and study.names_crash else None
     if as_json:
         found = plan_json(*planned) | {"obstacle": str(cost.obstacle) if cost.obstacle else None}
         found |= {"verdicts": verdicts._asdict()} if verdicts else {}
@@ -80,15 +83,16 @@ def plan(
     return Exit.OK
 
 
-def _read_history(store: str) -> History | None:
+@contextmanager
+def _open_past(store: str) -> Iterator[Store | None]:
     """What runs took; a store need not be there yet."""
     if "://" not in store and not Path(store).exists():
-        return None
-    from diskproof.measure.past_runs import read_history
+        yield None
+        return
     from diskproof.store import open_store
 
     with open_store(store) as opened:
-        return read_history(opened)
+        yield opened
 
 
 def run(

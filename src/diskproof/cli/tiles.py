@@ -14,8 +14,9 @@ from diskproof.guest.ours.build import build_guest
 from diskproof.host.facts import probe_facts
 from diskproof.host.memory import read_available_bytes
 from diskproof.lab.course import Outcome
+from diskproof.lab.setup import hosts_here
 from diskproof.plan import TilePlan, make_tile_plan
-from diskproof.plan.tile_costs import tile_memory
+from diskproof.plan.tile_costs import TileCosts, tile_memory
 from diskproof.plan.tiles import tile_rules
 from diskproof.records import HostFacts, HostRecord
 from diskproof.records.tiles import TileRun
@@ -27,7 +28,7 @@ from diskproof.store import Store
 from diskproof.study.like import find_defaults
 from diskproof.study.load import Study
 from diskproof.tiles.boot_states import find_state_folder, start_boot_states
-from diskproof.tiles.next import Carried, TileCampaign, TileJob
+from diskproof.tiles.next import Carried, TileCampaign, TileJob, add_past_runs
 from diskproof.tiles.run import TileLab
 from diskproof.units import render_seconds
 
@@ -73,9 +74,14 @@ def plan_tiles(study: Study, facts: HostFacts) -> TilePlan:
     return make_tile_plan(study, facts, read_available_bytes())
 
 
-def view_tile_plan(study: Study, consent: Consent) -> TilePlanView:
-    """A study's tiles on this host, for ``diskproof plan``."""
-    made = plan_tiles(study, probe_tile_host(study, consent))
+def view_tile_plan(study: Study, consent: Consent, store: Store | None = None) -> TilePlanView:
+    """A study's tiles on this host, for ``diskproof plan``; ``store`` knows what runs took."""
+    facts = probe_tile_host(study, consent)
+    made = plan_tiles(study, facts)
+    costs = TileCosts(made.rules, facts.cpus)
+    if store:
+        add_past_runs(costs, store, hosts_here(store), made.cells[0].workload)
+    seconds = sum(map(costs.expect_cell, made.cells))
     return TilePlanView(
         study=study.name,
         rules=made.rules,
@@ -83,7 +89,8 @@ def view_tile_plan(study: Study, consent: Consent) -> TilePlanView:
         dropped=made.dropped,
         warnings=made.warnings,
         runs=made.runs,
-        seconds=made.seconds,
+        seconds=seconds,
+        phases=costs.expect_phases(seconds),
         disk_bytes=made.needed_bytes,
         memory_bytes=max(tile_memory(made.rules.tile, c.level("accel")) for c in made.cells),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from diskproof.lab.course import Campaign, Event, Standing, Tell
 from diskproof.measure.past_runs import read_history
-from diskproof.plan.estimate import Costs, Remaining
+from diskproof.plan.outlook import Outlook
 from diskproof.records import Cell, Metric, PlannedRun, RunRecord, StudyRecord
 from diskproof.stats.study_race import RaceState, run_score, start_races
 from diskproof.store.race_scores import race_scores
@@ -50,13 +50,13 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
         planned = {run.cell.id for run in schedule}
         cells = [cell for cell in study.cells if cell.id in planned]
         self._races = {race.workload: race for race in start_races(study, cells)}
-        self._costs, self._best = Costs(), BestCells()
+        self._outlook, self._best = Outlook(), BestCells()
 
     def begin(self, retry: bool) -> None:
         if retry:
             self.store.remove_failed(self.study.id)
         self._scores = race_scores(self.store, self.study.id)
-        self._costs = Costs(read_history(self.store))
+        self._outlook = Outlook(read_history(self.store))
         self._upcoming = self._find_upcoming()
         for race in self._races.values():
             race.advance(self._scores)
@@ -64,7 +64,7 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
         self._done = sum((run.block, run.cell.id) in self._scores for run in self.schedule)
         self._failed = 0
         for run in self.store.runs(self.study.id):
-            self._costs.add(run.cell, run.ended - run.started)
+            self._outlook.learn(run.cell, run.ended - run.started, run.phases)
             self._failed += run.counted and run.status == "failed"
         for row in self.store.results(self.study.id):
             for value in row.values if row.primary else ():
@@ -85,7 +85,7 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
                 yield run
 
     def expect(self, job: PlannedRun) -> float:
-        return self._costs.expect(job.cell)
+        return self._outlook.expect(job.cell)
 
     def execute(self, job: PlannedRun, tell: Tell) -> RunRecord:
         return self.make(job)
@@ -99,8 +99,8 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
         self._left -= 1
         self._scores[run.block, run.cell.id] = _score(run)
         self._failed += run.status == "failed"
-        self._costs.add(run.cell, seconds)
-        self._remaining.finish(run.cell)
+        self._outlook.learn(run.cell, seconds, run.phases)
+        self._outlook.finish(run.cell)
         for metric in run.metrics:
             if metric.primary:
                 self._best.add(run.cell, metric)
@@ -115,7 +115,7 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
             left = [cell for race in self._races.values() for cell in race.left(self._scores)]
         else:
             left = [r.cell for r in self.schedule if (r.block, r.cell.id) not in self._scores]
-        self._remaining = Remaining(left, self._costs.history)
+        self._outlook.set_left(left)
         self._left = len(left)
         self.races = tuple(race.state() for race in self._races.values())
 
@@ -123,7 +123,7 @@ class MeasureCampaign(Campaign[PlannedRun, RunRecord, RaceState]):
         """While cells race it is what it comes to if no other cell leaves and all that rest come
         back."""
         racing = any(not race.course.over for race in self.races)
-        eta = self._remaining.expect(self._costs)
+        eta = self._outlook.expect_left()
         return Standing(self._done, self._failed, self._done + self._left, eta, racing)
 
     @property

@@ -1,10 +1,11 @@
 """What a store tells of the time that runs take on this host."""
 
-import platform
 from itertools import zip_longest
 
+from diskproof.lab.setup import hosts_here
 from diskproof.plan.history import History
 from diskproof.store import Store
+from diskproof.store.parts import CRASH
 
 MAX_RUNS = 2000
 """The newest; older ones tell of a host as it was."""
@@ -16,15 +17,18 @@ MAX_GAP_SECONDS = 5.0
 def read_history(store: Store) -> History:
     """The runs of all studies that were made here and did not fail."""
     history = History()
-    here = {host.id for host in store.hosts() if host.name == (platform.node() or "unnamed")}
-    made = [study for study in store.studies() if study.origin == "run"]
-    for study in sorted(made, key=lambda study: -study.created):
+    here = hosts_here(store)
+    studies = [study for study in store.studies() if study.origin == "run"]
+    for study in sorted(studies, key=lambda study: -study.created):
         runs = [run for run in store.runs(study.id) if run.host_id in here]
         for run, following in zip_longest(runs, runs[1:]):
             if run.status == "ok":
                 gap = following.started - run.ended if following else 0.0
                 between = gap if 0.0 < gap < MAX_GAP_SECONDS else 0.0
-                history.add(run.cell, run.ended - run.started + between, run.phases)
+                history.add(study.id, run.cell, run.ended - run.started + between, run.phases)
+        for made in store.counted_runs(CRASH, study.id):
+            if made.host_id in here and made.failure is None:
+                history.add(study.id, made.cell, made.ended - made.started, made.phases)
         if history.runs >= MAX_RUNS:
             break
     return history

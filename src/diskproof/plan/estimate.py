@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diskproof.errors import HostError
-from diskproof.plan.history import History
+from diskproof.plan.history import DISK, EXPLORE, LOAD, MACHINE, WORK, History, made_once
 from diskproof.records import Cell, PhaseCosts
 from diskproof.records.verdicts import Fault
 from diskproof.study.boots import count_boots
@@ -18,20 +16,23 @@ from diskproof.study.programs import has_own_system
 if TYPE_CHECKING:
     from diskproof.plan import Plan
 
-Group = tuple[str, str]
-"""(frontend, workload): runs of one group cost about the same."""
-
-PREPARE_SECONDS = 3.0
-"""Of a whole study: the host is probed, at the end the tables are computed."""
+PREPARE_SECONDS = 2.0
+"""From the start of a call to its first run, where nobody has seen what it takes here: imports,
+and the host is probed."""
+REPORT_SHARE = 0.5
+"""What the tables at the end take of what the beginning took: much the same work."""
 FILL_BYTES_PER_SECOND = 400e6
-START_SECONDS = {"host": 0.3, "container": 0.6, "daemon": 0.7, "guest": 4.0, "own-guest": 30.0}
+MAKE_BYTES_PER_SECOND = 200e6
+START_SECONDS = {"host": 0.1, "container": 0.4, "daemon": 0.2, "guest": 4.0, "own-guest": 30.0}
+FIO_SECONDS = 0.3
+"""What fio takes beside its load: it starts, and sums up."""
 TCG_BOOT_SECONDS = 6.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time for all runs in seconds and peak room on a backing in bytes; ``obstacle`` is why that
-    room cannot be had. ``phases`` are parts of that time; a guess has none."""
+    """Time for a study in seconds and peak room on a backing in bytes; ``obstacle`` is why that
+    room cannot be had. ``phases`` are the parts of that time, all of it."""
 
     seconds: float
     disk_bytes: int
@@ -39,41 +40,70 @@ class Estimate:
     phases: PhaseCosts = PhaseCosts()
 
 
-def cost_group(cell: Cell) -> Group:
-    return (cell.level("frontend"), cell.workload.name)
+def guess_phases(cell: Cell) -> dict[str, dict[str, float]]:
+    """Seconds of one run by family and phase before any was made: what is asked for, and what is
+    usual."""
+    spec = cell.workload
+    boot = TCG_BOOT_SECONDS if cell.level("accel") == "tcg" else 0.0
+    if has_own_system(spec.kind):
+        load = (1 + count_boots(spec)) * (START_SECONDS["guest"] + boot)
+        return {DISK: {}, MACHINE: {}, WORK: {LOAD: load}}
+    filled = int(spec.option("size", "0")) if spec.option("fill") == "on" else 0
+    load = float(spec.option("runtime", "0")) + float(spec.option("ramp", "0"))
+    work = {LOAD: load + FIO_SECONDS}
+    if spec.option("rw", "write") not in ("read", "randread"):
+        written = int(spec.option("size", "0")) / FILL_BYTES_PER_SECOND
+        work["drain"] = min(load, written)
+    return {
+        DISK: {"fill": filled / FILL_BYTES_PER_SECOND},
+        MACHINE: {"start": START_SECONDS.get(cell.level("frontend"), 0.0) + boot},
+        WORK: work,
+    }
 
 
 def estimate_seconds(cell: Cell) -> float:
     """Expected length of one run before any was measured."""
-    spec = cell.workload
-    fill = int(spec.option("size", "0")) / FILL_BYTES_PER_SECOND
-    boot = TCG_BOOT_SECONDS if cell.level("accel") == "tcg" else 0.0
-    if has_own_system(spec.kind):
-        return (1 + count_boots(spec)) * (START_SECONDS["guest"] + boot)
-    return (
-        float(spec.option("runtime", "0"))
-        + float(spec.option("ramp", "0"))
-        + START_SECONDS.get(cell.level("frontend"), 0.0)
-        + boot
-        + (fill if spec.option("fill") == "on" else 0.0)
-    )
+    return sum(sum(family.values()) for family in guess_phases(cell).values())
+
+
+def foretell_phases(cell: Cell, history: History) -> dict[str, float]:
+    """Expected seconds of one run by phase: as such runs were, else as is usual."""
+    families = guess_phases(cell) | history.expect(cell)
+    return {name: part for phases in families.values() for name, part in phases.items()}
 
 
 def foretell(cell: Cell, history: History) -> float:
-    """Expected length of one run: as such runs were, else as is usual."""
-    known = history.expect(cell)
-    return estimate_seconds(cell) if known is None else sum(known.values())
+    """Expected length of one run, without what is made once."""
+    return sum(foretell_phases(cell, history).values())
 
 
-def estimate(plan: Plan, blocks: int, history: History | None = None) -> Estimate:
-    """For ``diskproof plan``."""
+def foretell_once(cell: Cell, history: History) -> float:
+    """Seconds for what the first run makes for this cell and all like it."""
+    known = history.expect_once(cell)
+    if known is None and cell.workload.option("fill") == "on":
+        return int(cell.workload.option("size")) / MAKE_BYTES_PER_SECOND
+    return known or 0.0  # a system of boots is most often there
+
+
+def estimate(
+    plan: Plan,
+    blocks: int,
+    history: History | None = None,
+    prepare: float = PREPARE_SECONDS,
+) -> Estimate:
+    """For ``diskproof plan``; ``prepare`` is what it takes on this host, now, until the first run
+    can begin."""
     history = history or History()
-    phases = Counter[str]()
+    phases: dict[str, float] = {"prepare": prepare, "report": REPORT_SHARE * prepare}
     for cell in plan.cells:
-        for name, seconds in (history.expect(cell) or {}).items():
-            phases[name] += blocks * seconds  # type: ignore[assignment]  # it counts seconds
-    seconds = PREPARE_SECONDS + blocks * sum(foretell(cell, history) for cell in plan.cells)
-    told = PhaseCosts(tuple(phases.most_common()), history.runs)
+        for name, seconds in foretell_phases(cell, history).items():
+            phases[name] = phases.get(name, 0.0) + blocks * seconds
+    for once, cell in {made_once(cell): cell for cell in plan.cells}.items():
+        if once is not None:
+            phases[once[0]] = phases.get(once[0], 0.0) + foretell_once(cell, history)
+    parts = sorted(phases.items(), key=lambda each: -each[1])
+    seconds = sum(phases.values())
+    told = PhaseCosts(tuple(parts), history.runs)
     return Estimate(seconds, plan.needed_bytes, plan.obstacle, told)
 
 
@@ -85,82 +115,11 @@ def longest_verdicts(cell: Cell, faults: tuple[Fault, ...]) -> float:
     return longest_seconds(frontend, writing, search, len(faults_of(frontend, faults)))
 
 
-class Costs:
-    """What runs really cost, learnt as they end.
-
-    A cell's own mean is the best guess, then the mean of its group, then the estimate times how
-    far off estimates have been; so the guess is true from the first run on, and exact in the end.
-    Failed runs count: what failed by a timeout will do so again.
-    """
-
-    def __init__(self, history: History | None = None) -> None:
-        self.history = history or History()
-        self._cells: dict[str, _Mean] = {}
-        self._groups: dict[Group, _Mean] = {}
-        self._measured = 0.0
-        self._estimated = 0.0
-
-    def add(self, cell: Cell, seconds: float) -> None:
-        self._cells.setdefault(cell.id, _Mean()).add(seconds)
-        self._groups.setdefault(cost_group(cell), _Mean()).add(seconds)
-        self._measured += seconds
-        self._estimated += foretell(cell, self.history)
-
-    def expect(self, cell: Cell) -> float:
-        """Seconds that the next run of this cell will take."""
-        own = self._cells.get(cell.id) or self._groups.get(cost_group(cell))
-        return own.value if own else self.correction * foretell(cell, self.history)
-
-    def means(self) -> dict[Group, float]:
-        """Measured mean seconds by group."""
-        return {group: mean.value for group, mean in self._groups.items()}
-
-    @property
-    def correction(self) -> float:
-        """How far off estimates have been: measured over estimated time."""
-        return self._measured / self._estimated if self._estimated else 1.0
-
-
-class _Mean:
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._count = 0
-
-    def add(self, value: float) -> None:
-        self._sum += value
-        self._count += 1
-
-    @property
-    def value(self) -> float:
-        return self._sum / self._count
-
-
-class Remaining:
-    """What is still to do, kept by group: an ETA for 10,000 cells must not cost 10,000 steps."""
-
-    def __init__(self, cells: Iterable[Cell], history: History | None = None) -> None:
-        self._history = history or History()
-        self._counts: Counter[Group] = Counter()
-        self._estimates: dict[Group, float] = {}
-        for cell in cells:
-            group = cost_group(cell)
-            self._counts[group] += 1
-            self._estimates[group] = self._estimates.get(group, 0.0) + self._foretell(cell)
-
-    def finish(self, cell: Cell) -> None:
-        group = cost_group(cell)
-        self._counts[group] -= 1
-        self._estimates[group] -= self._foretell(cell)
-
-    def _foretell(self, cell: Cell) -> float:
-        return foretell(cell, self._history)
-
-    def expect(self, costs: Costs) -> float:
-        """Seconds for all that remains."""
-        known = costs.means()
-        return sum(
-            count * known[group]
-            if group in known
-            else costs.correction * max(0.0, self._estimates[group])
-            for group, count in self._counts.items()
-        )
+def foretell_verdicts(cell: Cell, faults: tuple[Fault, ...], history: History) -> dict[str, float]:
+    """Seconds of a crash cell by phase, under those of ``faults`` that mean something to it: as
+    such were, else the most that it takes."""
+    asked = {f"{EXPLORE}{fault}" for fault in faults_of(cell.level("frontend"), faults)}
+    known = history.expect(cell).get(WORK, {})
+    if asked <= known.keys():
+        return {n: part for n, part in known.items() if n in asked or not n.startswith(EXPLORE)}
+    return {"verdicts": longest_verdicts(cell, faults)}

@@ -14,7 +14,7 @@ from itertools import product
 
 from diskproof.errors import HostError, UsageError
 from diskproof.plan import Plan, make_crash_plan, make_plan, quick_study
-from diskproof.plan.estimate import PREPARE_SECONDS, estimate, longest_verdicts
+from diskproof.plan.estimate import estimate, longest_verdicts
 from diskproof.plan.like import disk_default
 from diskproof.plan.quick_study import BACKING, Effort, Scope
 from diskproof.plan.sizes import needed_bytes
@@ -158,10 +158,11 @@ class Offer:
         study = self.study(LEAST, 1, 0.0, ())
         return make_plan(study, self.facts), make_crash_plan(study, self.facts)[0]
 
-    def block_seconds(self, effort: Effort) -> float:
+    def measure_seconds(self, effort: Effort, blocks: int) -> float:
+        """So many blocks, or none, with what comes before and after them."""
         plan, _ = self.planned
         cells = tuple(with_effort(cell, effort) for cell in plan.cells)
-        return estimate(replace(plan, cells=cells), 1).seconds - PREPARE_SECONDS
+        return estimate(replace(plan, cells=cells), blocks).seconds
 
     def verdict_seconds(self, effort: Effort) -> float:
         _, judged = self.planned
@@ -170,9 +171,9 @@ class Offer:
         )
 
     def seconds(self, effort: Effort, blocks: int) -> float:
-        """All of it, with what goes before and after the runs."""
-        spent = blocks * self.block_seconds(effort) + self.verdict_seconds(effort)
-        return OVERHEAD_SECONDS + PREPARE_SECONDS + spent
+        """All of it."""
+        spent = self.measure_seconds(effort, blocks) + self.verdict_seconds(effort)
+        return OVERHEAD_SECONDS + spent
 
     @cached_property
     def least_budget(self) -> float:
@@ -183,8 +184,9 @@ class Offer:
         if self.least_budget > budget:
             return None
         for effort in self._efforts():
-            fixed = OVERHEAD_SECONDS + PREPARE_SECONDS + self.verdict_seconds(effort)
-            blocks = int((SHARE * budget - fixed) / self.block_seconds(effort))
+            fixed = self.seconds(effort, 0)
+            block = self.seconds(effort, 1) - fixed
+            blocks = int((SHARE * budget - fixed) / block)
             if blocks >= self.scope.least_blocks + MORE_BLOCKS * effort.steps:
                 return effort, min(blocks, MAX_BLOCKS)
         return LEAST, self.scope.least_blocks

@@ -1,11 +1,13 @@
 """What tiles cost: memory, runs and time, before any was run."""
 
 import math
+from collections import Counter
 from fractions import Fraction
 
 from diskproof.errors import HostError
 from diskproof.plan.estimate import START_SECONDS, TCG_BOOT_SECONDS
-from diskproof.records import Cell
+from diskproof.plan.history import BETWEEN, Phases
+from diskproof.records import Cell, PhaseCosts
 from diskproof.stats.capacity import trial_limit
 from diskproof.study.tiles import COMMAND, Tile, TileRules, TileWork
 from diskproof.units import parse_seconds, render_bytes
@@ -97,5 +99,39 @@ def _waits(work: TileWork, scale: Fraction) -> float:
     return 0.0
 
 
-def cell_seconds(cell: Cell, rules: TileRules, cpus: int) -> float:
-    return sum(runs * run_seconds(cell, rules, tiles, cpus) for tiles, runs in planned_runs(rules))
+class TileCosts:
+    """What runs of a tile take: as those with as many tiles did, else as is usual, by how far off
+    that has been."""
+
+    def __init__(self, rules: TileRules, cpus: int) -> None:
+        self.rules, self.cpus = rules, cpus
+        self.runs = 0
+        self._by_tiles: dict[int, list[float]] = {}
+        self._paces: list[float] = []
+        self._phases = Counter[str]()
+
+    def add(self, cell: Cell, tiles: int, seconds: float, phases: Phases = ()) -> None:
+        """A run that was made, with all that it took."""
+        self.runs += 1
+        self._by_tiles.setdefault(tiles, []).append(seconds)
+        self._paces.append(seconds / run_seconds(cell, self.rules, tiles, self.cpus))
+        named = (*phases, (BETWEEN, max(0.0, seconds - sum(part for _, part in phases))))
+        for name, part in named:
+            self._phases[name] += part  # type: ignore[assignment]  # it counts seconds
+
+    def expect(self, cell: Cell, tiles: int) -> float:
+        """Seconds that a run takes."""
+        if known := self._by_tiles.get(tiles):
+            return math.fsum(known) / len(known)
+        pace = math.fsum(self._paces) / len(self._paces) if self._paces else 1.0
+        return pace * run_seconds(cell, self.rules, tiles, self.cpus)
+
+    def expect_cell(self, cell: Cell) -> float:
+        """Seconds for all runs of a cell at most."""
+        return sum(runs * self.expect(cell, tiles) for tiles, runs in planned_runs(self.rules))
+
+    def expect_phases(self, seconds: float) -> PhaseCosts:
+        """The parts of so many seconds, in the shares that they had; none where no run is known."""
+        whole = self._phases.total()
+        parts = self._phases.most_common() if whole else []
+        return PhaseCosts(tuple((n, seconds * part / whole) for n, part in parts), self.runs)

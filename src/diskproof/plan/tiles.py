@@ -74,7 +74,7 @@ def make_tile_plan(study: Study, facts: HostFacts, memory: int | None = None) ->
             *_warnings(rules, bounded, cells, facts, room),
         ),
         needed_bytes=tile_costs.most_tiles(bounded) * rules.tile.disk,
-        seconds=sum(tile_costs.cell_seconds(cell, bounded, facts.cpus) for cell in cells),
+        seconds=sum(map(tile_costs.TileCosts(bounded, facts.cpus).expect_cell, cells)),
     )
 
 

@@ -39,9 +39,7 @@ def plan_json(
         "seed": study.seed,
         "runs": study.blocks * len(study.cells),
         "race": asdict(race) if (race := race_rules(study)) else None,
-        "estimated_seconds": round(seconds, 1),
-        "estimated_phases": {name: round(part, 1) for name, part in phases.parts},
-        "estimated_from_runs": phases.runs,
+        **seconds_json(seconds, phases),
         "disk_bytes": disk_bytes,
         "cells": [
             {
@@ -65,6 +63,15 @@ def plan_json(
     }
 
 
+def seconds_json(seconds: float, phases: PhaseCosts) -> dict[str, object]:
+    """What a plan says of its time."""
+    return {
+        "estimated_seconds": round(seconds, 1),
+        "estimated_phases": {name: round(part, 1) for name, part in phases.parts},
+        "estimated_from_runs": phases.runs,
+    }
+
+
 def render_plan(
     study: StudyRecord,
     seconds: float,
@@ -79,7 +86,7 @@ def render_plan(
         f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
-    if told := _tell_of_time(seconds, phases):
+    if told := tell_of_time(seconds, phases):
         head = f"{head}; {told}"
     shown = show_plan(head, study.warnings, _render_cells(study), study.dropped)
     if not owners or find_defaults(study.warnings):
@@ -87,15 +94,16 @@ def render_plan(
     return layout.paragraphs([[shown], [_render_owners(owners)]])
 
 
-def _tell_of_time(seconds: float, phases: PhaseCosts) -> str:
+def tell_of_time(seconds: float, phases: PhaseCosts) -> str:
     """What takes the time, by phases that take a twentieth of it or more."""
     long = [
         f"{name.replace('_', ' ')} {render_seconds(part)}"
         for name, part in phases.parts
         if part >= seconds / 20
     ]
-    runs = count(phases.runs, "run")
-    return f"of that time {', '.join(long)}, by what {runs} took here" if long else ""
+    took = f"by what {count(phases.runs, 'run')} took here"
+    by = took if phases.runs else "a guess, for the store has no run of this host"
+    return f"of that time {', '.join(long)}: {by}" if long else ""
 
 
 def _render_owners(owners: Owners) -> layout.Shown:

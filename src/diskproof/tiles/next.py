@@ -8,13 +8,13 @@ same call resumes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
-from diskproof.plan.tile_costs import run_seconds
-from diskproof.records import Cell, StudyRecord, content_id
+from diskproof.plan.tile_costs import TileCosts
+from diskproof.records import Cell, StudyRecord, WorkloadSpec, content_id
 from diskproof.records.tiles import TileRun
 from diskproof.stats.capacity import Capacity, Trial, find_capacity, next_trial, trial_limit
 from diskproof.stats.tile_trials import find_trials
@@ -71,6 +71,8 @@ class TileCampaign(Campaign[TileJob, TileRun, Carried]):
     def begin(self, retry: bool) -> None:
         if retry:
             self.store.remove_failed_tiles(self.study.id)
+        load = next(iter(self.search.cells.values())).workload
+        add_past_runs(self.search.costs, self.store, [self.host_id], load, but=self.study.id)
         for run in self.store.tile_runs(self.study.id):
             if run.host_id == self.host_id:
                 self.search.add(run, run.ended - run.started)
@@ -79,7 +81,7 @@ class TileCampaign(Campaign[TileJob, TileRun, Carried]):
         return self.search.find_next()
 
     def expect(self, job: TileJob) -> float:
-        return self.search.expect(job.cell, job.tiles)
+        return self.search.costs.expect(job.cell, job.tiles)
 
     def execute(self, job: TileJob, tell: Tell) -> TileRun:
         tell(Activity("starting"))
@@ -116,15 +118,24 @@ def _describe_steps(progress: PhaseProgress) -> str:
     return f"{progress.phase} {progress.done}/{progress.total}: {named}{more}"
 
 
+def add_past_runs(
+    costs: TileCosts, store: Store, hosts: Collection[str], load: WorkloadSpec, but: str = ""
+) -> None:
+    """Learn from the runs of this very tile that these hosts made in all studies ``but`` one."""
+    for run in store.tile_runs():
+        known = run.study_id != but and run.host_id in hosts and run.failure is None
+        if known and run.cell.workload == load:
+            costs.add(run.cell, run.tiles, run.ended - run.started, run.phases)
+
+
 class Search:
     """What was run, what comes next, and what that costs."""
 
     def __init__(self, cells: Sequence[Cell], rules: TileRules, seed: int, cpus: int) -> None:
         self.cells = {cell.id: cell for cell in cells}
-        self.rules, self.seed, self.cpus = rules, seed, cpus
+        self.rules, self.seed = rules, seed
         self._runs: dict[str, list[TileRun]] = {cell.id: [] for cell in cells}
-        self._costs: dict[int, list[float]] = {}
-        self._pace: list[float] = []
+        self.costs = TileCosts(rules, cpus)
         self._wanted: dict[str, int | None] = {}
 
     def add(self, run: TileRun, seconds: float) -> None:
@@ -134,8 +145,7 @@ class Search:
             return
         self._runs[run.cell.id].append(run)
         self._wanted.pop(run.cell.id, None)
-        self._costs.setdefault(run.tiles, []).append(seconds)
-        self._pace.append(seconds / self._guess(run.cell, run.tiles))
+        self.costs.add(run.cell, run.tiles, seconds)
 
     @property
     def _most(self) -> int:
@@ -200,19 +210,6 @@ class Search:
             return None
         return find_capacity(self._trials(cell.id), self.rules.most)
 
-    # -- what it costs ----------------------------------------------------------------------
-
-    def expect(self, cell: Cell, tiles: int) -> float:
-        """Seconds that a run takes: as those with as many tiles did, else by how far off guesses
-        have been."""
-        if known := self._costs.get(tiles):
-            return math.fsum(known) / len(known)
-        pace = math.fsum(self._pace) / len(self._pace) if self._pace else 1.0
-        return pace * self._guess(cell, tiles)
-
-    def _guess(self, cell: Cell, tiles: int) -> float:
-        return run_seconds(cell, self.rules, tiles, self.cpus)
-
     def standing(self) -> Standing:
         runs = [run for of_cell in self._runs.values() for run in of_cell]
         left = [(cell, *each) for cell in self.cells.values() for each in self._left(cell)]
@@ -220,7 +217,7 @@ class Search:
             done=len(runs),
             failed=sum(run.failure is not None for run in runs),
             total=len(runs) + sum(count for *_, count in left),
-            eta_seconds=math.fsum(n * self.expect(cell, tiles) for cell, tiles, n in left),
+            eta_seconds=math.fsum(n * self.costs.expect(cell, tiles) for cell, tiles, n in left),
             at_most=True,
         )
 

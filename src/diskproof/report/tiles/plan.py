@@ -2,10 +2,17 @@
 
 from dataclasses import dataclass
 
-from diskproof.records import Cell, Dropped
+from diskproof.records import Cell, Dropped, PhaseCosts
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
-from diskproof.report.plan_tables import defaults_json, dropped_json, show_plan
+from diskproof.report.plan_tables import (
+    NOTHING_KNOWN,
+    defaults_json,
+    dropped_json,
+    seconds_json,
+    show_plan,
+    tell_of_time,
+)
 from diskproof.study.like import keep_warnings
 from diskproof.study.tiles import TileRules
 from diskproof.units import render_bytes, render_seconds
@@ -13,7 +20,8 @@ from diskproof.units import render_bytes, render_seconds
 
 @dataclass(frozen=True)
 class TilePlanView:
-    """``runs`` and ``seconds`` are for all cells at most, ``disk_bytes`` what the disks of the
+    """``runs`` and ``seconds`` are for all cells at most, ``phases`` their parts by what runs of
+    this tile took here, ``disk_bytes`` what the disks of the
     most tiles can grow to, ``memory_bytes`` what one tile takes."""
 
     study: str
@@ -25,6 +33,7 @@ class TilePlanView:
     seconds: float
     disk_bytes: int
     memory_bytes: int
+    phases: PhaseCosts = NOTHING_KNOWN
 
 
 def tile_plan_json(view: TilePlanView) -> dict[str, object]:
@@ -39,7 +48,7 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
         "counts": list(rules.counts),
         "runs_of_each": rules.runs,
         "runs": view.runs,
-        "estimated_seconds": round(view.seconds, 1),
+        **seconds_json(view.seconds, view.phases),
         "disk_bytes": view.disk_bytes,
         "memory_bytes": view.memory_bytes,
         "cells": [
@@ -63,6 +72,8 @@ def render_tile_plan(view: TilePlanView) -> layout.Shown:
         f"about {render_seconds(view.seconds)}, {render_bytes(view.memory_bytes)} of memory for "
         f"each tile"
     )
+    if told := tell_of_time(view.seconds, view.phases):
+        head = f"{head}; {told}"
     factors = varying_factors(view.cells)
     table = layout.start_table("cells", "-disk", "-tile", "*workloads")
     works = ", ".join(work.name for work in tile.works)

@@ -18,7 +18,6 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from natives import PARTS, TOOLS, build_natives
 from setuptools import build_meta
 from setuptools.build_meta import (
     build_editable,
@@ -28,6 +27,8 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
 )
+
+from natives import PARTS, TOOLS, build_natives
 
 __all__ = [
     "build_editable",
@@ -104,7 +105,7 @@ def build_sdist(sdist_directory: str, config_settings: dict[str, str] | None = N
         name = build_meta.build_sdist(folder, config_settings)
         with (
             tarfile.open(Path(folder, name)) as source,
-            open(Path(sdist_directory, name), "wb") as file,
+            Path(sdist_directory, name).open("wb") as file,
             gzip.GzipFile("", "wb", 9, file, mtime=BEFORE_ANY_CLOCK) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as target,
         ):

@@ -23,7 +23,7 @@ demo: setup guest-cached ## which cache mode is fast here, and which keep the da
 .PHONY: test
 test: setup-test lint test-native guest-cached ## everything that must hold: lint, types, all tests
 	$(SECTION) 'unit tests'
-	@$(PYTHON_BIN) -m pytest tests -n auto $(addprefix --ignore=tests/,integration vm e2e)
+	@$(PYTHON_BIN) -m pytest tests -n auto $(addprefix --ignore=tests/,integration vm e2e install)
 	$(SECTION) 'integration tests: real processes'
 	@$(PYTHON_BIN) -m pytest tests/integration -n 2 --dist loadfile
 	$(SECTION) 'guest tests: real virtual machines'
@@ -103,6 +103,11 @@ LOCK_OPTIONS := pyproject.toml --quiet --universal --fork-strategy fewest --pyth
 .PHONY: wheel
 wheel: setup ## dist/: what pip, pipx and uv install without a compiler, and the sources
 	@$(PYTHON_BIN) setup/backend.py dist
+
+.PHONY: test-install
+test-install: setup-test wheel ## the wheel on fresh Debian 12 and 13 without compilers, from nothing to an answer
+	$(SECTION) 'installation tests'
+	@$(PYTHON_BIN) -m pytest tests/install -s
 
 .PHONY: clean
 clean: ## remove what the targets above made; stores and the guest's cache stay

@@ -145,6 +145,7 @@ def test_make_test_runs_every_folder_of_tests_and_ends_with_pytest() -> None:
         "tests/integration",
         "tests/vm",
         "tests/e2e",
+        "tests/install",
     }
     assert "-m pytest" in recipe[-1]
 

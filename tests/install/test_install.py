@@ -1,6 +1,7 @@
-"""On clean systems, as root and as an ordinary user: the wheel, and what a new user does with it."""
+"""The wheel on clean systems, as root and as an ordinary user: what a new user does with it."""
 
 import json
+import logging
 import time
 
 import pytest
@@ -69,7 +70,8 @@ def test_from_nothing_to_a_ranked_table(installed: System) -> None:
         timeout=900,
         expected=(0, 1),
     )
-    print(f"{installed.suite}: guest and quick study in {time.monotonic() - began:.0f} s")
+    took = f"{installed.suite}: guest and quick study in {time.monotonic() - began:.0f} s"
+    logging.getLogger(__name__).warning(took)
     assert "guest" in told and "IOPS" in told
     assert installed.run("diskproof", "rank")
     installed.run("diskproof", "advise", "--for", "proxmox", expected=(0, 1))

@@ -2,12 +2,15 @@
 
 import json
 import logging
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
 from support.install_systems import COMPILERS, SUITES, USER, System, newest
 
+ROOT = Path(__file__).parent.parent.parent
 TOOLS = ("monitor", "nocache", "states", "sync-drop", "sync-trace", "sync-ways")
 
 
@@ -76,6 +79,27 @@ def test_from_nothing_to_a_ranked_table(installed: System) -> None:
     assert installed.run("diskproof", "rank")
     installed.run("diskproof", "advise", "--for", "proxmox", expected=(0, 1))
     assert "keep" in installed.run("diskproof", "status")
+
+
+FAKE = """set -e
+mkdir -p fake/DEBIAN
+printf '%s\\n' "Package: pve-qemu-kvm" "Version: 11.0.0-1" "Architecture: all" \\
+    "Maintainer: Nobody <nobody@localhost>" "Description: conflicts as the real one does" \\
+    "Conflicts: qemu-system-x86, qemu-utils, qemu-system-common" \\
+    "Provides: qemu-system-x86, qemu-utils, qemu-system-common" >fake/DEBIAN/control
+dpkg-deb --build fake fake.deb
+dpkg --force-all --install fake.deb
+"""
+
+
+def test_a_proxmox_host_is_left_alone(installed: System) -> None:
+    """What its package conflicts with would take the hypervisor away."""
+    installed.run("sh", "-c", FAKE)
+    shutil.copytree(ROOT / "setup", installed.root / "opt" / "setup")
+    before = installed.run("dpkg-query", "--show")
+    told = installed.run("/opt/setup/packages", "setup/packages-demo.txt", expected=(1,))
+    assert "Proxmox" in told and "gcc" in told and "pipx install" in told
+    assert installed.run("dpkg-query", "--show") == before
 
 
 def test_it_goes_without_a_trace(installed: System) -> None:

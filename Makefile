@@ -26,7 +26,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 .PHONY: test
 test: setup-test lint test-native guest-cached ## everything that must hold: lint, types, all tests
 	$(SECTION) 'unit tests'
-	@$(PYTHON_BIN) -m pytest tests -n 3 --dist worksteal $(addprefix --ignore=tests/,integration vm e2e)
+	@$(PYTHON_BIN) -m pytest tests -n 3 --dist worksteal $(addprefix --ignore=tests/,integration vm e2e install)
 	$(SECTION) 'integration tests: real processes'
 	@$(PYTHON_BIN) -m pytest tests/integration -n 4 $(BY_FILE)
 	$(SECTION) 'guest tests: real virtual machines'
@@ -69,13 +69,13 @@ shape-verbose shape-lower: setup-test
 setup: ## packages, .venv with diskproof, native programs
 	@setup/packages setup/packages-demo.txt
 	@setup/once python requirements.lock $(BUILD_INPUTS) -- setup/venv requirements.lock
-	@setup/once native native setup/native -- setup/native
+	@setup/once native native setup/natives.py -- $(PYTHON_BIN) setup/natives.py
 
 .PHONY: setup-test
 setup-test:
 	@setup/packages setup/packages-demo.txt setup/packages-test.txt
 	@setup/once python-dev requirements-dev.lock $(BUILD_INPUTS) -- setup/venv requirements-dev.lock
-	@setup/once native native setup/native -- setup/native
+	@setup/once native native setup/natives.py -- $(PYTHON_BIN) setup/natives.py
 
 .PHONY: guest
 guest: setup guest-cached ## build the guest, or find it in the cache
@@ -97,12 +97,22 @@ bench-%: setup guest-cached ## run one of them
 
 .PHONY: lock
 lock: ## choose versions anew (needs uv)
-	@uv pip compile $(LOCK_OPTIONS) --group build -o requirements.lock
-	@uv pip compile $(LOCK_OPTIONS) --group build --group dev -c requirements.lock -o requirements-dev.lock
+	@uv pip compile $(LOCK_OPTIONS) --extra parquet --extra postgres --extra report --group build \
+		-o requirements.lock
+	@uv pip compile $(LOCK_OPTIONS) --all-extras --group build --group dev -c requirements.lock -o requirements-dev.lock
 LOCK_OPTIONS := pyproject.toml --quiet --universal --fork-strategy fewest --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --annotation-style line --custom-compile-command 'make lock'
 
+.PHONY: wheel
+wheel: setup ## dist/: what pip, pipx and uv install without a compiler, and the sources
+	@$(PYTHON_BIN) setup/backend.py dist
+
+.PHONY: test-install
+test-install: setup-test wheel ## the wheel on fresh Debian 12 and 13 without compilers, from nothing to an answer
+	$(SECTION) 'installation tests'
+	@$(PYTHON_BIN) -m pytest tests/install -o log_cli=true
+
 .PHONY: clean
 clean: ## remove what the targets above made; stores and the guest's cache stay
-	rm -rf .venv native/target src/*.egg-info diskproof-quick.html
+	rm -rf .venv dist build native/target src/*.egg-info diskproof-quick.html
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis

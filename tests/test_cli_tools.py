@@ -30,7 +30,7 @@ print("came back", "typer" in sys.modules, "pathlib" in sys.modules)
 
 def handed_over(prefix: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """What a command line does in an installation where every native program is a shell."""
-    folder = prefix / "libexec" / "diskproof"
+    folder = prefix / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     for program in PROGRAMS.values():
         if not (folder / program).exists():

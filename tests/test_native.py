@@ -11,10 +11,11 @@ from diskproof.process.native import find_native, native_folders, require_native
 
 def test_the_installed_program_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    program = tmp_path / "libexec" / "diskproof" / "diskproof-monitor"
-    program.parent.mkdir(parents=True)
-    program.touch()
-    assert require_native("diskproof-monitor") == program
+    for program in ("bin/diskproof-monitor", "libexec/diskproof/diskproof-agent"):
+        path = tmp_path / program
+        path.parent.mkdir(parents=True)
+        path.touch()
+        assert require_native(path.name) == path
 
 
 def test_a_missing_program_is_an_error_with_the_command_that_makes_it() -> None:

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 LISTS = ("packages-demo.txt", "packages-test.txt")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRA_LISTS = PYPROJECT["project"]["optional-dependencies"]
 
 # Hosts that serve packages, each split so that this file does not name them itself.
 REGISTRIES = tuple(
@@ -100,11 +101,13 @@ def test_dev_lock_agrees_with_the_lock() -> None:
     ("name", "wanted"),
     [
         (LOCKS[0], PYPROJECT["project"]["dependencies"]),
+        (LOCKS[0], EXTRA_LISTS["parquet"] + EXTRA_LISTS["postgres"] + EXTRA_LISTS["report"]),
+        (LOCKS[1], EXTRA_LISTS["fleet"]),
         (LOCKS[0], PYPROJECT["dependency-groups"]["build"]),
         (LOCKS[0], PYPROJECT["build-system"]["requires"]),
         (LOCKS[1], PYPROJECT["dependency-groups"]["dev"]),
     ],
-    ids=["run time", "build", "build-system", "dev"],
+    ids=["run time", "demo", "fleet", "build", "build-system", "dev"],
 )
 def test_lock_holds_what_the_project_asks_for(name: str, wanted: list[str]) -> None:
     lock = read_lock(name)
@@ -142,6 +145,7 @@ def test_make_test_runs_every_folder_of_tests_and_ends_with_pytest() -> None:
         "tests/integration",
         "tests/vm",
         "tests/e2e",
+        "tests/install",
     }
     assert "-m pytest" in recipe[-1]
 

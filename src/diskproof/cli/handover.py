@@ -34,7 +34,7 @@ def hand_over(arguments: Sequence[str]) -> None:
         program, rest = PROGRAMS.get(tuple(arguments[:words])), arguments[words:]
         if program is None or (program == MONITOR and is_ours(rest)):
             continue
-        path = f"{sys.prefix}/libexec/diskproof/{program}"
+        path = f"{sys.prefix}/bin/{program}"
         if os.access(path, os.X_OK):
             become(path, rest)
 

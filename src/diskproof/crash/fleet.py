@@ -28,6 +28,7 @@ from diskproof.crash.explore import SLACK_SECONDS, Explorer, Shard, StateSearch,
 from diskproof.crash.merge import merge_parts
 from diskproof.crash.verdict import Explored
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.extras import require_extra
 from diskproof.process.host_lock import read_boot_id, start_beside
 from diskproof.process.owner import admit
 from diskproof.process.start import run
@@ -72,11 +73,9 @@ def start_fleet(address: str) -> Iterator[Explorer]:
     if not address.startswith(("tcp://", "tls://")):
         what = f"{address!r} is no address of a cluster"
         raise UsageError(what, hint="--cluster tcp://HOST:8786")
-    try:
-        from distributed import Client
-    except ImportError:
-        what = "a cluster needs the library Dask"
-        raise HostError(what, "it is not installed", "pip install 'diskproof[fleet]'") from None
+    require_extra("fleet")
+    from distributed import Client
+
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # its failures are told by us
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)

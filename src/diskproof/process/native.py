@@ -10,10 +10,10 @@ _SOURCE = Path(__file__).resolve().parents[3]
 
 def native_folders() -> tuple[Path, ...]:
     """Folders that may hold them, best first: the installation's, then the workspace's build."""
+    installed = (Path(sys.prefix) / "bin", Path(sys.prefix) / "libexec" / "diskproof")
     workspace = _SOURCE / "native"
-    built = workspace / "target" / "release"
-    installed = Path(sys.prefix) / "libexec" / "diskproof"
-    return (installed, built) if (workspace / "Cargo.toml").is_file() else (installed,)
+    built = (workspace / "target" / "release",)
+    return installed + built if (workspace / "Cargo.toml").is_file() else installed
 
 
 def find_native(name: str) -> Path | None:

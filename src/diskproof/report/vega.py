@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure, UsageError
+from diskproof.extras import require_extra
 from diskproof.process.start import run
 from diskproof.report import draw_svg
 from diskproof.report.labels import cut
@@ -233,6 +234,7 @@ def bundle_scripts() -> str:
 
 
 def _draw(told: bytes, *words: str) -> bytes:
+    require_extra("report")
     argv = [sys.executable, "-I", str(Path(draw_svg.__file__)), *words]
     return run(argv, timeout=DRAW_SECONDS, stdin=told).stdout
 

@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.extras import require_extra
 from diskproof.store.budget import VARIABLE
 from diskproof.store.sqlite_file import sqlite_engine
 from diskproof.units import render_bytes
@@ -77,6 +78,7 @@ def make_engine(place: StoreUrl, *, create: bool) -> Engine:
     Raises UsageError when there is no store, HostError when its folder does not exist.
     """
     if place.url is not None:
+        require_extra("postgres")
         options = {"connect_timeout": CONNECT_SECONDS}
         engine = create_engine(place.url, connect_args=options, pool_pre_ping=True)
         return engine.execution_options(schema_translate_map={None: PG_SCHEMA})

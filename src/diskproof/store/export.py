@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from diskproof.errors import HostError, UsageError
+from diskproof.extras import require_extra
 from diskproof.records import StudyRecord
 from diskproof.store.database import Store
 from diskproof.store.export_rows import ExportColumn, Kind, Row, table_columns, table_rows
@@ -127,6 +128,7 @@ def _write_json(stream: IO[bytes], columns: Sequence[ExportColumn], batches: _Ba
 
 
 def _write_parquet(stream: IO[bytes], columns: Sequence[ExportColumn], batches: _Batches) -> None:
+    require_extra("parquet")
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -1,13 +1,26 @@
-//! Signals that are waited for along with everything else, and the streams of a process that stays
-//! behind.
+//! Signals that are waited for along with everything else, the streams of a process that stays
+//! behind, and the files that were installed with it.
 
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::process::Signal;
+
+/// Where parts lie that nobody starts, seen from the folder of the programs.
+const PARTS: &str = "../libexec/diskproof";
+
+/// A file that was installed with this program, or was just built beside it.
+#[must_use]
+pub fn find_part(name: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let folder = program.parent()?;
+    let beside = [Some(folder.join(name)), folder.join(PARTS).join(name).canonicalize().ok()];
+    beside.into_iter().flatten().find(|path| path.is_file())
+}
 
 /// Blocked signals of this thread and the threads started later; dropped, they stay blocked.
 pub struct Signals {

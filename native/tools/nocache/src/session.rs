@@ -179,9 +179,9 @@ pub fn wait(child: &Child, signals: &Signals) -> io::Result<Ended> {
 /// Our library before those of the user's. Without it all is done from outside, with a little more
 /// in the cache.
 fn find_preload() -> Option<OsString> {
-    let library = std::env::current_exe().ok()?.with_file_name(LIBRARY);
+    let library = diskproof_session::find_part(LIBRARY)?;
     let unusable = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':'; // they part names
-    if library.as_os_str().as_bytes().iter().any(unusable) || !library.is_file() {
+    if library.as_os_str().as_bytes().iter().any(unusable) {
         return None;
     }
     let mut libraries = library.into_os_string();

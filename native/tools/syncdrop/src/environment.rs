@@ -1,17 +1,16 @@
 //! The command's environment: the library to preload, before the user's own.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 pub const LIBRARY: &str = "libdiskproof_sync_drop.so";
 
-/// The library beside our own program, if it is there and its path can stand in LD_PRELOAD.
+/// The library of our own installation, if it is there and its path can stand in LD_PRELOAD.
 pub fn find_library() -> Option<PathBuf> {
-    let path = env::current_exe().ok()?.with_file_name(LIBRARY);
+    let path = diskproof_session::find_part(LIBRARY)?;
     let separates = |byte: &u8| matches!(byte, b':' | b' ' | b'$');
-    let usable = path.is_file() && !path.as_os_str().as_bytes().iter().any(separates);
+    let usable = !path.as_os_str().as_bytes().iter().any(separates);
     usable.then_some(path)
 }
 

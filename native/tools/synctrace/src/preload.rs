@@ -59,9 +59,9 @@ impl Preload {
 }
 
 fn find_library() -> Option<PathBuf> {
-    let path = env::current_exe().ok()?.with_file_name(LIBRARY);
+    let path = diskproof_session::find_part(LIBRARY)?;
     let separates = |byte: &u8| matches!(byte, b':' | b' ' | b'$');
-    let usable = path.is_file() && !path.as_os_str().as_bytes().iter().any(separates);
+    let usable = !path.as_os_str().as_bytes().iter().any(separates);
     usable.then_some(path)
 }
 

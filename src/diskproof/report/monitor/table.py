@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from diskproof.extras import require_extra
 from diskproof.report.monitor.samples import MonitorColumn, MonitorRecording
 
 ROW_GROUP = 10_000
@@ -15,6 +16,7 @@ def render_parquet(recording: MonitorRecording) -> bytes:
 
     Columns are named as in CSV, with their units; what was not told is null.
     """
+    require_extra("parquet")
     import pyarrow as pa
     from pyarrow import parquet
 

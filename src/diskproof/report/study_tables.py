@@ -109,6 +109,7 @@ def _line_json(line: Line) -> dict[str, object]:
         "label": line.label,
         "default_of": list(ranked.cell.names),
         "n": ranked.interval.n,
+        "stopped": ranked.stopped,
         "mean": ranked.interval.mean,
         "ci95": ranked.interval.half_width,
         "ratio_to_best": ranked.ratio.ratio,

@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -243,12 +244,12 @@ def test_a_race_that_max_blocks_cannot_decide_is_given_up_when_its_answer_is_pro
 
 def test_a_rested_cell_comes_back_when_the_lead_changes() -> None:
     """Seen in some race of these seeds; otherwise resting would be dropping."""
-    back = 0
-    for seed in range(40):
-        entries = run_race([0.0, -0.01, -0.03, -0.04, -0.05], 0.08, seed).course().entries
-        for before, now in zip(entries, entries[1:], strict=False):
-            back += len(set(now) - set(before))
-    assert back > 0
+    assert any(
+        set(now) - set(before)
+        for seed in range(40)
+        for entries in [run_race([0.0, -0.01, -0.03, -0.04, -0.05], 0.08, seed).course().entries]
+        for before, now in pairwise(entries)
+    )
 
 
 def test_races_are_right_and_cheap() -> None:
@@ -301,7 +302,7 @@ def raced_samples(truth: list[float], sigma: float, seed: int, rules: RaceRules)
 
 def test_a_ranking_after_a_race_pays_for_its_looks() -> None:
     """Equal cells: a ranking that knew nothing of the looks claims something in 12 % of these."""
-    rules, races = replace(RULES, max_blocks=12), 80
+    rules, races = replace(RULES, max_blocks=10), 50
     looked = [raced_samples([0.0] * 12, 0.03, seed, rules) for seed in range(races)]
     unlooked = [[replace(sample, looked=False) for sample in each] for each in looked]
     claims = sum(bool(compare_all(each).proved.any()) for each in looked)
@@ -310,11 +311,11 @@ def test_a_ranking_after_a_race_pays_for_its_looks() -> None:
 
 
 def test_a_ranking_after_a_race_proves_what_the_race_did_and_marks_who_stopped() -> None:
-    truth = [0.0, -0.01, -0.4, -0.5, -0.6]
-    samples = raced_samples(truth, 0.03, 5, RULES)
+    truth = [0.0, -0.001, -0.4, -0.5, -0.6]
+    samples = raced_samples(truth, 0.01, 5, replace(RULES, min_blocks=4))
     cells = [Cell((("cache", str(place)),), WorkloadSpec("load", "fio")) for place in range(5)]
     lines = rank([Measured(*each) for each in zip(cells, samples, strict=True)], True)
     first, *others = lines
     assert not first.stopped and all(line.is_apart(first) for line in others[1:])
-    assert all(line.stopped for line in others[1:])
+    assert all(line.stopped for line in others[1:]) and not others[0].is_apart(first)
     assert all(line.alone.low is None and line.ratio.p_value is None for line in others)

@@ -68,8 +68,7 @@ READING = (
     "means; the ratio is one of geometric means, so that one wild run does not decide it."
 )
 RACE_READING = (
-    "In a race the data decide which cells run on. What is said of its pairs holds all the same, at "
-    "the race's own boundary, which pays for every look: at most 5 % of races of equal cells claim "
-    "a difference. The interval of a mean is an ordinary one, and where ~ stands the mean itself is "
-    "rather too slow."
+    "In a race the data decide which cells run on. What is said of its pairs holds all the same, "
+    "at the race's own boundary, which pays for every look. The interval of a mean is an ordinary "
+    "one, and where ~ stands the mean itself is rather too slow."
 )

@@ -94,7 +94,8 @@ def _advice_json(found: Recommendation) -> dict[str, object]:
         "workload": found.load.name,
         "sentences": list(answer_sentences(found)),
         "chosen": chosen,
-        "proved": found.proved,
+        "proved": found.proved and not found.is_likely,
+        "likely": found.proved and found.is_likely,
         "keeps": found.keeps,
     }
 

@@ -192,7 +192,7 @@ def judge_likely(
     is sure and no cell leaves but one that has failed: the others rest while it is unlikely that
     they matter."""
     blocks = len(table)
-    valued: Flags = np.isfinite(table).any(axis=0)
+    valued = np.isfinite(table).sum(axis=0) > 0
     patient = blocks < max(rules.min_blocks, 2)
     dropped = tuple(
         Drop(cell, blocks - 1, "failed") for cell in racing if not (valued[cell] or patient)

@@ -5,6 +5,7 @@ still say how much a run scatters. Each cell's variance is drawn towards the com
 the cells look alike (Smyth 2004, doi 10.2202/1544-6115.1027).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,8 +82,8 @@ def fit_looked(samples: Sequence[Sample]) -> Fit:
     if chosen:
         logs, present = tabulate(chosen, has_blocks(chosen))
         fit = fit_race(np.where(present > 0, logs, np.nan).T)
-        inner = fit.squared_errors(np.arange(len(chosen)))
-        errors[np.ix_(usable, usable)] = inner
+        if math.isfinite(fit.common):
+            errors[np.ix_(usable, usable)] = fit.squared_errors(np.arange(len(chosen)))
         centres[usable], variances[usable] = fit.centres, fit.variances
         freedom[usable] = fit.freedom
     return Fit(centres, variances, freedom, errors, runs, True, looks=runs)

@@ -1,9 +1,12 @@
-"""What a store tells of the time that runs take on this host."""
+"""What a store tells of the runs of this host: the time they take, how far they scatter."""
 
 import platform
-from itertools import zip_longest
+from itertools import cycle, islice, zip_longest
 
 from diskproof.plan.history import History
+from diskproof.records import StudyRecord
+from diskproof.stats.intervals import Sample
+from diskproof.stats.power import scatter_of
 from diskproof.store import Store
 
 MAX_RUNS = 2000
@@ -13,10 +16,33 @@ MAX_GAP_SECONDS = 5.0
 """Between two runs one is stored; what is longer was a pause."""
 
 
+def read_scatter(store: Store, study: StudyRecord, load: str) -> tuple[tuple[float, ...], bool]:
+    """How far runs of a study's cells scatter under one workload (``power.scatter_of``), and
+    whether the study's own runs tell; else those of the newest study that has such a workload do.
+    Empty where no cell has a repeat."""
+    cells = sum(cell.workload.name == load for cell in study.cells)
+    here = _hosts_here(store)
+    made = [each for each in store.studies() if each.origin == "run"]
+    for each in sorted(made, key=lambda each: (each.id != study.id, -each.created)):
+        if not any(cell.workload.name == load for cell in each.cells):
+            continue
+        rows = [r for r in store.results(each.id) if r.primary and r.cell.workload.name == load]
+        rows = [row for row in rows if row.host_id in here]
+        found = scatter_of([Sample(row.values, row.blocks) for row in rows])
+        if found:
+            return tuple(islice(cycle(found), cells)), each.id == study.id
+    return (), False
+
+
+def _hosts_here(store: Store) -> set[str]:
+    """Ids of this host, as it was seen at its times."""
+    return {host.id for host in store.hosts() if host.name == (platform.node() or "unnamed")}
+
+
 def read_history(store: Store) -> History:
     """The runs of all studies that were made here and did not fail."""
     history = History()
-    here = {host.id for host in store.hosts() if host.name == (platform.node() or "unnamed")}
+    here = _hosts_here(store)
     made = [study for study in store.studies() if study.origin == "run"]
     for study in sorted(made, key=lambda study: -study.created):
         runs = [run for run in store.runs(study.id) if run.host_id in here]

@@ -23,6 +23,9 @@ POWER = 0.9
 WANTED = 0.05
 """A difference that users ask for."""
 
+MOST_CELLS = 150
+"""Cells of a simulated study; of more, so many."""
+
 _PAIRS = 300
 _LEAST_STUDIES, _MOST_STUDIES = 4, 40
 _MOST_BLOCKS = 5000
@@ -56,6 +59,7 @@ def scatter_of(samples: Sequence[Sample]) -> tuple[float, ...]:
 @cache
 def find_power(scatter: tuple[float, ...], blocks: int) -> Power:
     """``scatter`` are standard deviations of a run's logarithm, by cell; two cells or more."""
+    scatter = scatter[:MOST_CELLS]
     level = pair_level(len(scatter))
     typical = float(np.median(scatter))
     score = _score(level) + _TARGET_SCORE

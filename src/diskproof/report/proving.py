@@ -1,13 +1,13 @@
 """What a study will be able to prove, before it is run, and what a race costs beside it."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from diskproof.records import StudyRecord
 from diskproof.report.labels import percent
-from diskproof.report.stability.words import power_line
+from diskproof.report.stability.words import how_simulated, power_line
 from diskproof.stats.power import find_power
 from diskproof.stats.race_cost import APART, expect_share
 from diskproof.stats.study_race import race_rules
@@ -33,43 +33,45 @@ def proving_lines(study: StudyRecord, known: Mapping[str, KnownScatter]) -> list
     rules, said = race_rules(study), dict[str, list[str]]()
     for name, each in known.items():
         if each.cells > 1:
-            told = _race_line(each, rules) if rules else _blocks_line(each, study.blocks)
+            told = _blocks_line(each, study.blocks)
+            if rules:
+                told = (
+                    f"of the runs of {EXHAUSTIVE} blocks the race takes {_race_line(each, rules)}"
+                )
             said.setdefault(told, []).append(name)
     return [f"{', '.join(names)}: {told}" for told, names in said.items()]
 
 
 def _blocks_line(known: KnownScatter, blocks: int) -> str:
-    if known.scatter:
-        told = power_line(find_power(known.scatter, blocks), known.seconds)
-        return f"{told}; {_source(known)}"
-    return _both(
-        power_line(find_power((usual,) * known.cells, blocks), known.seconds) for usual in USUAL
-    )
+    found = [find_power(each, blocks) for each in _scatters(known)]
+    told = [power_line(each, known.seconds) for each in found]
+    return f"{_join(known, told)} {how_simulated(found[0])}"
+
+
+def _scatters(known: KnownScatter) -> list[tuple[float, ...]]:
+    return [known.scatter] if known.scatter else [(usual,) * known.cells for usual in USUAL]
 
 
 def _race_line(known: KnownScatter, rules: RaceRules) -> str:
-    if known.scatter:
-        typical = median(known.scatter)
-        return f"{_race_cost(rules, known.cells, typical)}; {_source(known)}"
-    return _both(_race_cost(rules, known.cells, usual) for usual in USUAL)
+    """By races that are simulated with the typical scatter."""
+    told = [_race_cost(rules, known.cells, median(each)) for each in _scatters(known)]
+    return _join(known, told)
 
 
 def _race_cost(rules: RaceRules, cells: int, scatter: float) -> str:
     """By simulation, where it is cheap and where nothing can be dropped."""
     apart = expect_share(rules, cells, scatter, APART)
-    told = f"the race takes about {apart:.0%} of what {EXHAUSTIVE} blocks of all cells would"
+    told = f"about {100 * apart:.0f} % where cells lie {100 * APART:g} % apart"
     if rules.likely:
-        return f"{told} where they lie {100 * APART:g} % apart, and never more than 100 %"
+        return f"{told}, and never more than 100 %"
     equal = expect_share(rules, cells, scatter, 0.0)
     dear = ", more than measuring everything" if equal > 1 else ""
-    return f"{told} where they lie {100 * APART:g} % apart, {equal:.0%} where all are equal{dear}"
+    return f"{told}, {100 * equal:.0f} % where all are equal{dear}"
 
 
-def _source(known: KnownScatter) -> str:
-    whose = "its own runs" if known.own else "runs of this load here"
-    return f"by a scatter of {percent(math.expm1(median(known.scatter)))} of {whose}"
-
-
-def _both(told: Iterable[str]) -> str:
-    parts = [f"at {100 * usual:g} %: {each}" for usual, each in zip(USUAL, told, strict=True)]
-    return f"how far runs scatter is not known here yet; {'; '.join(parts)}"
+def _join(known: KnownScatter, told: list[str]) -> str:
+    if known.scatter:
+        whose = "its own runs" if known.own else "runs of this load here"
+        return f"{told[0]}, by the scatter of {whose}, {percent(math.expm1(median(known.scatter)))}"
+    parts = [f"at {100 * usual:g} % {each}" for usual, each in zip(USUAL, told, strict=True)]
+    return f"how far runs scatter is not known here yet: {'; '.join(parts)}"

@@ -26,8 +26,8 @@ WANTED = 0.05
 MOST_CELLS = 150
 """Cells of a simulated study; of more, so many."""
 
-_PAIRS = 300
-_LEAST_STUDIES, _MOST_STUDIES = 4, 40
+_PAIRS = 200
+_LEAST_STUDIES, _MOST_STUDIES = 3, 30
 _MOST_BLOCKS = 5000
 _TARGET_SCORE = 1.28
 _SPEC = WorkloadSpec("simulated", "simulated")
@@ -86,12 +86,12 @@ def _score(level: float) -> float:
 
 
 def _least(tells: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The least amount that tells, to a twentieth; None where the highest does not."""
+    """The least amount that tells, to a tenth; None where the highest does not."""
     if not tells(high):
         return None
     if tells(low):
         return low
-    while high / low > 1.06:
+    while high / low > 1.1:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if tells(middle) else (middle, high)
     return high

@@ -93,9 +93,11 @@ class WorkloadStability:
     @property
     def advice(self) -> list[str]:
         """Where results scatter, which repeats pay, and what the study can prove."""
-        proves = words.power_line(self.power, self.seconds_a_block)
         lines = words.variance_lines(self.variance, self.mostly_steady)
-        return [*lines, *([proves] if proves else [])]
+        if self.power is None:
+            return lines
+        proves = words.power_line(self.power, self.seconds_a_block)
+        return [*lines, f"{proves} {words.how_simulated(self.power)}"]
 
     @property
     def mostly_steady(self) -> bool:

@@ -62,20 +62,20 @@ def _length_lines(levels: VarianceLevels, mostly_steady: bool) -> list[str]:
     return [*lines, advice]
 
 
-def power_line(power: Power | None, seconds_a_block: float) -> str:
-    """What the blocks there are prove, and what 5 % would take; empty where nothing is known."""
-    if power is None:
-        return ""
+def power_line(power: Power, seconds_a_block: float) -> str:
+    """What the blocks there are prove, and what 5 % would take."""
     blocks = count(power.blocks, "block")
     told = f"{blocks} tell no two cells apart as a rule"
     if power.blocks < 2:
         told = "one block proves nothing"
     elif power.apart is not None and power.apart < UNTOLD_APART:
         told = f"{blocks} tell cells apart that are {percent(power.apart)} apart"
-    return (
-        f"{told}; {_wanted(power, seconds_a_block)} (nine pairs in ten of {power.cells} cells, all "
-        "pairs corrected, by simulation)"
-    )
+    return f"{told}; {_wanted(power, seconds_a_block)}"
+
+
+def how_simulated(power: Power) -> str:
+    """What the line before rests on."""
+    return f"(nine pairs in ten of {power.cells} cells, all pairs corrected, by simulation)"
 
 
 def _wanted(power: Power, seconds_a_block: float) -> str:

@@ -1,18 +1,22 @@
 """Races against exhaustive studies: share of the runs, share of right answers.
 
-    python benchmarks/racing.py [--studies N] [--seed S] [--cells 24 96 288] [--assumptions]
+    python benchmarks/racing.py [--studies N] [--seed S] [--cells 24 96 288] [--likely]
+                                [--truths | --assumptions]
 
 Exhaustive is every cell in ten complete blocks, the best mean wins. An answer is right when the
 true speed of the cell named is within delta (2 %) of the true best. Races use the rules a study
 gets by default. All cases take turns, one study each, with new truths and new noise every time;
 the exhaustive study of a turn has the same truth.
 
-``settled`` counts races that ended decided, ``but wrong`` those of them with a wrong answer,
-``false out`` races that told some cell to be surely worse than one that it is not, ``says`` is the
-mean probability that the race itself gives for its answer.
+``settled`` counts races that ended decided (with ``--likely``, stop = "likely": likely enough),
+``but wrong`` those of them with a wrong answer, ``false out`` races that told some cell to be
+surely worse than one that it is not, ``false rank`` those after which a ranking says so, ``says``
+is the mean probability that the race itself gives for its answer, ``dearest`` the largest share.
 
 Bar: right in at least 95 %, with at most 34 % of the runs at CV 3 % and 50 % at CV 8 % (stretch 25
-and 40 %). ``--assumptions`` shows what happens when the noise is not what the method assumes.
+and 40 %); with ``--likely`` 25 and 45 % where speeds are additive in factors with interactions of
+10 %, and never more than 110 %. ``--truths`` are easy and hard ones, ``--assumptions`` shows what
+happens when the noise is not what the method assumes.
 """
 
 import argparse
@@ -25,11 +29,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
+from diskproof.stats.comparisons import compare_all
+from diskproof.stats.intervals import Sample
 from diskproof.stats.race_course import Race
-from diskproof.study.protocol import RaceRules
+from diskproof.study.protocol import EXHAUSTIVE as EXHAUSTIVE_BLOCKS
+from diskproof.study.protocol import LikelyRules, RaceRules
 from support.simulate import EFFECTS
 
-EXHAUSTIVE_BLOCKS = 10
 WALK = 0.05
 """Standard deviation of the host's speed after as many runs as an exhaustive study has."""
 SAMPLE = Path(__file__).parent.parent / "tests" / "golden" / "kvm-perf-sample.txt"
@@ -56,6 +64,7 @@ class Study:
     truth: Truth
     noise: Noise
     walk: float = 0.0
+    levels: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass
@@ -66,17 +75,17 @@ class Tally:
     right: list[bool] = field(default_factory=list)
     settled: list[bool] = field(default_factory=list)
     false_out: list[bool] = field(default_factory=list)
+    false_rank: list[bool] = field(default_factory=list)
     sure: list[float] = field(default_factory=list)
     exhaustive: list[bool] = field(default_factory=list)
 
 
 def factorial(rng: random.Random, cells: int) -> Truth:
     """The effects of ``simulate.EFFECTS``, two-way interactions of 5 %, 2 % of each cell's own."""
-    factors = FACTORS[cells]
     pairs: dict[tuple[str, ...], float] = {}
     truth = []
-    for levels in itertools.product(*factors.values()):
-        named = tuple(zip(factors, levels, strict=True))
+    for levels in levels_of(cells):
+        named = tuple(levels.items())
         speed = math.fsum(math.log(EFFECTS.get(level, 1.0)) for level in named)
         for one, other in itertools.combinations(named, 2):
             speed += pairs.setdefault((*one, *other), rng.gauss(0, 0.05))
@@ -84,9 +93,50 @@ def factorial(rng: random.Random, cells: int) -> Truth:
     return truth
 
 
+def additive(rng: random.Random, cells: int) -> Truth:
+    """Levels 20 % apart, two-way interactions of 10 %, and nothing else."""
+    effects: dict[tuple[str, ...], float] = {}
+    truth = []
+    for levels in levels_of(cells):
+        named = tuple(levels.items())
+        speed = math.fsum(effects.setdefault(level, rng.gauss(0, 0.2)) for level in named)
+        for one, other in itertools.combinations(named, 2):
+            speed += effects.setdefault((*one, *other), rng.gauss(0, 0.1))
+        truth.append(speed)
+    return truth
+
+
+def uniform(rng: random.Random, cells: int) -> Truth:
+    """All within 50 %, evenly."""
+    return [math.log(rng.uniform(0.5, 1.0)) for _ in range(cells)]
+
+
+def clustered(rng: random.Random, cells: int) -> Truth:
+    """Three clusters 20 % apart, 1 % wide: a third of the cells are about the best."""
+    return [rng.choice((0.0, -0.2, -0.4)) + rng.gauss(0, 0.01) for _ in range(cells)]
+
+
+def equal(rng: random.Random, cells: int) -> Truth:
+    return [0.0] * cells
+
+
+def levels_of(cells: int) -> list[dict[str, str]]:
+    factors = FACTORS[cells]
+    return [dict(zip(factors, each, strict=True)) for each in itertools.product(*factors.values())]
+
+
 def unstructured(rng: random.Random, cells: int) -> Truth:
     """Cells that have nothing in common: 20 % apart."""
     return [rng.gauss(0, 0.2) for _ in range(cells)]
+
+
+TRUTHS = {
+    "additive, 10 % interactions": additive,
+    "cells 20 % apart": unstructured,
+    "uniform within 50 %": uniform,
+    "clustered": clustered,
+    "all equal": equal,
+}
 
 
 def normal(cv: float) -> Noise:
@@ -94,19 +144,32 @@ def normal(cv: float) -> Noise:
     return lambda rng, cell: rng.gauss(0, sigma)
 
 
-def run_race(study: Study, rules: RaceRules, rng: random.Random) -> tuple[int, Race]:
-    """Race through simulated runs in randomised blocks; the number of runs and the race."""
-    race = Race(len(study.truth), rules)
+def run_race(study: Study, rules: RaceRules, rng: random.Random) -> tuple[list[Truth], Race]:
+    """Race through simulated runs in randomised blocks; the runs by block, and the race."""
+    race = Race(len(study.truth), rules, study.levels)
+    rows: list[Truth] = []
     step = study.walk / math.sqrt(EXHAUSTIVE_BLOCKS * len(study.truth))
-    runs, host = 0, 0.0
+    host = 0.0
     while race.racing:
         row = [math.nan] * len(study.truth)
         for cell in rng.sample(race.racing, len(race.racing)):
             host += rng.gauss(0, step) if step else 0.0
             row[cell] = study.truth[cell] + host + study.noise(rng, cell)
-            runs += 1
         race.add_block(row)
-    return runs, race
+        rows.append(row)
+    return rows, race
+
+
+def ranks_wrongly(rows: Sequence[Truth], truth: Truth) -> bool:
+    """Whether the ranking after a race tells a cell to be faster than one that is not slower."""
+    columns = [[(block, v) for block, v in enumerate(c) if v == v] for c in zip(*rows, strict=True)]
+    samples = [
+        Sample(tuple(math.exp(v) for _, v in each), tuple(block for block, _ in each), looked=True)
+        for each in columns
+    ]
+    compared = compare_all(samples)
+    faster = compared.proved & (compared.differences > 0)
+    return bool((faster & (np.subtract.outer(truth, truth) <= 0)).any())
 
 
 def exhaustive_winner(study: Study, rng: random.Random) -> int:
@@ -121,13 +184,14 @@ def exhaustive_winner(study: Study, rng: random.Random) -> int:
 
 
 def take_turn(study: Study, rules: RaceRules, rng: random.Random, tally: Tally) -> None:
-    runs, race = run_race(study, rules, rng)
+    rows, race = run_race(study, rules, rng)
+    tally.false_rank.append(ranks_wrongly(rows, study.truth))
     good_enough = max(study.truth) - rules.margin
     course = race.course()
     verdict = course.verdicts[-1]
     truth = study.truth
     tally.false_out.append(any(truth[d.cell] >= truth[d.rival] for d in course.drops))
-    tally.shares.append(runs / (EXHAUSTIVE_BLOCKS * len(study.truth)))
+    tally.shares.append(race.runs / (EXHAUSTIVE_BLOCKS * len(study.truth)))
     tally.right.append(study.truth[verdict.leaders[0]] >= good_enough)
     tally.settled.append(verdict.settled)
     tally.sure.append(verdict.probability)
@@ -146,7 +210,18 @@ def simulated_cases(sizes: Sequence[int]) -> dict[str, Case]:
         drift = "drift" if walk else "     "
         label = f"{cells:4} cells  {name:12}  CV {cv:3.0%}  {drift}"
         found[label] = lambda rng, n=cells, make=structure, cv=cv, walk=walk: Study(  # type: ignore[misc]
-            make(rng, n), normal(cv), walk
+            make(rng, n), normal(cv), walk, levels_of(n)
+        )
+    return found
+
+
+def truth_cases(sizes: Sequence[int]) -> dict[str, Case]:
+    """Easy and hard truths."""
+    found: dict[str, Case] = {}
+    for cells, (name, truth), cv in itertools.product(sizes, TRUTHS.items(), (0.03, 0.08)):
+        label = f"{cells:4} cells  {name:27}  CV {cv:3.0%}"
+        found[label] = lambda rng, n=cells, make=truth, cv=cv: Study(  # type: ignore[misc]
+            make(rng, n), normal(cv), levels=levels_of(n)
         )
     return found
 
@@ -175,7 +250,7 @@ def assumption_cases() -> dict[str, Case]:
     """Where the noise, or the truth, is not what the method or its user would like."""
 
     def study(truth: Truth, noise: Noise) -> Case:
-        return lambda rng: Study(truth, noise)
+        return lambda rng: Study(truth, noise, levels=levels_of(24))
 
     ahead = [0.0] * 23 + [0.04]
     spread = [0.01 if cell % 3 else 0.15 for cell in range(24)]
@@ -200,20 +275,24 @@ def assumption_cases() -> dict[str, Case]:
         "the one ahead scatters by 15 %, the others by 2 %": study(ahead, noisy_best),
         "one ahead, half the runs 18 % slower at random": study(ahead, two_humps),
         "one ahead, a tenth of the runs 40 % slower": study(ahead, stalls),
-        "one ahead, CV 3 %, host wanders by 20 %": lambda rng: Study(ahead, normal(0.03), 0.2),
+        "one ahead, CV 3 %, host wanders by 20 %": lambda rng: Study(
+            ahead, normal(0.03), 0.2, levels_of(24)
+        ),
     }
 
 
 def print_table(tallies: Mapping[str, Tally], turns: int) -> None:
     width = max(map(len, tallies))
-    head = "runs    right  settled  but wrong  false out   says | exhaustive right"
+    head = "  runs dearest   right settled but wrong false out false rank   says"
+    head = f"{head} | exhaustive right"
     print(f"{'':{width}}  {head}")
     for label, tally in tallies.items():
         wrong = [s and not r for s, r in zip(tally.settled, tally.right, strict=True)]
         print(
-            f"{label:{width}}  {_percent(tally.shares):>6}  {_percent(tally.right):>5}"
-            f"  {_percent(tally.settled):>7}  {_percent(wrong):>9}  {_percent(tally.false_out):>9}"
-            f"  {_percent(tally.sure):>5} | {_percent(tally.exhaustive)}"
+            f"{label:{width}}  {_percent(tally.shares):>6} {max(tally.shares):>7.0%}"
+            f" {_percent(tally.right):>7} {_percent(tally.settled):>7} {_percent(wrong):>9}"
+            f" {_percent(tally.false_out):>9} {_percent(tally.false_rank):>10}"
+            f" {_percent(tally.sure):>6} | {_percent(tally.exhaustive)}"
         )
     print(f"{turns} studies a case")
 
@@ -230,13 +309,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cells", type=int, nargs="+", default=[24, 96, 288], choices=FACTORS)
     parser.add_argument("--max-blocks", type=int, default=RaceRules().max_blocks)
-    parser.add_argument("--min-blocks", type=int, default=RaceRules().min_blocks)
+    parser.add_argument("--min-blocks", type=int, default=None)
+    parser.add_argument("--likely", action="store_true", help='stop = "likely"')
+    parser.add_argument("--truths", action="store_true", help="easy and hard truths")
     parser.add_argument("--assumptions", action="store_true", help="noise that breaks them")
     asked = parser.parse_args()
     cases = assumption_cases() if asked.assumptions else None
+    cases = cases or (truth_cases(asked.cells) if asked.truths else None)
     cases = cases or simulated_cases(asked.cells) | imported_cases()
     tallies = {label: Tally() for label in cases}
-    rules = RaceRules(min_blocks=asked.min_blocks, max_blocks=asked.max_blocks)
+    kind = LikelyRules if asked.likely else RaceRules
+    rules = kind(min_blocks=asked.min_blocks or kind().min_blocks, max_blocks=asked.max_blocks)
     began = time.monotonic()
     for turn in range(asked.studies):
         for label, case in cases.items():

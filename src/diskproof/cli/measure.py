@@ -139,9 +139,11 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
             console().print(render_study(view))
 
     def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
-        undecided = any(r.course.over and not r.course.settled for r in self.campaign.races)
+        undecided = [r for r in self.campaign.races if r.course.over and not r.course.settled]
         if outcome.reason != "done" or not undecided:
             return ()
+        if undecided[0].rules.likely:
+            return ["diskproof: a race has cost what measuring everything would, and stays open"]
         what = "a race is out of blocks; raise max_blocks, then go on with"
         return [f"diskproof: {what}: {resume}"]
 
@@ -149,6 +151,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
 def race_count(race: RaceState) -> str:
     """How many cells of a workload are still in its race."""
     if race.course.over:
-        return f"{race.workload}: {'decided' if race.course.settled else 'undecided'}"
+        found = "likely enough" if race.rules.likely else "decided"
+        return f"{race.workload}: {found if race.course.settled else 'undecided'}"
     resting = f", {race.resting} resting" if race.resting else ""
     return f"{race.workload}: {race.racing} of {len(race.cells)} cells still in the race{resting}"

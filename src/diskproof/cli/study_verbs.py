@@ -17,8 +17,10 @@ from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit
 
 if TYPE_CHECKING:
+    from diskproof.plan.history import History
     from diskproof.records import StudyRecord
     from diskproof.report.progress import StudyStatus
+    from diskproof.report.proving import KnownScatter
     from diskproof.store import Store
 
 FOLLOW_SECONDS = 1.0
@@ -51,29 +53,35 @@ def plan(
     from diskproof.measure.past_runs import read_history
     from diskproof.plan.estimate import Estimate
     from diskproof.plan.like import find_owners
+    from diskproof.report.layout import line
     from diskproof.report.plan_tables import plan_json, render_plan
+    from diskproof.report.proving import proving_lines
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
 
     study = load_study(study_file, make)
     tell_of_changes_here(study)
+    proving: list[str] = []
     with _open_past(store) as past:
         if study.tiles and not study.names_workloads:  # there is nothing else to measure
             history, record, cost, facts = None, study_record(study), Estimate(0.0, 0), None
         else:
             history = read_history(past) if past else None
             record, cost, facts = plan_here(study, NO_CONSENT, history)
+            proving = proving_lines(record, _read_known(past, record, history))
         owners = find_owners(study, record.cells, facts) if facts else {}
         tiles = view_tile_plan(study, NO_CONSENT, past) if study.tiles else None
     planned = record, cost.seconds, cost.disk_bytes, owners, cost.phases
     verdicts = plan_verdicts(study, facts, history) if facts and study.names_crash else None
     if as_json:
         found = plan_json(*planned) | {"obstacle": str(cost.obstacle) if cost.obstacle else None}
+        found |= {"proves": proving}
         found |= {"verdicts": verdicts._asdict()} if verdicts else {}
         found |= {"tiles": tile_plan_json(tiles)} if tiles else {}
         print_json(found)
     else:
         shown = [render_plan(*planned)] if record.cells else []
+        shown += map(line, proving)
         shown += [verdicts.text] if verdicts else []
         shown += [render_tile_plan(tiles)] if tiles else []
         for each in shown:
@@ -93,6 +101,24 @@ def _open_past(store: str) -> Iterator[Store | None]:
 
     with open_store(store) as opened:
         yield opened
+
+
+def _read_known(
+    past: Store | None, study: StudyRecord, history: History | None
+) -> dict[str, KnownScatter]:
+    """How far the study's cells scatter and what a block of them takes, by workload."""
+    from diskproof.measure.past_runs import read_scatter
+    from diskproof.plan.estimate import foretell
+    from diskproof.plan.history import History
+    from diskproof.report.proving import KnownScatter
+
+    known, history = {}, history or History()
+    for load in dict.fromkeys(cell.workload.name for cell in study.cells):
+        cells = [cell for cell in study.cells if cell.workload.name == load]
+        scatter, own = read_scatter(past, study, load) if past else ((), False)
+        seconds = sum(foretell(cell, history) for cell in cells)
+        known[load] = KnownScatter(len(cells), scatter, own, seconds)
+    return known
 
 
 def run(

@@ -8,7 +8,6 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import layout
 from diskproof.report.factors.find import WorkloadFactors, find_factors
 from diskproof.report.stability.find import WorkloadStability, find_stability
-from diskproof.report.stability.words import variance_lines
 from diskproof.report.view import by_workload, choose_studies
 from diskproof.store import ResultRow, Store
 
@@ -23,7 +22,7 @@ class WorkloadAnalysis:
     @property
     def advice(self) -> list[str]:
         """Where repeats pay."""
-        return variance_lines(self.stability.variance, self.stability.mostly_steady)
+        return self.stability.advice
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ def _advice_json(found: Recommendation) -> dict[str, object]:
         "workload": found.load.name,
         "sentences": list(answer_sentences(found)),
         "chosen": chosen,
-        "proved": found.proved,
+        "proved": found.proved and not found.is_likely,
+        "likely": found.proved and found.is_likely,
         "keeps": found.keeps,
     }
 
@@ -109,6 +110,7 @@ def _line_json(line: Line) -> dict[str, object]:
         "label": line.label,
         "default_of": list(ranked.cell.names),
         "n": ranked.interval.n,
+        "stopped": ranked.stopped,
         "mean": ranked.interval.mean,
         "ci95": ranked.interval.half_width,
         "ratio_to_best": ranked.ratio.ratio,

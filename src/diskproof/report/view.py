@@ -11,6 +11,7 @@ from diskproof.records.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_s
 from diskproof.report.durability import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, evenly, varying_factors
 from diskproof.stats.intervals import Sample
+from diskproof.stats.study_race import race_rules
 from diskproof.store import ResultRow, Store
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 class Line:
     """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric;
     ``durability`` is what crash studies say of the same disk, where they do. ``blocks`` are those
-    of ``values``, empty where equal numbers do not mean equal conditions."""
+    of ``values``, empty where equal numbers do not mean equal conditions; ``looked``: a race's."""
 
     ranked: "Ranked"
     label: str
@@ -37,10 +38,11 @@ class Line:
     latencies: Mapping[str, float]
     durability: CellDurability | None = None
     blocks: tuple[int, ...] = ()
+    looked: bool = False
 
     @property
     def sample(self) -> Sample:
-        return Sample(self.values, self.blocks)
+        return Sample(self.values, self.blocks, self.looked)
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,20 @@ def rank_workloads(
     names = dict.fromkeys(cell.workload.name for cell in study.cells)
     found = by_workload(rows)
     return tuple(
-        _rank_workload(found[name], verdicts or {}, paired=study.origin == "run")
+        _rank_workload(
+            found[name],
+            verdicts or {},
+            paired=study.origin == "run",
+            looked=race_rules(study) is not None,
+        )
         for name in dict.fromkeys([*names, *found])
         if any(row.primary for row in found.get(name, ()))
     )
 
 
-def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: bool) -> WorkloadView:
+def _rank_workload(
+    rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: bool, looked: bool
+) -> WorkloadView:
     """Imported results are not paired: their numbers of runs are not randomised blocks."""
     from diskproof.stats.ranking import Measured, rank
 
@@ -128,7 +137,7 @@ def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: boo
     factors = varying_factors(row.cell for row in primary)
     first = primary[0]
     measured = {
-        row.cell.id: Measured(row.cell, Sample(row.values, row.blocks if paired else ()))
+        row.cell.id: Measured(row.cell, Sample(row.values, row.blocks if paired else (), looked))
         for row in primary
     }
     by_cell = {row.cell.id: row for row in primary}
@@ -146,6 +155,7 @@ def _rank_workload(rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: boo
             latencies.get(ranked.cell.id, {}),
             verdicts.get(deciding_levels(ranked.cell)),
             measured[ranked.cell.id].sample.blocks,
+            looked,
         )
         for ranked in rank(list(measured.values()), first.higher_is_better)
     )

@@ -126,3 +126,14 @@ def _solve(sums: Array, weights: Array, root: float, target: float) -> float:
 def find_boundary(alpha: float) -> Boundary:
     """The boundary for this alpha; what was computed once is kept."""
     return Boundary(alpha)
+
+
+def sure_scores(runs: Array, freedom: Array, boundary: Boundary) -> Array:
+    """How many standard errors a cell's difference to another must exceed after so many runs:
+    Student's t at the boundary's probability, with the freedom of the cell's variance."""
+    from scipy.special import ndtr, stdtrit
+
+    counts = np.maximum(runs, FIRST).astype(int)
+    scores = {int(count): boundary.at(int(count)) for count in np.unique(counts)}
+    tails = ndtr([-scores[int(count)] for count in counts])
+    return -np.asarray(stdtrit(freedom, tails), dtype=float)

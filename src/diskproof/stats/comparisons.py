@@ -10,14 +10,16 @@ known of the two variances, and held against the range of that many normal varia
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diskproof.stats.boundaries import any_pair_alpha, find_boundary, sure_scores
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import Fit, fit_cells
+from diskproof.stats.race_fit import fit_looked
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -45,35 +47,52 @@ class Comparisons:
     def reordered(self, order: Sequence[int]) -> Comparisons:
         """The same comparisons with the cells in another order."""
         cells, pairs, fit = list(order), np.ix_(order, order), self.fit
-        moved = Fit(
-            fit.centres[cells],
-            fit.variances[cells],
-            fit.freedom[cells],
-            fit.errors[pairs],
-            fit.runs[cells],
-            fit.blocked,
+        moved = replace(
+            fit,
+            centres=fit.centres[cells],
+            variances=fit.variances[cells],
+            freedom=fit.freedom[cells],
+            errors=fit.errors[pairs],
+            runs=fit.runs[cells],
+            looks=None if fit.looks is None else fit.looks[cells],
         )
         return Comparisons(moved, self.differences[pairs], self.half_widths[pairs])
 
 
 def compare_all(samples: Sequence[Sample]) -> Comparisons:
     """Compare the cells of one workload (at least one)."""
-    return compare_fit(fit_cells(samples))
+    return compare_fit(fit_samples(samples))
+
+
+def fit_samples(samples: Sequence[Sample]) -> Fit:
+    """The model by which they are compared: a race's own where they were looked at like one."""
+    looked = any(each.looked for each in samples)
+    return fit_looked(samples) if looked else fit_cells(samples)
 
 
 def compare_fit(fit: Fit) -> Comparisons:
     """Compare cells by what is known of their centres."""
-    from scipy.special import stdtrit
-
     differences = np.subtract.outer(fit.centres, fit.centres)
     cells = _comparable(fit)
     if cells < 2:
         return Comparisons(fit, differences, np.full_like(fit.errors, np.inf))
-    freedom = np.minimum.outer(fit.freedom, fit.freedom)
-    factors: Array = -np.asarray(stdtrit(freedom, pair_level(cells) / 2), dtype=float)
-    halves = factors * np.sqrt(fit.errors)
+    halves = _factors(fit, cells) * np.sqrt(fit.errors)
     np.fill_diagonal(halves, np.inf)
     return Comparisons(fit, differences, halves)
+
+
+def _factors(fit: Fit, cells: int) -> Array:
+    """How many standard errors a difference must exceed, for each pair: Tukey's, or where the data
+    were looked at while they came the boundary of a race, which holds over all looks."""
+    from scipy.special import stdtrit
+
+    if fit.looks is not None:
+        boundary = find_boundary(any_pair_alpha(ALPHA, len(fit.looks)))  # who ran again is chance
+        own = sure_scores(fit.looks, fit.freedom, boundary)
+        factors: Array = np.maximum.outer(own, own)
+        return factors
+    freedom = np.minimum.outer(fit.freedom, fit.freedom)
+    return -np.asarray(stdtrit(freedom, pair_level(cells) / 2), dtype=float)
 
 
 def _comparable(fit: Fit) -> int:

@@ -37,10 +37,12 @@ class Sample:
     """The values of one cell, one a run. ``blocks`` are their block numbers, or empty.
 
     Leave ``blocks`` empty when equal numbers do not mean equal conditions (imported results).
+    ``looked``: after each block it was looked whether the cell runs on, as in a race.
     """
 
     values: tuple[float, ...]
     blocks: tuple[int, ...] = ()
+    looked: bool = False
 
 
 @dataclass(frozen=True)

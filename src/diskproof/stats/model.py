@@ -39,7 +39,8 @@ class Fit:
     is not compared, 0 where there is no logarithm); ``runs`` counts values; ``variances`` and
     ``freedom`` belong to the error of one run. ``errors`` (k x k) are squared standard errors of
     the differences of centres: infinite where nothing can be said, because a cell has one run
-    only, a value without a logarithm, or no block that ties it to the other.
+    only, a value without a logarithm, or no block that ties it to the other. ``looks``: after how
+    many runs of each cell the data were last looked at; None where nobody looked before the end.
     """
 
     centres: Array
@@ -48,6 +49,7 @@ class Fit:
     errors: Array
     runs: Array
     blocked: bool
+    looks: Array | None = None
 
 
 def fit_cells(samples: Sequence[Sample]) -> Fit:
@@ -55,12 +57,12 @@ def fit_cells(samples: Sequence[Sample]) -> Fit:
     usable = np.array([len(each.values) > 1 and min(each.values) > 0 for each in samples])
     chosen = [each for each, good in zip(samples, usable, strict=True) if good]
     count = len(samples)
-    centres = np.array([_plain_centre(each) for each in samples])
+    centres = np.array([plain_centre(each) for each in samples])
     variances = np.full(count, np.inf)
     freedom, errors = np.ones(count), np.full((count, count), np.inf)
     blocked = has_blocks(chosen)
     if chosen:
-        logs, present = _table(chosen, blocked)
+        logs, present = tabulate(chosen, blocked)
         found = _fit_blocked(logs, present) if blocked else _fit_one_way(logs, present)
         centres[usable], variances[usable], freedom[usable], inner = found
         errors[np.ix_(usable, usable)] = inner
@@ -68,7 +70,7 @@ def fit_cells(samples: Sequence[Sample]) -> Fit:
     return Fit(centres, variances, freedom, errors, runs, blocked)
 
 
-def _plain_centre(sample: Sample) -> float:
+def plain_centre(sample: Sample) -> float:
     """The mean logarithm as it is; 0 where there is none."""
     if min(sample.values) <= 0:
         return 0.0
@@ -83,7 +85,7 @@ def has_blocks(samples: Sequence[Sample]) -> bool:
     )
 
 
-def _table(samples: Sequence[Sample], blocked: bool) -> tuple[Array, Array]:
+def tabulate(samples: Sequence[Sample], blocked: bool) -> tuple[Array, Array]:
     """Logarithms in a table of cells x blocks (or runs), 0 where a run is missing, and which are
     there as 0 or 1."""
     named = [each.blocks if blocked else range(len(each.values)) for each in samples]

@@ -5,14 +5,16 @@ still say how much a run scatters. Each cell's variance is drawn towards the com
 the cells look alike (Smyth 2004, doi 10.2202/1544-6115.1027).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.stats.blocks import eliminate_cells
-from diskproof.stats.intervals import RESOLUTION
-from diskproof.stats.model import inverse_trigamma
+from diskproof.stats.intervals import RESOLUTION, Sample
+from diskproof.stats.model import Fit, has_blocks, inverse_trigamma, plain_centre, tabulate
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -67,6 +69,24 @@ def fit_race(table: Array) -> RaceFit:
     loose = shares.T @ (np.eye(len(normal)) - inverse @ normal)
     centres = means - shares.T @ effects
     return RaceFit(centres, runs, variances, freedom, common, products, loose)
+
+
+def fit_looked(samples: Sequence[Sample]) -> Fit:
+    """The samples of a race as it saw them, for a ranking; a single run says nothing."""
+    usable = np.array([len(each.values) > 1 and min(each.values) > 0 for each in samples])
+    runs = np.array([len(each.values) for each in samples], dtype=float)
+    centres = np.array([plain_centre(each) for each in samples])
+    variances, freedom = np.full(len(runs), np.inf), np.ones(len(runs))
+    errors = np.full((len(runs), len(runs)), np.inf)
+    chosen = [each for each, good in zip(samples, usable, strict=True) if good]
+    if chosen:
+        logs, present = tabulate(chosen, has_blocks(chosen))
+        fit = fit_race(np.where(present > 0, logs, np.nan).T)
+        if math.isfinite(fit.common):
+            errors[np.ix_(usable, usable)] = fit.squared_errors(np.arange(len(chosen)))
+        centres[usable], variances[usable] = fit.centres, fit.variances
+        freedom[usable] = fit.freedom
+    return Fit(centres, variances, freedom, errors, runs, True, looks=runs)
 
 
 def _scatter(residuals: Array, runs: Array, blocks: int) -> tuple[Array, Array, float]:

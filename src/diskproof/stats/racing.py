@@ -19,7 +19,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from diskproof.stats.boundaries import Boundary, any_pair_alpha, find_boundary, pair_alpha
+from diskproof.stats.boundaries import (
+    Boundary,
+    any_pair_alpha,
+    find_boundary,
+    pair_alpha,
+    sure_scores,
+)
 from diskproof.stats.race_fit import RaceFit, fit_race
 from diskproof.study.protocol import RaceRules
 
@@ -125,13 +131,7 @@ def half_widths(fit: RaceFit, cells: Places, boundary: Boundary) -> Array:
 
     Each pair is at the boundary of the one of its two cells that has more of it to pay.
     """
-    from scipy.special import ndtr, stdtrit
-
-    runs = np.maximum(fit.runs[cells], 2).astype(int)
-    scores = {int(count): boundary.at(int(count)) for count in np.unique(runs)}
-    # Student's t at the same probability, with the freedom of each cell's variance.
-    tails = ndtr([-scores[int(count)] for count in runs])
-    factors = -np.asarray(stdtrit(fit.freedom[cells], tails))
+    factors = sure_scores(fit.runs[cells], fit.freedom[cells], boundary)
     halves: Array = np.maximum.outer(factors, factors) * np.sqrt(fit.squared_errors(cells))
     return halves
 

@@ -7,7 +7,7 @@ with the observed best is a comparison of extremes.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +62,14 @@ class CellRank:
 class Ranked(CellRank):
     """One line of a ranking, best mean first. ``ratio`` is this cell over the best one, its
     interval simultaneous with those of all pairs; ``alone`` is the same ratio with the interval
-    it would have if these two cells had been the whole study."""
+    it would have if these two cells had been the whole study (in a race, that says who runs on by
+    what it sees of all, there is none). ``stopped``: the race went on without it."""
 
     cell: Cell
     interval: Interval
     ratio: RatioInterval
     alone: RatioInterval
+    stopped: bool = False
 
 
 def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]:
@@ -82,6 +84,7 @@ def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]
     order = _by_mean(rows, unsorted.fit, higher_is_better)
     ordered, compared = [rows[i] for i in order], unsorted.reordered(order)
     samples = [row.sample for row in ordered]
+    last = max(each.blocks[-1:] for each in samples)
     places, ratios = place(compared, higher_is_better), _ratios(compared, samples, 0)
     return tuple(
         Ranked(
@@ -90,12 +93,18 @@ def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]
             cell=row.cell,
             interval=mean_interval(row.sample.values),
             ratio=ratios[i],
-            alone=ratio_interval(row.sample, samples[0]) if i else ratios[0],
+            alone=_alone(row.sample, samples[0]) if i else ratios[0],
+            stopped=row.sample.looked and row.sample.blocks[-1:] < last,
             tied_with_best=places[i].tied_with_best,
             groups=places[i].groups,
         )
         for i, row in enumerate(ordered)
     )
+
+
+def _alone(sample: Sample, best: Sample) -> RatioInterval:
+    found = ratio_interval(sample, best)
+    return replace(found, low=None, high=None, p_value=None) if sample.looked else found
 
 
 def place(compared: Comparisons, higher_is_better: bool) -> list[CellRank]:
@@ -193,14 +202,15 @@ def told_apart(proved: Flags, claimed: Flags, placed: Sequence[bool]) -> Flags:
 def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
     """Each cell over one of them, the blocks taken out; that one over itself has no interval."""
     logs, halves = compared.differences[:, best], compared.half_widths[:, best]
-    p_values, runs = adjusted_p(compared, best), compared.fit.runs
+    runs, looked = compared.fit.runs, compared.fit.looks is not None
+    p_values = adjusted_p(compared, best)
     with np.errstate(over="ignore"):
         ratio, low, high = np.exp(logs), np.exp(logs - halves), np.exp(logs + halves)
     ratios = []
     for i in range(len(logs)):
         n = int(min(runs[i], runs[best]))
         if np.isfinite(halves[i]):
-            bounds = (float(low[i]), float(high[i]), float(p_values[i]))
+            bounds = (float(low[i]), float(high[i]), None if looked else float(p_values[i]))
             ratios.append(RatioInterval(float(ratio[i]), *bounds, "simultaneous", n))
         else:
             ratios.append(RatioInterval(float(ratio[i]), None, None, None, "none", n))

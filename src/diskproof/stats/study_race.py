@@ -57,6 +57,24 @@ class RaceState:
         """Cells that may still be better than a leader by more than delta."""
         return self._named(self.verdict.open) if self.verdict else self.cells
 
+    def are_apart(self, one: Cell, other: Cell) -> bool | None:
+        """Whether the race told two cells apart. One for the likely best: at its confidence one is
+        faster. Else those that still run or rest are not, one that left because of the other is.
+        None where it says nothing of the two."""
+        if self.verdict is None:
+            return None
+        pair, known = {one.id, other.id}, self.course.likely
+        if known:
+            place = {cell.id: number for number, cell in enumerate(self.cells)}
+            chance = known.chance_ahead(place[one.id], place[other.id])
+            return max(chance, 1 - chance) >= self.rules.confidence
+        if not pair & {cell.id for cell in self.leaders}:
+            return None
+        if pair <= {cell.id for cell in (*self.leaders, *self.tied, *self.open)}:
+            return False
+        left = ({self.cells[d.cell].id, self.cells[d.rival].id} for d in self.course.drops)
+        return True if pair in left else None
+
     @property
     def racing(self) -> int:
         """Cells that run in the next block, or would: leaders and open ones."""
@@ -81,7 +99,7 @@ class WorkloadRace:
         self.workload = workload
         self.cells = tuple(sorted(cells, key=lambda cell: cell.id))
         self.rules = rules
-        self._race = Race(len(cells), rules)
+        self._race = Race(len(cells), rules, [cell.levels_dict() for cell in self.cells])
         self.entrants = frozenset(cell.id for cell in cells)
         self.block = 0
 
@@ -111,7 +129,9 @@ class WorkloadRace:
         now = [cell for cell in self.cells if cell.id in self.entrants]
         pending = [cell for cell in now if (self.block, cell.id) not in scores]
         later = self.rules.max_blocks - self.block - 1
-        return pending + later * [self.cells[place] for place in self._race.not_out]
+        most = self.rules.most_runs(len(self.cells)) - self._race.runs - len(now)
+        rest = later * [self.cells[place] for place in self._race.not_out]
+        return pending + rest[: max(0, most)]
 
     def state(self) -> RaceState:
         return RaceState(self.workload, self.cells, self.rules, self._race.course())

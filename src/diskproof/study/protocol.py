@@ -1,4 +1,4 @@
-"""``[protocol]``: how runs are made, and the rules of a race (``stop = "decided"``).
+"""``[protocol]``: how runs are made, and the rules of a race (``stop = "decided"``, ``"likely"``).
 
 The rules say when a study stops, not what shapes a run: they are no part of its id, and the text of
 a stored study tells them to whoever replays the race.
@@ -18,6 +18,8 @@ FIRST_LOOK = 2
 """One block tells nothing of the scatter: no cell is judged before the second."""
 MAX_RACE_BLOCKS = 1000
 DEFAULT_BLOCKS = 3
+EXHAUSTIVE = 10
+"""Complete blocks that a study would have which measures everything: a race is held against it."""
 
 
 def _share(value: object) -> float:
@@ -54,7 +56,7 @@ class RaceRules:
     max_blocks: int = keys.field(40, keys.whole(FIRST_LOOK, MAX_RACE_BLOCKS))
 
     def __post_init__(self) -> None:
-        for name, each in keys.of(RaceRules).items():
+        for name, each in keys.of(type(self)).items():
             each.metadata["read"](getattr(self, name))
         if self.min_blocks > self.max_blocks:
             raise ValueError("min_blocks <= max_blocks must hold")
@@ -64,12 +66,41 @@ class RaceRules:
         """``delta`` on the log scale: a cell this far behind is at 1 - delta of the other."""
         return -math.log1p(-self.delta)
 
+    def most_runs(self, cells: int) -> int:
+        """What a race of so many cells costs at most."""
+        return self.max_blocks * cells
+
+    @property
+    def likely(self) -> bool:
+        """Whether the answer is to be likely, not sure."""
+        return False
+
+
+@dataclass(frozen=True)
+class LikelyRules(RaceRules):
+    """``confidence``: how likely the announced best are to be among the best within ``delta``, by a
+    posterior. Every cell runs in ``min_blocks``. It costs no more than EXHAUSTIVE complete blocks.
+    """
+
+    min_blocks: int = keys.field(1, keys.whole(1, MAX_RACE_BLOCKS))
+
+    def most_runs(self, cells: int) -> int:
+        return min(self.max_blocks, EXHAUSTIVE) * cells
+
+    @property
+    def likely(self) -> bool:
+        return True
+
+
+RULES: dict[str, type[RaceRules]] = {"decided": RaceRules, "likely": LikelyRules}
+"""The kinds of races by what they stop at."""
+
 
 @dataclass(frozen=True)
 class Protocol:
     """``[protocol]``. ``size`` None: the plan chooses. ``seed`` 0: from the study's content."""
 
-    stop: str = keys.field("blocks", keys.choice("blocks", "decided"))
+    stop: str = keys.field("blocks", keys.choice("blocks", "decided", "likely"))
     blocks: int = keys.field(DEFAULT_BLOCKS, keys.whole(1, 10_000))
     seed: int = keys.field(0, keys.whole(1, keys.MAX_SEED))
     size: int | None = keys.field(None, keys.auto_size)
@@ -86,14 +117,15 @@ def read_protocol(content: object, mistakes: keys.Mistakes) -> Protocol:
     given = keys.read_mapping(content, place, mistakes)
     rules = {name: value for name, value in given.items() if name in keys.of(RaceRules)}
     protocol = keys.read_table(Protocol, given, place, mistakes, keys.of(RaceRules))
-    if protocol.stop != "decided":
+    if protocol.stop not in RULES:
         for name in rules:
-            mistakes.add((*place, name), f'{name}: this goes with stop = "decided"')
+            message = f'{name}: this goes with stop = "decided" or "likely"'
+            mistakes.add((*place, name), message)
         return protocol
     if "blocks" in given:
         message = "blocks: a race has min_blocks and max_blocks instead"
         mistakes.add((*place, "blocks"), message)
-    race = keys.read_table(RaceRules, rules, place, mistakes)
+    race = keys.read_table(RULES[protocol.stop], rules, place, mistakes)
     return replace(protocol, blocks=race.max_blocks, race=race)
 
 
@@ -106,9 +138,12 @@ def find_rules(text: str) -> RaceRules | None:
         protocol = tomllib.loads(text).get("protocol")
     except (ValueError, RecursionError):
         return None
-    if not isinstance(protocol, dict) or protocol.get("stop") != "decided":
+    if not isinstance(protocol, dict):
+        return None
+    kind = RULES.get(str(protocol.get("stop")))
+    if kind is None:
         return None
     mistakes = keys.Mistakes("", "")
     rules = {name: protocol[name] for name in protocol.keys() & keys.of(RaceRules).keys()}
-    race = keys.read_table(RaceRules, rules, ("protocol",), mistakes)
+    race = keys.read_table(kind, rules, ("protocol",), mistakes)
     return None if mistakes.found else race

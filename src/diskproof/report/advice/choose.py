@@ -114,6 +114,11 @@ class Recommendation:
         )
 
     @property
+    def is_likely(self) -> bool:
+        """Whether cells are told apart by a race for the likely best: that is no proof."""
+        return self.race is not None and self.race.rules.likely
+
+    @property
     def next_faster(self) -> Candidate | None:
         """Of those that are proved faster one of which nobody knows what it keeps, else one that
         loses nothing; of these the one that differs least from the chosen one: what that setting
@@ -290,21 +295,10 @@ class _Choice:
         ranking. Of a single run nothing is known."""
         if one is other:
             return False
-        told = self._told_by_race(one, other)
+        told = self.race.are_apart(one.cell, other.cell) if self.race else None
         if told is not None:
             return told
         return one.line.ranked.is_apart(other.line.ranked)
-
-    def _told_by_race(self, one: Candidate, other: Candidate) -> bool | None:
-        """Whether the race told them apart: those that still run or rest are not, one that left
-        because of the other is. None where it says nothing of the two."""
-        race, pair = self.race, {one.cell.id, other.cell.id}
-        if race is None or not race.verdict or not pair & {cell.id for cell in race.leaders}:
-            return None
-        if pair <= {cell.id for cell in (*race.leaders, *race.tied, *race.open)}:
-            return False
-        left = ({race.cells[d.cell].id, race.cells[d.rival].id} for d in race.course.drops)
-        return True if pair in left else None
 
     def _compared(self, chosen: Candidate | None) -> Callable[[Candidate], Candidate]:
         """It puts a candidate beside the chosen one. All lines of the workload are compared, those

@@ -77,7 +77,10 @@ def use_sentence(found: Recommendation) -> str:
             name = f"what {found.wish.stack} gives a new disk ({differs_text(beside, found)})"
         gain = f", {beside.times.inverse.text} as fast as {name}"
     stays = f", which is what {found.wish.stack} does by itself" if found.is_default else ""
-    return f"For {load.name} use {settings}{stays}: {figure}{gain}."
+    sure = ""
+    if found.is_likely and found.race:
+        sure = f"; likely ({100 * found.race.rules.confidence:g} % or more), not proved"
+    return f"For {load.name} use {settings}{stays}: {figure}{gain}{sure}."
 
 
 def _no_winner_sentence(found: Recommendation, settings: str) -> str:
@@ -85,7 +88,8 @@ def _no_winner_sentence(found: Recommendation, settings: str) -> str:
     if not found.ties:
         which = "that is proved to keep" if found.keeps else "that may be advised"
         return f"For {load} use {settings}, the only one {which}."
-    said = f"For {load} no difference is proved between {count(len(found.ties) + 1, 'cell')}"
+    sure = "likely enough" if found.is_likely else "proved"
+    said = f"For {load} no difference is {sure} between {count(len(found.ties) + 1, 'cell')}"
     if found.is_default:
         return f"{said}: stay with what {stack} gives a new disk, {settings}."
     if found.default in found.ties:
@@ -155,7 +159,8 @@ def why_this(found: Recommendation) -> str:
     if any(each.keeping.word != chosen.keeping.word for each in found.ties):
         return "this one is the safest"
     stack = found.wish.stack
-    return f"of those with a proved gain this is the nearest to what {stack} does by itself"
+    gain = "likely" if found.is_likely else "proved"
+    return f"of those with a {gain} gain this is the nearest to what {stack} does by itself"
 
 
 def faster_sentence(found: Recommendation) -> str:
@@ -165,8 +170,10 @@ def faster_sentence(found: Recommendation) -> str:
         return ""
     name, why = differs_text(each, found), reason_against(each, found)
     if not each.is_apart:
-        return f"With {name} it is not proved faster ({each.times.text}), and then it {why}."
-    return f"With {name} it would be {each.times.text} as fast, but then it {why}."
+        sure = "likely" if found.is_likely else "proved"
+        return f"With {name} it is not {sure} faster ({each.times.text}), and then it {why}."
+    would = "would likely be" if found.is_likely else "would be"
+    return f"With {name} it {would} {each.times.text} as fast, but then it {why}."
 
 
 def reason_against(each: Candidate, found: Recommendation) -> str:

@@ -27,12 +27,14 @@ def _page(race: RaceState, view: StudyView, draw: Draw) -> Mapping[str, object]:
         figures.append(draw(race_chart(race, study), caption, 1))
     drops = [race_words.drop_sentence(race, drop, study) for drop in race.course.drops]
     verdict = race_words.verdict_sentence(race, study)
-    return {"verdict": verdict, "figures": figures, "drops": drops}
+    chances = race_words.chances_sentence(race)
+    return {"verdict": verdict, "chances": chances, "figures": figures, "drops": drops}
 
 
 def race_lines(race: RaceState, view: StudyView, best: int = 0) -> list[layout.Shown]:
     """What a workload's race says."""
-    return [layout.line(f"race: {race_words.verdict_sentence(race, view.study)}")]
+    told = race_words.verdict_sentence(race, view.study), race_words.chances_sentence(race)
+    return [layout.line(f"race: {each}") for each in told if each]
 
 
 CHAPTER = Chapter("race", _find, _page, on_each_workload=True, table=race_lines)

@@ -10,6 +10,7 @@ from diskproof.stats.study_race import RaceState
 
 MAX_NAMED = 3
 """Cells that a sentence names; the rest is counted."""
+MAX_CHANCES = 6
 
 
 def drop_sentence(race: RaceState, drop: Drop, study: StudyRecord) -> str:
@@ -35,8 +36,30 @@ def fate(race: RaceState, place: int, study: StudyRecord) -> str:
     verdict = race.verdict
     if verdict is None or place in verdict.open:
         return "open"
+    if place in verdict.leaders:
+        return f"leads: {likely_text(race)}" if race.rules.likely else "leads"
     delta = f"{100 * race.rules.delta:g} %"
-    return "leads" if place in verdict.leaders else f"rests: surely no more than {delta} better"
+    sure = "unlikely to be more than" if race.rules.likely else "surely no more than"
+    return f"rests: {sure} {delta} better"
+
+
+def likely_text(race: RaceState) -> str:
+    """How likely the answer of a race for the likely best is: ``97 % likely that no other is more
+    than 2 % better``."""
+    chance = _chance(race.verdict.probability if race.verdict else 0.0)
+    return f"{chance} likely that no other is more than {100 * race.rules.delta:g} % better"
+
+
+def chances_sentence(race: RaceState) -> str:
+    """The cells that are most likely among the best, where a race asks for that; else empty."""
+    known = race.course.likely
+    if known is None:
+        return ""
+    order = sorted(range(len(race.cells)), key=lambda place: -known.chances[place])
+    factors = varying_factors(race.cells)
+    shown = [place for place in order[:MAX_CHANCES] if known.chances[place] >= 0.005]
+    told = [f"{cell_label(race.cells[p], factors)} {_chance(known.chances[p])}" for p in shown]
+    return f"likely within {100 * race.rules.delta:g} % of the best: {', '.join(told)}"
 
 
 def timeline_sentence(race: RaceState, shown: int) -> str:
@@ -48,6 +71,9 @@ def timeline_sentence(race: RaceState, shown: int) -> str:
     text = (
         "A dot is a run. Blue leads; orange may be better by more than delta; green surely is not "
         "and rests; grey is surely worse and has left"
+        if not race.rules.likely
+        else "A dot is a run. Blue likely leads; orange may be better by more than delta; green is "
+        "unlikely to be and rests; grey has failed"
     )
     text += f" ({told})." if told else "."
     hidden = len(race.cells) - shown
@@ -62,12 +88,14 @@ def race_json(race: RaceState) -> dict[str, object]:
         "cells": len(race.cells),
         "racing": race.racing,
         "resting": race.resting,
+        "stop": "likely" if race.rules.likely else "decided",
         "over": race.course.over,
         "settled": race.course.settled,
         "leaders": [cell.levels_dict() for cell in race.leaders],
         "tied": [cell.levels_dict() for cell in race.tied],
         "open": [cell.levels_dict() for cell in race.open],
         "probability": verdict.probability if verdict else 0.0,
+        "chances": _chances_json(race),
         "lead_at_least": finite(verdict.lead_at_least) if verdict else None,
         "blocks_needed": verdict.blocks_needed if verdict else 0,
         "dropped": [
@@ -84,6 +112,14 @@ def race_json(race: RaceState) -> dict[str, object]:
     }
 
 
+def _chances_json(race: RaceState) -> list[dict[str, object]] | None:
+    """Of every cell, how likely it is within delta of the best."""
+    if race.course.likely is None:
+        return None
+    pairs = zip(race.cells, race.course.likely.chances, strict=True)
+    return [{"cell": cell.levels_dict(), "chance": chance} for cell, chance in pairs]
+
+
 def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
     """The answer of a race, or what it lacks."""
     verdict, rules = race.verdict, race.rules
@@ -93,6 +129,9 @@ def verdict_sentence(race: RaceState, study: StudyRecord) -> str:
     if not verdict.lead_at_least:
         return f"{names} leads; nothing is judged before block {rules.min_blocks}"
     percent = f"{100 * rules.delta:g} %"
+    if rules.likely:
+        so_far = "" if verdict.settled else f", short of {100 * rules.confidence:g} %"
+        return f"likely fastest is {names}: {likely_text(race)}{so_far}"
     if verdict.settled:
         sure = f"at {100 * rules.confidence:g} % no other is more than {percent} better"
         return f"fastest is {names}; {sure}{_tied(race, study)}"

@@ -22,7 +22,9 @@ def _lead(load: WorkloadView, view: StudyView) -> Lead:
     given = " ".join(default_sentences(load, bars))
     told = [(load.name, words.winner_sentence(load, bars))]
     told += [(f"{load.name}, what managers give", given)] if given else []
-    return Lead(answers=tuple(told), reading=words.READING)
+    looked = any(line.looked for line in load.lines)
+    reading = f"{words.READING} {words.RACE_READING}" if looked else words.READING
+    return Lead(answers=tuple(told), reading=reading)
 
 
 def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, object]:
@@ -43,6 +45,8 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
         "ratio_text": ratio_text,
         "short_text": short_text,
         "verdict_mark": verdict_mark,
+        "stopped_mark": words.STOPPED_MARK,
+        "stopped": words.STOPPED if any(line.ranked.stopped for line in load.lines) else "",
         "lossy": {line.label for line in load.lines if is_lossy(line.durability)},
     }
 

@@ -13,6 +13,7 @@ from diskproof.report.labels import (
     render_short_latency,
     too_few_text,
 )
+from diskproof.report.ranking.words import STOPPED, STOPPED_MARK
 from diskproof.report.view import Line, WorkloadView, present_latencies
 
 CRASH_WIDTH = 16
@@ -41,7 +42,7 @@ def render_ranking(load: WorkloadView, bars: Bars, *, best: int = 0) -> layout.S
         table.add_row(
             ranked.label,
             line.label + MARK * unfit,
-            str(ranked.interval.n),
+            f"{ranked.interval.n}{STOPPED_MARK * ranked.stopped}",
             render_figure(ranked.interval.mean),
             render_half_width(ranked.interval),
             group_name(ranked.groups),
@@ -67,6 +68,8 @@ def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> s
     parts = ["# counts cells proved better; cells that share a letter under tie are not told apart"]
     if any(line.ranked.rank is None for line in load.lines):
         parts.append("? cannot be placed: a single run, or far more scatter than others")
+    if any(line.ranked.stopped for line in load.lines):
+        parts.append(STOPPED)
     if present:
         parts.append("latencies are medians over runs")
     parts += [f"{row.narrow} is its p99" for row in present if row.narrow]

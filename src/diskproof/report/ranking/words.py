@@ -54,6 +54,11 @@ def _margin(load: WorkloadView, best: Line, second: Line) -> str:
     return f", {ahead:.0%} ahead of {second.label}" if ahead >= 0.005 else ""
 
 
+STOPPED_MARK = "~"
+STOPPED = (
+    "~ the race went on without it: a cell stops when it looks slow, so it is rather faster than "
+    "its mean says"
+)
 READING = (
     "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a cell "
     "that cannot be placed: a single run, or far more scatter than the others. Cells that share a "
@@ -61,4 +66,9 @@ READING = (
     "so that among equal cells a false difference appears in at most 5 % of studies; the "
     "intervals of the ratio to the best hold for all cells at once. The order is that of the "
     "means; the ratio is one of geometric means, so that one wild run does not decide it."
+)
+RACE_READING = (
+    "In a race the data decide which cells run on. What is said of its pairs holds all the same, "
+    "at the race's own boundary, which pays for every look. The interval of a mean is an ordinary "
+    "one, and where ~ stands the mean itself is rather too slow."
 )

@@ -12,6 +12,7 @@ from diskproof.report.view import by_workload
 from diskproof.stats.intervals import Sample
 from diskproof.stats.pareto import FrontPoint, find_front
 from diskproof.stats.score import Levels, ScoredLoad, Scores, score
+from diskproof.stats.study_race import race_rules
 from diskproof.stats.weighted_speed import Pair, Speeds, WeightedSpeeds, weigh_speeds
 from diskproof.store import ResultRow, Store
 from diskproof.study.presets import PRESET_BY_NAME
@@ -40,18 +41,26 @@ def read_scores(
     Raises UsageError for a weight of a workload that the study does not have.
     """
     rows = [row for row in store.results(study.id) if row.primary and row.host_id == host_id]
-    return score_rows(rows, weights, blocked=study.origin == "run")
+    return score_study(study, rows, weights)
+
+
+def score_study(
+    study: StudyRecord, rows: Iterable[ResultRow], weights: Mapping[str, float]
+) -> StudyScores | None:
+    """As ``read_scores``, from the study's primary results of one host."""
+    looked = race_rules(study) is not None
+    return score_rows(rows, weights, blocked=study.origin == "run", looked=looked)
 
 
 def score_rows(
-    rows: Iterable[ResultRow], weights: Mapping[str, float], *, blocked: bool
+    rows: Iterable[ResultRow], weights: Mapping[str, float], *, blocked: bool, looked: bool = False
 ) -> StudyScores | None:
     """As ``read_scores``, from the primary results of one study on one host."""
     by_load = by_workload(rows)
     given = spread_weights([each[0].cell.workload for each in by_load.values()], weights)
     if len(by_load) < 2:
         return None
-    loads = [_load(name, own, given[name], blocked) for name, own in by_load.items()]
+    loads = [_load(name, own, given[name], blocked, looked) for name, own in by_load.items()]
     aims = [
         [load for load in loads if direction(by_load[load.name][0].cell.workload) == aim]
         for aim in DIRECTIONS
@@ -60,8 +69,12 @@ def score_rows(
     return StudyScores(score(loads), find_front(aims), weighted, reason)
 
 
-def _load(name: str, rows: Sequence[ResultRow], weight: float, blocked: bool) -> ScoredLoad:
-    samples = {row.cell.levels: Sample(row.values, row.blocks if blocked else ()) for row in rows}
+def _load(
+    name: str, rows: Sequence[ResultRow], weight: float, blocked: bool, looked: bool
+) -> ScoredLoad:
+    samples = {
+        row.cell.levels: Sample(row.values, row.blocks if blocked else (), looked) for row in rows
+    }
     return ScoredLoad(name, rows[0].higher_is_better, samples, weight)
 
 

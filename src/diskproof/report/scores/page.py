@@ -6,12 +6,12 @@ from diskproof.report.chapter import Chapter, Draw, Source
 from diskproof.report.ratios import ratio_chart, ratio_text
 from diskproof.report.scores import table as score_tables
 from diskproof.report.scores.chart import pareto_chart
-from diskproof.report.scores.find import StudyScores, score_rows
+from diskproof.report.scores.find import StudyScores, score_study
 from diskproof.report.view import StudyView
 
 
 def _find(source: Source) -> StudyScores | None:
-    return score_rows(source.primary, {}, blocked=source.study.origin == "run")
+    return score_study(source.study, source.primary, {})
 
 
 def _page(found: StudyScores, view: StudyView, draw: Draw) -> Mapping[str, object]:

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 from typing import TypeVar
 
 from diskproof.records import Series, StudyRecord
 from diskproof.report.labels import cell_label, order_levels, varying_factors
+from diskproof.report.stability import words
 from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.first_run import FirstRunEffect, first_run_effect
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample
 from diskproof.stats.outliers import find_outliers
+from diskproof.stats.power import Power, find_power, scatter_of
 from diskproof.stats.spells import Spell, find_spell
 from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
+from diskproof.stats.study_race import race_rules
 from diskproof.stats.two_states import TwoStates, find_two_states
 from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
 from diskproof.store import ResultRow, RunRow, Store
@@ -76,6 +80,24 @@ class WorkloadStability:
     spell: Spell | None
     steady: tuple[SteadyRun, ...]
     variance: VarianceLevels
+    scatter: tuple[float, ...] = ()
+    blocks: int = 0
+    seconds_a_block: float = 0.0
+
+    @cached_property
+    def power(self) -> Power | None:
+        """What the study proves, and what it would take; None where its cells do not repeat, and
+        of a race, which is not ranked at a number of blocks."""
+        return find_power(self.scatter, self.blocks) if len(self.scatter) > 1 else None
+
+    @property
+    def advice(self) -> list[str]:
+        """Where results scatter, which repeats pay, and what the study can prove."""
+        lines = words.variance_lines(self.variance, self.mostly_steady)
+        if self.power is None:
+            return lines
+        proves = words.power_line(self.power, self.seconds_a_block)
+        return [*lines, f"{proves} {words.how_simulated(self.power)}"]
 
     @property
     def mostly_steady(self) -> bool:
@@ -104,8 +126,17 @@ def find_stability(
         _spell(rows, samples, runs) if measured else None,
         steady,
         variance_levels(samples, traces),
+        scatter_of(samples) if measured and race_rules(study) is None else (),
+        max(len(each.values) for each in samples),
+        sum(_usual_seconds(row, runs) for row in rows),
     )
     return _corrected(found)
+
+
+def _usual_seconds(row: ResultRow, runs: Mapping[str, RunRow]) -> float:
+    """What a run of a cell took, the median."""
+    known = [runs[each] for each in row.run_ids if each in runs]
+    return median(each.ended - each.started for each in known) if known else 0.0
 
 
 def _spell(

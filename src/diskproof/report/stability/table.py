@@ -56,10 +56,6 @@ def drift_line(load: WorkloadStability) -> str:
     return words.drift_words(load.drift, load.higher_is_better) if load.drift else ""
 
 
-def _advice(load: WorkloadStability) -> list[str]:
-    return words.variance_lines(load.variance, load.mostly_steady)
-
-
 def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     """(what, finding) of one workload, in sentences."""
     better = load.higher_is_better
@@ -72,7 +68,7 @@ def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     lines.append(("inside a run", steady_line(load)))
     count = len(load.outliers)
     lines.append(("outliers", f"{count}, kept in every figure" if count else "no run stands out"))
-    return [*lines, *(("repeats", line) for line in _advice(load))]
+    return [*lines, *(("repeats", line) for line in load.advice)]
 
 
 def render_stability(studies: Sequence[StudyAnalysis]) -> layout.Shown:
@@ -178,8 +174,9 @@ def _findings_json(load: WorkloadStability) -> dict[str, object]:
             "measured_seconds": levels.measured_seconds,
             "other_seconds": levels.other_seconds,
             "best_seconds": finite(levels.best_seconds),
-            "advice": _advice(load),
+            "advice": load.advice,
         },
+        "power": asdict(load.power) if load.power else None,
     }
 
 

@@ -6,6 +6,7 @@ from diskproof.report.labels import change, count, percent, render_figure
 from diskproof.stats.drift import Drift
 from diskproof.stats.first_run import FirstRunEffect
 from diskproof.stats.intervals import CONFIDENCE
+from diskproof.stats.power import WANTED, Power
 from diskproof.stats.spells import Spell
 from diskproof.stats.steady_state import MAX_RANGE, MAX_SLOPE, WINDOW, SteadyState, Window
 from diskproof.stats.two_states import TwoStates
@@ -13,6 +14,8 @@ from diskproof.stats.variance import VarianceLevels
 from diskproof.units import render_seconds
 
 ALPHA = 1 - CONFIDENCE
+UNTOLD_APART = 9.0
+"""A share apart that is no answer any more: a factor of ten."""
 _WORTH_SAYING = 0.9
 """A change of the run's length that saves less than a tenth is not worth a sentence."""
 
@@ -34,7 +37,7 @@ def variance_lines(levels: VarianceLevels, mostly_steady: bool = True) -> list[s
             if levels.block >= 0.001
             else "blocks do not differ by more than runs do"
         )
-    return lines + _length_lines(levels, mostly_steady) + [_repeat_line(levels.run)]
+    return lines + _length_lines(levels, mostly_steady)
 
 
 def _length_lines(levels: VarianceLevels, mostly_steady: bool) -> list[str]:
@@ -59,11 +62,30 @@ def _length_lines(levels: VarianceLevels, mostly_steady: bool) -> list[str]:
     return [*lines, advice]
 
 
-def _repeat_line(cv: float) -> str:
-    """How many blocks tell 5 % apart: two-sided 5 %, power 90 %, normal approximation."""
-    error = math.sqrt(math.log1p(cv * cv))
-    runs = max(2, math.ceil(2 * ((1.960 + 1.282) * error / math.log(1.05)) ** 2) + 1)
-    return f"two cells 5 % apart are told apart with {runs} blocks (nine times in ten)"
+def power_line(power: Power, seconds_a_block: float) -> str:
+    """What the blocks there are prove, and what 5 % would take."""
+    blocks = count(power.blocks, "block")
+    told = f"{blocks} tell no two cells apart as a rule"
+    if power.blocks < 2:
+        told = "one block proves nothing"
+    elif power.apart is not None and power.apart < UNTOLD_APART:
+        told = f"{blocks} tell cells apart that are {percent(power.apart)} apart"
+    return f"{told}; {_wanted(power, seconds_a_block)}"
+
+
+def how_simulated(power: Power) -> str:
+    """What the line before rests on."""
+    return f"(nine pairs in ten of {power.cells} cells, all pairs corrected, by simulation)"
+
+
+def _wanted(power: Power, seconds_a_block: float) -> str:
+    wanted = power.wanted_blocks
+    if wanted is None:
+        return f"{100 * WANTED:g} % would take more blocks than can be run"
+    if wanted <= power.blocks:
+        return f"{100 * WANTED:g} % takes {wanted}"
+    cost = f", {render_seconds((wanted - power.blocks) * seconds_a_block)} more"
+    return f"{100 * WANTED:g} % takes {wanted}{cost if seconds_a_block else ''}"
 
 
 def first_run_words(effect: FirstRunEffect, higher_is_better: bool) -> str:

@@ -104,7 +104,10 @@ def compare_scores(
 ) -> tuple[Comparisons, Array]:
     """The scores of these cells compared, and the logarithms of their speeds, cells x loads,
     more is better."""
-    fits = [fit_cells([load.samples[each] for each in levels]) for load in loads]
+    fits = [
+        fit_cells([load.samples[each] for each in levels], seed=number)
+        for number, load in enumerate(loads)
+    ]
     signs = [1.0 if load.higher_is_better else -1.0 for load in loads]
     speeds = np.array([sign * fit.centres for sign, fit in zip(signs, fits, strict=True)]).T
     weights = np.array([load.weight for load in loads])
@@ -113,13 +116,13 @@ def compare_scores(
 
 def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
     """The fit of the weighted logarithms. Runs of different workloads are independent, so squared
-    errors add up; the degrees of freedom are those of the workload that knows least."""
+    errors add up, and draws made apart belong together."""
     squared = shares**2
     return Fit(
         centres=speeds @ shares,
         variances=np.tensordot(squared, np.array([fit.variances for fit in fits]), 1),
-        freedom=np.array([fit.freedom for fit in fits]).min(axis=0),
         errors=np.tensordot(squared, np.array([fit.errors for fit in fits]), 1),
+        draws=np.tensordot(shares, np.array([fit.draws for fit in fits]), 1),
         runs=np.array([fit.runs for fit in fits]).min(axis=0),
         blocked=all(fit.blocked for fit in fits),
     )

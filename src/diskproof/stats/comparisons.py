@@ -4,8 +4,8 @@ Single-step, so that every statement comes with a simultaneous interval: a pair 
 difference over its standard error is beyond what the largest of all pairs reaches by chance. With
 one variance for all cells that is the studentised range (Tukey 1953). The cells' variances differ,
 and are not known, so there is no such table: the largest is drawn, from errors of all centres
-under all variances that the runs allow (``scatter``). A wild cell is wild in all of its pairs, which
-so are paid for once.
+under all variances that the runs allow (``scatter``). A wild cell is wild in all of its pairs,
+which so are paid for once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ out: its pair with the next reaches nothing that is rare."""
 @dataclass(frozen=True)
 class Comparisons:
     """Differences of logarithms, row minus column, and the half widths of their simultaneous
-    intervals; infinite where nothing can be said. k x k each. ``largest`` are, in order of size, the
-    largest differences over their errors as they are by chance."""
+    intervals; infinite where nothing can be said. k x k each. ``largest`` are the largest
+    differences over their errors as they are by chance, in order of size."""
 
     fit: Fit
     differences: Array

@@ -7,10 +7,12 @@ from typing import TypeVar
 
 from diskproof.records import Series, StudyRecord
 from diskproof.report.labels import cell_label, order_levels, varying_factors
+from diskproof.report.losses import read_slow_losses
 from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.first_run import FirstRunEffect, first_run_effect
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample
+from diskproof.stats.losses import SlowLosses
 from diskproof.stats.outliers import find_outliers
 from diskproof.stats.spells import Spell, find_spell
 from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
@@ -18,7 +20,7 @@ from diskproof.stats.two_states import TwoStates, find_two_states
 from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
 from diskproof.store import ResultRow, RunRow, Store
 
-Tested = TypeVar("Tested", FirstRunEffect, Drift | None, Spell | None)
+Tested = TypeVar("Tested", FirstRunEffect, Drift | None, Spell | None, SlowLosses | None)
 
 BOOTS = "boots"
 MAX_TRACES = 40
@@ -62,8 +64,8 @@ class SteadyRun:
 
 @dataclass(frozen=True)
 class WorkloadStability:
-    """One workload on one host by its primary metric. The p-values of the first runs, the drift
-    and the spell are corrected together."""
+    """One workload on one host by its primary metric. The p-values of the first runs, the
+    drift, the spell and the failed runs are corrected together."""
 
     name: str
     metric: str
@@ -74,6 +76,7 @@ class WorkloadStability:
     outliers: tuple[OutlierRun, ...]
     drift: Drift | None
     spell: Spell | None
+    losses: SlowLosses | None
     steady: tuple[SteadyRun, ...]
     variance: VarianceLevels
 
@@ -102,6 +105,7 @@ def find_stability(
         _outliers(rows, samples, "block {}" if measured else "run {}"),
         estimate_drift(samples, _block_hours(runs.values())) if measured else None,
         _spell(rows, samples, runs) if measured else None,
+        read_slow_losses(rows, runs) if measured else None,
         steady,
         variance_levels(samples, traces),
     )
@@ -118,7 +122,7 @@ def _spell(
 
 def _corrected(found: WorkloadStability) -> WorkloadStability:
     """All that is tested over the session, together by Holm's method."""
-    tested = [*(each.effect for each in found.first_runs), found.drift, found.spell]
+    tested = [*(each.effect for each in found.first_runs), found.drift, found.spell, found.losses]
     known = [each.p_value for each in tested if each and each.p_value is not None]
     adjusted = iter(holm_adjusted(known))
 
@@ -132,6 +136,7 @@ def _corrected(found: WorkloadStability) -> WorkloadStability:
         first_runs=tuple(replace(each, effect=put(each.effect)) for each in found.first_runs),
         drift=put(found.drift),
         spell=put(found.spell),
+        losses=put(found.losses),
     )
 
 

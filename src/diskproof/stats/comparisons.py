@@ -25,9 +25,12 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 ALPHA = 0.05
-OUTERMOST = 12
-"""Cells of a draw whose pairs are looked at. Of 300 cells the thirteenth is two standard errors
-out: its pair with the next reaches nothing that is rare."""
+KEPT = 0.9
+"""Share of the error that is granted to draws; the rest is for scatter that is none of those drawn
+(docs/statistics.md)."""
+OUTERMOST = 8
+"""Cells of a draw whose pairs are looked at. Of 300 cells the ninth is two standard errors out:
+its pair with the next reaches nothing that is rare."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def _compare(samples: tuple[Sample, ...], alpha: float) -> Comparisons:
 
 def draws_for(alpha: float) -> int:
     """Draws of which so many are beyond ``alpha`` that it is known well."""
-    return min(max(DRAWS, math.ceil(20 / alpha)), 10 * DRAWS)
+    return min(max(DRAWS, math.ceil(50 / alpha)), 20 * DRAWS)
 
 
 def compare_fit(fit: Fit, alpha: float = ALPHA) -> Comparisons:
@@ -84,7 +87,7 @@ def compare_fit(fit: Fit, alpha: float = ALPHA) -> Comparisons:
     if len(cells) < 2:
         return Comparisons(fit, differences, np.full_like(fit.errors, np.inf), np.zeros(0))
     largest = np.sort(_largest(fit.draws[:, cells], fit.errors[np.ix_(cells, cells)]))
-    place = math.ceil((len(largest) + 1) * (1 - alpha)) - 1
+    place = math.ceil((len(largest) + 1) * (1 - KEPT * alpha)) - 1
     halves = largest[min(place, len(largest) - 1)] * np.sqrt(fit.errors)
     np.fill_diagonal(halves, np.inf)
     return Comparisons(fit, differences, halves, largest)
@@ -113,8 +116,8 @@ def adjusted_p(compared: Comparisons, row: int) -> Array:
     less than what so many draws can tell."""
     t = np.abs(compared.differences[row]) / np.sqrt(compared.fit.errors[row])
     beyond = len(compared.largest) - np.searchsorted(compared.largest, t)
-    p_values: Array = (1 + beyond) / (1 + len(compared.largest))
-    return np.where(t > 0, p_values, 1.0)
+    p_values: Array = (1 + beyond) / (1 + len(compared.largest)) / KEPT
+    return np.where(t > 0, np.minimum(p_values, 1.0), 1.0)
 
 
 def letter_groups(differ: Flags) -> list[tuple[int, ...]]:

@@ -20,11 +20,11 @@ from diskproof.stats.scatter import draw_variances, scales
 
 Array = NDArray[np.float64]
 
-ROUNDS = 3
-"""Weights and variances are found in turn; from the third round on, nothing that counts moves."""
+ROUNDS = 2
+"""Weights and variances are found in turn; from the second round on, nothing that counts moves."""
 
-DRAWS = 2000
-"""Draws of all variances and errors, at least; the 5 % that matter are 100 of them."""
+DRAWS = 1000
+"""Draws of all variances and errors, at least; the 5 % that matter are 50 of them."""
 _LOST = 1e-3
 """Degrees of freedom of a cell whose blocks nobody else had: nothing tells its scatter."""
 _SKETCH = 200

@@ -18,20 +18,22 @@ from diskproof.stats.intervals import RESOLUTION
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-KINSHIP = np.array([0.5, 1.0, 2.0, 4.0, 8.0, np.inf])
+KINSHIP = np.array([0.5, 1.0, 2.0, 4.0, np.inf])
 """Degrees of freedom of the inverse chi-square that the cells' variances may follow; infinite: all
 scatter alike. ``BELIEF``: how likely each is before the first run. Chosen by simulation
 (benchmarks/calibration.py): more belief in alike cells errs where they are not."""
-BELIEF = np.array([0.1, 0.1, 0.1, 0.04, 0.01, 0.65])
+BELIEF = np.array([0.1, 0.25, 0.25, 0.05, 0.35])
 
 _WIDE = np.linspace(np.log(6.0), np.log(1e6), 10)
 """A cell that stands alone has so many times the others' variance (on the log scale), half a step
 more or less; ``_OFTEN`` is how likely each is. More than a thousand times (30 % among cells that
 scatter by 1 %) is seen in the runs at once."""
 _OFTEN = np.array([3.0] * 6 + [1.0] * 4) / 22
-ALONE = 1.0, 0.2
+ALONE = 0.7, 0.15
 """As likely: so many cells of a study stand alone, or such a share of them."""
 
+_ENOUGH = 500
+"""Draws that the width of a cell's tail is taken from."""
 _STEPS = 49
 _REACH = 8.0
 """How far from the middle cell the common variance is looked for at first, on the log scale."""
@@ -127,7 +129,7 @@ def scales(variances: Array, tail: float) -> Array:
     often beyond its limits, ``tail`` of all cases, as one with the drawn variances."""
     from scipy.special import ndtr, ndtri
 
-    sd, limit = np.sqrt(variances), -float(ndtri(tail / 2))
+    sd, limit = np.sqrt(variances[:_ENOUGH]), -float(ndtri(tail / 2))
     low, high = np.log(limit * sd.min(axis=0)), np.log(limit * sd.max(axis=0))
     for _ in range(12):
         middle = (low + high) / 2

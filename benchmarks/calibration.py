@@ -2,22 +2,25 @@
 
     PYTHONPATH=src:tests python benchmarks/calibration.py [STUDIES [PART...]]
 
-Parts: ``errors`` false differences among equal cells; ``coverage`` of the intervals; ``power``
-against paired t tests corrected by Holm and against taking the best mean; ``choices`` what the
-model would claim if it were simpler. 1000 studies take about a quarter of an hour of one core.
+Parts: ``errors`` false differences among equal cells, ``many`` those among 80 and 300; ``family``
+those of a study of several workloads; ``coverage`` of the intervals of ratios, ``means`` of those
+of means; ``power`` against paired t tests corrected by Holm and against taking the best mean;
+``tukey`` against Tukey's test in blocks; ``choices`` what the model would claim if it were simpler.
+Tables are printed as docs/statistics.md has them.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import studentized_range, ttest_rel
 
-from diskproof.stats import model
-from diskproof.stats.comparisons import compare_all
-from diskproof.stats.intervals import Sample, ratio_interval
-from support.noise_shapes import SHAPES, Array, few_noisy, to_samples
+from diskproof.stats import scatter
+from diskproof.stats.comparisons import ALPHA, compare_all
+from diskproof.stats.intervals import Sample, geometric_interval, mean_interval, ratio_interval
+from support.noise_shapes import FURTHER, SHAPES, Array, Shape, to_samples
 
 CELLS = 24
 Design = Callable[[np.random.Generator, Array], list[Sample]]
@@ -43,14 +46,23 @@ def three_and_all(_rng: np.random.Generator, logs: Array) -> list[Sample]:
     return to_samples(logs, present, blocked=False)
 
 
+def lost_where_slow(rng: np.random.Generator, logs: Array) -> list[Sample]:
+    """Blocks wander by 10 %; in the slowest third of them one run in three failed."""
+    host = 0.1 * rng.standard_normal(logs.shape[1])
+    chance = np.where(host <= np.quantile(host, 1 / 3), 1 / 3, 0.02)
+    return to_samples(logs + host, rng.random(logs.shape) > chance, blocked=True)
+
+
 DESIGNS: dict[str, tuple[Design, int]] = {
     "2 blocks": (complete, 2),
     "3 blocks": (complete, 3),
     "5 blocks": (complete, 5),
     "10 blocks": (complete, 10),
+    "3, 1/6 fail": (failed_runs, 3),
     "5, 1/6 fail": (failed_runs, 5),
+    "3, slow fail": (lost_where_slow, 3),
     "no blocks: 3": (unblocked, 3),
-    "5": (unblocked, 5),
+    "no blocks: 5": (unblocked, 5),
     "3 and 10": (three_and_all, 10),
 }
 
@@ -59,22 +71,100 @@ def claims_any(samples: list[Sample]) -> bool:
     return bool(samples) and bool(compare_all(samples).proved.any())
 
 
+EVERY = {**SHAPES, **FURTHER}
+OF_SESSIONS = ("drifting", "step", "AR(1)", "warm-up")
+"""They mean something in blocks only."""
+
+
+def head(first: str, columns: Iterable[str]) -> None:
+    names = [first, *columns]
+    print("| " + " | ".join(names) + " |", "|---" * len(names) + "|", sep="\n")
+
+
+def row(name: str, cells: Iterable[str]) -> None:
+    print("| " + " | ".join([name, *cells]) + " |", flush=True)
+
+
+def error_rate(shape: str, design: Design, cells: int, blocks: int, studies: int) -> float:
+    rng = np.random.default_rng([*shape.encode(), *design.__name__.encode(), cells, blocks])
+    wrong = 0
+    for _ in range(studies):
+        samples = [s for s in design(rng, EVERY[shape](rng, cells, blocks)) if s.values]
+        wrong += claims_any(samples)
+    return wrong / studies
+
+
 def false_differences(studies: int, cells: int = CELLS) -> None:
-    print(f"Share of studies of {cells} equal cells that claim any difference (bar: 5 %)")
-    print(f"{'scatter':14}" + "".join(f"{name:>14}" for name in DESIGNS))
-    for number, (name, shape) in enumerate(SHAPES.items()):
-        line = f"{name:14}"
-        for place, (design, blocks) in enumerate(DESIGNS.values()):
-            rng = np.random.default_rng([number, place, cells])
-            if name == "drifting" and design in (unblocked, three_and_all):
-                line += f"{'-':>14}"
-                continue
-            wrong = 0
+    print(f"\nShare of {studies} studies of {cells} equal cells that claim any difference\n")
+    head("scatter", DESIGNS)
+    for shape in EVERY:
+        rates = (
+            "-"
+            if shape in OF_SESSIONS and design in (unblocked, three_and_all)
+            else f"{error_rate(shape, design, cells, blocks, studies):.1%}"
+            for design, blocks in DESIGNS.values()
+        )
+        row(shape, rates)
+
+
+def many_cells(studies: int) -> None:
+    print(f"\nThe same of many cells in complete blocks ({studies} studies; 300 cells: a fifth)\n")
+    sizes = [(cells, blocks) for cells in (5, 40, 80, 300) for blocks in (2, 3, 5)]
+    head("scatter", (f"{cells} x {blocks}" for cells, blocks in sizes))
+    for shape in ("equal", "few noisy", "heavy tails", *FURTHER):
+        rates = (
+            error_rate(shape, complete, cells, blocks, studies if cells < 300 else studies // 5)
+            for cells, blocks in sizes
+        )
+        row(shape, (f"{rate:.1%}" for rate in rates))
+
+
+def family(studies: int) -> None:
+    """Several workloads of 8 equal cells: each corrected by itself, and all together."""
+    print(f"\nShare of {studies} studies with any false difference in any workload\n")
+    head("workloads, blocks", ("each by itself", "all together"))
+    for loads in (1, 4, 8):
+        for blocks in (3, 5):
+            rng = np.random.default_rng([loads, blocks])
+            wrong = np.zeros(2)
             for _ in range(studies):
-                samples = [s for s in design(rng, shape(rng, cells, blocks)) if s.values]
-                wrong += claims_any(samples)
-            line += f"{wrong / studies:14.1%}"
-        print(line, flush=True)
+                told = [complete(rng, EVERY["spread"](rng, 8, blocks)) for _ in range(loads)]
+                wrong += [
+                    any(bool(compare_all(each, alpha).proved.any()) for each in told)
+                    for alpha in (ALPHA, ALPHA / loads)
+                ]
+            row(f"{loads}, {blocks}", (f"{each:.1%}" for each in wrong / studies))
+
+
+def means(studies: int) -> None:
+    """Intervals of a mean: what the truth is comes from many runs."""
+    print("\nShare of intervals that hold the mean, arithmetic and geometric (bar: 93-97.5 %)\n")
+    head("scatter", (f"{kind} {n}" for kind in ("arithmetic", "geometric") for n in (3, 5, 10)))
+    for name, shape in EVERY.items():
+        if name in OF_SESSIONS or name.startswith("wild") or name in ("1 to 20 %", "spread"):
+            continue  # normal for any one cell, or no matter of one cell
+        rng = np.random.default_rng([7, *name.encode()])
+        row(name, (f"{each:.1%}" for each in coverage_of_means(rng, name, shape, studies)))
+
+
+def coverage_of_means(
+    rng: np.random.Generator, name: str, shape: Shape, studies: int
+) -> list[float]:
+    whole, rates = name == "rounded", []
+    many = np.concatenate([shape(rng, 60, 200)[-1] for _ in range(300)])
+    truths = 0.0 if whole else float(np.log(np.exp(many).mean())), 0.0 if whole else many.mean()
+    for interval_of, truth in zip((mean_interval, geometric_interval), truths, strict=True):
+        for runs in (3, 5, 10):
+            held = 0
+            for _ in range(studies):
+                true = rng.uniform(8, 40) if whole else 1000.0
+                logs = 0.03 * rng.standard_normal(runs) if whole else shape(rng, 12, runs)[-1]
+                told = np.round(true * np.exp(logs)) if whole else true * np.exp(logs)
+                interval = interval_of(told.tolist())
+                assert interval.half_width is not None
+                held += abs(interval.mean - true * np.exp(truth)) <= interval.half_width
+            rates.append(held / studies)
+    return rates
 
 
 def coverage(studies: int) -> None:
@@ -134,9 +224,9 @@ def power(studies: int) -> None:
     print("24 cells, one faster by the given factor than the next, the others within 20 %;")
     print("winner: proved better than every other; pairs: share of all pairs proved;")
     print("best mean: share of studies where the best mean is the winner's; wrong: another proved")
-    head = f"{'scatter':14}{'blocks':>7}{'ahead':>7}"
     print(
-        head + f"{'winner':>9}{'by Holm':>9}{'pairs':>8}{'by Holm':>9}{'best mean':>11}{'wrong':>7}"
+        f"{'scatter':14}{'blocks':>7}{'ahead':>7}"
+        f"{'winner':>9}{'by Holm':>9}{'pairs':>8}{'by Holm':>9}{'best mean':>11}{'wrong':>7}"
     )
     for number, name in enumerate(("equal", "few noisy", "spread", "slow tenth", "drifting")):
         for blocks in (3, 5, 10):
@@ -171,6 +261,36 @@ def power_of(rng: np.random.Generator, name: str, blocks: int, ahead: float, stu
     return total
 
 
+def against_tukey(studies: int) -> None:
+    """Equal scatter, one cell ahead of equal ones: where the textbook's test is at its best."""
+    print(f"\nOne cell ahead of equal ones: share of its pairs proved, and of {studies} studies")
+    print("that prove it ahead of all; beside it Tukey's test in blocks\n")
+    head("cells, blocks, scatter, ahead", ("pairs", "Tukey", "ahead of all", "Tukey"))
+    for cells, blocks in ((8, 2), (8, 3), (24, 3), (80, 3), (24, 5)):
+        for sd, ahead in ((0.03, 1.2), (0.04, 1.2), (0.05, 1.2), (0.05, 1.3)):
+            rng = np.random.default_rng([cells, blocks, int(1000 * sd), int(10 * ahead)])
+            total = np.zeros(4)
+            for _ in range(studies):
+                logs = sd * rng.standard_normal((cells, blocks))
+                logs[0] += np.log(ahead)
+                ours = compare_all(complete(rng, logs)).proved[0, 1:]
+                theirs = tukey_pairs(logs)[1:]
+                total += (ours.mean(), theirs.mean(), ours.all(), theirs.all())
+            told = f"{cells}, {blocks}, {sd:.0%}, {ahead}"
+            row(told, (f"{each:.0%}" for each in total / studies))
+
+
+def tukey_pairs(logs: Array) -> NDArray[np.bool_]:
+    """Tukey's test of the textbook in complete blocks, of the first cell against all."""
+    cells, blocks = logs.shape
+    means = logs.mean(axis=1)
+    inner = logs - means[:, None]
+    freedom = (cells - 1) * (blocks - 1)
+    error = np.sqrt(((inner - inner.mean(axis=0)) ** 2).sum() / freedom / blocks)
+    apart: NDArray[np.bool_] = np.abs(means[0] - means) / error > textbook_quantile(cells, freedom)
+    return apart
+
+
 def choices(studies: int) -> None:
     """What the model's choices are worth: false differences without them."""
     print("Share of studies of equal cells that claim any difference, by other means")
@@ -179,13 +299,14 @@ def choices(studies: int) -> None:
         rng = np.random.default_rng(5)
         wrong = sum(pooled_claims(SHAPES[name](rng, CELLS, 5)) for _ in range(studies))
         print(f"{name:14}{wrong / studies:14.1%}", flush=True)
-    print("without added caution, few noisy, 8 cells in 3 blocks:")
-    cautious = model.CAUTIOUS_BELOW
-    for below in (0, cautious):
-        model.CAUTIOUS_BELOW = below
-        rng = np.random.default_rng(8)
-        wrong = sum(claims_any(complete(rng, few_noisy(rng, 8, 3))) for _ in range(studies))
-        print(f"CAUTIOUS_BELOW {below:3}{wrong / studies:10.1%}", flush=True)
+    print("if all belief is in cells that scatter alike or by the usual law, none stands alone:")
+    with_wild = scatter.ALONE
+    for name, cells in (("wild x10", 24), ("few noisy", 24)):
+        for alone in ((1e-9, 1e-9), with_wild):
+            scatter.ALONE = alone
+            rate = error_rate(name, complete, cells, 3, studies)
+            print(f"{name:14} ALONE {alone}{rate:10.1%}", flush=True)
+    scatter.ALONE = with_wild
 
 
 def pooled_claims(logs: Array) -> bool:
@@ -206,14 +327,22 @@ def textbook_quantile(cells: int, freedom: int) -> float:
 
 def main() -> None:
     studies = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    parts = sys.argv[2:] or ["errors", "coverage", "power", "choices"]
-    if "errors" in parts:
-        for cells in (CELLS, 8, 3):
+    parts = sys.argv[2:] or ["errors", "many", "family", "coverage", "means", "power", "tukey"]
+    for cells in (CELLS, 8, 3):
+        if "errors" in parts or f"errors{cells}" in parts:
             false_differences(studies, cells)
+    if "many" in parts:
+        many_cells(studies)
+    if "family" in parts:
+        family(studies)
     if "coverage" in parts:
         coverage(studies)
+    if "means" in parts:
+        means(studies * 2)
     if "power" in parts:
         power(studies // 5)
+    if "tukey" in parts:
+        against_tukey(studies // 2)
     if "choices" in parts:
         choices(studies)
 

@@ -44,7 +44,7 @@ def test_the_warm_up_tells_runs_that_were_not_steady(protocols: dict[str, Protoc
     assert cell.course[0][1].mean == 100.0 and cell.course[-1] == (4.0, cell.course[-2][1])
     [part] = protocol_parts(protocols["reread"], Drawing().figure)
     assert part.rows[0][1:] == (
-        "50.00 \u00b1 0.00",
+        "50.00 \u00b1 0.50",
         "1000 \u00b1 6",
         "20.01",
         "1.500 (1 of 2 runs)",

@@ -64,7 +64,7 @@ def test_plain_when_not_a_terminal() -> None:
 
 def test_hostile_text_stays_text() -> None:
     view = make_view(details=False, name=HOSTILE)
-    text = plain(render_failures(view.study, view.parts["runs"].failures), width=400)
+    text = plain(render_failures(view.study, view.parts["runs"]), width=400)
     assert "\x1b" not in text and "\x07" not in text
     assert "[bold]x[/bold]" in text
     assert "[bold]x[/bold]" in "".join(plain(render_study(view), width=400).splitlines())
@@ -72,7 +72,9 @@ def test_hostile_text_stays_text() -> None:
 
 def test_equal_failures_are_counted() -> None:
     view = make_view(details=False)
-    text = plain(render_failures(view.study, view.parts["runs"].failures * 3), width=300)
+    runs = view.parts["runs"]
+    thrice = replace(runs, failures=runs.failures * 3)
+    text = plain(render_failures(view.study, thrice), width=300)
     assert text.count("kernel panic") == 1
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["3", "3"]
 

@@ -39,10 +39,10 @@ def test_an_object_has_what_the_contract_promises() -> None:
     assert (row["higher_is_better"], row["primary"]) == (True, True)
 
 
-def test_one_run_has_no_interval_and_equal_runs_one_of_nought() -> None:
+def test_one_run_has_no_interval_and_equal_runs_that_of_their_resolution() -> None:
     single, equal = show_rows([make_row("none", (5.0,)), make_row("unsafe", (5.0, 5.0))])
     assert (single["n"], single["ci95"]) == (1, None)
-    assert (equal["n"], equal["ci95"]) == (2, 0.0)
+    assert (equal["n"], equal["ci95"]) == (2, 0.5)
     assert json.loads(json.dumps([single, equal])) == [single, equal]
 
 

@@ -3,14 +3,18 @@
 `benchmarks/calibration.py` is the long form of this, with more designs and more studies.
 """
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
+from diskproof.records import Cell, StudyRecord, WorkloadSpec
+from diskproof.report.view import rank_workloads
 from diskproof.stats.comparisons import ALPHA, compare_all
 from diskproof.stats.intervals import ratio_interval
-from support.noise_shapes import SHAPES, to_samples
+from diskproof.store import ResultRow
+from support.noise_shapes import FURTHER, SHAPES, to_samples
 
 pytestmark = pytest.mark.long
 
@@ -20,46 +24,70 @@ def at_most(studies: int, share: float = ALPHA) -> float:
     return studies * share + 3.1 * math.sqrt(studies * share * (1 - share))
 
 
+EVERY = {**SHAPES, **FURTHER}
+
+
 def errors(shape: str, cells: int, blocks: int, studies: int, *, blocked: bool = True) -> int:
     rng = np.random.default_rng([cells, blocks, studies])
     found = 0
     for _ in range(studies):
-        logs = SHAPES[shape](rng, cells, blocks)
+        logs = EVERY[shape](rng, cells, blocks)
         found += bool(compare_all(to_samples(logs, blocked=blocked)).proved.any())
     return found
 
 
-@pytest.mark.parametrize("blocks", [2, 3, 8])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_equal_cells_are_not_told_apart(shape: str, blocks: int) -> None:
-    assert errors(shape, 24, blocks, 80) <= at_most(80)
+@pytest.mark.parametrize("shape", EVERY)
+def test_equal_cells_are_not_told_apart(shape: str) -> None:
+    assert sum(errors(shape, 8, blocks, 20) for blocks in (2, 3, 5)) <= at_most(60)
 
 
-@pytest.mark.parametrize("shape", ["equal", "few noisy", "half noisy", "spread", "slow tenth"])
-@pytest.mark.parametrize("cells", [2, 3, 8])
-def test_nor_are_few_cells(shape: str, cells: int) -> None:
-    assert errors(shape, cells, 3, 120) <= at_most(120)
-    assert errors(shape, cells, 5, 120, blocked=False) <= at_most(120)
+@pytest.mark.parametrize(("cells", "blocks"), [(40, 2), (80, 3)])
+def test_one_wild_cell_among_many_calm_ones_is_not_pooled_away(cells: int, blocks: int) -> None:
+    """It made 18 % of studies of 80 cells in 3 blocks claim a difference, 55 % in 2."""
+    assert errors("wild x10", cells, blocks, 30) <= at_most(30)
 
 
-def test_a_thousand_studies_of_equal_cells() -> None:
+@pytest.mark.parametrize("shape", ["equal", "few noisy", "spread", "slow tenth"])
+def test_nor_are_few_cells(shape: str) -> None:
+    assert sum(errors(shape, cells, 3, 30) for cells in (2, 3)) <= at_most(60)
+    assert errors(shape, 3, 5, 30, blocked=False) <= at_most(30)
+
+
+def test_studies_of_equal_cells_are_no_idle_intervals() -> None:
     """Neither too many false differences nor so few that the intervals are idle."""
-    wrong = errors("drifting", 12, 5, 1000)
-    assert 5 <= wrong <= at_most(1000)
+    assert 1 <= errors("drifting", 3, 10, 200) <= at_most(200)
 
 
 @pytest.mark.parametrize("shape", ["equal", "few noisy", "spread"])
 def test_unequal_numbers_of_runs(shape: str) -> None:
     rng = np.random.default_rng(17)
     wrong = failed = 0
-    for _ in range(150):
-        logs = SHAPES[shape](rng, 24, 10)
+    for _ in range(30):
+        logs = SHAPES[shape](rng, 12, 10)
         present = np.ones(logs.shape, dtype=bool)
         present[::2, 3:] = False
         wrong += bool(compare_all(to_samples(logs, present, blocked=False)).proved.any())
         lost = rng.random(logs.shape) > 1 / 6
         failed += bool(compare_all(to_samples(logs, lost, blocked=True)).proved.any())
-    assert wrong <= at_most(150) and failed <= at_most(150)
+    assert wrong <= at_most(30) and failed <= at_most(30)
+
+
+def test_all_workloads_of_a_study_are_one_family() -> None:
+    """Corrected each by itself, six workloads err in a quarter of studies."""
+    loads = [WorkloadSpec(f"load {number}", "fio") for number in range(6)]
+    cells = [[Cell((("format", str(number)),), load) for number in range(4)] for load in loads]
+    study = StudyRecord("s", "s", "run", "", 0, 3, tuple(itertools.chain(*cells)))
+    rng, wrong = np.random.default_rng(41), 0
+    for _ in range(30):
+        rows = [
+            ResultRow("s", "h", cell, "iops", "1/s", True, True, tuple(row), (0, 1, 2), ("",) * 3)
+            for own in cells
+            for cell, row in zip(own, np.exp(SHAPES["spread"](rng, 4, 3)).tolist(), strict=True)
+        ]
+        views = rank_workloads(study, rows)
+        wrong += any(len({line.ranked.rank for line in view.lines} - {None}) > 1 for view in views)
+        assert [view.alpha for view in views] == pytest.approx([ALPHA / 6] * 6)
+    assert wrong <= at_most(30)
 
 
 @pytest.mark.parametrize("shape", ["equal", "skewed", "drifting"])
@@ -79,7 +107,7 @@ def test_simultaneous_intervals_hold_together() -> None:
     """All ratios of a study at once, in at least 95 % of studies."""
     rng = np.random.default_rng(31)
     truth = np.linspace(0, 0.7, 10)
-    studies, missed = 300, 0
+    studies, missed = 60, 0
     for _ in range(studies):
         logs = truth[:, None] + SHAPES["few noisy"](rng, 10, 5)
         compared = compare_all(to_samples(logs, blocked=True))
@@ -92,8 +120,8 @@ def test_a_factor_is_found_in_three_blocks() -> None:
     """Where t tests of single pairs, corrected, prove nothing at all."""
     rng = np.random.default_rng(37)
     found = 0
-    for _ in range(100):
+    for _ in range(40):
         logs = SHAPES["drifting"](rng, 12, 3)
         logs[0] += math.log(2)
         found += bool(compare_all(to_samples(logs, blocked=True)).proved[0, 1:].all())
-    assert found >= 90
+    assert found >= 36

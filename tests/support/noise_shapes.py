@@ -80,6 +80,73 @@ SHAPES: dict[str, Shape] = {
 }
 
 
+def one_wild(times: float) -> Shape:
+    """One cell scatters so many times as much as the others, which do by 3 %."""
+
+    def shape(rng: np.random.Generator, cells: int, blocks: int) -> Array:
+        sd = np.full(cells, 0.03)
+        sd[0] *= times
+        return sd[:, None] * rng.standard_normal((cells, blocks))
+
+    return shape
+
+
+def one_to_twenty(rng: np.random.Generator, cells: int, blocks: int) -> Array:
+    """Each cell scatters by something between 1 and 20 %."""
+    sd = np.exp(rng.uniform(np.log(0.01), np.log(0.2), cells))
+    return sd[:, None] * rng.standard_normal((cells, blocks))
+
+
+def rounded(rng: np.random.Generator, cells: int, blocks: int) -> Array:
+    """3 % of times that are told as whole seconds, between 8 and 40."""
+    true = rng.uniform(8, 40)
+    return np.log(np.round(true * np.exp(0.03 * rng.standard_normal((cells, blocks)))) / true)
+
+
+def along_session(rng: np.random.Generator, levels: Array, cells: int, blocks: int) -> Array:
+    """3 % of scatter on a host that has these levels, run by run, in blocks of random order."""
+    order = rng.permuted(np.tile(np.arange(cells), (blocks, 1)), axis=1)
+    host = np.empty((blocks, cells))
+    np.put_along_axis(host, order, levels.reshape(blocks, cells), axis=1)
+    return 0.03 * rng.standard_normal((cells, blocks)) + host.T
+
+
+def step(rng: np.random.Generator, cells: int, blocks: int) -> Array:
+    """From some run on the host is 20 % slower."""
+    runs = np.arange(cells * blocks)
+    return along_session(rng, np.log(0.8) * (runs >= rng.integers(len(runs))), cells, blocks)
+
+
+def wandering(rng: np.random.Generator, cells: int, blocks: int) -> Array:
+    """The host's level is an AR(1) process over the runs of the session: 5 %, memory 0.9."""
+    levels = np.empty(cells * blocks)
+    level = 0.05 * rng.standard_normal()
+    for place, news in enumerate(0.05 * (1 - 0.9**2) ** 0.5 * rng.standard_normal(len(levels))):
+        level = 0.9 * level + news
+        levels[place] = level
+    return along_session(rng, levels, cells, blocks)
+
+
+def warming(rng: np.random.Generator, cells: int, blocks: int) -> Array:
+    """The first runs of the session are up to 30 % slower, the others ever less so."""
+    runs = np.arange(cells * blocks)
+    return along_session(rng, np.log(0.7) * np.exp(-runs / (0.3 * len(runs))), cells, blocks)
+
+
+FURTHER: dict[str, Shape] = {
+    "wild x3": one_wild(3),
+    "wild x5": one_wild(5),
+    "wild x10": one_wild(10),
+    "wild x30": one_wild(30),
+    "1 to 20 %": one_to_twenty,
+    "rounded": rounded,
+    "step": step,
+    "AR(1)": wandering,
+    "warm-up": warming,
+}
+"""Rarer than ``SHAPES``, and harder on who compares."""
+
+
 def to_samples(
     logs: Array, present: NDArray[np.bool_] | None = None, *, blocked: bool
 ) -> list[Sample]:

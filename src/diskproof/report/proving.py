@@ -8,6 +8,7 @@ from statistics import median
 from diskproof.records import StudyRecord
 from diskproof.report.labels import percent
 from diskproof.report.stability.words import how_simulated, power_line
+from diskproof.stats.comparisons import ALPHA
 from diskproof.stats.power import find_power
 from diskproof.stats.race_cost import APART, expect_share
 from diskproof.stats.study_race import race_rules
@@ -33,7 +34,7 @@ def proving_lines(study: StudyRecord, known: Mapping[str, KnownScatter]) -> list
     rules, said = race_rules(study), dict[str, list[str]]()
     for name, each in known.items():
         if each.cells > 1:
-            told = _blocks_line(each, study.blocks)
+            told = _blocks_line(each, study.blocks, ALPHA / len(known))
             if rules:
                 told = (
                     f"of the runs of {EXHAUSTIVE} blocks the race takes {_race_line(each, rules)}"
@@ -42,8 +43,8 @@ def proving_lines(study: StudyRecord, known: Mapping[str, KnownScatter]) -> list
     return [f"{', '.join(names)}: {told}" for told, names in said.items()]
 
 
-def _blocks_line(known: KnownScatter, blocks: int) -> str:
-    found = [find_power(each, blocks) for each in _scatters(known)]
+def _blocks_line(known: KnownScatter, blocks: int, alpha: float) -> str:
+    found = [find_power(each, blocks, alpha) for each in _scatters(known)]
     told = [power_line(each, known.seconds) for each in found]
     return f"{_join(known, told)} {how_simulated(found[0])}"
 

@@ -47,7 +47,8 @@ class Line:
 
 @dataclass(frozen=True)
 class WorkloadView:
-    """A workload's ranking by its primary metric, best line first."""
+    """A workload's ranking by its primary metric, best line first. ``alpha`` is the error granted
+    to all claims of it together: its share of what the study's rankings are granted."""
 
     name: str
     metric: str
@@ -55,6 +56,7 @@ class WorkloadView:
     higher_is_better: bool
     varying: tuple[str, ...]
     lines: tuple[Line, ...]
+    alpha: float
 
     @property
     def measured(self) -> str:
@@ -112,23 +114,36 @@ def rank_workloads(
     study: StudyRecord, rows: Sequence[ResultRow], verdicts: Verdicts | None = None
 ) -> tuple[WorkloadView, ...]:
     """One ranking per workload from a study's result rows of one host; ``verdicts`` by the levels
-    they are about stand beside the lines of the same disks."""
-    names = dict.fromkeys(cell.workload.name for cell in study.cells)
+    they are about stand beside the lines of the same disks.
+
+    At most 5 % of studies claim any false difference in any of them: Bonferroni's share for each
+    workload, and all pairs of its cells together within that.
+    """
+    from diskproof.stats.comparisons import ALPHA
+
     found = by_workload(rows)
+    names = dict.fromkeys([*(cell.workload.name for cell in study.cells), *found])
+    alpha = ALPHA / max(1, len(names))  # of all workloads, also where only some are asked for
     return tuple(
         _rank_workload(
             found[name],
             verdicts or {},
+            alpha,
             paired=study.origin == "run",
             looked=race_rules(study) is not None,
         )
-        for name in dict.fromkeys([*names, *found])
+        for name in names
         if any(row.primary for row in found.get(name, ()))
     )
 
 
 def _rank_workload(
-    rows: Sequence[ResultRow], verdicts: Verdicts, *, paired: bool, looked: bool
+    rows: Sequence[ResultRow],
+    verdicts: Verdicts,
+    alpha: float,
+    *,
+    paired: bool,
+    looked: bool,
 ) -> WorkloadView:
     """Imported results are not paired: their numbers of runs are not randomised blocks."""
     from diskproof.stats.ranking import Measured, rank
@@ -157,7 +172,9 @@ def _rank_workload(
             measured[ranked.cell.id].sample.blocks,
             looked,
         )
-        for ranked in rank(list(measured.values()), first.higher_is_better)
+        for ranked in rank(list(measured.values()), first.higher_is_better, alpha)
     )
     name = first.cell.workload.name
-    return WorkloadView(name, first.metric, first.unit, first.higher_is_better, factors, lines)
+    return WorkloadView(
+        name, first.metric, first.unit, first.higher_is_better, factors, lines, alpha
+    )

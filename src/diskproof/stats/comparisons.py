@@ -1,42 +1,50 @@
-"""All pairs of cells compared at once, at a family-wise error of 5 %.
+"""All pairs of cells compared at once, at a family-wise error.
 
 Single-step, so that every statement comes with a simultaneous interval: a pair differs when its
-t statistic is beyond what the studentised range (Tukey 1953, Kramer 1956) allows for that many
-cells. The cells' variances differ, so there is no one studentised range to look up: each t is
-first turned into the normal score of the same probability, at the degrees of freedom of the less
-known of the two variances, and held against the range of that many normal variables.
+difference over its standard error is beyond what the largest of all pairs reaches by chance. With
+one variance for all cells that is the studentised range (Tukey 1953). The cells' variances differ,
+and are not known, so there is no such table: the largest is drawn, from errors of all centres
+under all variances that the runs allow (``scatter``). A wild cell is wild in all of its pairs,
+which so are paid for once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.stats.boundaries import any_pair_alpha, find_boundary, sure_scores
 from diskproof.stats.intervals import Sample
-from diskproof.stats.model import Fit, fit_cells
+from diskproof.stats.model import DRAWS, Fit, Looks, fit_cells
 from diskproof.stats.race_fit import fit_looked
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 ALPHA = 0.05
-_FARTHEST = 37.0
-"""Normal scores beyond this have a probability below what a double can hold."""
+KEPT = 0.9
+"""Share of the error that is granted to draws; the rest is for scatter that is none of those drawn
+(docs/statistics.md)."""
+OUTERMOST = 8
+"""Cells of a draw whose pairs are looked at. Of 300 cells the ninth is two standard errors out:
+its pair with the next reaches nothing that is rare."""
 
 
 @dataclass(frozen=True)
 class Comparisons:
     """Differences of logarithms, row minus column, and the half widths of their simultaneous
-    intervals; infinite where nothing can be said. k x k each."""
+    intervals; infinite where nothing can be said. k x k each. ``largest`` are the largest
+    differences over their errors as they are by chance, in order of size."""
 
     fit: Fit
     differences: Array
     half_widths: Array
+    largest: Array
 
     @property
     def proved(self) -> Flags:
@@ -51,77 +59,87 @@ class Comparisons:
             fit,
             centres=fit.centres[cells],
             variances=fit.variances[cells],
-            freedom=fit.freedom[cells],
             errors=fit.errors[pairs],
+            draws=fit.draws[:, cells],
             runs=fit.runs[cells],
-            looks=None if fit.looks is None else fit.looks[cells],
+            looks=fit.looks.reordered(cells) if fit.looks else None,
         )
-        return Comparisons(moved, self.differences[pairs], self.half_widths[pairs])
+        return Comparisons(moved, self.differences[pairs], self.half_widths[pairs], self.largest)
 
 
-def compare_all(samples: Sequence[Sample]) -> Comparisons:
-    """Compare the cells of one workload (at least one)."""
-    return compare_fit(fit_samples(samples))
+def compare_all(samples: Sequence[Sample], alpha: float = ALPHA) -> Comparisons:
+    """Compare the cells of one workload (at least one), with a probability of ``alpha`` that any
+    false difference is claimed."""
+    return _compare(tuple(samples), alpha)
 
 
-def fit_samples(samples: Sequence[Sample]) -> Fit:
+def fit_samples(samples: Sequence[Sample], draws: int = DRAWS, seed: int = 0) -> Fit:
     """The model by which they are compared: a race's own where they were looked at like one."""
     looked = any(each.looked for each in samples)
-    return fit_looked(samples) if looked else fit_cells(samples)
+    return fit_looked(samples) if looked else fit_cells(samples, draws, seed)
 
 
-def compare_fit(fit: Fit) -> Comparisons:
+@lru_cache(maxsize=32)  # tables, sentences and charts ask for the same comparisons
+def _compare(samples: tuple[Sample, ...], alpha: float) -> Comparisons:
+    return compare_fit(fit_samples(samples, draws_for(alpha)), alpha)
+
+
+def draws_for(alpha: float) -> int:
+    """Draws of which so many are beyond ``alpha`` that it is known well."""
+    return min(max(DRAWS, math.ceil(50 / alpha)), 20 * DRAWS)
+
+
+def compare_fit(fit: Fit, alpha: float = ALPHA) -> Comparisons:
     """Compare cells by what is known of their centres."""
     differences = np.subtract.outer(fit.centres, fit.centres)
-    cells = _comparable(fit)
-    if cells < 2:
-        return Comparisons(fit, differences, np.full_like(fit.errors, np.inf))
-    halves = _factors(fit, cells) * np.sqrt(fit.errors)
+    cells = np.flatnonzero(np.isfinite(fit.variances))
+    if len(cells) < 2:
+        return Comparisons(fit, differences, np.full_like(fit.errors, np.inf), np.zeros(0))
+    if fit.looks:
+        largest = np.zeros(0)
+        halves = _race_scores(fit.looks, alpha) * np.sqrt(fit.errors)
+    else:
+        largest = np.sort(_largest(fit.draws[:, cells], fit.errors[np.ix_(cells, cells)]))
+        place = math.ceil((len(largest) + 1) * (1 - KEPT * alpha)) - 1
+        halves = largest[min(place, len(largest) - 1)] * np.sqrt(fit.errors)
     np.fill_diagonal(halves, np.inf)
-    return Comparisons(fit, differences, halves)
+    return Comparisons(fit, differences, halves, largest)
 
 
-def _factors(fit: Fit, cells: int) -> Array:
-    """How many standard errors a difference must exceed, for each pair: Tukey's, or where the data
-    were looked at while they came the boundary of a race, which holds over all looks."""
-    from scipy.special import stdtrit
-
-    if fit.looks is not None:
-        boundary = find_boundary(any_pair_alpha(ALPHA, len(fit.looks)))  # who ran again is chance
-        own = sure_scores(fit.looks, fit.freedom, boundary)
-        factors: Array = np.maximum.outer(own, own)
-        return factors
-    freedom = np.minimum.outer(fit.freedom, fit.freedom)
-    return -np.asarray(stdtrit(freedom, pair_level(cells) / 2), dtype=float)
+def _race_scores(looks: Looks, alpha: float) -> Array:
+    """How many standard errors a difference must exceed, for each pair, where the data were looked
+    at while they came: the boundary of a race, which holds over all looks."""
+    boundary = find_boundary(any_pair_alpha(alpha, len(looks.runs)))  # who ran again is chance
+    own = sure_scores(looks.runs, looks.freedom, boundary)
+    scores: Array = np.maximum.outer(own, own)
+    return scores
 
 
-def _comparable(fit: Fit) -> int:
-    return int(np.isfinite(fit.variances).sum())
+def _largest(draws: Array, errors: Array) -> Array:
+    """Of each draw the largest difference of any two cells over its standard error.
 
-
-@cache
-def pair_level(cells: int, alpha: float = ALPHA) -> float:
-    """The two-sided level of a single pair that keeps all pairs of that many cells at ``alpha``."""
-    from scipy.stats import norm, studentized_range
-
-    quantile = float(studentized_range.ppf(1 - alpha, cells, float("inf")))
-    return float(2 * norm.sf(quantile / 2**0.5))
+    One of the two is among the cells that are farthest out by their own error: the others' pairs
+    are not looked at.
+    """
+    own = np.sqrt(np.diag(errors))
+    precision = 1 / np.sqrt(errors)
+    np.fill_diagonal(precision, 0.0)
+    found = np.zeros(len(draws))
+    outer = np.argsort(-np.abs(draws / own), axis=1)[:, :OUTERMOST]
+    rows = np.arange(len(draws))
+    for column in outer.T:
+        gaps = np.abs(draws - draws[rows, column][:, None]) * precision[column]
+        found = np.maximum(found, gaps.max(axis=1))
+    return found
 
 
 def adjusted_p(compared: Comparisons, row: int) -> Array:
-    """p-values of one cell against all, corrected for all pairs; 1 where nothing is known."""
-    from scipy.special import stdtr
-    from scipy.stats import norm, studentized_range
-
-    fit = compared.fit
-    t = np.abs(compared.differences[row]) / np.sqrt(fit.errors[row])
-    single = 2 * stdtr(np.minimum(fit.freedom[row], fit.freedom), -t)
-    scores = np.minimum(norm.isf(np.maximum(single, 5e-324) / 2), _FARTHEST)
-    cells = _comparable(fit)
-    if cells < 2:
-        return np.ones(len(t))
-    p_values: Array = studentized_range.sf(2**0.5 * scores, cells, float("inf"))
-    return np.where(single >= 1, 1.0, np.clip(p_values, 0.0, 1.0))
+    """p-values of one cell against all, corrected for all pairs; 1 where nothing is known. None is
+    less than what so many draws can tell."""
+    t = np.abs(compared.differences[row]) / np.sqrt(compared.fit.errors[row])
+    beyond = len(compared.largest) - np.searchsorted(compared.largest, t)
+    p_values: Array = (1 + beyond) / (1 + len(compared.largest)) / KEPT
+    return np.where(t > 0, np.minimum(p_values, 1.0), 1.0)
 
 
 def letter_groups(differ: Flags) -> list[tuple[int, ...]]:

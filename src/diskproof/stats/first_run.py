@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diskproof.stats.cell_means import Difference, fit_cell_means
-from diskproof.stats.intervals import RESOLUTION, Sample, mean_interval
+from diskproof.stats.intervals import RESOLUTION, Sample, student_interval
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _by_cells(differences: Sequence[float]) -> FirstRunEffect | None:
     """Student-t over the cells."""
     if not differences:
         return None
-    interval = mean_interval(differences)
+    interval = student_interval(differences)
     if interval.sd is None:
         return _effect(Difference(interval.mean, None, None), 1, "cells")
     error = max(interval.sd, RESOLUTION) / math.sqrt(interval.n)
@@ -67,7 +67,7 @@ def _by_blocks(samples: Sequence[Sample]) -> FirstRunEffect | None:
     if len(fitted.block_numbers) < 2:
         return _by_cells([_difference(_from_first(sample)) for sample in having[:1]])
     effects = [float(each) for each in fitted.block_effects]
-    later = mean_interval(effects[1:])
+    later = student_interval(effects[1:])
     value = effects[0] - later.mean
     if later.sd is None:
         return _effect(Difference(value, None, None), len(having), "blocks")

@@ -5,7 +5,8 @@ A run is the unit (fresh image, fresh process, fresh boot); samples inside a run
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Literal
 
 CONFIDENCE = 0.95
@@ -64,6 +65,37 @@ class RatioInterval:
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """As ``student_interval``, but no narrower than half a step of the values' resolution: what was
+    rounded is known no better, however often it repeats."""
+    interval = student_interval(values, confidence)
+    if interval.half_width is None:
+        return interval
+    return replace(interval, half_width=max(interval.half_width, resolution(values) / 2))
+
+
+def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """The geometric mean with Student's t interval of the logarithms, of which the wider side is
+    told; as ``mean_interval`` where a value has no logarithm. ``sd`` is as there."""
+    plain = mean_interval(values, confidence)
+    if min(values) <= 0:
+        return plain
+    logs = student_interval([math.log(value) for value in values], confidence)
+    mean = math.exp(logs.mean)
+    if logs.half_width is None:
+        return Interval(1, values[0], None, None)
+    half = mean * (_exp(logs.half_width) - 1)
+    return Interval(plain.n, mean, max(half, resolution(values) / 2), plain.sd)
+
+
+def resolution(values: Sequence[float]) -> float:
+    """The step of the decimal grid that all values lie on, 1 at most: they may have been rounded
+    to it. 0 for nought alone, which has none."""
+    exponents = [Decimal(repr(value)).normalize().as_tuple().exponent for value in values if value]
+    steps = [min(0, each) for each in exponents if isinstance(each, int)]
+    return 10.0 ** min(steps) if steps else 0.0
+
+
+def student_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean and half width of its Student-t interval, n - 1 degrees of freedom.
 
     Equal values have a half width of 0. Raises ValueError for no or non-finite values.
@@ -141,15 +173,15 @@ def ratio_interval(a: Sample, b: Sample, confidence: float = CONFIDENCE) -> Rati
 def _paired(a: Sample, b: Sample, common: tuple[int, ...], confidence: float) -> RatioInterval:
     above = dict(zip(a.blocks, a.values, strict=True))
     below = dict(zip(b.blocks, b.values, strict=True))
-    logs = mean_interval([math.log(above[block] / below[block]) for block in common])
+    logs = student_interval([math.log(above[block] / below[block]) for block in common])
     assert logs.sd is not None
     error = max(logs.sd, RESOLUTION) / math.sqrt(logs.n)
     return _from_log(logs.mean, error, logs.n - 1, "paired", logs.n, confidence)
 
 
 def _welch(a: Sample, b: Sample, confidence: float) -> RatioInterval:
-    above = mean_interval([math.log(value) for value in a.values])
-    below = mean_interval([math.log(value) for value in b.values])
+    above = student_interval([math.log(value) for value in a.values])
+    below = student_interval([math.log(value) for value in b.values])
     n = min(above.n, below.n)
     difference = above.mean - below.mean
     if above.sd is None or below.sd is None:

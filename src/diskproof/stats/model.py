@@ -3,8 +3,8 @@
 Logarithms, because disks differ by factors and their scatter grows with their speed. Blocks are
 taken out by least squares, so a cell that lost a run to a failure stays comparable. Each cell
 has its own error variance: a guest under emulation scatters by 30 %, the host by 3 %. From three
-runs a variance is hardly known, so each is drawn towards what the cells have in common, as far as
-they do have it in common (Smyth 2004, doi 10.2202/1544-6115.1027: the moderated t statistic).
+runs a variance is hardly known; what it may be is drawn in ``scatter``, and with it the error
+of each cell's centre.
 """
 
 import math
@@ -15,20 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.stats.blocks import BlockEquations, eliminate_cells
-from diskproof.stats.intervals import RESOLUTION, Sample
+from diskproof.stats.intervals import Sample
+from diskproof.stats.scatter import draw_variances, scales
 
 Array = NDArray[np.float64]
 
-ROUNDS = 4
-"""Weights and variances are found in turn; from the third round on, nothing that counts moves."""
+ROUNDS = 2
+"""Weights and variances are found in turn; from the second round on, nothing that counts moves."""
 
-CAUTIOUS_BELOW = 30
-"""Residual degrees of freedom of a study up to which a whole standard error is added to how much
-the cells' variances differ; beyond, less. Found by simulation: without it 8 cells in 3 blocks, one
-of them noisy, were told apart in 11 % of studies of equal cells (`benchmarks/calibration.py`)."""
+DRAWS = 1000
+"""Draws of all variances and errors, at least; the 5 % that matter are 50 of them."""
+_LOST = 1e-3
+"""Degrees of freedom of a cell whose blocks nobody else had: nothing tells its scatter."""
+_SKETCH = 200
+"""Draws that weights are taken from."""
 
-FEW_CELLS = 6
-"""Fewer cells without blocks keep their own variances: there is nothing to learn from others."""
+TAIL = 0.02
+"""Cells that are hardly known count in a comparison as what they are in this share of cases."""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """After how many ``runs`` of each of k cells the data were last looked at, and how well its
+    variance is known: degrees of ``freedom``."""
+
+    runs: Array
+    freedom: Array
+
+    def reordered(self, cells: Sequence[int]) -> "Looks":
+        return Looks(self.runs[list(cells)], self.freedom[list(cells)])
 
 
 @dataclass(frozen=True)
@@ -36,38 +51,46 @@ class Fit:
     """One fitted study of k cells.
 
     ``centres`` are means of natural logarithms with the blocks taken out (the plain mean of what
-    is not compared, 0 where there is no logarithm); ``runs`` counts values; ``variances`` and
-    ``freedom`` belong to the error of one run. ``errors`` (k x k) are squared standard errors of
+    is not compared, 0 where there is no logarithm); ``runs`` counts values; ``variances`` belong to
+    one run: a middle of what they may be. ``errors`` (k x k) are squared standard errors of
     the differences of centres: infinite where nothing can be said, because a cell has one run
-    only, a value without a logarithm, or no block that ties it to the other. ``looks``: after how
-    many runs of each cell the data were last looked at; None where nobody looked before the end.
+    only, a value without a logarithm, or no block that ties it to the other. ``draws`` (draws x
+    k) are errors of the centres as they may be, all drawn together; none where ``looks`` tell that
+    somebody looked before the end.
     """
 
     centres: Array
     variances: Array
-    freedom: Array
     errors: Array
+    draws: Array
     runs: Array
     blocked: bool
-    looks: Array | None = None
+    looks: Looks | None = None
 
 
-def fit_cells(samples: Sequence[Sample]) -> Fit:
-    """Fit the model to the samples of all cells of a workload (at least one)."""
-    usable = np.array([len(each.values) > 1 and min(each.values) > 0 for each in samples])
-    chosen = [each for each, good in zip(samples, usable, strict=True) if good]
+def fit_cells(samples: Sequence[Sample], draws: int = DRAWS, seed: int = 0) -> Fit:
+    """Fit the model to the samples of all cells of a workload (at least one).
+
+    The same runs give the same draws, in whatever order the cells stand. Fits that are joined need
+    seeds of their own.
+    """
+    usable = [i for i, each in enumerate(samples) if len(each.values) > 1 and min(each.values) > 0]
+    usable.sort(key=lambda i: (samples[i].values, samples[i].blocks))
     count = len(samples)
     centres = np.array([plain_centre(each) for each in samples])
-    variances = np.full(count, np.inf)
-    freedom, errors = np.ones(count), np.full((count, count), np.inf)
+    variances, errors = np.full(count, np.inf), np.full((count, count), np.inf)
+    errors_drawn = np.zeros((draws, count))
+    chosen = [samples[i] for i in usable]
     blocked = has_blocks(chosen)
     if chosen:
         logs, present = tabulate(chosen, blocked)
-        found = _fit_blocked(logs, present) if blocked else _fit_one_way(logs, present)
-        centres[usable], variances[usable], freedom[usable], inner = found
-        errors[np.ix_(usable, usable)] = inner
+        residuals = _residuals(logs, present, blocked=blocked)
+        drawn = residuals.draw(draws, np.random.default_rng(seed))
+        centres[usable], variances[usable] = residuals.centres, np.median(drawn, axis=0)
+        errors[np.ix_(usable, usable)] = _pair_errors(scales(drawn, TAIL), residuals)
+        errors_drawn[:, usable] = _draw_errors(drawn, residuals, np.random.default_rng([seed, 1]))
     runs = np.array([len(each.values) for each in samples], dtype=float)
-    return Fit(centres, variances, freedom, errors, runs, blocked)
+    return Fit(centres, variances, errors, errors_drawn, runs, blocked)
 
 
 def plain_centre(sample: Sample) -> float:
@@ -99,88 +122,80 @@ def tabulate(samples: Sequence[Sample], blocked: bool) -> tuple[Array, Array]:
     return logs, present
 
 
-def _fit_one_way(logs: Array, present: Array) -> tuple[Array, Array, Array, Array]:
-    runs = present.sum(axis=1)
-    centres = logs.sum(axis=1) / runs
-    squares = (((logs - centres[:, None]) * present) ** 2).sum(axis=1)
-    if len(runs) < FEW_CELLS:
-        variances, freedom = np.maximum(squares / (runs - 1), RESOLUTION**2), runs - 1
-    else:
-        variances, freedom = moderate(squares, runs - 1)
-    share = variances / runs
-    return centres, variances, freedom, np.add.outer(share, share)
+@dataclass(frozen=True)
+class _Residuals:
+    """What is left beside cells and blocks: sums of ``squares`` by cell with their degrees of
+    ``freedom``. ``shares`` (cells x blocks) say what part of a cell's runs lies in each block."""
+
+    centres: Array
+    squares: Array
+    freedom: Array
+    runs: Array
+    shares: Array
+    solved: BlockEquations
+
+    def draw(self, draws: int, rng: np.random.Generator) -> Array:
+        """Draw variances; two cells in blocks show but the scatter of their difference, as in the
+        paired t test."""
+        if len(self.runs) == 2 and self.solved.normal.any():
+            whole = self.squares.sum(keepdims=True), self.freedom.sum(keepdims=True)
+            return np.repeat(draw_variances(*whole, draws, rng), 2, axis=1)
+        return draw_variances(self.squares, self.freedom, draws, rng)
 
 
-def _fit_blocked(logs: Array, present: Array) -> tuple[Array, Array, Array, Array]:
-    """Least squares weighted by the cells' precision; the weights come from its residuals.
+def _residuals(logs: Array, present: Array, *, blocked: bool) -> _Residuals:
+    """Least squares; the cells weigh as their scatter, once it is drawn, says.
 
     With all blocks complete the weights cancel out of the differences between cells and only
     serve to tell whose scatter it was (each cell's squares over the trace of its residual
     projection: the estimating equation of restricted maximum likelihood, Patterson and
-    Thompson 1971).
+    Thompson 1971). A noisy cell weighs less than the others, but none more than the middle one:
+    the blocks would else be what one cell did, and nothing be left to tell its own scatter.
     """
     runs = present.sum(axis=1)
     shares = present / runs[:, None]
     means = logs.sum(axis=1) / runs
     inner = (logs - means[:, None]) * present
-    variances, freedom = np.ones(len(runs)), np.ones(len(runs))
-    for _ in range(ROUNDS):
-        weights = 1 / variances
-        solved = eliminate_cells(present, weights)
+    weights = np.ones(len(runs))
+    for turn in range(ROUNDS if blocked else 1):
+        solved = eliminate_cells(present, weights) if blocked else _no_blocks(present)
         effects = solved.inverse @ (weights @ inner)
         residuals = (inner - effects + (shares @ effects)[:, None]) * present
         spread = shares @ solved.inverse
         tied = np.diag(solved.inverse) - 2 * spread + (spread * shares).sum(axis=1)[:, None]
         leverage = (present * (1 / runs[:, None] + weights[:, None] * tied)).sum(axis=1)
-        squares = (residuals**2).sum(axis=1)
-        if len(runs) == 2:  # only the difference of two cells is seen: one variance, as in paired t
-            freedom = np.full(2, max((runs - leverage).sum(), 1e-3))
-            variances = np.full(2, max(squares.sum() / freedom[0], RESOLUTION**2))
-        else:
-            variances, freedom = moderate(squares, runs - leverage)
-    centres = means - shares @ effects
-    return centres, variances, freedom, _pair_errors(variances / runs, shares, solved)
+        squares, freedom = (residuals**2).sum(axis=1), np.maximum(runs - leverage, _LOST)
+        found = _Residuals(means - shares @ effects, squares, freedom, runs, shares, solved)
+        middle = np.median(found.draw(_SKETCH, np.random.default_rng(turn)), axis=0)
+        weights = 1 / np.maximum(middle, np.median(middle))
+    return found
 
 
-def _pair_errors(own: Array, shares: Array, solved: BlockEquations) -> Array:
+def _no_blocks(present: Array) -> BlockEquations:
+    nothing = np.zeros((present.shape[1], present.shape[1]))
+    return BlockEquations(nothing, nothing)
+
+
+def _pair_errors(scale: Array, left: _Residuals) -> Array:
     """Squared errors of differences; what cells lack of each other's blocks adds to them."""
-    products = shares @ solved.inverse @ shares.T
+    own = scale / left.runs
+    products = left.shares @ left.solved.inverse @ left.shares.T
     diagonal = np.diag(products)
     through_blocks = np.maximum(np.add.outer(diagonal, diagonal) - 2 * products, 0)
-    loose = shares @ (np.eye(len(solved.normal)) - solved.inverse @ solved.normal)
+    size = len(left.solved.normal)
+    loose = left.shares @ (np.eye(size) - left.solved.inverse @ left.solved.normal)
     apart = ((loose[:, None, :] - loose[None, :, :]) ** 2).sum(axis=2) > 1e-12
+    apart &= left.solved.normal.any()
     return np.where(apart, np.inf, np.add.outer(own, own) + through_blocks)
 
 
-def moderate(squares: Array, freedom: Array) -> tuple[Array, Array]:
-    """Variances drawn towards their common value, and their degrees of freedom.
-
-    ``squares`` are sums of squared residuals, ``freedom`` their degrees of freedom. Smyth 2004,
-    section 6: variances of cells follow a scaled inverse chi-square whose degrees of freedom come
-    from the scatter of the logarithms of the single variances. Of that scatter not the estimate
-    is taken but up to one standard error more: a few cells can look alike by chance, and to pool
-    a noisy cell with quiet ones is the error that claims false differences. Fewer than three
-    cells are not drawn: there is no scatter to see.
-    """
-    from scipy.special import polygamma, psi
-
-    held = np.maximum(freedom, 1e-3)
-    single = np.maximum(squares / held, RESOLUTION**2)
-    if len(single) < 3:
-        return single, held
-    total = float(held.sum())
-    logs = np.log(single) - psi(held / 2) + np.log(held / 2)
-    by_chance = float(polygamma(1, held / 2).mean())
-    doubt = 2 * by_chance**2 / (len(single) - 1) + polygamma(3, held / 2).mean() / len(single)
-    caution = min(1.0, CAUTIOUS_BELOW / total)
-    excess = float(logs.var(ddof=1)) - by_chance + caution * float(doubt) ** 0.5
-    if excess <= 0:
-        pooled = float((held * single).sum() / total)
-        return np.full(len(single), pooled), np.full(len(single), total)
-    prior = 2 * inverse_trigamma(excess)
-    common = float(np.exp(logs.mean() + psi(prior / 2) - np.log(prior / 2)))
-    drawn = (prior * common + held * single) / (prior + held)
-    return drawn, np.minimum(prior + held, total)
+def _draw_errors(variances: Array, left: _Residuals, rng: np.random.Generator) -> Array:
+    """Errors of the centres: those of the cells' own runs, and those of the blocks they had."""
+    errors = rng.standard_normal(variances.shape) * np.sqrt(variances / left.runs)
+    values, vectors = np.linalg.eigh(left.solved.inverse)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn: Array = errors - rng.standard_normal((len(errors), len(root))) @ (left.shares @ root).T
+    return drawn
 
 
 def inverse_trigamma(value: float) -> float:

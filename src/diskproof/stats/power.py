@@ -13,7 +13,8 @@ from functools import cache
 import numpy as np
 
 from diskproof.records import Cell, WorkloadSpec
-from diskproof.stats.comparisons import pair_level
+from diskproof.stats.boundaries import any_pair_alpha
+from diskproof.stats.comparisons import ALPHA
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import fit_cells
 from diskproof.stats.ranking import Measured, rank
@@ -57,32 +58,32 @@ def scatter_of(samples: Sequence[Sample]) -> tuple[float, ...]:
 
 
 @cache
-def find_power(scatter: tuple[float, ...], blocks: int) -> Power:
-    """``scatter`` are standard deviations of a run's logarithm, by cell; two cells or more."""
+def find_power(scatter: tuple[float, ...], blocks: int, alpha: float = ALPHA) -> Power:
+    """``scatter`` are standard deviations of a run's logarithm, by cell; two cells or more.
+    ``alpha`` is what is granted to the claims of such a workload."""
     scatter = scatter[:MOST_CELLS]
-    level = pair_level(len(scatter))
     typical = float(np.median(scatter))
-    score = _score(level) + _TARGET_SCORE
+    score = _score(any_pair_alpha(alpha, len(scatter))) + _TARGET_SCORE
     guess = 2 * (score * typical / math.log1p(WANTED)) ** 2
     apart = None
     if blocks > 1:
         near = score * typical * math.sqrt(2 / blocks)
-        found = _least(lambda log: tells(scatter, blocks, log), near / 2, near * 8)
+        found = _least(lambda log: tells(scatter, blocks, log, alpha), near / 2, near * 8)
         apart = None if found is None else math.expm1(found)
     most = min(_MOST_BLOCKS, math.ceil(3 * guess) + 8)
-    wanted = _least(lambda n: tells(scatter, math.ceil(n), math.log1p(WANTED)), 2, most)
+    wanted = _least(lambda n: tells(scatter, math.ceil(n), math.log1p(WANTED), alpha), 2, most)
     return Power(len(scatter), blocks, apart, None if wanted is None else math.ceil(wanted))
 
 
-def tells(scatter: Sequence[float], blocks: int, log_ratio: float) -> bool:
+def tells(scatter: Sequence[float], blocks: int, log_ratio: float, alpha: float = ALPHA) -> bool:
     """Whether so many blocks tell enough pairs apart."""
-    return share_told(scatter, blocks, log_ratio) >= POWER
+    return share_told(scatter, blocks, log_ratio, alpha) >= POWER
 
 
 def _score(level: float) -> float:
     from scipy.special import ndtri
 
-    return -float(ndtri(level / 2))
+    return -float(ndtri(level))
 
 
 def _least(tells: Callable[[float], bool], low: float, high: float) -> float | None:
@@ -97,7 +98,9 @@ def _least(tells: Callable[[float], bool], low: float, high: float) -> float | N
     return high
 
 
-def share_told(scatter: Sequence[float], blocks: int, log_ratio: float) -> float:
+def share_told(
+    scatter: Sequence[float], blocks: int, log_ratio: float, alpha: float = ALPHA
+) -> float:
     """Of pairs of cells that differ by so much, the share that a ranking tells apart."""
     count = len(scatter)
     pairs = count // 2 * (count - count // 2)
@@ -108,17 +111,17 @@ def share_told(scatter: Sequence[float], blocks: int, log_ratio: float) -> float
         fast = set(rng.permutation(count)[: count // 2].tolist())
         logs = rng.standard_normal((count, blocks)) * np.asarray(scatter)[:, None]
         logs[sorted(fast)] += log_ratio
-        told += _told_pairs(logs, fast)
+        told += _told_pairs(logs, fast, alpha)
     return told / (studies * pairs)
 
 
-def _told_pairs(logs: np.ndarray, fast: set[int]) -> int:
+def _told_pairs(logs: np.ndarray, fast: set[int], alpha: float) -> int:
     numbers = tuple(range(logs.shape[1]))
     rows = [
         Measured(Cell((("cell", str(place)),), _SPEC), Sample(tuple(row), numbers))
         for place, row in enumerate(np.exp(logs).tolist())
     ]
-    lines = rank(rows, higher_is_better=True)
+    lines = rank(rows, True, alpha)
     ahead = [line for line in lines if int(line.cell.level("cell")) in fast]
     behind = [line for line in lines if int(line.cell.level("cell")) not in fast]
     return sum(one.is_apart(other) for one in ahead for other in behind)

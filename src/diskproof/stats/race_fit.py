@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diskproof.stats.blocks import eliminate_cells
 from diskproof.stats.intervals import RESOLUTION, Sample
-from diskproof.stats.model import Fit, has_blocks, inverse_trigamma, plain_centre, tabulate
+from diskproof.stats.model import Fit, Looks, has_blocks, inverse_trigamma, plain_centre, tabulate
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -86,7 +86,8 @@ def fit_looked(samples: Sequence[Sample]) -> Fit:
             errors[np.ix_(usable, usable)] = fit.squared_errors(np.arange(len(chosen)))
         centres[usable], variances[usable] = fit.centres, fit.variances
         freedom[usable] = fit.freedom
-    return Fit(centres, variances, freedom, errors, runs, True, looks=runs)
+    nothing = np.zeros((0, len(runs)))
+    return Fit(centres, variances, errors, nothing, runs, True, Looks(runs, freedom))
 
 
 def _scatter(residuals: Array, runs: Array, blocks: int) -> tuple[Array, Array, float]:

@@ -8,13 +8,20 @@ with the observed best is a comparison of extremes.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.records import Cell
-from diskproof.stats.comparisons import Comparisons, adjusted_p, compare_all, letter_groups
-from diskproof.stats.intervals import Interval, RatioInterval, Sample, mean_interval, ratio_interval
+from diskproof.stats.comparisons import ALPHA, Comparisons, adjusted_p, compare_all, letter_groups
+from diskproof.stats.intervals import (
+    Interval,
+    RatioInterval,
+    Sample,
+    geometric_interval,
+    ratio_interval,
+)
 from diskproof.stats.model import Fit
 
 Flags = NDArray[np.bool_]
@@ -72,15 +79,17 @@ class Ranked(CellRank):
     stopped: bool = False
 
 
-def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]:
-    """Order cells by mean and say which differences hold at a family-wise error of 5 %.
+def rank(
+    rows: Sequence[Measured], higher_is_better: bool, alpha: float = ALPHA
+) -> tuple[Ranked, ...]:
+    """Order cells by mean and say which differences hold at a family-wise error of ``alpha``.
 
-    The order is that of the arithmetic means; the mean of a cell that lacks blocks is first put
-    right by what those blocks did to the other cells.
+    All speaks of one mean, the geometric one: order, interval, ratio and claim. For the order, that
+    of a cell which lacks blocks is put right by what those blocks did to the other cells.
     """
     if not rows:
         return ()
-    unsorted = compare_all([row.sample for row in rows])
+    unsorted = compare_all([row.sample for row in rows], alpha)
     order = _by_mean(rows, unsorted.fit, higher_is_better)
     ordered, compared = [rows[i] for i in order], unsorted.reordered(order)
     samples = [row.sample for row in ordered]
@@ -91,7 +100,7 @@ def rank(rows: Sequence[Measured], higher_is_better: bool) -> tuple[Ranked, ...]
             rank=places[i].rank,
             shared=places[i].shared,
             cell=row.cell,
-            interval=mean_interval(row.sample.values),
+            interval=geometric_interval(row.sample.values),
             ratio=ratios[i],
             alone=_alone(row.sample, samples[0]) if i else ratios[0],
             stopped=row.sample.looked and row.sample.blocks[-1:] < last,
@@ -127,14 +136,15 @@ def place(compared: Comparisons, higher_is_better: bool) -> list[CellRank]:
 
 def _by_mean(rows: Sequence[Measured], fit: Fit, higher_is_better: bool) -> list[int]:
     sign = -1 if higher_is_better else 1
-    keys = []
-    for row, centre in zip(rows, fit.centres, strict=True):
-        values = row.sample.values
-        mean = math.fsum(values) / len(values)
-        if len(values) > 1 and min(values) > 0:
-            mean *= math.exp(centre - math.fsum(map(math.log, values)) / len(values))
-        keys.append((sign * mean, row.cell.id))
-    return sorted(range(len(rows)), key=lambda i: keys[i])
+    means = [
+        _exp(centre) if min(row.sample.values) > 0 else fmean(row.sample.values)
+        for row, centre in zip(rows, fit.centres, strict=True)
+    ]
+    return sorted(range(len(rows)), key=lambda i: (sign * means[i], rows[i].cell.id))
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < 709 else math.inf
 
 
 def _scatter(compared: Comparisons) -> tuple[list[bool], list[bool]]:
@@ -217,10 +227,10 @@ def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
     return ratios
 
 
-def ratios_over(samples: Sequence[Sample], base: int) -> list[RatioInterval]:
+def ratios_over(samples: Sequence[Sample], base: int, alpha: float = ALPHA) -> list[RatioInterval]:
     """Each sample over the one at ``base``, with intervals that hold for all pairs at once: what a
     ranking says of the best cell, said of any other."""
-    return _ratios(compare_all(samples), samples, base)
+    return _ratios(compare_all(samples, alpha), samples, base)
 
 
 def _ratios(compared: Comparisons, samples: Sequence[Sample], base: int) -> list[RatioInterval]:

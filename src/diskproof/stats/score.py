@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diskproof.stats.comparisons import Comparisons, compare_fit, fit_samples
 from diskproof.stats.intervals import RatioInterval, Sample
-from diskproof.stats.model import Fit
+from diskproof.stats.model import Fit, Looks
 from diskproof.stats.ranking import CellRank, place, ratios_to
 
 Array = NDArray[np.float64]
@@ -104,7 +104,10 @@ def compare_scores(
 ) -> tuple[Comparisons, Array]:
     """The scores of these cells compared, and the logarithms of their speeds, cells x loads,
     more is better."""
-    fits = [fit_samples([load.samples[each] for each in levels]) for load in loads]
+    fits = [
+        fit_samples([load.samples[each] for each in levels], seed=number)
+        for number, load in enumerate(loads)
+    ]
     signs = [1.0 if load.higher_is_better else -1.0 for load in loads]
     speeds = np.array([sign * fit.centres for sign, fit in zip(signs, fits, strict=True)]).T
     weights = np.array([load.weight for load in loads])
@@ -113,17 +116,25 @@ def compare_scores(
 
 def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
     """The fit of the weighted logarithms. Runs of different workloads are independent, so squared
-    errors add up; the degrees of freedom are those of the workload that knows least."""
+    errors add up, and draws made apart belong together."""
     squared = shares**2
     looks = [fit.looks for fit in fits if fit.looks is not None]
     return Fit(
         centres=speeds @ shares,
         variances=np.tensordot(squared, np.array([fit.variances for fit in fits]), 1),
-        freedom=np.array([fit.freedom for fit in fits]).min(axis=0),
         errors=np.tensordot(squared, np.array([fit.errors for fit in fits]), 1),
+        draws=np.tensordot(shares, np.array([fit.draws for fit in fits]), 1),
         runs=np.array([fit.runs for fit in fits]).min(axis=0),
         blocked=all(fit.blocked for fit in fits),
-        looks=np.max(looks, axis=0) if looks else None,
+        looks=_worst(looks) if looks else None,
+    )
+
+
+def _worst(looks: Sequence[Looks]) -> Looks:
+    """Of each cell the most looks and the least that is known of its variance."""
+    return Looks(
+        np.max([each.runs for each in looks], axis=0),
+        np.min([each.freedom for each in looks], axis=0),
     )
 
 

@@ -306,7 +306,9 @@ class _Choice:
         if chosen is None:
             return lambda each: each
         ids = [line.ranked.cell.id for line in self.load.lines]
-        ratios = ratios_over([line.sample for line in self.load.lines], ids.index(chosen.cell.id))
+        ratios = ratios_over(
+            [line.sample for line in self.load.lines], ids.index(chosen.cell.id), self.load.alpha
+        )
 
         @cache  # the same candidate is the same object wherever it is told of
         def told(place: int) -> Candidate:

@@ -54,6 +54,8 @@ def _margin(load: WorkloadView, best: Line, second: Line) -> str:
     return f", {ahead:.0%} ahead of {second.label}" if ahead >= 0.005 else ""
 
 
+PROMISE = "at most 5 % of studies"
+
 STOPPED_MARK = "~"
 STOPPED = (
     "~ the race went on without it: a cell stops when it looks slow, so it is rather faster than "
@@ -62,10 +64,10 @@ STOPPED = (
 READING = (
     "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a cell "
     "that cannot be placed: a single run, or far more scatter than the others. Cells that share a "
-    "letter under tie are not told apart. All pairs of cells are compared and corrected together, "
-    "so that among equal cells a false difference appears in at most 5 % of studies; the "
-    "intervals of the ratio to the best hold for all cells at once. The order is that of the "
-    "means; the ratio is one of geometric means, so that one wild run does not decide it."
+    "letter under tie are not told apart. All pairs of cells of all workloads are compared and "
+    f"corrected together, so that among equal cells a false difference appears in {PROMISE}; the "
+    "intervals of the ratio to the best hold for all cells at once. Means are geometric, in the "
+    "order, the ratios and the claims alike, so that one wild run does not decide them."
 )
 RACE_READING = (
     "In a race the data decide which cells run on. What is said of its pairs holds all the same, "

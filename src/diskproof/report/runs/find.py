@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 
 from diskproof.records import Cell, Check, Failure
 from diskproof.report.chapter import Source
+from diskproof.report.losses import read_slow_losses
 from diskproof.report.tails import Tails, text_tails
+from diskproof.stats.holm import holm_adjusted
+from diskproof.stats.intervals import CONFIDENCE
+from diskproof.stats.losses import SlowLosses
 
 MAX_TAILS = 50
 """Failed runs whose consoles are shown; the rest is listed with its reason."""
@@ -25,10 +29,12 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """Runs that gave no result, and by cell id the settings that were read back."""
+    """Runs that gave no result, and by cell id the settings that were read back. ``hidden`` are
+    workloads, by name, whose runs are missing where they were slow."""
 
     failures: tuple[FailedRun, ...] = ()
     checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    hidden: Mapping[str, SlowLosses] = field(default_factory=dict)
 
 
 def find_runs(source: Source) -> StudyRuns:
@@ -47,4 +53,19 @@ def find_runs(source: Source) -> StudyRuns:
         if run.failure is not None
     ]
     checks = store.checks(study.id, host.id) if source.details else {}
-    return StudyRuns(tuple(failures), checks)
+    return StudyRuns(tuple(failures), checks, _find_hidden(source) if failures else {})
+
+
+def _find_hidden(source: Source) -> Mapping[str, SlowLosses]:
+    """Proved for all workloads together (Holm)."""
+    if source.study.origin != "run":
+        return {}
+    runs = {run.id: run for run in source.store.runs(source.study.id)}
+    found = {name: read_slow_losses(rows, runs) for name, rows in source.by_load.items()}
+    known = {name: each for name, each in found.items() if each is not None}
+    adjusted = holm_adjusted([each.p_value for each in known.values()])
+    return {
+        name: each
+        for (name, each), p_value in zip(known.items(), adjusted, strict=True)
+        if p_value <= 1 - CONFIDENCE
+    }

@@ -8,7 +8,7 @@ from diskproof.report.chapter import Chapter, Draw, Lead
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.plan_tables import render_dropped
 from diskproof.report.runs.find import StudyRuns, find_runs
-from diskproof.report.runs.table import render_failures
+from diskproof.report.runs.table import hidden_lines, render_failures
 from diskproof.report.view import StudyView
 from diskproof.store import Store
 
@@ -32,7 +32,7 @@ def _lead(runs: StudyRuns, view: StudyView) -> Lead:
 
 def _tables(runs: StudyRuns, view: StudyView, best: int) -> Sequence[layout.Shown]:
     return [
-        *([render_failures(view.study, runs.failures)] if runs.failures else []),
+        *([render_failures(view.study, runs)] if runs.failures else []),
         *([render_dropped(view.study.dropped)] if view.study.dropped else []),
     ]
 
@@ -41,6 +41,7 @@ def _page(runs: StudyRuns, view: StudyView, draw: Draw) -> Mapping[str, object]:
     factors = varying_factors(view.study.cells)
     return {
         "runs": runs,
+        "hidden": hidden_lines(runs),
         "study": view.study,
         "facts": _facts_lines(view.host)[:MOST_FACTS],
         "most_checks": MOST_CHECKS,

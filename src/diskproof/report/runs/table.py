@@ -1,22 +1,23 @@
 """Failed runs for the terminal: each reason once, with the cells that it met."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 from diskproof.records import StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.runs.find import FailedRun
+from diskproof.report.losses import losses_words
+from diskproof.report.runs.find import FailedRun, StudyRuns
 
 MAX_CELLS = 12
 """Cells named for each reason; JSON and the page have them all."""
 
 
-def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> layout.Shown:
-    """A reason with the number of its runs, and below it a line a cell."""
+def render_failures(study: StudyRecord, runs: StudyRuns) -> layout.Shown:
+    """A reason with the number of its runs, and below it a line a cell; then where runs are missing
+    because they were slow."""
     factors = varying_factors(study.cells)
     met: dict[str, Counter[str]] = {}
-    for failed in failures:
+    for failed in runs.failures:
         cell = f"{failed.cell.workload.name}  {cell_label(failed.cell, factors)}"
         met.setdefault(_reason(failed), Counter())[cell] += 1
     table = layout.start_table("failed runs", ">runs", "*reason, and the cells that met it")
@@ -26,7 +27,13 @@ def render_failures(study: StudyRecord, failures: Sequence[FailedRun]) -> layout
             table.add_row(str(count), f"  {cell}")
         if len(cells) > MAX_CELLS:
             table.add_row("", f"  and {len(cells) - MAX_CELLS} more cells")
+    table.caption = "; ".join(hidden_lines(runs)) or None
     return table
+
+
+def hidden_lines(runs: StudyRuns) -> list[str]:
+    """What the failed runs of a workload hide, where it is proved."""
+    return [f"{name}: {losses_words(each)}" for name, each in runs.hidden.items()]
 
 
 def _reason(failed: FailedRun) -> str:

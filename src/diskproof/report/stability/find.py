@@ -8,11 +8,14 @@ from typing import TypeVar
 
 from diskproof.records import Series, StudyRecord
 from diskproof.report.labels import cell_label, order_levels, varying_factors
+from diskproof.report.losses import read_slow_losses
 from diskproof.report.stability import words
+from diskproof.stats.comparisons import ALPHA
 from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.first_run import FirstRunEffect, first_run_effect
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample
+from diskproof.stats.losses import SlowLosses
 from diskproof.stats.outliers import find_outliers
 from diskproof.stats.power import Power, find_power, scatter_of
 from diskproof.stats.spells import Spell, find_spell
@@ -22,7 +25,7 @@ from diskproof.stats.two_states import TwoStates, find_two_states
 from diskproof.stats.variance import RunTrace, VarianceLevels, variance_levels
 from diskproof.store import ResultRow, RunRow, Store
 
-Tested = TypeVar("Tested", FirstRunEffect, Drift | None, Spell | None)
+Tested = TypeVar("Tested", FirstRunEffect, Drift | None, Spell | None, SlowLosses | None)
 
 BOOTS = "boots"
 MAX_TRACES = 40
@@ -66,8 +69,8 @@ class SteadyRun:
 
 @dataclass(frozen=True)
 class WorkloadStability:
-    """One workload on one host by its primary metric. The p-values of the first runs, the drift
-    and the spell are corrected together."""
+    """One workload on one host by its primary metric. The p-values of the first runs, the
+    drift, the spell and the failed runs are corrected together."""
 
     name: str
     metric: str
@@ -78,17 +81,19 @@ class WorkloadStability:
     outliers: tuple[OutlierRun, ...]
     drift: Drift | None
     spell: Spell | None
+    losses: SlowLosses | None
     steady: tuple[SteadyRun, ...]
     variance: VarianceLevels
     scatter: tuple[float, ...] = ()
     blocks: int = 0
     seconds_a_block: float = 0.0
+    alpha: float = ALPHA
 
     @cached_property
     def power(self) -> Power | None:
         """What the study proves, and what it would take; None where its cells do not repeat, and
         of a race, which is not ranked at a number of blocks."""
-        return find_power(self.scatter, self.blocks) if len(self.scatter) > 1 else None
+        return find_power(self.scatter, self.blocks, self.alpha) if len(self.scatter) > 1 else None
 
     @property
     def advice(self) -> list[str]:
@@ -124,11 +129,13 @@ def find_stability(
         _outliers(rows, samples, "block {}" if measured else "run {}"),
         estimate_drift(samples, _block_hours(runs.values())) if measured else None,
         _spell(rows, samples, runs) if measured else None,
+        read_slow_losses(rows, runs) if measured else None,
         steady,
         variance_levels(samples, traces),
         scatter_of(samples) if measured and race_rules(study) is None else (),
         max(len(each.values) for each in samples),
         sum(_usual_seconds(row, runs) for row in rows),
+        ALPHA / len({cell.workload.name for cell in study.cells}),
     )
     return _corrected(found)
 
@@ -149,7 +156,7 @@ def _spell(
 
 def _corrected(found: WorkloadStability) -> WorkloadStability:
     """All that is tested over the session, together by Holm's method."""
-    tested = [*(each.effect for each in found.first_runs), found.drift, found.spell]
+    tested = [*(each.effect for each in found.first_runs), found.drift, found.spell, found.losses]
     known = [each.p_value for each in tested if each and each.p_value is not None]
     adjusted = iter(holm_adjusted(known))
 
@@ -163,6 +170,7 @@ def _corrected(found: WorkloadStability) -> WorkloadStability:
         first_runs=tuple(replace(each, effect=put(each.effect)) for each in found.first_runs),
         drift=put(found.drift),
         spell=put(found.spell),
+        losses=put(found.losses),
     )
 
 

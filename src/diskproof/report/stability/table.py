@@ -7,6 +7,7 @@ from dataclasses import asdict
 from diskproof.report import layout
 from diskproof.report.analysis import StudyAnalysis, show_studies, studies_json
 from diskproof.report.labels import change, count, finite, render_figure
+from diskproof.report.losses import losses_words
 from diskproof.report.stability import words
 from diskproof.report.stability.find import FirstRuns, OutlierRun, SteadyRun, WorkloadStability
 from diskproof.stats.drift import Drift
@@ -65,6 +66,8 @@ def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
         lines.append(("host over time", drift_line(load)))
     if load.spell is not None:
         lines.append(("spells", words.spell_words(load.spell, better)))
+    if load.losses is not None:
+        lines.append(("failed runs", losses_words(load.losses)))
     lines.append(("inside a run", steady_line(load)))
     count = len(load.outliers)
     lines.append(("outliers", f"{count}, kept in every figure" if count else "no run stands out"))
@@ -145,6 +148,7 @@ def _findings_json(load: WorkloadStability) -> dict[str, object]:
         "first_boot": [{"kind": each.kind, **_first_json(each)} for each in load.first_boots],
         "drift": _drift_json(load.drift) if load.drift else None,
         "spell": asdict(load.spell) if load.spell else None,
+        "slow_losses": asdict(load.losses) if load.losses else None,
         "outliers": [
             {
                 "cell": each.label,

@@ -13,6 +13,7 @@ from diskproof.report.labels import cell_label, varying_factors
 from diskproof.report.tails import Tails, text_tails
 from diskproof.report.tiles.host_figures import host_figures
 from diskproof.stats.capacity import Capacity, find_capacity
+from diskproof.stats.comparisons import ALPHA
 from diskproof.stats.intervals import Interval, Sample, mean_interval
 from diskproof.stats.ranking import Measured, rank
 from diskproof.stats.tile_score import TileScore, TileScoreIntervals, score_intervals, tile_score
@@ -271,10 +272,11 @@ def _shares(runs: Sequence[TileRun]) -> tuple[GuestShare, ...]:
 
 
 def _with_places(cells: Iterable[CellTiles]) -> tuple[CellTiles, ...]:
-    """The cells with the ranks of their wall times, number by number."""
+    """The cells with the ranks of their wall times, number by number, corrected for all numbers."""
     found = tuple(cells)
     places: dict[tuple[str, int], str] = {}
-    for number in {at.tiles for cell in found for at in cell.at}:
+    numbers = {at.tiles for cell in found for at in cell.at}
+    for number in numbers:
         measured = [
             Measured(cell.cell, Sample(tuple(run.seconds for run in at.runs)))
             for cell in found
@@ -282,7 +284,7 @@ def _with_places(cells: Iterable[CellTiles]) -> tuple[CellTiles, ...]:
             if at.tiles == number and at.runs
         ]
         if len(measured) > 1:
-            for ranked in rank(measured, higher_is_better=False):
+            for ranked in rank(measured, higher_is_better=False, alpha=ALPHA / len(numbers)):
                 places[ranked.cell.id, number] = ranked.label
     return tuple(
         replace(

@@ -17,7 +17,7 @@ from diskproof.records import (
     WorkloadSpec,
     content_id,
 )
-from diskproof.stats.intervals import Interval, mean_interval
+from diskproof.stats.intervals import Interval, student_interval
 from diskproof.store.formats.imported import Imported
 from diskproof.store.formats.kvm_perf_text import (
     Configuration,
@@ -163,7 +163,7 @@ def _check_figures(text: KvmPerfText, name: str) -> Iterator[str]:
             elif shown is None:
                 yield f"line {each.line}: no {workload} interval is printed to check against"
             else:
-                _check_interval(shown, mean_interval(times), name, workload)
+                _check_interval(shown, student_interval(times), name, workload)
 
 
 def _check_interval(printed: Printed, ours: Interval, name: str, workload: str) -> None:

@@ -18,6 +18,7 @@ import pytest
 from diskproof.process.start import find_tool, run
 from support.residency import (
     PAGE,
+    STAYS,
     build_reader,
     cached,
     count_pages,
@@ -72,7 +73,7 @@ def test_what_is_read_leaves(folder: Path, how: str) -> None:
     assert nocache(*argv).returncode == 0
     assert cached(file) == [0]
     run(argv, timeout=30)
-    assert cached(file)[0] >= 2040, "without nocache it stays: the test tells them apart"
+    assert cached(file)[0] >= STAYS, "without nocache it stays: the test tells them apart"
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
@@ -102,8 +103,8 @@ def test_exactly_the_pages_of_others_stay(folder: Path, readers: dict[str, Path]
     assert nocache(readers["dynamic"], how, file).returncode == 0
     after = cached_pages(file)
     assert after <= before
-    # A busy kernel takes a single page by itself now and then, without nocache as well.
-    assert len(before - after) <= 2
+    # A busy kernel takes some pages by itself, without nocache as well.
+    assert len(before - after) <= 0.05 * len(before)
 
 
 def cached_pages(file: Path) -> set[int]:
@@ -114,7 +115,7 @@ def test_a_file_that_was_cached_stays_whole(folder: Path) -> None:
     file = make_cold(folder / "file")
     file.read_bytes()
     assert nocache("cat", file).returncode == 0
-    assert cached(file)[0] >= 2040
+    assert cached(file)[0] >= STAYS
 
 
 def test_victims_are_left_alone(folder: Path) -> None:
@@ -122,7 +123,7 @@ def test_victims_are_left_alone(folder: Path) -> None:
     victim.read_bytes()
     nocache("cp", file, folder / "copy")
     assert cached(file, folder / "copy") == [0, 0]
-    assert cached(victim)[0] >= 2040
+    assert cached(victim)[0] >= STAYS
 
 
 @pytest.mark.parametrize("size", [1, PAGE + 1, 20 << 20])
@@ -260,7 +261,7 @@ def test_a_cgroup_as_the_strategy(folder: Path, readers: dict[str, Path]) -> Non
     assert report["removed"] is True
     assert report["peak_bytes"] <= 17 << 20
     assert cached(file) == [0]
-    assert cached(victim)[0] >= 2000, "whatever else runs here may cost the victim a few pages"
+    assert cached(victim)[0] >= STAYS
 
 
 def test_the_report_tells_what_was_done(folder: Path) -> None:

@@ -13,6 +13,8 @@ from diskproof.process.native import find_native, require_native
 from diskproof.process.start import Completed, require_tool, run
 
 PAGE = mmap.PAGESIZE
+STAYS = 2000
+"""Of 2048 pages: what else runs here may cost a file that stays a few."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 READER_C = r"""

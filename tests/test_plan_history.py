@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.plan import Plan, estimate, estimate_seconds, make_plan
-from diskproof.plan.estimate import PREPARE_SECONDS, REPORT_SHARE, foretell_verdicts
+from diskproof.plan.estimate import (
+    PREPARE_SECONDS,
+    REPORT_SHARE,
+    foretell_verdicts,
+    longest_verdicts,
+)
 from diskproof.plan.history import BETWEEN, LOAD, WORK, History, Phases
 from diskproof.plan.outlook import Outlook
 from diskproof.records import Cell, WorkloadSpec
@@ -147,12 +152,15 @@ def test_a_search_that_was_over_early_will_be_and_one_that_was_not_takes_its_tim
     history = History()
     both = (("explore_power", 20.0), ("explore_qemu-kill", 3.0))
     history.add("study", crash_cell(20), 25.0, (("record", 2.0), *both))
-    longer = foretell_verdicts(crash_cell(60), FAULTS, history)
-    assert set(longer) == {"verdicts"}  # of other faults nothing is known: the most that it takes
     known = history.expect(crash_cell(60))[WORK]
     assert known["explore_power"] == 60.0 and known["explore_qemu-kill"] == 3.0
     asked = foretell_verdicts(crash_cell(60), ("power",), history)
     assert asked == {"record": 2.0, "explore_power": 60.0, BETWEEN: 0.0}
+    asked = foretell_verdicts(crash_cell(60), FAULTS, history)
+    assert set(asked) == {"record", BETWEEN, *(f"explore_{fault}" for fault in FAULTS)}
+    assert asked["explore_lying-device"] == 60.0 > asked["explore_guest-kill"]
+    unknown = sum(foretell_verdicts(crash_cell(60), FAULTS, History()).values())
+    assert 120.0 < unknown <= longest_verdicts(crash_cell(60), FAULTS)
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.floats(0.0, 1e4)), min_size=1, max_size=30))

@@ -123,10 +123,10 @@ class PlannedVerdicts(NamedTuple):
         if self.obstacle:
             return f"which keep the data is not judged: {self.obstacle}"
         most = f"at most {render_seconds(self.at_most_seconds)} more"
-        about = f"about {render_seconds(self.estimated_seconds)}, "
+        about = f"About {render_seconds(self.estimated_seconds)}"
         return (
             f"then {count(self.verdicts, 'verdict')} on {count(self.cells, 'cell')}: which keep "
-            f"the data? {(about * bool(self.estimated_from_runs) + most).capitalize()}"
+            f"the data? {about}, {most}"
         )
 
 

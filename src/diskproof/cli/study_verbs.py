@@ -93,7 +93,7 @@ def plan(
 
 @contextmanager
 def _open_past(store: str) -> Iterator[Store | None]:
-    """What runs took; a store need not be there yet."""
+    """The store that knows what runs took; it need not be there yet."""
     if "://" not in store and not Path(store).exists():
         yield None
         return

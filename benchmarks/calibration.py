@@ -5,8 +5,8 @@
 Parts: ``errors`` false differences among equal cells, ``many`` those among 80 and 300; ``family``
 those of a study of several workloads; ``coverage`` of the intervals of ratios, ``means`` of those
 of means; ``power`` against paired t tests corrected by Holm and against taking the best mean;
-``tukey`` against Tukey's test in blocks; ``choices`` what the model would claim if it were simpler.
-Tables are printed as docs/statistics.md has them.
+``tukey`` against Tukey's test in blocks; ``choices`` what the model would claim if it were simpler;
+``outliers`` runs that are labelled. Tables are printed as docs/statistics.md has them.
 """
 
 import sys
@@ -20,6 +20,7 @@ from scipy.stats import studentized_range, ttest_rel
 from diskproof.stats import scatter
 from diskproof.stats.comparisons import ALPHA, compare_all
 from diskproof.stats.intervals import Sample, geometric_interval, mean_interval, ratio_interval
+from diskproof.stats.outliers import find_outliers
 from support.noise_shapes import FURTHER, SHAPES, Array, Shape, to_samples
 
 CELLS = 24
@@ -325,6 +326,52 @@ def textbook_quantile(cells: int, freedom: int) -> float:
     return float(studentized_range.ppf(0.95, cells, freedom))
 
 
+OUTLIER_STUDIES = ((3, 5), (8, 3), (8, 5), (8, 10), (24, 3), (24, 5), (24, 10))
+
+
+def outliers(studies: int) -> None:
+    """Labels where no run was made slow on purpose, and whether one that was is found."""
+    print("Share of studies with a run labelled (bar: 5 %); slow tenth: one that was not slow")
+    heads = [f"{cells} x {blocks}" for cells, blocks in OUTLIER_STUDIES]
+    print(f"{'scatter':22}" + "".join(f"{head:>9}" for head in heads))
+    for number, (name, shape) in enumerate(SHAPES.items()):
+        rates = [false_labels(number, name, shape, *of, studies) for of in OUTLIER_STUDIES]
+        print(f"{name:22}" + "".join(f"{rate:9.1%}" for rate in rates), flush=True)
+    print("Share of studies that label one run which is slower by so much")
+    for cv, slower in ((0.01, 1.6), (0.03, 1.6), (0.03, 1.3), (0.05, 1.6)):
+        rates = [found_slow(cv, slower, *of, studies) for of in OUTLIER_STUDIES]
+        name = f"{slower - 1:.0%} at CV {cv:.0%}"
+        print(f"{name:22}" + "".join(f"{rate:9.1%}" for rate in rates), flush=True)
+
+
+def false_labels(
+    number: int,
+    name: str,
+    shape: Callable[[np.random.Generator, int, int], Array],
+    cells: int,
+    blocks: int,
+    studies: int,
+) -> float:
+    wrong = 0
+    for study in range(studies):
+        logs = shape(np.random.default_rng([number, cells, blocks, study]), cells, blocks)
+        found = find_outliers(to_samples(logs, blocked=True))
+        true = name == "slow tenth"
+        wrong += any(not (true and logs[each.cell, each.run] < -0.2) for each in found)
+    return wrong / studies
+
+
+def found_slow(cv: float, slower: float, cells: int, blocks: int, studies: int) -> float:
+    hits = 0
+    for study in range(studies):
+        rng = np.random.default_rng([cells, blocks, study])
+        logs = cv * rng.standard_normal((cells, blocks)) + np.linspace(0, 1, cells)[:, None]
+        logs[cells // 2, 1] -= np.log(slower)
+        found = find_outliers(to_samples(logs, blocked=True))
+        hits += any((each.cell, each.run) == (cells // 2, 1) for each in found)
+    return hits / studies
+
+
 def main() -> None:
     studies = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     parts = sys.argv[2:] or ["errors", "many", "family", "coverage", "means", "power", "tukey"]
@@ -345,6 +392,8 @@ def main() -> None:
         against_tukey(studies // 2)
     if "choices" in parts:
         choices(studies)
+    if "outliers" in parts:
+        outliers(studies)
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ def run_fio(folder: Path, *args: str) -> bytes:
 def test_what_the_real_fio_wrote(tmp_path: Path, kind: str) -> None:
     args = [f"--output-format={kind}", "--name=r", "--rw=randread", "--name=w", "--rw=write"]
     found = imported(*(run_fio(tmp_path, *args) for _ in range(2)))
-    rows = [row for row in show_rows(_stored(tmp_path, found)) if row["primary"]]
+    rows = [row for row in _shown(tmp_path, found) if row["primary"]]
     assert [(row["workload"], row["metric"], row["n"]) for row in rows] == [
         ("r", "iops", 2),
         ("w", "iops", 2),
@@ -265,10 +265,11 @@ def test_what_the_real_fio_wrote(tmp_path: Path, kind: str) -> None:
     assert rows[0]["runs"][0] == content["jobs"][0]["read"]["iops"]  # type: ignore[index]
 
 
-def _stored(folder: Path, found: Imported) -> Any:
+def _shown(folder: Path, found: Imported) -> Any:
     with open_store(str(folder / "s.sqlite"), create=True) as store:
         store.add_imported(found.study, found.host, found.runs)
-        return store.results("study")
+        results = store.results("study")
+        return show_rows(results, store.figures(results))
 
 
 def test_status_reports_of_the_real_fio_are_one_run(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def test_a_table_has_the_first_part_the_last_and_some_between(
 def shown(path: Path, width: int = 80) -> list[str]:
     with open_store(str(path)) as store:
         console = Console(width=width, file=io.StringIO(), highlight=False)
-        console.print(render_results(store.studies(), store.results()))
+        results = store.results()
+        console.print(render_results(store.studies(), results, store.figures(results)))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 

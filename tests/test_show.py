@@ -1,6 +1,7 @@
 """What `show` prints, held against figures worked out by hand."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.records import Cell, WorkloadSpec
+from diskproof.stats.histograms import mean_figure
 from diskproof.store.rows import ResultRow
-from diskproof.store.show import show_rows, sorted_results
+from diskproof.store.show import Figures, show_rows, sorted_results
 
 
 def make_row(
@@ -28,8 +30,16 @@ def make_row(
     return ResultRow(study, "h1", cell, metric, "1/s", higher, primary, values, blocks, ids)
 
 
+def figures(rows: Sequence[ResultRow]) -> Figures:
+    return {row: mean_figure(row.values) for row in rows}
+
+
+def shown(rows: Sequence[ResultRow]) -> list[dict[str, object]]:
+    return show_rows(rows, figures(rows))
+
+
 def test_an_object_has_what_the_contract_promises() -> None:
-    (row,) = show_rows([make_row("none", (1.0, 2.0, 3.0))])
+    (row,) = shown([make_row("none", (1.0, 2.0, 3.0))])
     assert row["cell"] == {"cache": "none", "format": "raw"}
     assert (row["workload"], row["metric"], row["unit"]) == ("read", "iops", "1/s")
     assert (row["study"], row["host"]) == ("s1", "h1")
@@ -40,7 +50,7 @@ def test_an_object_has_what_the_contract_promises() -> None:
 
 
 def test_one_run_has_no_interval_and_equal_runs_that_of_their_resolution() -> None:
-    single, equal = show_rows([make_row("none", (5.0,)), make_row("unsafe", (5.0, 5.0))])
+    single, equal = shown([make_row("none", (5.0,)), make_row("unsafe", (5.0, 5.0))])
     assert (single["n"], single["ci95"]) == (1, None)
     assert (equal["n"], equal["ci95"]) == (2, 0.5)
     assert json.loads(json.dumps([single, equal])) == [single, equal]
@@ -53,10 +63,13 @@ def test_best_mean_comes_first_and_metrics_stay_with_their_cell() -> None:
             make_row(cache, (1 / mean,), metric="latency", higher=False, primary=False),
             make_row(cache, (mean,)),
         ]
-    shown = [(row.cell.level("cache"), row.metric) for row in sorted_results(rows, by_cell=False)]
+    order = [
+        (row.cell.level("cache"), row.metric)
+        for row in sorted_results(rows, figures(rows), by_cell=False)
+    ]
     caches = ("unsafe", "writeback", "none")
-    assert shown == [(cache, metric) for cache in caches for metric in ("latency", "iops")]
-    assert sorted_results(rows, by_cell=True) == rows
+    assert order == [(cache, metric) for cache in caches for metric in ("latency", "iops")]
+    assert sorted_results(rows, figures(rows), by_cell=True) == rows
 
 
 def test_lower_is_better_and_without_the_primary_metric_the_first_one_decides() -> None:
@@ -64,8 +77,8 @@ def test_lower_is_better_and_without_the_primary_metric_the_first_one_decides() 
         make_row(cache, (seconds,), metric="seconds", higher=False, primary=False)
         for cache, seconds in (("none", 3.0), ("unsafe", 1.0), ("writeback", 2.0))
     ]
-    shown = [row.cell.level("cache") for row in sorted_results(rows, by_cell=False)]
-    assert shown == ["unsafe", "writeback", "none"]
+    order = [row.cell.level("cache") for row in sorted_results(rows, figures(rows), by_cell=False)]
+    assert order == ["unsafe", "writeback", "none"]
 
 
 def test_workloads_and_studies_keep_their_order() -> None:
@@ -76,9 +89,12 @@ def test_workloads_and_studies_keep_their_order() -> None:
         for workload in ("write", "read")
     ]
     for by_cell in (True, False):
-        shown = [(r.study_id, r.cell.workload.name) for r in sorted_results(rows, by_cell=by_cell)]
+        order = [
+            (r.study_id, r.cell.workload.name)
+            for r in sorted_results(rows, figures(rows), by_cell=by_cell)
+        ]
         expected = [(study, name) for study in ("s2", "s1") for name in ("write", "read")]
-        assert shown == [pair for pair in expected for _ in range(2)]
+        assert order == [pair for pair in expected for _ in range(2)]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.floats(0, 1e9)), max_size=20), st.booleans())
@@ -86,7 +102,7 @@ def test_sorting_neither_loses_nor_invents(pairs: list[tuple[str, float]], by_ce
     rows = [
         replace(make_row(cache, (value,)), host_id=str(n)) for n, (cache, value) in enumerate(pairs)
     ]
-    ordered = sorted_results(rows, by_cell=by_cell)
+    ordered = sorted_results(rows, figures(rows), by_cell=by_cell)
     assert sorted(map(repr, ordered)) == sorted(map(repr, rows))
     if not by_cell:
         means = [row.values[0] for row in ordered]

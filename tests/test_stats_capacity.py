@@ -24,7 +24,16 @@ from diskproof.stats.capacity import (
     next_trial,
     trial_limit,
 )
-from support.tile_hosts import FAILED, Curve, carried, knee, search, step
+from support.tile_hosts import (
+    FAILED,
+    RESTLESS,
+    Curve,
+    carried,
+    knee,
+    search,
+    search_restless,
+    step,
+)
 
 ratios = st.one_of(st.floats(0.05, 20), st.floats(0.8, 1.25), st.just(FAILED))
 
@@ -95,7 +104,8 @@ def test_without_noise_every_answer_is_found_and_decided(most: int, runs: int) -
 
 def test_a_host_that_cannot_carry_one_tile_is_not_asked_for_more() -> None:
     assert next_trial(some(1, FAILED), 8, 3) == 1
-    trials = some(1, FAILED, FAILED)
+    assert next_trial(some(1, FAILED, FAILED), 8, 3) == 1  # runs are lost for other reasons, too
+    trials = some(1, FAILED, FAILED, FAILED)
     assert next_trial(trials, 8, 3) is None
     found = find_capacity(trials, 8)
     assert (found.tiles, found.low, found.high, found.decided) == (0, 0, 0, True)
@@ -224,7 +234,7 @@ def test_a_failed_run_is_weighed_against_those_that_went_well() -> None:
         find_belief(rest + some(4, *values), 5).at_least(4)
         for values in [(FAILED, FAILED), (FAILED,), (FAILED, 0.6), (FAILED, 0.6, 0.6), (0.6, 0.6)]
     ]
-    assert told == sorted(told) and told[0] < 0.01 and told[1] < 0.07
+    assert told == sorted(told) and told[0] < 0.03 and told[1] < 0.17
     # Half of the runs failed: as good as unknown. One of three: still not sure.
     assert told[2] == pytest.approx(0.5, abs=0.05)
     assert 0.5 < told[3] < 0.96 < told[4]
@@ -340,6 +350,22 @@ def test_intervals_hold_the_truth(cv: float, spoilt: float) -> None:
     # 95 % would give 152 of 160; fewer than 147 happens to it in 3 % of seeds.
     assert covered >= 147
     assert decided >= 32 and wrong <= 0.1 * decided
+
+
+@pytest.mark.parametrize("host", RESTLESS)
+def test_on_a_restless_host_with_several_numbers_near_the_limit(host: str) -> None:
+    """Slower as their number: next to the limit one more costs 6 to 50 %."""
+    rng = random.Random(host)
+    studies, covered, wrong = 80, 0, 0
+    for study in range(studies):
+        most = (8, 16)[study % 2]
+        curve = knee(rng.uniform(1, 0.45 * most), 1.0)
+        found, _ = search_restless(curve, most, 3, RESTLESS[host](rng))
+        truth = carried(curve, most)
+        covered += found.low <= truth <= found.high
+        wrong += found.decided and found.tiles != truth
+    # 94 % would give 75 of 80; fewer than 71 happens to it in 3 % of seeds.
+    assert covered >= 71 and wrong <= 0.05 * studies
 
 
 @pytest.mark.parametrize("most", [3, 8, 16])

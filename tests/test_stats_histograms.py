@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.records import Histogram
-from diskproof.stats.histograms import cumulative, merge_histograms
+from diskproof.stats.histograms import merge_histograms
 
 bins = st.dictionaries(
     st.integers(1, 50).map(lambda us: us * 1e-6), st.integers(1, 20), min_size=1, max_size=20
@@ -28,7 +28,6 @@ def test_percentile_of_merged_is_that_of_all_operations(
     place = max(1, math.ceil(round(percent * len(flat) / 100, 9)))
     assert merged.percentile(percent) == flat[place - 1]
     assert sum(merged.counts) == len(flat)
-    assert cumulative(merged)[-1] == (flat[-1], 1.0)
 
 
 def test_nearest_rank_at_the_edge() -> None:
@@ -40,7 +39,6 @@ def test_nearest_rank_at_the_edge() -> None:
 def test_empty_says_so() -> None:
     empty = Histogram("x", (), ())
     assert empty.percentile(50) is None
-    assert cumulative(empty) == ()
     with pytest.raises(ValueError):
         merge_histograms([])
 

@@ -2,6 +2,7 @@
 by reading, brought up by writing. What is written today is what version 3 has."""
 
 # ruff: noqa: F811 (fixtures by their names)
+import csv
 import gzip
 import hashlib
 import json
@@ -114,7 +115,26 @@ def test_a_golden_store_is_read_to_the_last_bit(url: str, version: int) -> None:
     found, golden = answers_of(url), golden_answers(version)
     assert found.keys() == golden.keys()
     for question, answer in golden.items():
-        assert found[question] == answer, question
+        if question.startswith("show ") or question == "export results":
+            assert told_then(found[question]) == told_then(answer), question
+        else:
+            assert found[question] == answer, question
+
+
+def told_then(answer: Any) -> list[dict[str, Any]]:
+    """Results without the columns that came later, and without the means of runs' percentiles,
+    which are percentiles of all operations now."""
+    rows = list(csv.DictReader(answer.splitlines())) if isinstance(answer, str) else answer
+    later = {"low95", "high95", "pooled", "reason"}
+    pooled = {"mean", "ci95"}
+    return [
+        {
+            name: value
+            for name, value in row.items()
+            if name not in later and not (name in pooled and "_p99" in row["metric"])
+        }
+        for row in rows
+    ]
 
 
 def test_the_golden_stores_hold_what_they_are_for() -> None:

@@ -32,7 +32,8 @@ def test_results_and_runs_come_back(store: Store, tmp_path: Path) -> None:
     assert book.sheetnames == ["results", "runs", *(f"iozone {n}" for n in range(1, 6))]
     heads, *rows = book["results"].values
     told = [dict(zip(heads, row, strict=True)) for row in rows]
-    wanted = show_rows(store.results("=study"))
+    results = store.results("=study")
+    wanted = show_rows(results, store.figures(results))
     assert [row["metric"] for row in told] == [row["metric"] for row in wanted]
     for name in ("n", "mean", "ci95", "primary"):
         assert [row[name] for row in told] == [row[name] for row in wanted]

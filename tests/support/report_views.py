@@ -20,6 +20,7 @@ from diskproof.report.details.page import WorkloadDetail
 from diskproof.report.runs.find import FailedRun, StudyRuns
 from diskproof.report.scores.find import score_rows
 from diskproof.report.view import StudyView, WorkloadView, chosen_lines, rank_workloads
+from diskproof.stats.histograms import mean_figure
 from diskproof.store.rows import ResultRow
 
 HOSTILE = (
@@ -118,7 +119,8 @@ def make_view(
         created=1.7e9,
     )
     host = HostRecord("h1", "lab-one", {"accel": "tcg", "kernel": "6.1", "cpu": {"model": "x"}})
-    loads = rank_workloads(study, rows)
+    figures = {row: mean_figure(row.values) for row in rows}
+    loads = rank_workloads(study, rows, figures=figures)
     checks = {
         cell.id: (
             Check("cache.direct", "on", "on", "query-named-block-nodes", True),

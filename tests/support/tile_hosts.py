@@ -3,7 +3,7 @@
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from diskproof.stats.capacity import Capacity, Trial, find_capacity, next_trial
 
@@ -44,3 +44,69 @@ def search(
         value = alone.pop() if tiles == 1 else curve(tiles) * rng.lognormvariate(0, sd) * bad
         trials.append(Trial(tiles, value / limit))
     return find_capacity(trials, most), trials
+
+
+def search_restless(
+    curve: Curve, most: int, runs: int, pace: Iterator[float]
+) -> tuple[Capacity, list[Trial]]:
+    """A whole search on a host whose every run, also of the baseline, takes ``pace`` times as long
+    as a typical one (infinity: it was lost). The limit is that of the baseline runs so far."""
+    made: list[tuple[int, float]] = []
+
+    def trials() -> list[Trial]:
+        alone = [seconds for tiles, seconds in made if tiles == 1 and seconds < FAILED]
+        limit = LEVEL * statistics.median(alone) if alone else math.nan
+        return [Trial(n, seconds / limit if alone else FAILED) for n, seconds in made]
+
+    while (tiles := next_trial(trials(), most, runs)) is not None:
+        made.append((tiles, curve(tiles) * next(pace)))
+    return find_capacity(trials(), most), trials()
+
+
+def restless(rng: random.Random) -> Iterator[float]:
+    """Runs scatter by 30 %."""
+    while True:
+        yield rng.lognormvariate(0, 0.294)
+
+
+def two_states(rng: random.Random) -> Iterator[float]:
+    """Every second run takes 1.4 times as long."""
+    while True:
+        yield rng.lognormvariate(0, 0.05) * (1.4 if rng.random() < 0.5 else 1.0)
+
+
+def losing(rng: random.Random, share: float = 0.1) -> Iterator[float]:
+    """One run in ten is lost, whatever its number of tiles."""
+    while True:
+        yield FAILED if rng.random() < share else rng.lognormvariate(0, 0.1)
+
+
+def losing_more(rng: random.Random) -> Iterator[float]:
+    """One run in five is lost."""
+    return losing(rng, 0.2)
+
+
+def drifting(rng: random.Random) -> Iterator[float]:
+    """Each run takes 3 % longer than the one before."""
+    slower = 1.0
+    while True:
+        slower *= 1.03
+        yield rng.lognormvariate(0, 0.05) * slower
+
+
+def wandering(rng: random.Random) -> Iterator[float]:
+    """From run to run the host is 8 % faster or slower than it was."""
+    off = 0.0
+    while True:
+        off += rng.gauss(0, 0.08)
+        yield rng.lognormvariate(0, 0.05) * math.exp(off)
+
+
+RESTLESS: dict[str, Callable[[random.Random], Iterator[float]]] = {
+    "restless": restless,
+    "two states": two_states,
+    "1/10 lost": losing,
+    "1/5 lost": losing_more,
+    "drifting": drifting,
+    "wandering": wandering,
+}

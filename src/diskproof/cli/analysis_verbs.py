@@ -121,7 +121,7 @@ def compare(
     from diskproof.report.compare.table import comparison_json, render_comparison
 
     share = _require_delta(delta)
-    sides = [find_side(asked, store, study or ()) for asked in (a, b)]
+    sides = [find_side(asked, store, study or (), metric) for asked in (a, b)]
     found = compare_sides(*sides, delta=share, metric=metric, workloads=workload or ())
     if as_json:
         print_json(comparison_json(found))

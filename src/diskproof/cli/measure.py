@@ -133,7 +133,8 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
     def print_results(self, as_json: bool) -> None:
         store, study = self.campaign.store, self.campaign.study
         if as_json:
-            print_json(show_rows(store.results(study.id)))
+            results = store.results(study.id)
+            print_json(show_rows(results, store.figures(results)))
             return
         for view in name_files(read_views(store, [study.id])):
             console().print(render_study(view))

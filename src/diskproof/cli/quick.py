@@ -224,7 +224,8 @@ class QuickWords(MeasureWords):
         store, study = self.campaign.store, self.campaign.study
         views = [view for view in name_files(read_views(store, [study.id])) if view.workloads]
         if as_json:
-            print_json(self._json(views, show_rows(store.results(study.id))))
+            results = store.results(study.id)
+            print_json(self._json(views, show_rows(results, store.figures(results))))
             return
         for view in views:
             print_answers(view, self._answers(view), conditions=False)

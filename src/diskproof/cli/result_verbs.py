@@ -71,15 +71,16 @@ def show(
         studies = opened.studies()
         found = _results(opened, study, metric)
         tiles = _tiles_line(opened, study)
-    chosen = [row for row in found if all_metrics or metric or row.primary]
-    results = sorted_results(chosen, by_cell=sort is Sort.CELL)
+        chosen = [row for row in found if all_metrics or metric or row.primary]
+        figures = opened.figures(chosen)
+    results = sorted_results(chosen, figures, by_cell=sort is Sort.CELL)
     if as_json:
-        print_json(show_rows(results))
+        print_json(show_rows(results, figures))
     elif as_csv:
-        _print_csv(show_rows(results))
+        _print_csv(show_rows(results, figures))
     else:
         nothing = tiles or _nothing_yet(store)
-        console().print(render_results(studies, results) if results else nothing)
+        console().print(render_results(studies, results, figures) if results else nothing)
         if results and tiles:
             console().print(tiles)
     return Exit.OK

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from diskproof.errors import DiskproofError
 from diskproof.records import Cell
+from diskproof.stats.histograms import CellFigure
 from diskproof.stats.intervals import Interval, runs_for
 from diskproof.study.factors import FACTOR_BY_NAME, FACTORS
 from diskproof.units import parse_bytes, render_latency
@@ -185,6 +186,18 @@ def is_latency(metric: str, unit: str) -> bool:
 def render_short_latency(seconds: float | None) -> str:
     """``85us``, ``1.25ms``, or a dash where nothing was measured."""
     return "-" if seconds is None else render_latency(seconds).replace(" ", "")
+
+
+def render_percentile(figure: CellFigure | None) -> tuple[str, str]:
+    """A latency and its interval: ``1.2ms`` and ``1.1ms-1.4ms``; where there is none, why."""
+    if figure is None or figure.value is None:
+        return (figure.reason if figure else "-"), ""
+    value = render_short_latency(figure.value)
+    if figure.low is None or figure.high is None:
+        return value, "?"
+    if figure.high - figure.low > 2 * figure.value:
+        return value, TOO_FEW
+    return value, f"{render_short_latency(figure.low)}-{render_short_latency(figure.high)}"
 
 
 def group_name(groups: Sequence[int]) -> str:

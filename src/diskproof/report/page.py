@@ -25,7 +25,6 @@ from diskproof.report.labels import (
     group_name,
     render_figure,
     render_half_width,
-    render_short_latency,
 )
 from diskproof.report.vega import bundle_scripts
 from diskproof.report.view import StudyView
@@ -213,7 +212,6 @@ def environment() -> Environment:
     made.filters["ours"] = Markup
     made.filters["printable"] = printable
     made.filters["figure"] = render_figure
-    made.filters["latency"] = render_short_latency
     made.filters["half_width"] = render_half_width
     made.filters["letters"] = group_name
     figures: Any = made.get_template("templates/figure.html.j2").module

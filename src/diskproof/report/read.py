@@ -8,7 +8,7 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.report.chapter import Chapter, Source
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import join_verdicts
-from diskproof.report.view import StudyView, choose_studies, rank_workloads
+from diskproof.report.view import StudyView, choose_studies, is_beside, rank_workloads
 from diskproof.store import ResultRow, Store
 
 _NOBODY = HostRecord("", "no host yet", {})
@@ -34,7 +34,8 @@ def read_views(
         rows = store.results(study.id)
         for host in _find_hosts(store, study, rows, told, hosts) or [_NOBODY]:
             own = tuple(row for row in rows if row.host_id == host.id)
-            loads = rank_workloads(study, own, verdicts)
+            figures = store.figures(filter(is_beside, own))
+            loads = rank_workloads(study, own, verdicts, figures)
             views.append(_find_parts(Source(store, study, host, own, loads, details), told))
     return tuple(views)
 

@@ -116,7 +116,13 @@ def _line_json(line: Line) -> dict[str, object]:
         "ratio_to_best": ranked.ratio.ratio,
         "ratio_simultaneous95": interval_json(ranked.ratio.low, ranked.ratio.high),
         "ratio_ci95": interval_json(ranked.alone.low, ranked.alone.high),
-        "latencies": dict(line.latencies),
+        "latencies": {name: each.value for name, each in line.latencies.items()},
+        "latencies_ci95": {
+            name: interval_json(each.low, each.high) for name, each in line.latencies.items()
+        },
+        "latencies_missing": {
+            name: each.reason for name, each in line.latencies.items() if each.reason
+        },
         "durability": durability_json(line.durability),
     }
 

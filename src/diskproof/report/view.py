@@ -1,6 +1,5 @@
 """A view is what a table or a page needs to know of one study on one host."""
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,11 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.records.metrics import BESIDE_SPEEDS, HIGHER, MetricRow, metric_said
 from diskproof.report.durability import CellDurability, deciding_levels
 from diskproof.report.labels import cell_label, evenly, varying_factors
+from diskproof.stats.histograms import CellFigure
 from diskproof.stats.intervals import Sample
 from diskproof.stats.study_race import race_rules
 from diskproof.store import ResultRow, Store
+from diskproof.store.show import Figures
 
 if TYPE_CHECKING:
     from diskproof.stats.ranking import Ranked
@@ -27,7 +28,7 @@ Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
 @dataclass(frozen=True)
 class Line:
-    """One cell in a ranking. ``latencies`` are medians over the runs, in seconds, by metric;
+    """One cell in a ranking. ``latencies`` are its percentiles in seconds, by metric;
     ``durability`` is what crash studies say of the same disk, where they do. ``blocks`` are those
     of ``values``, empty where equal numbers do not mean equal conditions; ``looked``: a race's."""
 
@@ -35,7 +36,7 @@ class Line:
     label: str
     values: tuple[float, ...]
     run_ids: tuple[str, ...]
-    latencies: Mapping[str, float]
+    latencies: Mapping[str, CellFigure]
     durability: CellDurability | None = None
     blocks: tuple[int, ...] = ()
     looked: bool = False
@@ -111,10 +112,14 @@ def by_workload(rows: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
 
 
 def rank_workloads(
-    study: StudyRecord, rows: Sequence[ResultRow], verdicts: Verdicts | None = None
+    study: StudyRecord,
+    rows: Sequence[ResultRow],
+    verdicts: Verdicts | None = None,
+    figures: Figures | None = None,
 ) -> tuple[WorkloadView, ...]:
     """One ranking per workload from a study's result rows of one host; ``verdicts`` by the levels
-    they are about stand beside the lines of the same disks.
+    they are about stand beside the lines of the same disks, and so do the percentiles among
+    ``figures``.
 
     At most 5 % of studies claim any false difference in any of them: Bonferroni's share for each
     workload, and all pairs of its cells together within that.
@@ -128,6 +133,7 @@ def rank_workloads(
         _rank_workload(
             found[name],
             verdicts or {},
+            figures or {},
             alpha,
             paired=study.origin == "run",
             looked=race_rules(study) is not None,
@@ -137,9 +143,15 @@ def rank_workloads(
     )
 
 
+def is_beside(row: ResultRow) -> bool:
+    """Whether a ranking tells of this metric beside the speed."""
+    return any(each.name == row.metric for each in BESIDE_SPEEDS)
+
+
 def _rank_workload(
     rows: Sequence[ResultRow],
     verdicts: Verdicts,
+    figures: Figures,
     alpha: float,
     *,
     paired: bool,
@@ -156,11 +168,10 @@ def _rank_workload(
         for row in primary
     }
     by_cell = {row.cell.id: row for row in primary}
-    beside = {row.name for row in BESIDE_SPEEDS}
-    latencies: dict[str, dict[str, float]] = {}
+    latencies: dict[str, dict[str, CellFigure]] = {}
     for row in rows:
-        if row.metric in beside and row.values:
-            latencies.setdefault(row.cell.id, {})[row.metric] = statistics.median(row.values)
+        if is_beside(row) and row in figures:
+            latencies.setdefault(row.cell.id, {})[row.metric] = figures[row]
     lines = tuple(
         Line(
             ranked,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-SCATTER = 0.10
+SCATTER = 0.11
 """Standard deviation of a run's log ratio before anything is known: repeats of whole workloads in
 guests scatter by 5 to 15 %."""
 
@@ -33,12 +33,23 @@ SPOILT = 1 / 16
 that died of something else, a lucky run of a number that fails half of the time. More than 5 %: so
 no answer at 95 % rests on a single run."""
 
+LOST = 1 / 6
+"""A run that failed says less than one that was measured: guests also die of what has nothing to do
+with how many they are. Two in a row are no proof, three are."""
+
+NEAR = 0.25
+"""How far from the limit a number is, as a log ratio, before anything is known (standard
+deviation): neighbours cost nearly the same, so where one lies on the limit others do. Runs that
+scatter as much or more say little of which side they are on."""
+
 _SURE = 8
 """More runs that agree than this add nothing (4e-11): probabilities stay off nought and one."""
 
 _NODES = 15
 _REACH = 3.0
 """Quadrature over the error of the limit: nodes, and how many standard errors to each side."""
+_SCATTERS = 7
+"""Values that the scatter may have, all equally likely."""
 
 
 @dataclass(frozen=True)
@@ -66,27 +77,34 @@ class Trial:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The runs with one number of tiles: ``centre`` is the median log ratio, with its standard
-    ``error``; ``over`` and ``under`` count the runs on each side of the limit."""
+    """The runs with one number of tiles: ``centre`` is the median log ratio, ``error`` its standard
+    error in multiples of a run's scatter; ``over`` and ``under`` count the runs on each side of the
+    limit, ``failed`` those of ``over`` that failed."""
 
     tiles: int
     centre: float
     error: float
     over: int
     under: int
+    failed: int
 
     @property
     def runs(self) -> int:
         return self.over + self.under
 
-    def holds(self, freedom: int, shifts: Array) -> Array:
-        """Probability that the typical run holds, if the limit is really at these log ratios."""
+    def log_holds(self, scatter: Array, shifts: Array) -> Array:
+        """Logarithm of the probability that the typical run holds, if a run scatters by so much
+        and the limit is really at these log ratios."""
         import numpy as np
-        from scipy.special import stdtr
+        from scipy.special import log_ndtr
 
-        chance: Array = np.asarray(stdtr(freedom, (shifts - self.centre) / self.error))
-        least = SPOILT ** min(max(1, self.over - self.under), _SURE)
-        most = 1 - SPOILT ** min(max(1, self.under - self.over), _SURE)
+        errors = scatter * self.error
+        known = NEAR / np.sqrt(NEAR**2 + errors**2)
+        chance: Array = log_ndtr(known * (shifts - self.centre) / errors)
+        against = min(max(1, self.over - self.under), _SURE)
+        lost = min(against, self.failed)
+        least = lost * math.log(LOST) + (against - lost) * math.log(SPOILT)
+        most = math.log1p(-(SPOILT ** min(max(1, self.under - self.over), _SURE)))
         return np.clip(chance, least, most)
 
 
@@ -125,16 +143,17 @@ def weigh(trials: Iterable[Trial]) -> tuple[list[Evidence], float, int]:
             squares.extend((value - middle) ** 2 for value in finite)
             freedom += len(finite) - 1
     scatter = math.sqrt(math.fsum(squares) / freedom)
-    return [_evidence(tiles, values, scatter) for tiles, values in logs.items()], scatter, freedom
+    return [_evidence(tiles, values) for tiles, values in logs.items()], scatter, freedom
 
 
-def _evidence(tiles: int, ordered: Sequence[float], scatter: float) -> Evidence:
+def _evidence(tiles: int, ordered: Sequence[float]) -> Evidence:
     low, high = statistics.median_low(ordered), statistics.median_high(ordered)
     # Where half of the runs failed, the typical run is at best on the limit.
     centre = (low + high) / 2 if math.isfinite(high) or not math.isfinite(low) else max(low, 0.0)
     over = sum(value > 0 for value in ordered)
-    error = scatter * math.sqrt(median_variance(len(ordered)))
-    return Evidence(tiles, centre, error, over, len(ordered) - over)
+    failed = sum(math.isinf(value) for value in ordered)
+    error = math.sqrt(median_variance(len(ordered)))
+    return Evidence(tiles, centre, error, over, len(ordered) - over, failed)
 
 
 def find_belief(trials: Sequence[Trial], most: int) -> Belief:
@@ -143,7 +162,8 @@ def find_belief(trials: Sequence[Trial], most: int) -> Belief:
     If k is the largest number that holds, all that were tried up to k hold and all above do not;
     the probability of that is the product over the numbers tried. Numbers never tried share what
     their neighbours leave. The limit is itself measured: the one-tile median has an error, and a
-    wrong limit is wrong for all numbers in the same direction, so it is averaged over last.
+    wrong limit is wrong for all numbers in the same direction; so is a wrong scatter. Both are
+    averaged over last.
 
     Raises ValueError for a trial with more than ``most`` tiles.
     """
@@ -154,18 +174,29 @@ def find_belief(trials: Sequence[Trial], most: int) -> Belief:
     evidence, scatter, freedom = weigh(trials)
     baseline = next((each.runs for each in evidence if each.tiles == 1), 0)
     nodes = np.linspace(-_REACH, _REACH, _NODES) if baseline else np.zeros(1)
-    density = np.exp(-(nodes**2) / 2)
-    error = scatter * math.sqrt(median_variance(baseline)) if baseline else 0.0
-    weights = np.zeros((len(nodes), most + 1))
+    density = np.exp(-(nodes**2) / 2) / np.exp(-(nodes**2) / 2).sum()
+    scatters = _likely_scatters(scatter, freedom)[:, None]
+    limits = scatters * nodes * math.sqrt(median_variance(baseline)) if baseline else scatters * 0
+    weights = np.zeros((*limits.shape, most + 1))
     alone = {}
     for each in evidence:
         # One tile is held against its own median: that error is not in it.
-        chances = each.holds(freedom, nodes * (error if each.tiles > 1 else 0.0))
-        weights[:, : each.tiles] += np.log1p(-chances)[:, None]
-        weights[:, each.tiles :] += np.log(chances)[:, None]
-        alone[each.tiles] = float(density @ chances / density.sum())
-    shares = np.exp(weights - weights.max(axis=1, keepdims=True))
+        holds = each.log_holds(scatters, limits if each.tiles > 1 else limits * 0)
+        weights[..., : each.tiles] += np.log(-np.expm1(holds))[..., None]
+        weights[..., each.tiles :] += holds[..., None]
+        alone[each.tiles] = float((np.exp(holds) @ density).mean())
+    shares = np.exp(weights - weights.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
     # Each limit keeps its weight, which the baseline gave it: so a slower host never carries more.
-    chances = density @ (shares / shares.sum(axis=1, keepdims=True)) / density.sum()
+    chances = np.einsum("ijk,j->k", shares, density) / len(scatters)
     runs = {each.tiles: each.runs for each in evidence}
     return Belief(tuple(chances.tolist()), runs, alone)
+
+
+def _likely_scatters(scatter: float, freedom: int) -> Array:
+    """What a run's scatter may be, by its chi-squared distribution: equal shares of it."""
+    import numpy as np
+    from scipy.special import chdtri
+
+    shares = (np.arange(_SCATTERS) + 0.5) / _SCATTERS
+    return np.asarray(scatter * np.sqrt(freedom / chdtri(freedom, 1 - shares)))

@@ -1,12 +1,124 @@
-"""Latency distributions: merged over runs, and read back as percentiles."""
+"""Latency distributions: merged over runs, and read back as percentiles.
 
+A percentile of a cell is that of all operations of its counted runs together. Every table, chart
+and export has it from here, so that one cell has one p99.9.
+"""
+
+import math
+import re
 from collections.abc import Sequence
-from itertools import accumulate
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from diskproof.records import Histogram, Numbers
+from diskproof.stats.intervals import CONFIDENCE, mean_interval
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEAST_BEYOND = 10
+"""Of fewer operations beyond it a percentile is one of chance: one more slow operation moves it."""
+TOO_FEW_OPERATIONS = "too few operations"
 
 _EXACT = 2.0**63
 """Sums below are those of 64 bits; no fio has counted as far, but a store may say so."""
+_RESAMPLES = 400
+_SEED = 7
+_NAME = re.compile(r"(?:(read|write|trim)_)?(?:latency|(flush))_p(\d{1,2}(?:\.\d{1,6})?)")
+_SIDES = ("read", "write", "trim")
+
+
+@dataclass(frozen=True)
+class CellFigure:
+    """What a cell is told by in one metric: a mean over its ``n`` runs or, ``pooled``, a percentile
+    of all their operations.
+
+    ``value`` is None where there is no such figure, and ``reason`` says why. ``low`` and ``high``
+    are its 95 % interval, ``half_width`` that of a mean; None for a single run.
+    """
+
+    n: int
+    value: float | None
+    low: float | None
+    high: float | None
+    half_width: float | None = None
+    pooled: bool = False
+    reason: str = ""
+
+
+def mean_figure(values: Sequence[float]) -> CellFigure:
+    """The mean of runs with Student's t interval. Raises ValueError for none."""
+    found = mean_interval(values)
+    half = found.half_width
+    low, high = (None, None) if half is None else (found.mean - half, found.mean + half)
+    return CellFigure(found.n, found.mean, low, high, half)
+
+
+def percentile_of(metric: str) -> tuple[tuple[str, ...], float] | None:
+    """Which histograms a metric is a percentile of, any of them, and which percentile; None for
+    every other metric. ``latency_p99.9`` is one of reads, writes and trims together."""
+    match = _NAME.fullmatch(metric)
+    if match is None:
+        return None
+    percent = float(match[3])
+    side = match[2] or match[1]
+    if not percent or (match[1] and match[2]):
+        return None
+    return ((side,) if side else _SIDES), percent
+
+
+def find_percentile(histogram: Histogram, percent: float) -> float | None:
+    """Seconds, by the nearest rank; None where fewer than LEAST_BEYOND operations lie beyond."""
+    if histogram.operations * (100 - percent) < 100 * LEAST_BEYOND * (1 - 1e-12):
+        return None
+    return histogram.percentile(percent)
+
+
+def pooled_figure(runs: Sequence[Histogram], percent: float) -> CellFigure:
+    """The percentile of the operations of all runs, one histogram a run, and how far it would move
+    with other runs.
+
+    The runs are resampled (Efron 1979), for operations inside a run are correlated: the standard
+    error of the logarithm, times Student's t of n - 1, for resamples of three runs alone reach no
+    further than these three do. Raises ValueError for what are no histograms.
+    """
+    merged = merge_histograms(runs)
+    value = find_percentile(merged, percent)
+    if value is None:
+        return CellFigure(len(runs), None, None, None, None, True, TOO_FEW_OPERATIONS)
+    reach = _log_half_width(runs, merged, percent) if len(runs) > 1 and value > 0 else None
+    if reach is None:
+        return CellFigure(len(runs), value, None, None, None, True)
+    factor = math.exp(min(reach, 700.0))
+    return CellFigure(len(runs), value, value / factor, value * factor, None, True)
+
+
+def _log_half_width(runs: Sequence[Histogram], merged: Histogram, percent: float) -> float | None:
+    """Half the width of the interval of the logarithm; None where a percentile is nought."""
+    import numpy as np
+    from scipy.special import stdtrit
+
+    n, edges = len(runs), np.asarray(merged.edges, np.float64)
+    counts = np.zeros((n, len(edges)))
+    for row, each in zip(counts, runs, strict=True):
+        there = np.asarray(each.counts, np.float64) > 0
+        places = np.searchsorted(edges, np.asarray(each.edges, np.float64)[there])
+        np.add.at(row, places, np.asarray(each.counts, np.float64)[there])
+    drawn = np.random.default_rng(_SEED).multinomial(n, np.full(n, 1 / n), _RESAMPLES)
+    found = edges[_ranks(drawn @ counts, percent)]
+    if not found.min() > 0:
+        return None
+    error = float(np.log(found).std()) * math.sqrt(n / (n - 1))
+    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+
+
+def _ranks(counts: "NDArray[np.float64]", percent: float) -> "NDArray[np.intp]":
+    """The bin of the nearest rank in each row."""
+    running = counts.cumsum(axis=1)
+    wanted = percent / 100 * running[:, -1:] * (1 - 1e-12)
+    places: NDArray[np.intp] = (running < wanted).sum(axis=1)
+    return places
 
 
 def merge_histograms(histograms: Sequence[Histogram]) -> Histogram:
@@ -32,12 +144,3 @@ def merge_histograms(histograms: Sequence[Histogram]) -> Histogram:
     sums = np.add.reduceat(counts, first) if len(first) else counts
     merged = Numbers("Q", sums.tobytes()) if kind is np.uint64 else tuple(sums)
     return Histogram(histograms[0].name, Numbers("d", edges[first].tobytes()), merged)
-
-
-def cumulative(histogram: Histogram) -> tuple[tuple[float, float], ...]:
-    """(latency in seconds, share of operations done by then) for each bin with operations."""
-    total = sum(histogram.counts)
-    if not total:
-        return ()
-    done = accumulate(histogram.counts)
-    return tuple((edge, so_far / total) for edge, so_far in zip(histogram.edges, done, strict=True))

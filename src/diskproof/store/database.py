@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
@@ -13,7 +13,13 @@ from diskproof.errors import DiskproofError, HostError, UsageError
 from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
 from diskproof.records.verdicts import CrashRun, VerdictRow
-from diskproof.stats.histograms import merge_histograms
+from diskproof.stats.histograms import (
+    CellFigure,
+    mean_figure,
+    merge_histograms,
+    percentile_of,
+    pooled_figure,
+)
 from diskproof.store import queries, write
 from diskproof.store.budget import MemoryBudget, spend
 from diskproof.store.connect import StoreUrl, explained, make_engine, remove_unused
@@ -290,10 +296,26 @@ class Store:
         """The latency distributions of a cell, each merged over its counted good runs."""
         with self._reading() as connection:
             found = queries.read_histograms(connection, study_id, cell_id, host_id)
-        try:
-            return tuple(map(merge_histograms, found.values()))
-        except ValueError as error:
-            raise Damage(f"the histograms of cell {cell_id} cannot be merged: {error}") from None
+        with _merging(cell_id):
+            return tuple(merge_histograms([*runs.values()]) for runs in found.values())
+
+    def figures(self, rows: Iterable[ResultRow]) -> Mapping[ResultRow, CellFigure]:
+        """What each cell is told by: the percentile of all operations of its runs, where each run
+        has a histogram of them; else the mean of its runs."""
+        told: dict[ResultRow, CellFigure] = {}
+        cells: dict[tuple[str, str, str], list[tuple[ResultRow, Sequence[str], float]]] = {}
+        for row in rows:
+            asked = percentile_of(row.metric)
+            if asked is None:
+                told[row] = mean_figure(row.values)
+            else:
+                cells.setdefault((row.study_id, row.cell.id, row.host_id), []).append((row, *asked))
+        for (study_id, cell_id, host_id), asked_of in cells.items():
+            with self._reading() as connection:
+                found = queries.read_histograms(connection, study_id, cell_id, host_id)
+            with _merging(cell_id):
+                told |= {row: _figure(row, names, at, found) for row, names, at in asked_of}
+        return told
 
     def checks(self, study_id: str, host_id: str | None = None) -> Mapping[str, tuple[Check, ...]]:
         """By cell id, the effective configuration of its newest counted run that has one."""
@@ -323,3 +345,27 @@ class Store:
         """The progress that was written last."""
         with self._reading() as connection:
             return queries.find_progress(connection)
+
+
+@contextmanager
+def _merging(cell_id: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise Damage(f"the histograms of cell {cell_id} cannot be merged: {error}") from None
+
+
+def _figure(
+    row: ResultRow,
+    names: Sequence[str],
+    percent: float,
+    found: Mapping[str, Mapping[str, Histogram]],
+) -> CellFigure:
+    """Reads and writes of a run are its operations together."""
+    runs = []
+    for run_id in row.run_ids:
+        sides = [found[name][run_id] for name in names if run_id in found.get(name, ())]
+        if not sides:
+            return mean_figure(row.values)
+        runs.append(merge_histograms(sides))
+    return pooled_figure(runs, percent)

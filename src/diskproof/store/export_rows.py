@@ -64,7 +64,9 @@ _TABLES: dict[Kind, tuple[tuple[ExportColumn, ...], tuple[ExportColumn, ...]]] =
             *_columns("text", "metric", "unit"),
             *_columns("flag", "higher_is_better", "primary"),
             *_columns("integer", "n"),
-            *_columns("number", "mean", "ci95"),
+            *_columns("number", "mean", "ci95", "low95", "high95"),
+            *_columns("flag", "pooled"),
+            *_columns("text", "reason"),
             *_columns("numbers", "runs"),
         ),
     ),
@@ -121,7 +123,9 @@ def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iter
     """The rows of a table in batches, so that host samples of many runs fit into memory."""
     for study in studies:
         if kind == "results":
-            yield [{"study_name": study.name, **row} for row in show_rows(store.results(study.id))]
+            results = store.results(study.id)
+            rows = show_rows(results, store.figures(results))
+            yield [{"study_name": study.name, **row} for row in rows]
         elif kind == "runs":
             yield _run_rows(store, study)
         elif kind == "verdicts":
@@ -130,8 +134,8 @@ def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iter
             yield [row for run in store.tile_runs(study.id) for row in _tile_rows(study, run)]
         else:
             for run in store.runs(study.id):
-                rows = _series_rows(store, study, run)
-                while batch := [*islice(rows, _BATCH)]:
+                readings = _series_rows(store, study, run)
+                while batch := [*islice(readings, _BATCH)]:
                     yield batch
 
 

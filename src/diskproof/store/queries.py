@@ -244,22 +244,22 @@ def read_rows(
 
 def read_histograms(
     connection: Connection, study_id: str, cell_id: str, host_id: str | None
-) -> Mapping[str, list[Histogram]]:
-    """The histograms of a cell's counted good runs, by name."""
+) -> Mapping[str, Mapping[str, Histogram]]:
+    """The histograms of a cell's counted good runs, by name and then by the id of the run."""
     query = (
-        select(*HISTOGRAMS.columns)
+        select(RUN.c.id, *HISTOGRAMS.columns)
         .join(RUN)
         .where(*_GOOD, RUN.c.study_id == study_id, RUN.c.cell_id == cell_id)
         .order_by(RUN.c.block, HISTOGRAMS.place)
     )
     if host_id is not None:
         query = query.where(RUN.c.host_id == host_id)
-    found: dict[str, list[Histogram]] = defaultdict(list)
-    for row in read_each(connection, query):
+    found: dict[str, dict[str, Histogram]] = defaultdict(dict)
+    for run_id, *row in read_each(connection, query):
         histogram = Histogram(*row)
         if len(histogram.edges) != len(histogram.counts):
             raise Damage(f"a histogram of cell {cell_id} has lists of two lengths")
-        found[histogram.name].append(histogram)
+        found[histogram.name][run_id] = histogram
     return found
 
 

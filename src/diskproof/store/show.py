@@ -1,23 +1,26 @@
 """What ``diskproof show`` prints: results with their intervals, in a useful order."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from diskproof.stats.intervals import mean_interval
+from diskproof.stats.histograms import CellFigure
 from diskproof.store.rows import ResultRow
 
+Figures = Mapping[ResultRow, CellFigure]
 
-def show_rows(results: Sequence[ResultRow]) -> list[dict[str, object]]:
+
+def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[dict[str, object]]:
     """Results as plain JSON, one object each (a contract).
 
     ``cell`` holds the levels by name, ``ci95`` is the half width of the 95 % Student-t interval of
     the mean (None for a single run), ``runs`` the values in the order of their blocks, all in
     ``unit``; ``default_of`` is there where managers give such a disk. ``study`` and ``host`` are
-    ids.
+    ids. A percentile of all operations of the runs has its interval in ``low95`` and ``high95``
+    (as means have); where there is none ``mean`` is None and ``reason`` says why.
     """
     rows: list[dict[str, object]] = []
     for row in results:
-        interval = mean_interval(row.values)
+        figure = figures[row]
         rows.append(
             {
                 "study": row.study_id,
@@ -29,19 +32,25 @@ def show_rows(results: Sequence[ResultRow]) -> list[dict[str, object]]:
                 "unit": row.unit,
                 "higher_is_better": row.higher_is_better,
                 "primary": row.primary,
-                "n": interval.n,
-                "mean": interval.mean,
-                "ci95": interval.half_width,
+                "n": figure.n,
+                "mean": figure.value,
+                "ci95": figure.half_width,
+                "low95": figure.low,
+                "high95": figure.high,
+                "pooled": figure.pooled,
+                "reason": figure.reason or None,
                 "runs": list(row.values),
             }
         )
     return rows
 
 
-def sorted_results(results: Sequence[ResultRow], *, by_cell: bool) -> list[ResultRow]:
+def sorted_results(
+    results: Sequence[ResultRow], figures: Figures, *, by_cell: bool
+) -> list[ResultRow]:
     """Results by study and workload, and then by cell: in the study's order with ``by_cell``,
-    else the best first, judged by the mean of the workload's primary metric (or, where that was
-    left out, of the first one there is).
+    else the best first, judged by the workload's primary metric (or, where that was left out, by
+    the first one there is); a cell without a figure comes last.
 
     The order of studies, workloads and cells is that of their first result; the metrics of a cell
     stay together.
@@ -55,12 +64,14 @@ def sorted_results(results: Sequence[ResultRow], *, by_cell: bool) -> list[Resul
     for key in sorted(cells, key=lambda key: studies.index(key[0])):
         groups = list(cells[key].values())
         if not by_cell:
-            groups.sort(key=_badness)
+            groups.sort(key=lambda group: _badness(group, figures))
         ordered += [row for group in groups for row in group]
     return ordered
 
 
-def _badness(rows: Sequence[ResultRow]) -> float:
+def _badness(rows: Sequence[ResultRow], figures: Figures) -> float:
     judged = next((row for row in rows if row.primary), rows[0])
-    mean = math.fsum(judged.values) / len(judged.values)
-    return -mean if judged.higher_is_better else mean
+    value = figures[judged].value
+    if value is None:
+        return math.inf
+    return -value if judged.higher_is_better else value

@@ -39,7 +39,9 @@ def _ask(store: Store) -> Iterator[tuple[str, object]]:
     yield "progress", store.progress()
     yield "results", store.results()
     for by_cell in (False, True):
-        yield f"show {by_cell}", show_rows(sorted_results(store.results(), by_cell=by_cell))
+        results, figures = store.results(), store.figures(store.results())
+        ordered = sorted_results(results, figures, by_cell=by_cell)
+        yield f"show {by_cell}", show_rows(ordered, figures)
     yield "verdicts", store.verdicts()
     yield "tile_runs", store.tile_runs()
     for study in studies:

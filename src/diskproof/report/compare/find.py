@@ -1,6 +1,5 @@
 """Two sides beside each other: which cells match, the verdict on each, and on all together."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,12 @@ from diskproof.errors import UsageError
 from diskproof.records import Cell
 from diskproof.report.compare.sides import Variant
 from diskproof.report.labels import cell_label, varying_factors
+from diskproof.stats.histograms import (
+    LEAST_BEYOND,
+    TOO_FEW_OPERATIONS,
+    CellFigure,
+    mean_figure,
+)
 from diskproof.stats.intervals import Sample
 from diskproof.stats.speed_verdict import SpeedVerdict, judge, overall_samples
 from diskproof.store import ResultRow
@@ -22,7 +27,8 @@ Key = tuple[str, str, tuple[tuple[str, str], ...]]
 class Compared:
     """One line: a pair of cells, or all cells of a workload together (``cell_a`` is None).
 
-    ``kept`` is what is known of what each side keeps in a crash, ``drops_flushes`` a rule.
+    ``told`` are the figures of both cells. ``kept`` is what is known of what each side keeps in a
+    crash, ``drops_flushes`` a rule.
     """
 
     workload: str
@@ -35,15 +41,9 @@ class Compared:
     a: Sample
     b: Sample
     verdict: SpeedVerdict
+    told: tuple[CellFigure, CellFigure]
     kept: tuple[str, str] = ("", "")
     drops_flushes: tuple[bool, bool] = (False, False)
-
-    @property
-    def means(self) -> tuple[float, float]:
-        return (
-            math.fsum(self.a.values) / len(self.a.values),
-            math.fsum(self.b.values) / len(self.b.values),
-        )
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,21 @@ def compare_sides(
     _require_two(a, b)
     named = {**a.levels, **b.levels}
     own = [_by_key(side, named, metric, workloads) for side in (a, b)]
-    pairs = _matched(own[0], own[1])
-    if not pairs:
+    matched = _matched(own[0], own[1])
+    if not matched:
         raise _nothing_in_common(a, b, metric, workloads)
-    notes = [*_source_notes(a, own[0]), *_source_notes(b, own[1]), *_load_notes(pairs)]
+    pairs = _told_pairs(a, b, matched)
+    notes = [*_source_notes(a, own[0]), *_source_notes(b, own[1]), *_load_notes(matched)]
+    if len(pairs) < len(matched):
+        notes.append(f"{len(matched) - len(pairs)} left out: {TOO_FEW_OPERATIONS} beyond it")
     factors = varying_factors([row.cell for one, other in pairs for row in (one, other)])
     shown = [name for name in factors if name not in named] if named else list(factors)
     lines = _judge(a, b, pairs, shown, delta)
     notes += _proof_notes(lines)
     every = varying_factors([row.cell for rows in own for each in rows.values() for row in each])
-    matched = {id(row) for pair in pairs for row in pair}
+    met = {id(row) for pair in matched for row in pair}
     missing = [
-        tuple(_row_label(rows[-1], every) for rows in side.values() if id(rows[-1]) not in matched)
+        tuple(_row_label(rows[-1], every) for rows in side.values() if id(rows[-1]) not in met)
         for side in own
     ]
     return Comparison(a, b, delta, lines, missing[0], missing[1], tuple(dict.fromkeys(notes)))
@@ -145,6 +148,21 @@ def _matched(
     return found
 
 
+def _told_pairs(
+    a: Variant, b: Variant, pairs: Sequence[tuple[ResultRow, ResultRow]]
+) -> list[tuple[ResultRow, ResultRow]]:
+    """The pairs of which both cells have a figure. Raises UsageError when there is none."""
+    found = [
+        (one, other)
+        for one, other in pairs
+        if not a.figures[one].reason and not b.figures[other].reason
+    ]
+    if not found:
+        why = f"fewer than {LEAST_BEYOND} lie beyond it in every cell"
+        raise UsageError(f"{TOO_FEW_OPERATIONS} for {pairs[0][0].metric}", why, "run longer")
+    return found
+
+
 def _judge(
     a: Variant,
     b: Variant,
@@ -173,6 +191,7 @@ def _line(
 ) -> Compared:
     one, other, a, b, together = row
     told = () if together else ((sides[0], one), (sides[1], other))
+    figures = [side.figures[each] for side, each in told] or [mean_figure(s.values) for s in (a, b)]
     kept = [side.kept_text(each) for side, each in told] or ["", ""]
     drops = [side.drops_flushes(each) for side, each in told] or [False, False]
     return Compared(
@@ -186,6 +205,7 @@ def _line(
         a,
         b,
         verdict,
+        (figures[0], figures[1]),
         (kept[0], kept[1]),
         (drops[0], drops[1]),
     )

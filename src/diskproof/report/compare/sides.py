@@ -20,6 +20,7 @@ from diskproof.report.durability import (
 from diskproof.report.labels import cell_label, plain_label, varying_factors
 from diskproof.report.view import choose_studies
 from diskproof.store import ResultRow, Store, open_store
+from diskproof.store.show import Figures
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -31,7 +32,7 @@ class Variant:
 
     ``title`` says what ``asked`` was taken for. ``paired_studies`` are the ids of studies whose
     blocks are randomised (not imported). ``bars`` are those of each study, ``verdicts`` all of the
-    store.
+    store, ``figures`` what each cell is told by in the metric that was asked for.
     """
 
     asked: str
@@ -41,6 +42,7 @@ class Variant:
     paired_studies: frozenset[str]
     bars: Mapping[str, Bars] = field(default_factory=dict)
     verdicts: Mapping[Levels, CellDurability] = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict)
 
     def drops_flushes(self, row: ResultRow) -> bool:
         """Whether a cell of its rows drops flushes by rule."""
@@ -66,12 +68,15 @@ def _opened(default: str, asked: str) -> Iterator[tuple[Store, bool]]:
         yield store, names_store
 
 
-def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Variant:
+def find_side(
+    asked: str, default: str, studies: Sequence[str] = (), metric: str | None = None
+) -> Variant:
     """Resolve one side. ``default`` is the store it is in unless it names one.
 
     In this order: a store (a file that is there, or a URL), levels (``cache=none,format=raw``), a
     study (name or id), a host (name or id), a date (``2026-11-21``, local time), a cell's label as
-    ``rank`` prints it. ``studies`` limits all of them. Raises UsageError for none of these.
+    ``rank`` prints it. ``studies`` limits all of them; ``metric`` is the one to be compared, if not
+    the primary ones. Raises UsageError for none of these.
     """
     with _opened(default, asked) as (store, names_store):
         chosen = choose_studies(store, studies)
@@ -85,13 +90,13 @@ def find_side(asked: str, default: str, studies: Sequence[str] = ()) -> Variant:
             {study.id: Bars(study) for study in chosen},
             join_verdicts(store.verdicts()),
         )
-        if names_store:
-            return replace(side, title=f"store {asked}")
+        found = replace(side, title=f"store {asked}") if names_store else None
         for find in (_find_levels, _find_study, _find_host, _find_date, _find_label):
-            found = find(side, store, chosen)
-            if found is not None:
-                return found
-        raise _unknown(asked, store, chosen)
+            found = found or find(side, store, chosen)
+        if found is None:
+            raise _unknown(asked, store, chosen)
+        told = (r for r in found.rows if (r.metric == metric if metric else r.primary))
+        return replace(found, figures=store.figures(told))
 
 
 def parse_levels(text: str) -> dict[str, str] | None:

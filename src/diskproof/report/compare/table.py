@@ -42,12 +42,10 @@ def _table(lines: list[Compared]) -> layout.Shown:
         *("*cell", ">n", ">A", ">B", ">B/A", ">95 %", "-B is"),
     )
     for line in lines:
-        means = line.means
         table.add_row(
             line.label,
             f"{len(line.a.values)}+{len(line.b.values)}",
-            render_figure(means[0]),
-            render_figure(means[1]),
+            *("?" if each.value is None else render_figure(each.value) for each in line.told),
             f"{line.verdict.ratio.ratio:.3f}",
             _interval(line),
             outcome_words(line),
@@ -153,8 +151,8 @@ def _line_json(line: Compared) -> dict[str, object]:
         "cell_b": line.cell_b.levels_dict() if line.cell_b else None,
         "n_a": len(line.a.values),
         "n_b": len(line.b.values),
-        "mean_a": line.means[0],
-        "mean_b": line.means[1],
+        "mean_a": line.told[0].value,
+        "mean_b": line.told[1].value,
         "ratio": finite(verdict.ratio.ratio),
         "low": finite(verdict.ratio.low),
         "high": finite(verdict.ratio.high),

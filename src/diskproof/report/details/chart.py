@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from diskproof.records import Histogram, Series
 from diskproof.report import vega
 from diskproof.report.labels import render_short_latency
+from diskproof.stats.histograms import find_percentile
 
 MAX_POINTS = 80
 _PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.999)
@@ -23,7 +24,7 @@ def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> vega.Spec:
         }
         for label, histogram in curves
         for percent in _PERCENTILES
-        if (latency := _tail_latency(histogram, percent)) is not None
+        if (latency := find_percentile(histogram, percent))
     ]
     ticks = [100 / (100 - percent) for percent in (50, 90, 99, 99.9, 99.99, 99.999)]
     name = "'p' + format(100 - 100 / datum.value, '~r')"
@@ -43,14 +44,6 @@ def tail_chart(curves: Sequence[tuple[str, Histogram]]) -> vega.Spec:
             "tooltip": vega.tooltip("cell", "percentile", "latency"),
         },
     )
-
-
-def _tail_latency(histogram: Histogram, percent: float) -> float | None:
-    """None where fewer than one operation is rarer: there is no such percentile."""
-    if histogram.operations * (100 - percent) < 100:
-        return None
-    latency = histogram.percentile(percent)
-    return latency if latency and latency > 0 else None
 
 
 def series_chart(name: str, unit: str, traces: Sequence[tuple[str, Series]]) -> vega.Spec:

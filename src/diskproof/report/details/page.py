@@ -8,6 +8,7 @@ from diskproof.records import Histogram, Series
 from diskproof.report.chapter import Chapter, Draw, Figure, Source
 from diskproof.report.details.chart import series_chart, tail_chart
 from diskproof.report.view import Line, StudyView, WorkloadView, chosen_lines
+from diskproof.stats.histograms import LEAST_BEYOND
 
 LOAD_SERIES = 2
 HOST_SERIES = ("process.cpu", "cpu", "disk.util", "memory.dirty")
@@ -58,7 +59,8 @@ def _figures(detail: WorkloadDetail, draw: Draw) -> Iterator[Figure]:
     for name, curves in detail.curves.items():
         caption = (
             f"{name}: latency by percentile, all runs of a cell together; "
-            "the best cell, the worst and some between."
+            "the best cell, the worst and some between; a line ends where fewer than "
+            f"{LEAST_BEYOND} operations lie beyond."
         )
         yield draw(tail_chart(curves), caption, 2)
     for name in chosen_series(detail.traces):

@@ -6,6 +6,7 @@ from diskproof.records.metrics import HIGHER, figure_unit
 from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.durability import durability_json, is_lossy, short_text, verdict_mark
+from diskproof.report.labels import render_percentile
 from diskproof.report.ranking import chart, words
 from diskproof.report.ranking.defaults import default_sentences
 from diskproof.report.ranking.table import render_ranking
@@ -43,6 +44,7 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
         "judged": any(line.durability for line in load.lines),
         "unit": figure_unit(load.metric, load.unit),
         "ratio_text": ratio_text,
+        "render_percentile": render_percentile,
         "short_text": short_text,
         "verdict_mark": verdict_mark,
         "stopped_mark": words.STOPPED_MARK,

@@ -7,14 +7,16 @@ from diskproof.report import layout
 from diskproof.report.barred import DROPS_FLUSHES, MARK, Bars, is_unfit
 from diskproof.report.durability import is_lossy, short_text
 from diskproof.report.labels import (
+    TOO_FEW,
     group_name,
     render_figure,
     render_half_width,
-    render_short_latency,
+    render_percentile,
     too_few_text,
 )
 from diskproof.report.ranking.words import STOPPED, STOPPED_MARK
 from diskproof.report.view import Line, WorkloadView, present_latencies
+from diskproof.stats.histograms import LEAST_BEYOND
 
 CRASH_WIDTH = 16
 CRASH_CAPTION = (
@@ -46,7 +48,7 @@ def render_ranking(load: WorkloadView, bars: Bars, *, best: int = 0) -> layout.S
             render_figure(ranked.interval.mean),
             render_half_width(ranked.interval),
             group_name(ranked.groups),
-            *(render_short_latency(line.latencies.get(row.name)) for row in present),
+            *(_latency(line, row.name) for row in present),
             *([short_text(line.durability)] if judged else []),
             style=_style(line, unfit),
         )
@@ -55,6 +57,11 @@ def render_ranking(load: WorkloadView, bars: Bars, *, best: int = 0) -> layout.S
     if any(is_unfit(line.ranked.cell, bars) for line in shown):
         table.caption = f"{DROPS_FLUSHES}; {table.caption}"
     return table
+
+
+def _latency(line: Line, name: str) -> str:
+    figure = line.latencies.get(name)
+    return TOO_FEW if figure and figure.reason else render_percentile(figure)[0]
 
 
 def _style(line: Line, unfit: bool) -> str | None:
@@ -71,7 +78,9 @@ def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> s
     if any(line.ranked.stopped for line in load.lines):
         parts.append(STOPPED)
     if present:
-        parts.append("latencies are medians over runs")
+        parts.append("latencies are percentiles of all operations of a cell's runs")
+    if any(each.reason for line in load.lines for each in line.latencies.values()):
+        parts.append(f"{TOO_FEW} operations: fewer than {LEAST_BEYOND} lie beyond the percentile")
     parts += [f"{row.narrow} is its p99" for row in present if row.narrow]
     parts += filter(None, [too_few_text(line.ranked.interval for line in load.lines)])
     if any(line.durability for line in load.lines):

@@ -16,7 +16,7 @@ from diskproof.stats.first_run import FirstRunEffect, first_run_effect
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample
 from diskproof.stats.losses import SlowLosses
-from diskproof.stats.outliers import find_outliers
+from diskproof.stats.outliers import can_tell, find_outliers
 from diskproof.stats.power import Power, find_power, scatter_of
 from diskproof.stats.spells import Spell, find_spell
 from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
@@ -79,6 +79,8 @@ class WorkloadStability:
     first_runs: tuple[FirstRuns, ...]
     first_boots: tuple[FirstRuns, ...]
     outliers: tuple[OutlierRun, ...]
+    outliers_told: bool
+    """Whether there were runs enough to tell a slow run from a restless cell."""
     drift: Drift | None
     spell: Spell | None
     losses: SlowLosses | None
@@ -127,6 +129,7 @@ def find_stability(
         tuple(_first_effects(zip(rows, samples, strict=True), factors)),
         _first_boots(store, rows, factors),
         _outliers(rows, samples, "block {}" if measured else "run {}"),
+        can_tell(samples),
         estimate_drift(samples, _block_hours(runs.values())) if measured else None,
         _spell(rows, samples, runs) if measured else None,
         read_slow_losses(rows, runs) if measured else None,

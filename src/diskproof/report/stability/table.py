@@ -11,6 +11,7 @@ from diskproof.report.losses import losses_words
 from diskproof.report.stability import words
 from diskproof.report.stability.find import FirstRuns, OutlierRun, SteadyRun, WorkloadStability
 from diskproof.stats.drift import Drift
+from diskproof.stats.outliers import LEAST_RUNS
 from diskproof.stats.steady_state import SteadyState, Window
 
 _VERDICTS = ("measured", "unmeasured", "not reached", "too short")
@@ -57,6 +58,17 @@ def drift_line(load: WorkloadStability) -> str:
     return words.drift_words(load.drift, load.higher_is_better) if load.drift else ""
 
 
+def outlier_line(load: WorkloadStability) -> str:
+    if load.outliers:
+        return f"{len(load.outliers)}, kept in every figure"
+    if load.outliers_told:
+        return "no run stands out"
+    return (
+        f"no run stands out; with fewer than {LEAST_RUNS} runs a cell a slow run is hardly told "
+        "from a restless cell"
+    )
+
+
 def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     """(what, finding) of one workload, in sentences."""
     better = load.higher_is_better
@@ -69,8 +81,7 @@ def stability_lines(load: WorkloadStability) -> list[tuple[str, str]]:
     if load.losses is not None:
         lines.append(("failed runs", losses_words(load.losses)))
     lines.append(("inside a run", steady_line(load)))
-    count = len(load.outliers)
-    lines.append(("outliers", f"{count}, kept in every figure" if count else "no run stands out"))
+    lines.append(("outliers", outlier_line(load)))
     return [*lines, *(("repeats", line) for line in load.advice)]
 
 
@@ -149,6 +160,7 @@ def _findings_json(load: WorkloadStability) -> dict[str, object]:
         "drift": _drift_json(load.drift) if load.drift else None,
         "spell": asdict(load.spell) if load.spell else None,
         "slow_losses": asdict(load.losses) if load.losses else None,
+        "outliers_told": load.outliers_told,
         "outliers": [
             {
                 "cell": each.label,

@@ -45,7 +45,7 @@ def test_one_cell_or_none_that_is_known() -> None:
 
 def test_huge_differences_have_a_p_value() -> None:
     samples = [Sample((1e-9, 1.1e-9) * 20), Sample((1e9, 1.1e9) * 20), Sample((5, 5.1) * 20)]
-    assert adjusted_p(compare_all(samples), 0)[1] < 1e-3
+    assert adjusted_p(compare_all(samples), 0)[1] < 2e-3
 
 
 @settings(deadline=None)

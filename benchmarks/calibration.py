@@ -2,8 +2,8 @@
 
     PYTHONPATH=src:tests python benchmarks/calibration.py [STUDIES [PART...]]
 
-Parts: ``errors`` false differences among equal cells (``errors8``, ``further8``, ``loose8``: a third
-of them, of 8 cells), ``many`` those among 5, 40, 80 and 300; ``family``
+Parts: ``errors`` false differences among equal cells (``errors8``, ``further8``, ``loose8``: a
+third of them, of 8 cells), ``many`` those among 5, 40, 80 and 300; ``family``
 those of a study of several workloads; ``coverage`` of the intervals of ratios, ``means`` of those
 of means; ``power`` against paired t tests corrected by Holm and against taking the best mean;
 ``tukey`` against Tukey's test in blocks; ``choices`` what the model would claim if it were simpler.

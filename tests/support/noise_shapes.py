@@ -100,7 +100,7 @@ def one_to_twenty(rng: np.random.Generator, cells: int, blocks: int) -> Array:
 def rounded(rng: np.random.Generator, cells: int, blocks: int) -> Array:
     """3 % of times that are told as whole seconds, between 8 and 40."""
     true = rng.uniform(8, 40)
-    return np.log(np.round(true * np.exp(0.03 * rng.standard_normal((cells, blocks)))) / true)
+    return np.log(np.round(true * np.exp(0.03 * rng.standard_normal((cells, blocks)))))
 
 
 def along_session(rng: np.random.Generator, levels: Array, cells: int, blocks: int) -> Array:
@@ -154,7 +154,7 @@ def to_samples(
     there = np.ones(logs.shape, dtype=bool) if present is None else present
     return [
         Sample(
-            tuple(np.exp(row[kept]).tolist()),
+            tuple(np.round(np.exp(row[kept]), 9).tolist()),  # whole seconds stay whole
             tuple(np.flatnonzero(kept).tolist()) if blocked else (),
         )
         for row, kept in zip(logs, there, strict=True)

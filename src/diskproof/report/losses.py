@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from diskproof.report.labels import change, count
 from diskproof.stats.intervals import CONFIDENCE, Sample
-from diskproof.stats.losses import SlowLosses, find_slow_losses
+from diskproof.stats.slow_losses import SlowLosses, find_slow_losses
 from diskproof.store import ResultRow, RunRow
 
 

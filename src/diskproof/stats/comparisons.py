@@ -27,9 +27,10 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 ALPHA = 0.05
-KEPT = 0.9
-"""Share of the error that is granted to draws; the rest is for scatter that is none of those drawn
-(docs/statistics.md)."""
+KEPT = {True: 0.9, False: 0.6}
+"""Share of the error that is granted to draws, with blocks and without; the rest is for scatter
+that is none of those drawn. Blocks let a wild cell leak into all others, which makes them cautious.
+"""
 OUTERMOST = 8
 """Cells of a draw whose pairs are looked at. Of 300 cells the ninth is two standard errors out:
 its pair with the next reaches nothing that is rare."""
@@ -100,7 +101,7 @@ def compare_fit(fit: Fit, alpha: float = ALPHA) -> Comparisons:
         halves = _race_scores(fit.looks, alpha) * np.sqrt(fit.errors)
     else:
         largest = np.sort(_largest(fit.draws[:, cells], fit.errors[np.ix_(cells, cells)]))
-        place = math.ceil((len(largest) + 1) * (1 - KEPT * alpha)) - 1
+        place = math.ceil((len(largest) + 1) * (1 - KEPT[fit.blocked] * alpha)) - 1
         halves = largest[min(place, len(largest) - 1)] * np.sqrt(fit.errors)
     np.fill_diagonal(halves, np.inf)
     return Comparisons(fit, differences, halves, largest)
@@ -138,7 +139,7 @@ def adjusted_p(compared: Comparisons, row: int) -> Array:
     less than what so many draws can tell."""
     t = np.abs(compared.differences[row]) / np.sqrt(compared.fit.errors[row])
     beyond = len(compared.largest) - np.searchsorted(compared.largest, t)
-    p_values: Array = (1 + beyond) / (1 + len(compared.largest)) / KEPT
+    p_values: Array = (1 + beyond) / (1 + len(compared.largest)) / KEPT[compared.fit.blocked]
     return np.where(t > 0, np.minimum(p_values, 1.0), 1.0)
 
 

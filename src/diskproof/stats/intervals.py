@@ -90,7 +90,9 @@ def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) 
 def resolution(values: Sequence[float]) -> float:
     """The step of the decimal grid that all values lie on, 1 at most: they may have been rounded
     to it. 0 for nought alone, which has none."""
-    exponents = [Decimal(repr(value)).normalize().as_tuple().exponent for value in values if value]
+    exponents = [
+        Decimal(repr(float(value))).normalize().as_tuple().exponent for value in values if value
+    ]
     steps = [min(0, each) for each in exponents if isinstance(each, int)]
     return 10.0 ** min(steps) if steps else 0.0
 

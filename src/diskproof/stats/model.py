@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.stats.blocks import BlockEquations, eliminate_cells
-from diskproof.stats.intervals import Sample
+from diskproof.stats.intervals import Sample, resolution
 from diskproof.stats.scatter import draw_variances, scales
 
 Array = NDArray[np.float64]
@@ -85,7 +85,8 @@ def fit_cells(samples: Sequence[Sample], draws: int = DRAWS, seed: int = 0) -> F
     if chosen:
         logs, present = tabulate(chosen, blocked)
         residuals = _residuals(logs, present, blocked=blocked)
-        drawn = residuals.draw(draws, np.random.default_rng(seed))
+        rounding = [_rounding(each) for each in chosen]
+        drawn = np.maximum(residuals.draw(draws, np.random.default_rng(seed)), rounding)
         centres[usable], variances[usable] = residuals.centres, np.median(drawn, axis=0)
         errors[np.ix_(usable, usable)] = _pair_errors(scales(drawn, TAIL), residuals)
         errors_drawn[:, usable] = _draw_errors(drawn, residuals, np.random.default_rng([seed, 1]))
@@ -98,6 +99,12 @@ def plain_centre(sample: Sample) -> float:
     if min(sample.values) <= 0:
         return 0.0
     return math.fsum(map(math.log, sample.values)) / len(sample.values)
+
+
+def _rounding(sample: Sample) -> float:
+    """What rounding adds to a logarithm's variance: runs that round alike are not equal."""
+    step = resolution(sample.values) * len(sample.values) / math.fsum(sample.values)
+    return step**2 / 12
 
 
 def has_blocks(samples: Sequence[Sample]) -> bool:

@@ -10,7 +10,7 @@ from diskproof.report.losses import read_slow_losses
 from diskproof.report.tails import Tails, text_tails
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import CONFIDENCE
-from diskproof.stats.losses import SlowLosses
+from diskproof.stats.slow_losses import SlowLosses
 
 MAX_TAILS = 50
 """Failed runs whose consoles are shown; the rest is listed with its reason."""

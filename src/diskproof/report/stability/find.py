@@ -15,9 +15,9 @@ from diskproof.stats.drift import Drift, estimate_drift
 from diskproof.stats.first_run import FirstRunEffect, first_run_effect
 from diskproof.stats.holm import holm_adjusted
 from diskproof.stats.intervals import Sample
-from diskproof.stats.losses import SlowLosses
 from diskproof.stats.outliers import can_tell, find_outliers
 from diskproof.stats.power import Power, find_power, scatter_of
+from diskproof.stats.slow_losses import SlowLosses
 from diskproof.stats.spells import Spell, find_spell
 from diskproof.stats.steady_state import SteadyState, judge_steady_state, rounds_of
 from diskproof.stats.study_race import race_rules

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diskproof.stats.intervals import Sample
-from diskproof.stats.losses import SlowLosses, find_slow_losses
+from diskproof.stats.slow_losses import SlowLosses, find_slow_losses
 
 
 def study(

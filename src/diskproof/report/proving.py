@@ -33,11 +33,7 @@ def proving_lines(study: StudyRecord, known: Mapping[str, KnownScatter]) -> list
     rules, said = race_rules(study), dict[str, list[str]]()
     for name, each in known.items():
         if each.cells > 1:
-            told = _blocks_line(each, study.blocks)
-            if rules:
-                told = (
-                    f"of the runs of {EXHAUSTIVE} blocks the race takes {_race_line(each, rules)}"
-                )
+            told = _race_line(each, rules) if rules else _blocks_line(each, study.blocks)
             said.setdefault(told, []).append(name)
     return [f"{', '.join(names)}: {told}" for told, names in said.items()]
 
@@ -61,7 +57,10 @@ def _race_line(known: KnownScatter, rules: RaceRules) -> str:
 def _race_cost(rules: RaceRules, cells: int, scatter: float) -> str:
     """By simulation, where it is cheap and where nothing can be dropped."""
     apart = expect_share(rules, cells, scatter, APART)
-    told = f"about {100 * apart:.0f} % where cells lie {100 * APART:g} % apart"
+    whole = f"of the runs of {EXHAUSTIVE} blocks"
+    told = (
+        f"the race takes about {100 * apart:.0f} % {whole} where cells lie {100 * APART:g} % apart"
+    )
     if rules.likely:
         return f"{told}, and never more than 100 %"
     equal = expect_share(rules, cells, scatter, 0.0)
@@ -73,5 +72,5 @@ def _join(known: KnownScatter, told: list[str]) -> str:
     if known.scatter:
         whose = "its own runs" if known.own else "runs of this load here"
         return f"{told[0]}, by the scatter of {whose}, {percent(math.expm1(median(known.scatter)))}"
-    parts = [f"at {100 * usual:g} % {each}" for usual, each in zip(USUAL, told, strict=True)]
+    parts = [f"at {100 * usual:g} %, {each}" for usual, each in zip(USUAL, told, strict=True)]
     return f"how far runs scatter is not known here yet: {'; '.join(parts)}"

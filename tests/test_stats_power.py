@@ -3,8 +3,7 @@
 import math
 from dataclasses import replace
 
-from diskproof.report.proving import KnownScatter, proving_lines
-from diskproof.report.stability.words import power_line
+from diskproof.report.proving import KnownScatter, power_line, proving_lines
 from diskproof.stats.intervals import Sample
 from diskproof.stats.power import POWER, Power, find_power, scatter_of, share_told
 from diskproof.stats.race_cost import expect_share
@@ -40,7 +39,9 @@ def test_words_of_what_blocks_prove_and_cost() -> None:
     assert power_line(power, 60.0) == told
     assert power_line(replace(power, blocks=13), 60.0).endswith("; 5 % takes 13")
     assert power_line(Power(8, 1, None, 13), 0.0) == "one block proves nothing; 5 % takes 13"
-    untold = "2 blocks tell no two cells apart as a rule; 5 % would take more blocks than can be run"
+    untold = (
+        "2 blocks tell no two cells apart as a rule; 5 % would take more blocks than can be run"
+    )
     assert power_line(Power(8, 2, None, None), 9.0) == untold
 
 
@@ -48,7 +49,10 @@ def test_a_race_that_costs_more_than_measuring_everything_is_told_before() -> No
     dear, cheap = (expect_share(RaceRules(), 12, 0.03, apart) for apart in (0.0, 0.2))
     assert cheap < 0.5 < 1 < dear
     assert expect_share(LikelyRules(), 6, 0.1, 0.2) <= 1
-    known = {"a": KnownScatter(12, (0.03,) * 12, True, 60.0), "one": KnownScatter(1, (), False, 1.0)}
+    known = {
+        "a": KnownScatter(12, (0.03,) * 12, True, 60.0),
+        "one": KnownScatter(1, (), False, 1.0),
+    }
     (line,) = proving_lines(STUDY, known)
     assert line.startswith("a: the race takes about ") and "more than measuring everything" in line
     assert line.endswith("by the scatter of its own runs, 3.0 %")

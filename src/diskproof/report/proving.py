@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from statistics import median
 
 from diskproof.records import StudyRecord
-from diskproof.report.labels import percent
-from diskproof.report.stability.words import how_simulated, power_line
-from diskproof.stats.power import find_power
+from diskproof.report.labels import count, percent
+from diskproof.stats.power import WANTED, Power, find_power
 from diskproof.stats.race_cost import APART, expect_share
 from diskproof.stats.study_race import race_rules
 from diskproof.study.protocol import EXHAUSTIVE, RaceRules
+from diskproof.units import render_seconds
 
 USUAL = (0.03, 0.08)
 """Scatter from run to run of a quiet host and of a restless one, where this one's is not known."""
+
+UNTOLD_APART = 9.0
+"""A share apart that is no answer any more: a factor of ten."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,29 @@ def _join(known: KnownScatter, told: list[str]) -> str:
         return f"{told[0]}, by the scatter of {whose}, {percent(math.expm1(median(known.scatter)))}"
     parts = [f"at {100 * usual:g} %, {each}" for usual, each in zip(USUAL, told, strict=True)]
     return f"how far runs scatter is not known here yet: {'; '.join(parts)}"
+
+
+def power_line(power: Power, seconds_a_block: float) -> str:
+    """What the blocks there are prove, and what 5 % would take."""
+    blocks = count(power.blocks, "block")
+    told = f"{blocks} tell no two cells apart as a rule"
+    if power.blocks < 2:
+        told = "one block proves nothing"
+    elif power.apart is not None and power.apart < UNTOLD_APART:
+        told = f"{blocks} tell cells apart that are {percent(power.apart)} apart"
+    return f"{told}; {_wanted(power, seconds_a_block)}"
+
+
+def how_simulated(power: Power) -> str:
+    """What the line before rests on."""
+    return f"(nine pairs in ten of {power.cells} cells, all pairs corrected, by simulation)"
+
+
+def _wanted(power: Power, seconds_a_block: float) -> str:
+    wanted = power.wanted_blocks
+    if wanted is None:
+        return f"{100 * WANTED:g} % would take more blocks than can be run"
+    if wanted <= power.blocks:
+        return f"{100 * WANTED:g} % takes {wanted}"
+    cost = f", {render_seconds((wanted - power.blocks) * seconds_a_block)} more"
+    return f"{100 * WANTED:g} % takes {wanted}{cost if seconds_a_block else ''}"

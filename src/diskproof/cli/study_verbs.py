@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from diskproof.plan.history import History
     from diskproof.records import StudyRecord
     from diskproof.report.progress import StudyStatus
-    from diskproof.report.proving import KnownScatter
     from diskproof.store import Store
 
 FOLLOW_SECONDS = 1.0
@@ -52,24 +51,20 @@ def plan(
     from diskproof.cli.tiles import view_tile_plan
     from diskproof.plan.estimate import Estimate
     from diskproof.plan.like import find_owners
-    from diskproof.report.layout import line
     from diskproof.report.plan_tables import plan_json, render_plan
-    from diskproof.report.proving import proving_lines
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
 
     study = load_study(study_file, make)
     tell_of_changes_here(study)
-    proving: list[str] = []
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
         record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}
     else:
-        history = _read_history(store)
-        record, cost, facts = plan_here(study, NO_CONSENT, history)
-        proving = proving_lines(record, _read_known(store, record, history))
+        record, cost, facts = plan_here(study, NO_CONSENT, _read_history(store))
         owners = find_owners(study, record.cells, facts)
     planned = record, cost.seconds, cost.disk_bytes, owners, cost.phases
+    proving = _tell_what_it_proves(store, record) if facts else []
     verdicts = plan_verdicts(study, facts) if facts and study.names_crash else None
     if as_json:
         found = plan_json(*planned) | {"obstacle": str(cost.obstacle) if cost.obstacle else None}
@@ -78,8 +73,7 @@ def plan(
         found |= {"tiles": tile_plan_json(tiles)} if tiles else {}
         print_json(found)
     else:
-        shown = [render_plan(*planned)] if record.cells else []
-        shown += map(line, proving)
+        shown = [render_plan(*planned), *proving] if record.cells else []
         shown += [verdicts.text] if verdicts else []
         shown += [render_tile_plan(tiles)] if tiles else []
         for each in shown:
@@ -100,15 +94,15 @@ def _read_history(store: str) -> History | None:
         return read_history(opened)
 
 
-def _read_known(store: str, study: StudyRecord, history: History | None) -> dict[str, KnownScatter]:
-    """How far the study's cells scatter and what a block of them takes, by workload."""
+def _tell_what_it_proves(store: str, study: StudyRecord) -> list[str]:
+    """By how far the study's cells scatter and what a block of them takes, by workload."""
     from diskproof.measure.past_runs import read_scatter
     from diskproof.plan.estimate import foretell
     from diskproof.plan.history import History
-    from diskproof.report.proving import KnownScatter
+    from diskproof.report.proving import KnownScatter, proving_lines
     from diskproof.store import open_store
 
-    known, history = {}, history or History()
+    known, history = {}, _read_history(store) or History()
     with ExitStack() as stack:
         here = "://" in store or Path(store).exists()
         opened = stack.enter_context(open_store(store)) if here else None
@@ -117,7 +111,7 @@ def _read_known(store: str, study: StudyRecord, history: History | None) -> dict
             scatter, own = read_scatter(opened, study, load) if opened else ((), False)
             seconds = sum(foretell(cell, history) for cell in cells)
             known[load] = KnownScatter(len(cells), scatter, own, seconds)
-    return known
+    return proving_lines(study, known)
 
 
 def run(

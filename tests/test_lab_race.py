@@ -131,6 +131,20 @@ def test_a_stopped_race_takes_the_same_course(store: Store, whole: Whole, after:
     assert (stored(store), again.races) == (whole[2], whole[0].races)
 
 
+def test_a_stopped_race_for_the_likely_best_takes_the_same_course(tmp_path: Path) -> None:
+    study, schedule = make_record(TEXT.replace('"decided"', '"likely"'))
+    courses = []
+    for name, after in (("whole", 10**6), ("parts", 27)):
+        with open_store(str(tmp_path / name), create=True) as opened:
+            opened.add_host(SIMULATED_HOST)
+            for executor in (Stopping(SimulatedExecutor(study.id, SIMULATION), after),
+                             SimulatedExecutor(study.id, SIMULATION)):  # fmt: skip
+                outcome = run_study(study, schedule, executor, opened)
+            courses.append((stored(opened), outcome.races))
+            assert replay_races(study, race_scores(opened, study.id)) == outcome.races
+    assert courses[0] == courses[1] and len(courses[0][0]) < 3 * len(study.cells)
+
+
 def test_a_race_killed_again_and_again_takes_the_same_course(
     store: Store, tmp_path: Path, whole: Whole
 ) -> None:

@@ -1,6 +1,7 @@
 """Races in words, as JSON, as a picture and on the page."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,14 @@ from diskproof.report.race.words import (
     verdict_sentence,
 )
 from diskproof.report.read import read_views
+from diskproof.report.study_tables import ranking_json
 from diskproof.report.vega import draw_all
+from diskproof.report.view import StudyView
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
-from test_lab_race import SCHEDULE, STUDY
+from test_lab import make_record
+from test_lab_race import SCHEDULE, STUDY, TEXT
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,46 @@ def test_a_decided_race_names_the_best_and_an_open_one_what_it_lacks(
     assert undecided.startswith("fastest so far is raw unsafe io_uring (drops flushes): ")
     blocks = len(races["sync-write-4k"].course.verdicts)
     assert f"; {blocks} blocks did not decide it, about " in undecided
+
+
+@pytest.fixture(scope="module")
+def likely(tmp_path_factory: pytest.TempPathFactory) -> StudyView:
+    """The same races for the likely best."""
+    path: Path = tmp_path_factory.mktemp("likely") / "store.sqlite"
+    study, schedule = make_record(TEXT.replace('"decided"', '"likely"'))
+    with open_store(str(path), create=True) as opened:
+        opened.add_host(SIMULATED_HOST)
+        executor = SimulatedExecutor(study.id, Simulation(seed=3, cv=0.05))
+        run_study(study, schedule, executor, opened)
+        (view,) = read_views(opened, details=True)
+        return view
+
+
+def test_a_likely_race_says_likely_with_the_probability_and_nothing_surer(
+    likely: StudyView,
+) -> None:
+    for race in likely.parts["race"].values():
+        said = verdict_sentence(race, likely.study)
+        assert re.match(r"likely fastest is raw unsafe io_uring .*%? likely that no other is", said)
+        assert "sure" not in said and not race.course.drops
+        (first, second) = race_lines(race, likely)
+        assert first.plain == f"race: {said}" and second.plain.startswith("race: likely within 2 %")
+        told = json.loads(json.dumps(race_json(race), allow_nan=False))
+        assert told["stop"] == "likely" and len(told["chances"]) == 12
+        assert max(each["chance"] for each in told["chances"]) == told["probability"] > 0.95
+        assert sum(len(each) for each in race.course.entries) < 12 * 5
+        assert "unlikely" in timeline_sentence(race, 12)
+
+
+def test_advice_after_a_likely_race_claims_no_proof(likely: StudyView) -> None:
+    told = ranking_json(likely, None, 0)
+    for answer in told["answer"]:
+        assert not answer["proved"] and answer["likely"]
+        assert "likely (95 % or more), not proved" in " ".join(answer["sentences"])
+    page = render_page([likely])
+    assert "likely within 2 % of the best" in page and "the race went on without it" in page
+    alone = [cell for cell in told["rankings"][0]["cells"] if cell["n"] == 1]
+    assert alone and all(cell["rank"] is None and cell["stopped"] for cell in alone)
 
 
 def test_every_drop_has_its_reason(races: dict[str, RaceState]) -> None:

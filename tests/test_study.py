@@ -13,7 +13,7 @@ from diskproof.errors import StudyError
 from diskproof.study import keys
 from diskproof.study.factors import FACTOR_BY_NAME, OTHER_WORDS
 from diskproof.study.load import load_study, parse_study, read_study
-from diskproof.study.protocol import RaceRules, find_rules
+from diskproof.study.protocol import LikelyRules, RaceRules, find_rules
 from diskproof.study.toml_lines import read_text
 
 GOOD = """
@@ -257,6 +257,17 @@ def test_wrong_rules_of_a_race_are_named_with_their_line(line: str, message: str
 def test_rules_in_any_text_are_found_or_not(line: str) -> None:
     found = find_rules(f'[protocol]\nstop = "decided"\n{line}\n')
     assert found is None or found.min_blocks >= 2
+
+
+def test_a_race_for_the_likely_best_has_rules_of_its_own() -> None:
+    likely = RACE.replace('"decided"', '"likely"').replace("min_blocks = 40\n", "")
+    study = parse_study(likely)
+    assert study.race == LikelyRules(0.03, 0.95, 1, 1, 50) == find_rules(likely)
+    assert (
+        study.race.likely and study.race.most_runs(24) == 240 and study.id == parse_study(RACE).id
+    )
+    assert RaceRules(max_blocks=50).most_runs(24) == 1200 and not RaceRules().likely
+    assert errors("[protocol]\nstop = 'likely'\nmin_blocks = 0\n")[0].startswith("s.toml:3: ")
 
 
 def test_a_stored_study_has_the_rules_of_its_file() -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from diskproof.plan.history import History
     from diskproof.records import StudyRecord
     from diskproof.report.progress import StudyStatus
-    from diskproof.report.proving import KnownScatter
     from diskproof.store import Store
 
 FOLLOW_SECONDS = 1.0
@@ -53,9 +52,7 @@ def plan(
     from diskproof.measure.past_runs import read_history
     from diskproof.plan.estimate import Estimate
     from diskproof.plan.like import find_owners
-    from diskproof.report.layout import line
     from diskproof.report.plan_tables import plan_json, render_plan
-    from diskproof.report.proving import proving_lines
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
 
@@ -68,7 +65,7 @@ def plan(
         else:
             history = read_history(past) if past else None
             record, cost, facts = plan_here(study, NO_CONSENT, history)
-            proving = proving_lines(record, _read_known(past, record, history))
+            proving = _tell_what_it_proves(past, record, history)
         owners = find_owners(study, record.cells, facts) if facts else {}
         tiles = view_tile_plan(study, NO_CONSENT, past) if study.tiles else None
     planned = record, cost.seconds, cost.disk_bytes, owners, cost.phases
@@ -80,8 +77,7 @@ def plan(
         found |= {"tiles": tile_plan_json(tiles)} if tiles else {}
         print_json(found)
     else:
-        shown = [render_plan(*planned)] if record.cells else []
-        shown += map(line, proving)
+        shown = [render_plan(*planned), *proving] if record.cells else []
         shown += [verdicts.text] if verdicts else []
         shown += [render_tile_plan(tiles)] if tiles else []
         for each in shown:
@@ -103,14 +99,14 @@ def _open_past(store: str) -> Iterator[Store | None]:
         yield opened
 
 
-def _read_known(
+def _tell_what_it_proves(
     past: Store | None, study: StudyRecord, history: History | None
-) -> dict[str, KnownScatter]:
-    """How far the study's cells scatter and what a block of them takes, by workload."""
+) -> list[str]:
+    """By how far the study's cells scatter and what a block of them takes, by workload."""
     from diskproof.measure.past_runs import read_scatter
     from diskproof.plan.estimate import foretell
     from diskproof.plan.history import History
-    from diskproof.report.proving import KnownScatter
+    from diskproof.report.proving import KnownScatter, proving_lines
 
     known, history = {}, history or History()
     for load in dict.fromkeys(cell.workload.name for cell in study.cells):
@@ -118,7 +114,7 @@ def _read_known(
         scatter, own = read_scatter(past, study, load) if past else ((), False)
         seconds = sum(foretell(cell, history) for cell in cells)
         known[load] = KnownScatter(len(cells), scatter, own, seconds)
-    return known
+    return proving_lines(study, known)
 
 
 def run(

@@ -10,7 +10,6 @@ from diskproof.report.advice.words import differs_text, keeping_text
 from diskproof.report.barred import read_backings_of
 from diskproof.report.durability import render_age
 from diskproof.report.labels import count, plus_minus, render_figure
-from diskproof.report.race.words import likely_text
 from diskproof.report.view import TCG_NOTE, StudyView
 from diskproof.study.backings import chain
 
@@ -134,7 +133,8 @@ def _race_text(found: Recommendation) -> str:
     rules = race.rules
     blocks = count(len(race.course.verdicts), "block")
     if rules.likely:
-        return f"after {blocks}: {likely_text(race)}, by a posterior"
+        chance = f"{100 * verdict.probability:.3g} % likely after {blocks}"
+        return f"{chance} that no other of all cells is more than {100 * rules.delta:g} % better"
     if verdict.settled:
         return (
             f"settled after {blocks}: at {100 * rules.confidence:g} % no other of all cells is "

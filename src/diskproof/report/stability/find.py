@@ -9,6 +9,7 @@ from typing import TypeVar
 from diskproof.records import Series, StudyRecord
 from diskproof.report.labels import cell_label, order_levels, varying_factors
 from diskproof.report.losses import read_slow_losses
+from diskproof.report.proving import how_simulated, power_line
 from diskproof.report.stability import words
 from diskproof.stats.comparisons import ALPHA
 from diskproof.stats.drift import Drift, estimate_drift
@@ -103,8 +104,8 @@ class WorkloadStability:
         lines = words.variance_lines(self.variance, self.mostly_steady)
         if self.power is None:
             return lines
-        proves = words.power_line(self.power, self.seconds_a_block)
-        return [*lines, f"{proves} {words.how_simulated(self.power)}"]
+        proves = power_line(self.power, self.seconds_a_block)
+        return [*lines, f"{proves} {how_simulated(self.power)}"]
 
     @property
     def mostly_steady(self) -> bool:

@@ -6,7 +6,6 @@ from diskproof.report.labels import change, count, percent, render_figure
 from diskproof.stats.drift import Drift
 from diskproof.stats.first_run import FirstRunEffect
 from diskproof.stats.intervals import CONFIDENCE
-from diskproof.stats.power import WANTED, Power
 from diskproof.stats.spells import Spell
 from diskproof.stats.steady_state import MAX_RANGE, MAX_SLOPE, WINDOW, SteadyState, Window
 from diskproof.stats.two_states import TwoStates
@@ -14,8 +13,6 @@ from diskproof.stats.variance import VarianceLevels
 from diskproof.units import render_seconds
 
 ALPHA = 1 - CONFIDENCE
-UNTOLD_APART = 9.0
-"""A share apart that is no answer any more: a factor of ten."""
 _WORTH_SAYING = 0.9
 """A change of the run's length that saves less than a tenth is not worth a sentence."""
 
@@ -60,32 +57,6 @@ def _length_lines(levels: VarianceLevels, mostly_steady: bool) -> list[str]:
     else:
         advice = "more blocks pay, shorter runs do not: most runs are not steady as it is"
     return [*lines, advice]
-
-
-def power_line(power: Power, seconds_a_block: float) -> str:
-    """What the blocks there are prove, and what 5 % would take."""
-    blocks = count(power.blocks, "block")
-    told = f"{blocks} tell no two cells apart as a rule"
-    if power.blocks < 2:
-        told = "one block proves nothing"
-    elif power.apart is not None and power.apart < UNTOLD_APART:
-        told = f"{blocks} tell cells apart that are {percent(power.apart)} apart"
-    return f"{told}; {_wanted(power, seconds_a_block)}"
-
-
-def how_simulated(power: Power) -> str:
-    """What the line before rests on."""
-    return f"(nine pairs in ten of {power.cells} cells, all pairs corrected, by simulation)"
-
-
-def _wanted(power: Power, seconds_a_block: float) -> str:
-    wanted = power.wanted_blocks
-    if wanted is None:
-        return f"{100 * WANTED:g} % would take more blocks than can be run"
-    if wanted <= power.blocks:
-        return f"{100 * WANTED:g} % takes {wanted}"
-    cost = f", {render_seconds((wanted - power.blocks) * seconds_a_block)} more"
-    return f"{100 * WANTED:g} % takes {wanted}{cost if seconds_a_block else ''}"
 
 
 def first_run_words(effect: FirstRunEffect, higher_is_better: bool) -> str:

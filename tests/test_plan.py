@@ -293,3 +293,13 @@ def test_a_missing_tool_is_the_hosts_matter_and_its_package_stands_first() -> No
     with pytest.raises(HostError, match="without: apt-get install fio") as caught:
         plan('frontend = "host"', facts=poor)
     assert caught.value.exit_code == 3 and "is not installed" in caught.value.why
+
+
+def test_what_a_study_makes_is_told_by_its_name_and_what_gives_it_room() -> None:
+    small = BackingFacts("backing fs", "ext4", True, "", 385 << 20, own=True)
+    table = '[backings.fs]\nkind = "filesystem"\nsize = "400MiB"\n'
+    text = f'workloads = ["seq-read"]\n{table}[protocol]\nsize = "256MiB"\n'
+    obstacle = make_plan(parse_study(text), facts_with(backings={"fs": small})).obstacle
+    assert obstacle and obstacle.what == "the disk under test does not fit on backing fs"
+    assert "(of which 256 MiB stay free), 385 MiB are free" in obstacle.why
+    assert "or set a larger size in the [backings] table of fs" in obstacle.hint

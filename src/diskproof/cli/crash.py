@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple, Never
@@ -20,6 +20,7 @@ from diskproof.errors import DiskproofError, UsageError
 from diskproof.lab.course import Outcome, Standing, start_telling
 from diskproof.plan import make_crash_plan
 from diskproof.plan.like import tell_of_names
+from diskproof.plan.sizes import tell_of_backings
 from diskproof.recording.folder import require_fuse
 from diskproof.records import HostFacts
 from diskproof.records.verdicts import CrashRun, VerdictRow
@@ -46,9 +47,9 @@ def start_crashing(
         for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
             ensure_guest(extra)
         lab = CrashLab(make_setup(study, facts, consent, store), explorer)
-        faults, told = study.crash.faults, tuple(tell_of_names(study, cells, facts))
+        told = (*tell_of_names(study, cells, facts), *tell_of_backings(cells, facts))
         record = study_record(study, told=told)
-        yield CrashWords(CrashCampaign(record, cells, faults, lab.execute, store))
+        yield CrashWords(CrashCampaign(record, cells, study.crash.faults, lab.execute, store))
 
 
 @contextmanager
@@ -135,6 +136,9 @@ def plan_verdicts(study: Study, facts: HostFacts) -> PlannedVerdicts:
 class JudgeWords(CrashWords):
     """Verdicts beside what was measured: a loss is an answer, and only what nobody could say falls
     short."""
+
+    def opening(self) -> Sequence[str]:
+        return ()  # what was measured began with it
 
     def falls_short(self, outcome: Outcome) -> bool:
         return any(row.verdict.verdict == "undecided" for row in self.verdicts())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from diskproof.errors import HostError, StudyError
 from diskproof.plan.crash import keep_filters, make_crash_plan
@@ -71,7 +72,8 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
         *tell_of_backings(cells, facts),
         *warn_of_discard(cells, facts),
     )
-    obstacle = find_obstacle(needed, cells, facts, lambda room: tell_what_fits(room, cells, facts))
+    fits = partial(tell_what_fits, cells, facts)
+    obstacle = find_obstacle(needed, cells, facts, fits)
     return Plan(cells, selection.dropped, warnings, needed, obstacle)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diskproof.errors import HostError
-from diskproof.records import Cell, HostFacts, WorkloadSpec
+from diskproof.records import BackingFacts, Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
 from diskproof.study.factors import DIRECT
 from diskproof.study.ground import Ground
@@ -119,10 +119,10 @@ def needed_bytes(workloads: Iterable[WorkloadSpec]) -> int:
 
 
 def find_obstacle(
-    needed: int, cells: Sequence[Cell], facts: HostFacts, cure: Callable[[int], str]
+    needed: int, cells: Sequence[Cell], facts: HostFacts, cure: Callable[[int, str], str]
 ) -> HostError | None:
-    """Why the images of a cell do not fit on a backing that is used. ``cure`` tells what would, in
-    the bytes that one disk has."""
+    """Why the images of a cell do not fit on a backing that is used. ``cure`` tells what would: of
+    the bytes that one disk has, and of what gives it more."""
     disks: dict[str, int] = {}
     for cell in cells:
         places = [cell.level("backing"), *filter(None, [cell.workload.option(SECOND_DISK_ON)])]
@@ -133,16 +133,23 @@ def find_obstacle(
         if backing.free_bytes < count * needed:
             return HostError(
                 f"the disk under test does not fit on {backing.path}",
-                f"{render_bytes(count * needed)} are needed at the peak, "
+                f"{render_bytes(count * needed)} are needed at the peak (of which "
+                f"{render_bytes(count * FREE_MARGIN)} stay free), "
                 f"{render_bytes(backing.free_bytes)} are free",
-                cure(backing.free_bytes // count),
+                cure(backing.free_bytes // count, _more_room(name, backing)),
             )
     return None
 
 
-def tell_what_fits(room: int, cells: Sequence[Cell], facts: HostFacts) -> str:
+def _more_room(name: str, backing: BackingFacts) -> str:
+    """What the study may set for a backing to have more room."""
+    if backing.own:
+        return f"a larger size in the [backings] table of {name}, or of what that is made on"
+    return "a [backings.NAME] path with more room"
+
+
+def tell_what_fits(cells: Sequence[Cell], facts: HostFacts, room: int, elsewhere: str) -> str:
     """The largest size for all loads that fits, with its price in truth."""
-    elsewhere = "a [backings.NAME] path with more room"
     filled = any(cell.workload.option("fill") == "on" for cell in cells)
     fits = (room - FREE_MARGIN) * 50 // (101 if filled else 51) // MIB * MIB
     if fits < LEAST_BYTES:

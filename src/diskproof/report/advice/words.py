@@ -5,7 +5,7 @@ from collections.abc import Collection
 from diskproof.records.metrics import figure_unit
 from diskproof.records.verdicts import Fault
 from diskproof.report.advice.choose import NOT_SAID, Candidate, Recommendation, disk_levels
-from diskproof.report.durability import loss_text, shared_text, states_text
+from diskproof.report.durability import find_whole_search, loss_text, shared_text, states_text
 from diskproof.report.labels import count, render_figure
 from diskproof.units import render_seconds
 
@@ -201,10 +201,10 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
         return ()
     row = found.chosen.keeping.row
     if found.chosen.keeping.is_open and row and row.verdict.kept_so_far:
-        return (
-            f"To know what it keeps: a longer explore_seconds under [crash] in {file}, "
-            f"then `diskproof crash {file}`.",
-        )
+        minutes = find_whole_search(row.verdict)
+        longer = f'explore_seconds = "{minutes}m"' if minutes else "a longer explore_seconds"
+        then = f"under [crash] in {file}, then `diskproof crash {file}`"
+        return (f"To know what it keeps: {longer} {then}.",)
     if found.chosen.keeping.is_open:
         return (
             f"To know: `diskproof crash {file}`, at most {render_seconds(found.judge_seconds)}.",

@@ -57,8 +57,9 @@ def _margin(load: WorkloadView, best: Line, second: Line) -> str:
 READING = (
     "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a cell "
     "that cannot be placed: a single run, or far more scatter than the others. Cells that share a "
-    "letter under tie are not told apart. All pairs of cells are compared and corrected together, "
-    "so that among equal cells a false difference appears in at most 5 % of studies; the "
-    "intervals of the ratio to the best hold for all cells at once. The order is that of the "
-    "means; the ratio is one of geometric means, so that one wild run does not decide it."
+    "letter under tie are not told apart: B-D is B, C and D, not told apart from cells with any of "
+    "them. All pairs of cells are compared and corrected together, so that among equal cells a "
+    "false difference appears in at most 5 % of studies; the intervals of the ratio to the best "
+    "hold for all cells at once. The order is that of the means; the ratio is one of geometric "
+    "means, so that one wild run does not decide it."
 )

@@ -6,6 +6,7 @@ from diskproof.records import Cell, Dropped
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.plan_tables import defaults_json, dropped_json, show_plan
+from diskproof.study.ground import find_grounds
 from diskproof.study.like import keep_warnings
 from diskproof.study.tiles import TileRules
 from diskproof.units import render_bytes, render_seconds
@@ -48,6 +49,7 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
         ],
         "dropped": dropped_json(view.dropped),
         "defaults": defaults_json(view.warnings),
+        "backings": {each.backing: each.text for each in find_grounds(view.warnings)},
         "warnings": keep_warnings(view.warnings),
     }
 

@@ -226,7 +226,7 @@ def find_whole_search(verdict: Verdict) -> int | None:
     if not isinstance(covered, Mapping) or not verdict.states_checked:
         return None
     left = sum(of - done for done, of in covered.values())
-    seconds = verdict.seconds * (1 + left / verdict.states_checked)
+    seconds: float = verdict.seconds * (1 + left / verdict.states_checked)
     return max(1, math.ceil(seconds / 60))
 
 

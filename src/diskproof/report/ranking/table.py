@@ -85,6 +85,8 @@ def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> s
     parts += filter(None, [too_few_text(line.ranked.interval for line in load.lines)])
     if any(line.durability for line in load.lines):
         parts.append(CRASH_CAPTION)
+    if any(short_text(line.durability).endswith("?") for line in load.lines):
+        parts.append("of ?: so many states were checked, and how many there are is not known")
     if hidden:
         parts.append(f"{hidden} more cells are not shown")
     return "; ".join(parts)

@@ -303,3 +303,17 @@ def test_what_a_study_makes_is_told_by_its_name_and_what_gives_it_room() -> None
     assert obstacle and obstacle.what == "the disk under test does not fit on backing fs"
     assert "(of which 256 MiB stay free), 385 MiB are free" in obstacle.why
     assert "or set a larger size in the [backings] table of fs" in obstacle.hint
+
+
+def test_what_no_run_could_do_is_left_out_with_its_reason() -> None:
+    large = make_plan(
+        parse_study('[factors]\nfrontend = "guest"\nmemory = ["1G", "1T"]\n'),
+        FACTS,
+    )
+    told = [each.reason for each in large.dropped]
+    assert told == ["memory=1024G is not less than this host's 8 GiB"]
+    wide = '[workloads.wide]\npreset = "seq-write"\nbs = "64M"\n[workloads.seq-read]\n'
+    made = make_plan(parse_study(f'{wide}[protocol]\nsize = "16MiB"\n'), FACTS)
+    assert {cell.workload.name for cell in made.cells} == {"seq-read"}
+    (left_out,) = made.dropped
+    assert left_out.reason == "wide has blocks of 64M, and the disk is of 16 MiB"

@@ -55,7 +55,7 @@ def plan(
     from diskproof.study.load import load_study
 
     study = load_study(study_file, make)
-    tell_of_changes_here(study)
+    tell_of_changes_here(study, store)
     tiles = view_tile_plan(study, NO_CONSENT) if study.tiles else None
     if tiles and not study.names_workloads:  # there is nothing else to measure
         record, cost, facts, owners = study_record(study), Estimate(0.0, 0), None, {}

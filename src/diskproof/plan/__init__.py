@@ -10,6 +10,7 @@ from diskproof.plan.estimate import Estimate, estimate, estimate_seconds
 from diskproof.plan.select import MAX_COMBINATIONS, Selection, select
 from diskproof.plan.sizes import (
     choose_size,
+    find_misfit,
     find_obstacle,
     needed_bytes,
     resolve_workloads,
@@ -61,6 +62,8 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
     _require_something(study, selection)
     chosen = choose_size(study.workloads, selection.kept, facts)
     workloads = resolve_workloads(study.workloads, chosen)
+    selection = selection.without(lambda _, name: find_misfit(workloads[name]))
+    _require_something(study, selection)
     cells = selection.as_cells(workloads)
     needed = needed_bytes(workloads.values())
     warnings = (

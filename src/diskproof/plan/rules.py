@@ -78,6 +78,13 @@ def _iothread_of_daemon(levels: Mapping[str, str], facts: HostFacts) -> str | No
     return None
 
 
+def _memory_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    asked = levels.get("memory")
+    if asked is None or parse_bytes(asked) < facts.memory_bytes:
+        return None
+    return f"memory={asked} is not less than this host's {render_bytes(facts.memory_bytes)}"
+
+
 def _accel_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     if levels.get("accel") == "kvm" and facts.accel != "kvm":
         return f"accel=kvm does not work here: {facts.accel_reason}"
@@ -188,6 +195,7 @@ RULES: tuple[Rule, ...] = (
     _offered("aio", lambda facts: facts.aio),
     _offered("bus", lambda facts: facts.buses),
     Rule(("accel",), _accel_of_host),
+    Rule(("memory",), _memory_of_host),
     Rule(("backing",), _backing_works),
     Rule(("backing", "frontend"), _client_over_network),
     Rule(("backing", "format"), _format_over_network),

@@ -109,6 +109,15 @@ def _with_size(workload: WorkloadSpec, chosen: ChosenSize) -> WorkloadSpec:
     return replace(workload, options=tuple(sorted(options.items())))
 
 
+def find_misfit(workload: WorkloadSpec) -> str:
+    """Why a load cannot be run on a disk of its size; empty where it can. A size of several blocks
+    (``4k-64k``) and a job file's are fio's to judge."""
+    size, block = int(workload.option("size")), workload.option("bs")
+    if not block.rstrip("kKmM").isdecimal() or parse_bytes(block) <= size:
+        return ""
+    return f"{workload.name} has blocks of {block}, and the disk is of {render_bytes(size)}"
+
+
 def needed_bytes(workloads: Iterable[WorkloadSpec]) -> int:
     """One image at a time with 2 % for its metadata, beside the fill source where one is used."""
     peak = 0

@@ -17,8 +17,10 @@ demo: setup guest-cached ## which cache mode is fast here, and which keep the da
 	$(SECTION) 'demo: measure, then judge'
 	@status=0; $(DISKPROOF) run studies/quick.toml || status=$$?; \
 	[ $$status -le 1 ] || exit $$status; \
-	$(DISKPROOF) report -o diskproof-quick.html && \
-	printf '\nThe page is here: file://%s/diskproof-quick.html\n' "$$PWD" && exit $$status
+	$(DISKPROOF) report -o diskproof-quick.html || exit $$?; \
+	printf '\nThe page is here: file://%s/diskproof-quick.html\n' "$$PWD"; \
+	[ $$status -eq 0 ] || printf '%s\n' 'Error 1: not every answer is there; above are what failed, and what was only kept so far.'; \
+	exit $$status
 
 # In the order that tests/conftest.py gives them; more workers than processors, for most tests wait.
 BY_FILE := --dist loadfile --no-loadscope-reorder

@@ -221,3 +221,11 @@ def test_words_of_steady_state_and_advice() -> None:
     assert not any("shorter runs pay" in line for line in unsteady)
     assert any("shorter runs do not" in line for line in unsteady)
     assert variance_lines(VarianceLevels(5, None, None, None, None, None))[0].startswith("no cell")
+
+
+def test_a_number_of_blocks_that_nobody_runs_is_not_advised() -> None:
+    few = variance_lines(VarianceLevels(30, 0.0, 0.05, 0.005, 60.0, 20.0))[-1]
+    assert few == "two cells 5 % apart are told apart with 24 blocks (nine times in ten)"
+    wild = variance_lines(VarianceLevels(30, 0.0, 1.4, 0.005, 60.0, 20.0))[-1]
+    assert wild.startswith("20 blocks tell two cells 3 times apart from each other")
+    assert "more than 1000" in wild

@@ -1,6 +1,7 @@
 """Volumes, arrays and pools before they are made: sizes, arguments, notes, and what a study may
 name."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.backings import lvm, md, zfs
-from diskproof.backings.place import Place, choose_size
+from diskproof.backings.place import Place, choose_size, refuse_device
 from diskproof.backings.volumes import NOTE, Volume, new_name, read_note, write_note
 from diskproof.errors import HostError, UsageError
 from diskproof.records import BackingSpec
@@ -158,3 +159,18 @@ def test_an_array_of_named_devices_needs_consent_as_a_device_does() -> None:
 def test_tables_that_cannot_be(kind: str, key: str, value: str) -> None:
     with pytest.raises(UsageError, match=f":6: backings.b.{key}: "):
         read_spec(f'kind = "{kind}"\n{key} = {value}')
+
+
+def test_a_size_that_does_not_fit_names_the_backing_below() -> None:
+    below = BackingSpec("fs", "filesystem", ())
+    spec = BackingSpec("vol", "lvm", (("size", str(1 << 50)),), on=below)
+    with pytest.raises(HostError, match="backing vol does not fit on backing fs"):
+        choose_size(spec, Place(Path("/tmp")), lambda size: size)
+
+
+def test_why_a_device_cannot_be_opened() -> None:
+    denied = refuse_device("/dev/x", PermissionError(errno.EPERM, "Operation not permitted"))
+    assert "devices of its own list" in denied.hint
+    assert "run it as root" in refuse_device("/dev/x", PermissionError(errno.EACCES, "no")).hint
+    busy = refuse_device("/dev/x", OSError(errno.EBUSY, "busy"))
+    assert busy.why == "it is mounted, swap, or part of another device"

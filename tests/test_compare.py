@@ -121,6 +121,7 @@ def test_a_baseline_meets_every_cell(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert code == 1  # the daemon is slower than the bare disk in two cells
     cells = [each for each in found["comparisons"] if each["cell_a"]]
     assert len(cells) == 4 and {each["cell_a"]["frontend"] for each in cells} == {"host"}
+    assert len({each["label"] for each in cells}) == 4, "each line says which cell it is of"
 
 
 def test_imported_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -296,3 +296,27 @@ def test_a_missing_tool_is_the_hosts_matter_and_its_package_stands_first() -> No
     with pytest.raises(HostError, match="without: apt-get install fio") as caught:
         plan('frontend = "host"', facts=poor)
     assert caught.value.exit_code == 3 and "is not installed" in caught.value.why
+
+
+def test_what_a_study_makes_is_told_by_its_name_and_what_gives_it_room() -> None:
+    small = BackingFacts("backing fs", "ext4", True, "", 385 << 20, own=True)
+    table = '[backings.fs]\nkind = "filesystem"\nsize = "400MiB"\n'
+    text = f'workloads = ["seq-read"]\n{table}[protocol]\nsize = "256MiB"\n'
+    obstacle = make_plan(parse_study(text), facts_with(backings={"fs": small})).obstacle
+    assert obstacle and obstacle.what == "the disk under test does not fit on backing fs"
+    assert "(of which 256 MiB stay free), 385 MiB are free" in obstacle.why
+    assert "or set a larger size in the [backings] table of fs" in obstacle.hint
+
+
+def test_what_no_run_could_do_is_left_out_with_its_reason() -> None:
+    large = make_plan(
+        parse_study('[factors]\nfrontend = "guest"\nmemory = ["1G", "1T"]\n'),
+        FACTS,
+    )
+    told = [each.reason for each in large.dropped]
+    assert told == ["memory=1024G is not less than this host's 8 GiB"]
+    wide = '[workloads.wide]\npreset = "seq-write"\nbs = "64M"\n[workloads.seq-read]\n'
+    made = make_plan(parse_study(f'{wide}[protocol]\nsize = "16MiB"\n'), FACTS)
+    assert {cell.workload.name for cell in made.cells} == {"seq-read"}
+    (left_out,) = made.dropped
+    assert left_out.reason == "wide has blocks of 64M, and the disk is of 16 MiB"

@@ -1,5 +1,7 @@
 """Plans with disks that are reached over a network."""
 
+from dataclasses import replace
+
 import pytest
 
 from diskproof.errors import StudyError
@@ -108,3 +110,29 @@ def test_nothing_is_made_on_a_disk_over_a_network() -> None:
 def test_what_is_no_uri(uri: str) -> None:
     with pytest.raises(StudyError, match="is not like nbd://HOST:PORT/EXPORT"):
         parse_study(TABLES.replace('kind = "nbd"', f'kind = "nbd"\nuri = "{uri}"'))
+
+
+def test_cache_modes_that_are_the_same_over_a_network_are_measured_once() -> None:
+    modes = '["writeback", "none", "writethrough", "directsync", "unsafe"]'
+    made = plan(f'format = "raw"\naio = "threads"\ncache = {modes}')
+    found = sorted((cell.level("backing"), cell.level("cache")) for cell in made.cells)
+    files = ["directsync", "none", "unsafe", "writeback", "writethrough"]
+    once = ["unsafe", "writeback", "writethrough"]
+    assert [cache for name, cache in found if name == "file"] == files
+    assert [cache for name, cache in found if name == "nbd"] == once
+    told = {each.reason.partition(",")[0]: each.count for each in made.dropped}
+    assert told == {
+        "cache=none over a network is cache=writeback": 2,
+        "cache=directsync over a network is cache=writethrough": 2,
+    }
+    only = plan('format = "raw"\ncache = ["none"]\naio = "threads"')
+    assert {cell.level("cache") for cell in only.cells} == {"none"} and not only.dropped
+
+
+def test_a_server_that_does_not_start_is_left_out_with_its_reason() -> None:
+    dead = replace(BACKINGS["iscsi"], obstacle="tgtd ended with status 126")
+    facts = facts_with(backings={**BACKINGS, "iscsi": dead})
+    made = make_plan(parse_study(TABLES + 'format = "raw"\n'), facts)
+    assert {cell.level("backing") for cell in made.cells} == {"file", "nbd"}
+    told = [each.reason for each in made.dropped]
+    assert told == ["backing iscsi does not work here: tgtd ended with status 126"]

@@ -14,6 +14,7 @@ from diskproof.plan.tile_costs import (
     tile_memory,
 )
 from diskproof.records import Cell
+from diskproof.study.ground import Ground, find_grounds
 from diskproof.study.load import parse_study
 from diskproof.study.tile_file import built_in_tile
 from diskproof.study.tiles import COMMAND, KIND, LOADS, ROLES, restore_tile
@@ -190,3 +191,9 @@ def test_time_grows_with_tiles_emulation_and_size() -> None:
 
 def test_every_role_and_load_has_an_expected_time() -> None:
     assert set(SETUP_SECONDS) == set(ROLES) and {*LOAD_SECONDS, COMMAND} == set(LOADS)
+
+
+def test_what_the_disks_of_tiles_lie_on_is_told() -> None:
+    below = replace(FACTS.backings["directory"], ground="in /images: ext4 on sda (disk)")
+    made = make_tile_plan(parse_study(""), facts_with(backings={"directory": below}))
+    assert find_grounds(made.warnings) == (Ground("directory", below.ground),)

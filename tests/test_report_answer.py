@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from diskproof.advice.dialect import Target
 from diskproof.advice.dialects import DIALECTS
 from diskproof.records import Cell
 from diskproof.records.verdicts import DURABILITIES, Durability, Fault
 from diskproof.report.advice.chart import LANES, Judged, loss_caption, loss_chart
 from diskproof.report.advice.keeping import find_keeping
+from diskproof.report.advice.own_wish import find_own_dialect, find_own_wish
 from diskproof.report.barred import Bars
 from diskproof.report.head import find_head
 from diskproof.report.page import render_page
@@ -160,3 +162,16 @@ def test_of_many_cells_each_lane_shows_its_best() -> None:
     rows = spec["data"]["values"]
     assert hidden == len(judged) - 16 and len(rows) == 18
     assert f"{hidden} more cells" in loss_caption(view.workloads[0], "daemon", judged, hidden)
+
+
+def test_the_page_of_a_study_that_is_like_a_manager_speaks_of_that_one() -> None:
+    view = advice_view(loads=("sync-write",))
+    assert find_own_dialect(view.study) is None and find_own_wish(view).stack == "QEMU"
+    like = replace(view, study=replace(view.study, text='like = "proxmox"\n'))
+    own = find_own_dialect(like.study)
+    assert own and own.name == "proxmox"
+    assert find_own_wish(like).stack == "Proxmox VE"
+    assert find_own_wish(like).defaults == own.defaults(Target())
+    several = replace(view.study, text='like = ["proxmox", "libvirt"]\n')
+    assert find_own_dialect(several) is None
+    assert find_own_dialect(replace(view.study, text="no = study = at all")) is None

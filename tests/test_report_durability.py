@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
-from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict, VerdictRow
+from diskproof.records.verdicts import COVERED, FAULTS, CrashRun, Fault, Verdict, VerdictRow
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
     durability_sentence,
+    further_words,
     join_verdicts,
     render_age,
     short_text,
@@ -188,3 +189,14 @@ def test_without_verdicts_nothing_is_said(tmp_path: Path) -> None:
     assert short_text(None) == "-"
     assert durability_sentence([]) == ""
     assert CellDurability({}).worst is None
+
+
+def test_what_was_kept_so_far_says_how_long_a_whole_search_takes() -> None:
+    covered = {"acknowledgements": (0, 256), "changes": (0, 739)}
+    verdict = Verdict(
+        "power", "undecided", states_checked=18, seconds=10.0, details={COVERED: covered}
+    )
+    told = " ".join(further_words([make_row(verdict)]))
+    assert 'explore_seconds = "10m" under [crash]' in told  # (18 + 995) states at 1.8 a second
+    unknown = replace(verdict, details={COVERED: None})
+    assert "a longer explore_seconds" in " ".join(further_words([make_row(unknown)]))

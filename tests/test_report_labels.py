@@ -10,6 +10,7 @@ from diskproof.report.labels import (
     group_name,
     render_figure,
     render_half_width,
+    spell_groups,
     varying_factors,
 )
 from diskproof.stats.intervals import Interval
@@ -88,3 +89,4 @@ def test_groups_are_letters() -> None:
     assert group_name((0, 1, 2, 4)) == "A-CE"
     assert group_name(()) == ""
     assert group_name((26,)) == "A2"
+    assert spell_groups((1, 2, 3, 5)) == "B, C, D and F" and spell_groups((0,)) == "A"

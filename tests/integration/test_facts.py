@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,22 @@ def test_a_host_is_recognised() -> None:
     assert first.facts["accel_reason"] == "one sentence"
     assert all(first.facts[name] for name in ("kernel", "cpu_model", "fio_version"))
     assert str(first.facts["qemu_version"])[0].isdecimal()
+
+
+def test_a_server_that_does_not_start_costs_its_own_cells_only(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssd = BackingSpec("ssd", "directory", (("path", str(public)),))
+    options = {"cache": "none", "aio": "threads", "discard": "unmap", "uri": ""}
+    nbd = BackingSpec("served", "nbd", tuple(options.items()), on=ssd)
+    broken = public / "qemu-nbd"
+    broken.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 126\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{public}:{os.environ['PATH']}")
+    facts = probe_facts([ssd, nbd], NO_CONSENT, guest=False, progress=lambda _: None)
+    assert not facts.backings["ssd"].obstacle and facts.backings["ssd"].o_direct
+    told = facts.backings["served"]
+    assert told.network == "nbd" and "ended with status 126" in told.obstacle
+    gone = replace(ssd, options=(("path", str(public / "none")),))
+    with pytest.raises(HostError, match="none"):  # what it lies on is not left out
+        probe_facts([replace(nbd, on=gone)], NO_CONSENT, guest=False, progress=lambda _: None)

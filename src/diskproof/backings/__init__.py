@@ -93,7 +93,7 @@ def _describe(spec: BackingSpec, place: Place) -> BackingFacts:
         # A client over a network takes the flag; it does not reach the server.
         o_direct, reason = (True, "") if place.service else probe_direct(place.folder)
         return BackingFacts(
-            path=str(place.folder),
+            path=str(place.folder) if spec.kind == "directory" else f"backing {spec.name}",
             filesystem=place.name or find_filesystem(place.folder),
             o_direct=o_direct,
             o_direct_reason=reason,

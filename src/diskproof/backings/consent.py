@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diskproof.backings.place import read_device_bytes
+from diskproof.backings.place import read_device_bytes, refuse_device
 from diskproof.errors import HostError
 from diskproof.records import BackingSpec
 
@@ -91,8 +91,7 @@ def identify(name: str) -> Identity:
             raise HostError(f"{name} is no block device", "nothing else can be a backing")
         size = read_device_bytes(device)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise HostError(f"{name} cannot be used as a backing", why, "name another one") from None
+        raise refuse_device(name, error) from None
     number = f"{os.major(seen.st_rdev)}:{os.minor(seen.st_rdev)}"
     facts = {"path": str(device), "number": number, "size": str(size), **_read_facts(number)}
     return Identity(name, str(device), tuple(facts.items()))

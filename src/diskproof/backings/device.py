@@ -1,12 +1,11 @@
 """A whole block device that the study names. Everything on it is lost."""
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.backings.place import Place
+from diskproof.backings.place import Place, refuse_device
 from diskproof.backings.volumes import run_quietly
 from diskproof.errors import HostError
 from diskproof.process.start import require_tool, run
@@ -36,9 +35,7 @@ def require_unused(path: Path) -> Path:
             raise HostError(f"{path} is no block device", "nothing else can be a backing")
         os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
-        used = error.errno == errno.EBUSY
-        why = "it is mounted, swap, or part of another device" if used else error.strerror or ""
-        raise HostError(f"{path} cannot be used as a backing", why, "name another one") from None
+        raise refuse_device(str(path), error) from None
     if found := find_signatures(path):
         raise HostError(
             f"{path} is not empty",

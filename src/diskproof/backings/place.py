@@ -29,6 +29,21 @@ _HINTS = {
 }
 
 
+_OTHER_DEVICE = "name another one"
+_DEVICE_HINTS = {
+    errno.EPERM: f"a container or unit is let at the devices of its own list only; {_OTHER_DEVICE}",
+    errno.EACCES: f"run it as root, or {_OTHER_DEVICE}",
+}
+
+
+def refuse_device(name: str, error: OSError) -> HostError:
+    """A device that cannot be opened, as what the user can do about it."""
+    used = error.errno == errno.EBUSY
+    why = "it is mounted, swap, or part of another device" if used else error.strerror or str(error)
+    hint = _DEVICE_HINTS.get(error.errno or 0, _OTHER_DEVICE)
+    return HostError(f"{name} cannot be used as a backing", why, hint)
+
+
 @dataclass(frozen=True)
 class Service:
     """Disks that a server hands out over a network. ``driver`` is QEMU's for them, ``fio`` whether
@@ -115,7 +130,7 @@ def probe_direct(folder: Path) -> tuple[bool, str]:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise
-        return False, f"{find_filesystem(folder)} on {folder} refuses it ({error.strerror})"
+        return False, f"{find_filesystem(folder)} refuses it ({error.strerror})"
 
 
 @contextmanager
@@ -216,11 +231,18 @@ def choose_size(
     if asked < step or needed(asked) > room:
         wanted = f"{render_bytes(needed(asked))} are needed at the peak, " if asked else ""
         raise HostError(
-            f"backing {spec.name} does not fit on {base.device or base.folder}",
+            f"backing {spec.name} does not fit on {_name_base(spec, base)}",
             f"{wanted}{render_bytes(max(0, room))} are free",
             f"set a smaller size in [backings.{spec.name}]",
         )
     return asked
+
+
+def _name_base(spec: BackingSpec, base: Place) -> str:
+    """What a study makes lies in folders and on devices whose names say nothing."""
+    if spec.on and spec.on.kind not in ("directory", "device"):
+        return f"backing {spec.on.name}"
+    return str(base.device or base.folder)
 
 
 def _largest(room: int, needed: Callable[[int], int], step: int) -> int:

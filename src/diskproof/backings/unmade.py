@@ -7,7 +7,7 @@ from diskproof.backings.device import require_unused
 from diskproof.backings.md import data_members
 from diskproof.backings.place import read_device_bytes
 from diskproof.records import BackingFacts, BackingSpec
-from diskproof.study.backings import NOT_OWN
+from diskproof.study.backings import NOT_OWN, OVER_NETWORK
 
 _OF_FILES = ("filesystem", "tmpfs", "nbd", "iscsi")
 
@@ -20,7 +20,7 @@ def inspect_unmade(spec: BackingSpec) -> BackingFacts:
     targets = find_targets(spec)
     devices = {name: require_unused(Path(name)) for name in targets if name.startswith("/")}
     sizes = {name: read_device_bytes(device) for name, device in devices.items()}
-    where, network = ", ".join(targets), spec.kind if spec.kind in ("nbd", "iscsi") else ""
+    where, network = ", ".join(targets), spec.kind if spec.kind in OVER_NETWORK else ""
     what = spec.option("fs") or spec.kind
     return BackingFacts(
         path=where,

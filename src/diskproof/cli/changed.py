@@ -1,10 +1,8 @@
 """A study whose content changed is another one of the same name: that is told before it starts."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
-from diskproof.cli.options import DEFAULT_STORE
 from diskproof.cli.terminal import note
 from diskproof.errors import DiskproofError
 from diskproof.report.labels import count
@@ -36,9 +34,8 @@ def tell_of_changes(study: Study, store: Store) -> None:
     )
 
 
-def tell_of_changes_here(study: Study) -> None:
-    """The same of the store in this folder, where there is one: a plan needs none."""
-    place = os.environ.get("DISKPROOF_STORE") or DEFAULT_STORE
+def tell_of_changes_here(study: Study, place: str) -> None:
+    """The same of the store that a plan takes times from, where there is one: it needs none."""
     if Path(place).is_file():
         with suppress(DiskproofError), open_store(place) as store:
             tell_of_changes(study, store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from diskproof.plan import make_crash_plan
 from diskproof.plan.estimate import foretell_verdicts
 from diskproof.plan.history import History
 from diskproof.plan.like import tell_of_names
+from diskproof.plan.sizes import tell_of_backings
 from diskproof.recording.folder import require_fuse
 from diskproof.records import HostFacts
 from diskproof.records.verdicts import CrashRun, VerdictRow
@@ -50,9 +51,9 @@ def start_crashing(
         for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
             ensure_guest(extra)
         lab = CrashLab(make_setup(study, facts, consent, store), explorer)
-        faults, told = study.crash.faults, tuple(tell_of_names(study, cells, facts))
+        told = (*tell_of_names(study, cells, facts), *tell_of_backings(cells, facts))
         record = study_record(study, told=told)
-        yield CrashWords(CrashCampaign(record, cells, faults, lab.execute, store))
+        yield CrashWords(CrashCampaign(record, cells, study.crash.faults, lab.execute, store))
 
 
 @contextmanager
@@ -157,6 +158,9 @@ def plan_verdicts(
 class JudgeWords(CrashWords):
     """Verdicts beside what was measured: a loss is an answer, and only what nobody could say falls
     short."""
+
+    def opening(self) -> Sequence[str]:
+        return ()  # what was measured began with it
 
     def falls_short(self, outcome: Outcome) -> bool:
         return any(row.verdict.verdict == "undecided" for row in self.verdicts())

@@ -31,7 +31,6 @@ from diskproof.report.study_tables import render_study
 from diskproof.stats.study_race import RaceState
 from diskproof.store import Store
 from diskproof.store.show import show_rows
-from diskproof.study.ground import find_grounds
 from diskproof.study.load import Study
 from diskproof.units import render_seconds
 
@@ -80,9 +79,6 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
         self.campaign: MeasureCampaign = campaign
         self.factors = varying_factors(campaign.study.cells)
         self.bars = Bars(campaign.study)
-
-    def opening(self) -> Sequence[str]:
-        return [each.sentence for each in find_grounds(self.campaign.study.warnings)]
 
     def label(self, job: PlannedRun) -> str:
         block = f"block {job.block + 1}/{self.campaign.study.blocks}"

@@ -57,7 +57,7 @@ def plan(
     from diskproof.study.load import load_study
 
     study = load_study(study_file, make)
-    tell_of_changes_here(study)
+    tell_of_changes_here(study, store)
     proving: list[str] = []
     with _open_past(store) as past:
         if study.tiles and not study.names_workloads:  # there is nothing else to measure

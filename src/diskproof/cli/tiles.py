@@ -25,7 +25,7 @@ from diskproof.report.tiles.find import analyse_tiles
 from diskproof.report.tiles.plan import TilePlanView
 from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.store import Store
-from diskproof.study.like import find_defaults
+from diskproof.study.like import find_defaults, keep_warnings
 from diskproof.study.load import Study
 from diskproof.tiles.boot_states import find_state_folder, start_boot_states
 from diskproof.tiles.next import Carried, TileCampaign, TileJob, add_past_runs
@@ -40,14 +40,17 @@ def start_tiles(study: Study, consent: Consent, page: str, store: Store) -> Iter
     plan = plan_tiles(study, facts)
     for each in plan.dropped:
         note(f"left out, {each.count} of the cells: {each.reason}")
-    defaults = tuple(each.sentence for each in find_defaults(plan.warnings))
-    for text in plan.warnings:
-        note(text if text in defaults else f"warning: {text}")
+    for default in find_defaults(plan.warnings):
+        note(default.sentence)
+    warnings = keep_warnings(plan.warnings)
+    for text in warnings:
+        note(f"warning: {text}")
+    told = tuple(text for text in plan.warnings if text not in warnings)
     setup = make_setup(study, facts, consent, store)
     here = _find_host(store, study.id, setup.host_id)
     with start_boot_states(find_state_folder()) as states:
         campaign = TileCampaign(
-            study_record(study, told=defaults),
+            study_record(study, told=told),
             plan.cells,
             plan.rules,
             TileLab(setup, plan.rules, states).execute,

@@ -17,6 +17,7 @@ from diskproof.cli.terminal import progress_console
 from diskproof.lab import course
 from diskproof.lab.course import Event, Job, JobFinished, JobStarted, News, Run, Standing
 from diskproof.records import Failure
+from diskproof.study.ground import find_grounds
 from diskproof.units import render_seconds
 
 LINE_SECONDS = 10.0
@@ -47,8 +48,8 @@ class Words(ABC, Generic[Job, Run, News]):
         return f"in {render_seconds(seconds)}"
 
     def opening(self) -> Sequence[str]:
-        """What is told before the first job."""
-        return ()
+        """What is told before the first job: what the disks under test lie on."""
+        return [each.sentence for each in find_grounds(self.campaign.study.warnings)]
 
     def starting(self, job: Job) -> Sequence[str]:
         """What a log is told when a job begins."""

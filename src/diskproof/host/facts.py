@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from diskproof.backings import Consent, Place, probe_backing, start_place
 from diskproof.backings.place import start_run_dir
@@ -18,6 +19,7 @@ from diskproof.host.memory_limit import find_limit_obstacle
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
 from diskproof.process.start import require_tool, run
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
+from diskproof.study.backings import OVER_NETWORK, SERVED
 from diskproof.study.factors import FRONTENDS
 from diskproof.study.guest import OwnGuest
 
@@ -49,7 +51,7 @@ def probe_facts(
     """
     if own_guest:
         progress(f"image of the guest: {require_own_guest(own_guest)}")
-    disks = {spec.name: add_ground(spec, probe_backing(spec, consent)) for spec in backings}
+    disks = {spec.name: add_ground(spec, _probe_disks(spec, consent)) for spec in backings}
     with (
         start_place(_pick_backing(backings, disks), consent) as place,
         ThreadPoolExecutor() as pool,
@@ -158,11 +160,26 @@ def _pick_backing(
 ) -> BackingSpec:
     """One with direct I/O if there is: aio=native is not to blame for a directory without. One
     that may not be made is stood for by the folder at its bottom."""
-    made = [spec for spec in backings if not disks[spec.name].unprobed]
+    made = [s for s in backings if not disks[s.name].unprobed and not disks[s.name].obstacle]
     best = max(made or backings, key=lambda spec: disks[spec.name].o_direct)
     while not made and best.on:
         best = best.on
     return best
+
+
+def _probe_disks(spec: BackingSpec, consent: Consent) -> BackingFacts:
+    """A backing; of one whose server does not start here, why, as of a container that does not.
+
+    Raises HostError for any other one, and for what the server's disks would lie on.
+    """
+    try:
+        return probe_backing(spec, consent)
+    except DiskproofError as error:
+        if spec.kind not in SERVED or spec.on is None or spec.option("uri"):
+            raise
+        network = spec.kind if spec.kind in OVER_NETWORK else ""
+        below = probe_backing(spec.on, consent)
+        return replace(below, network=network, fio=False, obstacle=explain(error))
 
 
 def _probe_block_layer(place: Place) -> tuple[Probed, Probed]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from diskproof.errors import HostError, StudyError
 from diskproof.plan.crash import keep_filters, make_crash_plan
@@ -9,6 +10,7 @@ from diskproof.plan.estimate import Estimate, estimate, estimate_seconds
 from diskproof.plan.select import MAX_COMBINATIONS, Selection, select
 from diskproof.plan.sizes import (
     choose_size,
+    find_misfit,
     find_obstacle,
     needed_bytes,
     resolve_workloads,
@@ -60,6 +62,8 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
     _require_something(study, selection)
     chosen = choose_size(study.workloads, selection.kept, facts)
     workloads = resolve_workloads(study.workloads, chosen)
+    selection = selection.without(lambda _, name: find_misfit(workloads[name]))
+    _require_something(study, selection)
     cells = selection.as_cells(workloads)
     needed = needed_bytes(workloads.values())
     warnings = (
@@ -71,7 +75,8 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
         *tell_of_backings(cells, facts),
         *warn_of_discard(cells, facts),
     )
-    obstacle = find_obstacle(needed, cells, facts, lambda room: tell_what_fits(room, cells, facts))
+    fits = partial(tell_what_fits, cells, facts)
+    obstacle = find_obstacle(needed, cells, facts, fits)
     return Plan(cells, selection.dropped, warnings, needed, obstacle)
 
 

@@ -38,8 +38,8 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
         for levels, name in selection.kept
     )
     needed = COPIES * rules.size + FREE_MARGIN
-    cure = "set a smaller [crash] size, or a [backings.NAME] path with more room"
-    if obstacle := find_obstacle(needed, cells, facts, lambda room: cure):
+    cure = "set a smaller [crash] size, or"
+    if obstacle := find_obstacle(needed, cells, facts, lambda _, more: f"{cure} {more}"):
         raise obstacle
     return cells, selection.dropped
 

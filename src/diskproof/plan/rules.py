@@ -19,6 +19,12 @@ class Rule:
     find: Callable[[Mapping[str, str], HostFacts], str | None]
 
 
+def _backing_works(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    name = levels["backing"]
+    reason = facts.backings[name].obstacle
+    return f"backing {name} does not work here: {reason}" if reason else None
+
+
 def _directory_takes_direct(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     backing = facts.backings[levels["backing"]]
     if levels.get("cache") in DIRECT and not backing.o_direct:
@@ -70,6 +76,13 @@ def _iothread_of_daemon(levels: Mapping[str, str], facts: HostFacts) -> str | No
     if fault and levels["frontend"] == "daemon" and levels.get("iothread") == "on":
         return f"iothread=on does not work with frontend=daemon: {fault}"
     return None
+
+
+def _memory_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    asked = levels.get("memory")
+    if asked is None or parse_bytes(asked) < facts.memory_bytes:
+        return None
+    return f"memory={asked} is not less than this host's {render_bytes(facts.memory_bytes)}"
 
 
 def _accel_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
@@ -182,6 +195,8 @@ RULES: tuple[Rule, ...] = (
     _offered("aio", lambda facts: facts.aio),
     _offered("bus", lambda facts: facts.buses),
     Rule(("accel",), _accel_of_host),
+    Rule(("memory",), _memory_of_host),
+    Rule(("backing",), _backing_works),
     Rule(("backing", "frontend"), _client_over_network),
     Rule(("backing", "format"), _format_over_network),
     Rule(("backing", "preallocation"), _preallocation_over_network),

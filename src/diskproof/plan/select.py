@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from diskproof.errors import HostError, StudyError
 from diskproof.plan.like import Axes, Levels, find_like, find_whole, like_axes, without_decided
 from diskproof.plan.rules import RULES, Rule, program_rules
 from diskproof.records import Cell, Dropped, HostFacts, WorkloadSpec
-from diskproof.study.factors import FACTOR_BY_NAME, FACTORS, Factor
+from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME, FACTORS, CacheMode, Factor
 from diskproof.study.like import DiskDefault, named
 from diskproof.study.load import Filter, Study
 
@@ -81,7 +82,37 @@ def select(study: Study, facts: HostFacts) -> Selection:
     for axes in groups:
         kept += _keep(study, axes, facts, matched, drops)
     found = Selection(kept, drops.as_records(), frozenset(matched))
-    return _with_defaults(study, found, facts)
+    found = _with_defaults(study, found, facts)
+    return found.without(partial(_find_twin, _first_of_twins(found.kept, facts)))
+
+
+_Twin = tuple[str, Levels, CacheMode]
+
+
+def _first_of_twins(kept: Iterable[tuple[Levels, str]], facts: HostFacts) -> dict[_Twin, str]:
+    """The cache mode that stands for those that do the same with a disk over a network."""
+    first: dict[_Twin, str] = {}
+    remote = {name for name, backing in facts.backings.items() if backing.network}
+    for levels, workload in kept if remote else ():
+        known = dict(levels)
+        if known["backing"] in remote and "cache" in known:
+            first.setdefault(_twin(levels, workload), known["cache"])
+    return first
+
+
+def _twin(levels: Levels, workload: str) -> _Twin:
+    """What is left of a cell where direct I/O, a matter of files, does not reach the server."""
+    mode = CACHE_MODES[dict(levels)["cache"]]
+    others = tuple(pair for pair in levels if pair[0] != "cache")
+    return workload, others, replace(mode, direct=False)
+
+
+def _find_twin(first: Mapping[_Twin, str], levels: Levels, workload: str) -> str:
+    """Why a cell would be measured twice; empty where it would not."""
+    cache = dict(levels).get("cache", "")
+    same = first.get(_twin(levels, workload), cache) if cache and first else cache
+    what = f"cache={cache} over a network is cache={same}, which is measured"
+    return f"{what}: direct I/O is a matter of files" if same != cache else ""
 
 
 def _keep(

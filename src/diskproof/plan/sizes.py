@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diskproof.errors import HostError
-from diskproof.records import Cell, HostFacts, WorkloadSpec
+from diskproof.records import BackingFacts, Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
 from diskproof.study.factors import DIRECT
 from diskproof.study.ground import Ground
@@ -109,6 +109,15 @@ def _with_size(workload: WorkloadSpec, chosen: ChosenSize) -> WorkloadSpec:
     return replace(workload, options=tuple(sorted(options.items())))
 
 
+def find_misfit(workload: WorkloadSpec) -> str:
+    """Why a load cannot be run on a disk of its size; empty where it can. A size of several blocks
+    (``4k-64k``) and a job file's are fio's to judge."""
+    size, block = int(workload.option("size")), workload.option("bs")
+    if not block.rstrip("kKmM").isdecimal() or parse_bytes(block) <= size:
+        return ""
+    return f"{workload.name} has blocks of {block}, and the disk is of {render_bytes(size)}"
+
+
 def needed_bytes(workloads: Iterable[WorkloadSpec]) -> int:
     """One image at a time with 2 % for its metadata, beside the fill source where one is used."""
     peak = 0
@@ -119,10 +128,10 @@ def needed_bytes(workloads: Iterable[WorkloadSpec]) -> int:
 
 
 def find_obstacle(
-    needed: int, cells: Sequence[Cell], facts: HostFacts, cure: Callable[[int], str]
+    needed: int, cells: Sequence[Cell], facts: HostFacts, cure: Callable[[int, str], str]
 ) -> HostError | None:
-    """Why the images of a cell do not fit on a backing that is used. ``cure`` tells what would, in
-    the bytes that one disk has."""
+    """Why the images of a cell do not fit on a backing that is used. ``cure`` tells what would: of
+    the bytes that one disk has, and of what gives it more."""
     disks: dict[str, int] = {}
     for cell in cells:
         places = [cell.level("backing"), *filter(None, [cell.workload.option(SECOND_DISK_ON)])]
@@ -133,16 +142,23 @@ def find_obstacle(
         if backing.free_bytes < count * needed:
             return HostError(
                 f"the disk under test does not fit on {backing.path}",
-                f"{render_bytes(count * needed)} are needed at the peak, "
+                f"{render_bytes(count * needed)} are needed at the peak (of which "
+                f"{render_bytes(count * FREE_MARGIN)} stay free), "
                 f"{render_bytes(backing.free_bytes)} are free",
-                cure(backing.free_bytes // count),
+                cure(backing.free_bytes // count, _more_room(name, backing)),
             )
     return None
 
 
-def tell_what_fits(room: int, cells: Sequence[Cell], facts: HostFacts) -> str:
+def _more_room(name: str, backing: BackingFacts) -> str:
+    """What the study may set for a backing to have more room."""
+    if backing.own:
+        return f"a larger size in the [backings] table of {name}, or of what that is made on"
+    return "a [backings.NAME] path with more room"
+
+
+def tell_what_fits(cells: Sequence[Cell], facts: HostFacts, room: int, elsewhere: str) -> str:
     """The largest size for all loads that fits, with its price in truth."""
-    elsewhere = "a [backings.NAME] path with more room"
     filled = any(cell.workload.option("fill") == "on" for cell in cells)
     fits = (room - FREE_MARGIN) * 50 // (101 if filled else 51) // MIB * MIB
     if fits < LEAST_BYTES:

@@ -9,7 +9,7 @@ from diskproof.plan import tile_costs
 from diskproof.plan.crash import keep_conditions, keep_filters
 from diskproof.plan.like import Levels, tell_of_names
 from diskproof.plan.select import select
-from diskproof.plan.sizes import FREE_MARGIN, warn_of_emulation
+from diskproof.plan.sizes import FREE_MARGIN, tell_of_backings, warn_of_emulation
 from diskproof.records import BackingFacts, Cell, Dropped, HostFacts, WorkloadSpec, canonical_json
 from diskproof.study.load import Filter, Study
 from diskproof.study.tile_file import built_in_tile
@@ -133,7 +133,7 @@ def _warnings(
     if rules.counts and 1 not in rules.counts:
         yield "1 tile is run as well: all is compared with it"
     yield from emulation
-    yield from filter(None, (backing.unprobed for backing in _used(cells, facts)))
+    yield from tell_of_backings(cells, facts)
     grown = most * rules.tile.disk
     for backing in _used(cells, facts):
         if backing.free_bytes < grown:

@@ -6,6 +6,7 @@ and in which order. The accelerator, the guest's size, the iothread, the place o
 the sizes of clusters and caches do not decide that, and are not compared.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -218,13 +219,32 @@ def durability_sentence(rows: Sequence[VerdictRow]) -> str:
     return "; ".join(told) + "."
 
 
+def find_whole_search(verdict: Verdict) -> int | None:
+    """Minutes after which a search as fast as this one has checked all that decides; None where
+    nothing tells."""
+    covered = verdict.details.get(COVERED)
+    if not isinstance(covered, Mapping) or not verdict.states_checked:
+        return None
+    left = sum(of - done for done, of in covered.values())
+    seconds: float = verdict.seconds * (1 + left / verdict.states_checked)
+    return max(1, math.ceil(seconds / 60))
+
+
+def _longer(rows: Sequence[VerdictRow]) -> str:
+    """What a study, or a call with --writer, has to say for all that decides to be checked."""
+    open_still = [row.verdict for row in rows if row.verdict.kept_so_far]
+    known = [minutes for each in open_still if (minutes := find_whole_search(each))]
+    if not known:
+        return "a longer explore_seconds (or --budget) does"
+    wanted = f'explore_seconds = "{max(known)}m" under [crash] (with --writer: --budget)'
+    return f"{wanted} does, by the pace seen here"
+
+
 def further_words(rows: Sequence[VerdictRow]) -> Iterator[str]:
     """What to do where a search left something out, and how to see the worst loss again."""
     if any(row.verdict.kept_so_far for row in rows):
-        yield (
-            "kept so far: nothing was lost, but not all that decides was checked: a longer "
-            "explore_seconds (or --budget) does"
-        )
+        left = "nothing was lost, but not all that decides was checked"
+        yield f"kept so far: {left}: {_longer(rows)}"
     broken = [row.verdict for row in rows if row.verdict.is_broken and row.verdict.reproduce]
     if broken:
         worst = max(broken, key=lambda verdict: (verdict.counts, verdict.badness))

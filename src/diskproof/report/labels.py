@@ -214,6 +214,12 @@ def group_name(groups: Sequence[int]) -> str:
     )
 
 
+def spell_groups(groups: Sequence[int]) -> str:
+    """The same without a dash: B, C, D and F."""
+    letters = [_letter(group) for group in groups]
+    return " and ".join(filter(None, [", ".join(letters[:-1]), letters[-1]]))
+
+
 def _letter(group: int) -> str:
     return chr(ord("A") + group % 26) + (str(group // 26 + 1) if group >= 26 else "")
 

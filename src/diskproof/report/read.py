@@ -11,7 +11,7 @@ from diskproof.report.durability import join_verdicts
 from diskproof.report.view import StudyView, choose_studies, is_beside, rank_workloads
 from diskproof.store import ResultRow, Store
 
-_NOBODY = HostRecord("", "no host yet", {})
+_NOBODY = HostRecord("", "none yet", {})
 
 
 def read_views(

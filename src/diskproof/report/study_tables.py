@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from diskproof.report import layout
-from diskproof.report.advice.choose import Recommendation, Wish, settle
+from diskproof.report.advice.choose import Recommendation, settle
+from diskproof.report.advice.own_wish import find_own_wish
 from diskproof.report.advice.words import answer_sentences
 from diskproof.report.chapter import Chapter
 from diskproof.report.chapters import CHAPTERS
@@ -70,7 +71,7 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
         "id": view.study.id,
         "host": view.host.name,
         "accel": head.accelerator,
-        "answer": [_advice_json(found) for found in settle(view, Wish(file=view.file))],
+        "answer": [_advice_json(found) for found in settle(view, find_own_wish(view))],
         "failed_runs": len(view.parts["runs"].failures) if "runs" in view.parts else 0,
         "rankings": [
             {

@@ -1,6 +1,7 @@
 """Results out: CSV, Parquet, JSON or a spreadsheet, whole or not at all."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from diskproof.store.database import Store
 from diskproof.store.export_rows import ExportColumn, Kind, Row, table_columns, table_rows
 from diskproof.store.workbook import write_workbook
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _Batches = Iterable[Sequence[Row]]
 
 
@@ -91,7 +93,8 @@ def start_whole_file(path: Path) -> Iterator[IO[bytes]]:
         part.replace(final)
     except OSError as error:
         why = error.strerror or str(error)
-        raise HostError(f"{path} cannot be written", why, "make room, or name another") from error
+        hint = "make room, or name another" if error.errno in _NO_ROOM else "name another"
+        raise HostError(f"{path} cannot be written", why, hint) from error
     finally:
         with suppress(OSError):
             part.unlink()

@@ -4,6 +4,7 @@ What SQLite would run of a file (views, triggers, virtual tables, columns that c
 before anything is asked of it; limits, and signals that are heard, hold for the rest.
 """
 
+import logging
 import re
 import sqlite3
 from collections.abc import Iterable
@@ -18,11 +19,14 @@ from diskproof.errors import UsageError
 
 BUSY_SECONDS = 30.0
 """How long a write waits for another process's write before it gives up."""
+QUIET_SECONDS = 1.0
+"""How much of that passes before it is said."""
 SIGNAL_STEPS = 20_000
 """So many of SQLite's steps (about a millisecond) lie between two looks for signals."""
 MAX_VALUE = 272 << 20
 """The largest value a store may hold, in bytes: a column of 256 MiB that did not compress."""
 _MOST_OBJECTS = 200
+_log = logging.getLogger(__name__)
 _OF_SQLITE = ("sqlite_stat1", "sqlite_stat4", "sqlite_sequence")
 
 _LIMITS = {
@@ -69,10 +73,28 @@ def sqlite_engine(uri: str) -> Engine:
         raw = connection.connection.driver_connection
         assert isinstance(raw, sqlite3.Connection)
         raw.execute(f"PRAGMA query_only = {'ON' if statement == 'BEGIN' else 'OFF'}")
-        if statement:
+        if statement and not _begins(raw, statement):
             connection.exec_driver_sql(statement)
 
     return engine
+
+
+def _begins(raw: sqlite3.Connection, statement: str) -> bool:
+    """Whether a transaction begins at once, or nearly; says so where another process has the file
+    to itself. What fails here is to be tried again with all the patience there is."""
+    raw.execute(f"PRAGMA busy_timeout = {QUIET_SECONDS * 1000:.0f}")
+    try:
+        raw.execute(statement)
+        raw.execute("PRAGMA schema_version").fetchall()  # one that reads takes its lock only then
+        return True
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            _log.warning("another process has the store: waiting up to %.0f s for it", BUSY_SECONDS)
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
+        return False
+    finally:
+        raw.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
 
 
 def _go_on() -> int:

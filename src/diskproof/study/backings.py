@@ -15,6 +15,10 @@ MAX_BACKINGS = 100
 FOLDER = BackingSpec("directory", "directory", (("path", "diskproof-images"),), make=True)
 """Where backings are made that are not on another one, and disks of studies without a table."""
 
+OVER_NETWORK = ("nbd", "iscsi")
+"""Kinds that QEMU has a client for; no device of the host is made."""
+SERVED = (*OVER_NETWORK, "lio")
+"""Kinds that a server of the study's own hands out, unless they name another one."""
 NOT_OWN = ("directory", "device", "nbd", "iscsi")
 """Kinds that may not be filled up: others use them, or the study has not made them."""
 

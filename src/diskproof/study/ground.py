@@ -27,5 +27,6 @@ def find_ground(text: str) -> Ground | None:
 
 
 def find_grounds(told: Iterable[str]) -> tuple[Ground, ...]:
-    """What backings lie on, as a plan told it."""
-    return tuple(filter(None, map(find_ground, told)))
+    """What backings lie on, each once: as the newest of several plans told it."""
+    found = filter(None, map(find_ground, told))
+    return tuple({each.backing: each for each in found}.values())

@@ -127,6 +127,12 @@ fn open_json(options: &Options) -> Result<Option<JsonFile>, Refusal> {
     .transpose()
 }
 
+/// Why, without the number that the standard library puts after it.
+fn plain_reason(error: &io::Error) -> String {
+    let why = error.to_string();
+    why.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
 /// What the command gave back is given back, whatever becomes of our own words.
 fn tell_end(
     options: &Options,
@@ -138,7 +144,8 @@ fn tell_end(
     let code = u8::try_from(ended.code).unwrap_or(255);
     if ended.errno != 0 {
         let name = options.command[0].to_string_lossy();
-        complain!("{name}: {}", io::Error::from_raw_os_error(ended.errno));
+        let error = io::Error::from_raw_os_error(ended.errno);
+        complain!("{name} cannot be run: {}", plain_reason(&error));
     }
     let report = Report::read(shared.page, real_sync, ended.running, code);
     if !options.quiet && ended.errno == 0 {
@@ -148,4 +155,13 @@ fn tell_end(
         complain!("--json: {error}");
     }
     code
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_reason_has_no_number_of_the_library() {
+        let error = std::io::Error::from_raw_os_error(libc::ENOENT);
+        assert_eq!(super::plain_reason(&error), "No such file or directory");
+    }
 }

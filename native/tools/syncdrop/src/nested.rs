@@ -53,7 +53,8 @@ pub fn become_command(options: &Options) -> u8 {
         complain!("inside a sync drop with the same options: its filter and its counts go on, and the command runs in it");
     }
     let error = std::process::Command::new(program).args(words).exec();
-    complain!("{}: {error}", program.to_string_lossy());
+    let (name, why) = (program.to_string_lossy(), crate::plain_reason(&error));
+    complain!("{name} cannot be run: {why}");
     let missing = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR));
     if missing {
         127

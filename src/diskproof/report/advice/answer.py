@@ -54,6 +54,16 @@ class Answer:
         return self.found.keeps and not self.instead
 
 
+def ask_in(wish: Wish, dialect: Dialect, target: Target) -> Wish:
+    """The same of a manager: what a new disk gets there, and what cannot be said of one."""
+    return replace(
+        wish,
+        stack=dialect.title.partition(" (")[0],
+        defaults=dialect.defaults(target),
+        find_obstacles=lambda levels: _find_gaps(levels, target, dialect),
+    )
+
+
 def find_answers(
     view: StudyView,
     wish: Wish,
@@ -64,12 +74,7 @@ def find_answers(
 ) -> tuple[Answer, ...]:
     """An answer a workload, or on one of them; the same disk for all where one would do.
     ``filesystems`` are those that backings are on, by name, as far as somebody looked."""
-    asked = replace(
-        wish,
-        stack=dialect.title.partition(" (")[0],
-        defaults=dialect.defaults(target),
-        find_obstacles=lambda levels: _find_gaps(levels, target, dialect),
-    )
+    asked = ask_in(wish, dialect, target)
     if workload:
         loads = tuple(load for load in view.workloads if load.name == workload)
         view = replace(view, workloads=loads)

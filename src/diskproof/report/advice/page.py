@@ -14,6 +14,7 @@ from diskproof.report.advice.answer import (
 from diskproof.report.advice.chart import loss_caption, loss_chart
 from diskproof.report.advice.choose import VM_FRONTENDS, Recommendation, Wish, settle
 from diskproof.report.advice.keeping import find_keeping
+from diskproof.report.advice.own_wish import find_own_dialect, find_own_wish
 from diskproof.report.advice.words import answer_sentences, settings_text
 from diskproof.report.barred import Bars
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
@@ -37,24 +38,25 @@ def _find(source: Source) -> Advised:
 
 
 def _lead(advised: Advised, view: StudyView) -> Lead:
-    sure_first = sorted(settle(view, Wish(file=view.file)), key=lambda found: not found.proved)
+    sure_first = sorted(settle(view, find_own_wish(view)), key=lambda found: not found.proved)
     told = (answer_sentences(found) for found in sure_first)
     return Lead(answers=tuple((first, " ".join(rest)) for first, *rest in told), settled=advised)
 
 
 def _page(advised: Advised, view: StudyView, draw: Draw) -> Mapping[str, object]:
-    told = ((dialect, _told(view, dialect)) for dialect in _ordered_dialects())
+    own = find_own_dialect(view.study)
+    told = ((dialect, _told(view, dialect)) for dialect in _ordered_dialects(own))
     return {
-        "figures": [*_figures(settle(view), Bars(view.study), draw)],
+        "figures": [*_figures(settle(view, find_own_wish(view)), Bars(view.study), draw)],
         "dialects": [(dialect, answers) for dialect, answers in told if answers],
         "told_lines": told_lines,
     }
 
 
-def _ordered_dialects() -> list[Dialect]:
-    """QEMU's own words first, then from one host's managers to those of many."""
-    known = [DIALECTS[name] for name in _FIRST if name in DIALECTS]
-    return [*known, *(each for name, each in DIALECTS.items() if name not in _FIRST)]
+def _ordered_dialects(own: Dialect | None) -> list[Dialect]:
+    """That of the study first, then QEMU's own words, from one host's managers to those of many."""
+    names = [*([own.name] if own else []), *_FIRST, *DIALECTS]
+    return [DIALECTS[name] for name in dict.fromkeys(names) if name in DIALECTS]
 
 
 def _figures(found: Sequence[Recommendation], bars: Bars, draw: Draw) -> Iterator[Figure]:

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from diskproof.records.metrics import figure_unit
-from diskproof.records.verdicts import Fault
+from diskproof.records.verdicts import Fault, Verdict
 from diskproof.report.advice.choose import NOT_SAID, Candidate, Recommendation, disk_levels
-from diskproof.report.durability import loss_text, shared_text, states_text
+from diskproof.report.durability import find_whole_search, loss_text, shared_text, states_text
 from diskproof.report.labels import count, render_figure
 from diskproof.units import render_seconds
 
@@ -111,16 +111,24 @@ def keeping_sentence(each: Candidate, found: Recommendation) -> str:
     keeping = each.keeping
     cut = CUTS[keeping.fault]
     if keeping.row and keeping.is_proved:
-        states = states_text(keeping.row.verdict)
-        return f"It kept every acknowledged write in {cut}: {states} states were checked."
+        states = _states_checked(keeping.row.verdict)
+        return f"It kept every acknowledged write in {cut}: {states}."
     if keeping.row and keeping.row.verdict.kept_so_far:
         verdict = keeping.row.verdict
-        few = f"{states_text(verdict)} states were checked"
+        few = _states_checked(verdict)
         return f"So far it kept every acknowledged write in {cut}, but too few to say so: {few}."
     if keeping.is_open:
         why = keeping.row.verdict.reason if keeping.row else "nobody has judged it yet"
         return f"Whether it keeps acknowledged writes in {cut} is not known: {why}."
     return f"It is not safe: it {keeping_text(each)}."
+
+
+def _states_checked(verdict: Verdict) -> str:
+    """How many states of how many; where nobody knows of how many, that is said."""
+    checked, _, total = states_text(verdict).partition(" of ")
+    if total == "?":
+        return f"{checked} states were checked, and how many there are is not known"
+    return f"{checked} of {total} states were checked"
 
 
 def keeping_text(each: Candidate) -> str:
@@ -208,10 +216,10 @@ def next_sentences(found: Recommendation) -> tuple[str, ...]:
         return ()
     row = found.chosen.keeping.row
     if found.chosen.keeping.is_open and row and row.verdict.kept_so_far:
-        return (
-            f"To know what it keeps: a longer explore_seconds under [crash] in {file}, "
-            f"then `diskproof crash {file}`.",
-        )
+        minutes = find_whole_search(row.verdict)
+        longer = f'explore_seconds = "{minutes}m"' if minutes else "a longer explore_seconds"
+        then = f"under [crash] in {file}, then `diskproof crash {file}`"
+        return (f"To know what it keeps: {longer} {then}.",)
     if found.chosen.keeping.is_open:
         return (
             f"To know: `diskproof crash {file}`, at most {render_seconds(found.judge_seconds)}.",

@@ -213,12 +213,17 @@ def _line(
 
 def _pair_label(one: ResultRow, other: ResultRow, shown: Sequence[str]) -> str:
     labels = [cell_label(row.cell, shown) for row in (one, other)]
+    of_either = [
+        label
+        for row, label in zip((one, other), labels, strict=True)
+        if any(row.cell.level(name) for name in shown)
+    ]
     common = tuple(pair for pair in one.cell.levels if pair in other.cell.levels)
     alike = Cell(common, one.cell.workload)  # what was asked for by name stands above
     told = [name for name in shown if alike.level(name)]
-    if common and (labels[0] == labels[1] or not told):
+    if common and (labels[0] == labels[1] or not of_either):
         return cell_label(alike, told)
-    return " / ".join(labels)
+    return " / ".join(of_either or labels)  # a bare-metal baseline has nothing of what is shown
 
 
 def _samples(a: Variant, b: Variant, one: ResultRow, other: ResultRow) -> tuple[Sample, Sample]:

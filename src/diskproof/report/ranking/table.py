@@ -12,6 +12,7 @@ from diskproof.report.labels import (
     render_figure,
     render_half_width,
     render_percentile,
+    spell_groups,
     too_few_text,
 )
 from diskproof.report.ranking.words import STOPPED, STOPPED_MARK
@@ -71,8 +72,19 @@ def _style(line: Line, unfit: bool) -> str | None:
     return "dim" if unfit else "bold" if line.ranked.rank == 1 else None
 
 
+def _read_letters(groups: Sequence[Sequence[int]]) -> list[str]:
+    """How letters that stand together are read, by the most of them that are shown."""
+    most = max(groups, key=len, default=())
+    if len(most) < 2:
+        return []
+    return [
+        f"{group_name(most)} is {spell_groups(most)}: not told apart from cells with any of them"
+    ]
+
+
 def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> str:
     parts = ["# counts cells proved better; cells that share a letter under tie are not told apart"]
+    parts += _read_letters([line.ranked.groups for line in load.lines])
     if any(line.ranked.rank is None for line in load.lines):
         parts.append("? cannot be placed: a single run, or far more scatter than others")
     if any(line.ranked.stopped for line in load.lines):
@@ -85,6 +97,8 @@ def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> s
     parts += filter(None, [too_few_text(line.ranked.interval for line in load.lines)])
     if any(line.durability for line in load.lines):
         parts.append(CRASH_CAPTION)
+    if any(short_text(line.durability).endswith("?") for line in load.lines):
+        parts.append("of ?: so many states were checked, and how many there are is not known")
     if hidden:
         parts.append(f"{hidden} more cells are not shown")
     return "; ".join(parts)

@@ -64,10 +64,11 @@ STOPPED = (
 READING = (
     "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a cell "
     "that cannot be placed: a single run, or far more scatter than the others. Cells that share a "
-    "letter under tie are not told apart. All pairs of cells of all workloads are compared and "
-    f"corrected together, so that among equal cells a false difference appears in {PROMISE}; the "
-    "intervals of the ratio to the best hold for all cells at once. Means are geometric, in the "
-    "order, the ratios and the claims alike, so that one wild run does not decide them."
+    "letter under tie are not told apart: B-D is B, C and D, not told apart from cells with any of "
+    "them. All pairs of cells of all workloads are compared and corrected together, so that among "
+    f"equal cells a false difference appears in {PROMISE}; the intervals of the ratio to the best "
+    "hold for all cells at once. Means are geometric, in the order, the ratios and the claims "
+    "alike, so that one wild run does not decide them."
 )
 RACE_READING = (
     "In a race the data decide which cells run on. What is said of its pairs holds all the same, "

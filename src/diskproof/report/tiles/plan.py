@@ -13,6 +13,7 @@ from diskproof.report.plan_tables import (
     show_plan,
     tell_of_time,
 )
+from diskproof.study.ground import find_grounds
 from diskproof.study.like import keep_warnings
 from diskproof.study.tiles import TileRules
 from diskproof.units import render_bytes, render_seconds
@@ -57,6 +58,7 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
         ],
         "dropped": dropped_json(view.dropped),
         "defaults": defaults_json(view.warnings),
+        "backings": {each.backing: each.text for each in find_grounds(view.warnings)},
         "warnings": keep_warnings(view.warnings),
     }
 

@@ -356,7 +356,7 @@ def test_intervals_hold_the_truth(cv: float, spoilt: float) -> None:
 def test_on_a_restless_host_with_several_numbers_near_the_limit(host: str) -> None:
     """Slower as their number: next to the limit one more costs 6 to 50 %."""
     rng = random.Random(host)
-    studies, covered, wrong = 80, 0, 0
+    studies, covered, wrong = 60, 0, 0
     for study in range(studies):
         most = (8, 16)[study % 2]
         curve = knee(rng.uniform(1, 0.45 * most), 1.0)
@@ -364,8 +364,8 @@ def test_on_a_restless_host_with_several_numbers_near_the_limit(host: str) -> No
         truth = carried(curve, most)
         covered += found.low <= truth <= found.high
         wrong += found.decided and found.tiles != truth
-    # 94 % would give 75 of 80; fewer than 71 happens to it in 3 % of seeds.
-    assert covered >= 71 and wrong <= 0.05 * studies
+    # 94 % would give 56 of 60; fewer than 52 happens to it in 1 % of seeds.
+    assert covered >= 52 and wrong <= 0.05 * studies
 
 
 @pytest.mark.parametrize("most", [3, 8, 16])

@@ -70,14 +70,14 @@ def test_ordinary_runs_are_rarely_called_outliers(cells: int, blocks: int, numbe
 def test_no_shape_of_scatter_is_taken_for_outliers(shape: str) -> None:
     """8 cells in 3 blocks, where restless cells look like slow runs, and 24 in 3."""
     labelled = 0
-    for seed in range(24):
+    for seed in range(16):
         cells = (8, 24)[seed % 2]
         logs = SHAPES[shape](np.random.default_rng([seed, cells]), cells, 3)
         found = find_outliers(to_samples(logs, blocked=True))
         slow = shape == "slow tenth"
         labelled += any(not (slow and logs[each.cell, each.run] < -0.2) for each in found)
-    # 5 % would give 1; more than 4 happens to it in 1 % of seeds.
-    assert labelled <= 4
+    # 5 % would give 1; more than 3 happens to it in 1 % of seeds.
+    assert labelled <= 3
 
 
 @pytest.mark.parametrize("blocks", [3, 5])

@@ -43,7 +43,8 @@ def plan_here(
     was probed of the host."""
     facts = probe_host(study, consent)
     made = make_plan(study, facts)
-    return study_record(study, made), estimate(made, study.blocks, history), facts
+    blocks = study.race.most_runs(1) if study.race else study.blocks
+    return study_record(study, made), estimate(made, blocks, history), facts
 
 
 @contextmanager

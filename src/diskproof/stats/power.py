@@ -13,7 +13,8 @@ from functools import cache
 import numpy as np
 
 from diskproof.records import Cell, WorkloadSpec
-from diskproof.stats.comparisons import pair_level
+from diskproof.stats.boundaries import any_pair_alpha
+from diskproof.stats.comparisons import ALPHA
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import fit_cells
 from diskproof.stats.ranking import Measured, rank
@@ -60,9 +61,8 @@ def scatter_of(samples: Sequence[Sample]) -> tuple[float, ...]:
 def find_power(scatter: tuple[float, ...], blocks: int) -> Power:
     """``scatter`` are standard deviations of a run's logarithm, by cell; two cells or more."""
     scatter = scatter[:MOST_CELLS]
-    level = pair_level(len(scatter))
     typical = float(np.median(scatter))
-    score = _score(level) + _TARGET_SCORE
+    score = _score(len(scatter)) + _TARGET_SCORE  # where the search begins
     guess = 2 * (score * typical / math.log1p(WANTED)) ** 2
     apart = None
     if blocks > 1:
@@ -79,10 +79,10 @@ def tells(scatter: Sequence[float], blocks: int, log_ratio: float) -> bool:
     return share_told(scatter, blocks, log_ratio) >= POWER
 
 
-def _score(level: float) -> float:
+def _score(cells: int) -> float:
     from scipy.special import ndtri
 
-    return -float(ndtri(level / 2))
+    return -float(ndtri(any_pair_alpha(ALPHA, cells)))
 
 
 def _least(tells: Callable[[float], bool], low: float, high: float) -> float | None:

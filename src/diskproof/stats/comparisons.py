@@ -16,7 +16,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from diskproof.stats.boundaries import any_pair_alpha, find_boundary, sure_scores
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import Fit, fit_cells
 from diskproof.stats.race_fit import fit_looked
@@ -54,7 +53,7 @@ class Comparisons:
             freedom=fit.freedom[cells],
             errors=fit.errors[pairs],
             runs=fit.runs[cells],
-            looks=None if fit.looks is None else fit.looks[cells],
+            sure=None if fit.sure is None else fit.sure[cells],
         )
         return Comparisons(moved, self.differences[pairs], self.half_widths[pairs])
 
@@ -67,7 +66,7 @@ def compare_all(samples: Sequence[Sample]) -> Comparisons:
 def fit_samples(samples: Sequence[Sample]) -> Fit:
     """The model by which they are compared: a race's own where they were looked at like one."""
     looked = any(each.looked for each in samples)
-    return fit_looked(samples) if looked else fit_cells(samples)
+    return fit_looked(samples, ALPHA) if looked else fit_cells(samples)
 
 
 def compare_fit(fit: Fit) -> Comparisons:
@@ -86,10 +85,8 @@ def _factors(fit: Fit, cells: int) -> Array:
     were looked at while they came the boundary of a race, which holds over all looks."""
     from scipy.special import stdtrit
 
-    if fit.looks is not None:
-        boundary = find_boundary(any_pair_alpha(ALPHA, len(fit.looks)))  # who ran again is chance
-        own = sure_scores(fit.looks, fit.freedom, boundary)
-        factors: Array = np.maximum.outer(own, own)
+    if fit.sure is not None:
+        factors: Array = np.maximum.outer(fit.sure, fit.sure)
         return factors
     freedom = np.minimum.outer(fit.freedom, fit.freedom)
     return -np.asarray(stdtrit(freedom, pair_level(cells) / 2), dtype=float)

@@ -39,8 +39,8 @@ class Fit:
     is not compared, 0 where there is no logarithm); ``runs`` counts values; ``variances`` and
     ``freedom`` belong to the error of one run. ``errors`` (k x k) are squared standard errors of
     the differences of centres: infinite where nothing can be said, because a cell has one run
-    only, a value without a logarithm, or no block that ties it to the other. ``looks``: after how
-    many runs of each cell the data were last looked at; None where nobody looked before the end.
+    only, a value without a logarithm, or no block that ties it to the other. ``sure``: how many
+    standard errors a cell's differences must exceed where the data were looked at while they came.
     """
 
     centres: Array
@@ -49,7 +49,7 @@ class Fit:
     errors: Array
     runs: Array
     blocked: bool
-    looks: Array | None = None
+    sure: Array | None = None
 
 
 def fit_cells(samples: Sequence[Sample]) -> Fit:

@@ -115,7 +115,7 @@ def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
     """The fit of the weighted logarithms. Runs of different workloads are independent, so squared
     errors add up; the degrees of freedom are those of the workload that knows least."""
     squared = shares**2
-    looks = [fit.looks for fit in fits if fit.looks is not None]
+    sure = [fit.sure for fit in fits if fit.sure is not None]
     return Fit(
         centres=speeds @ shares,
         variances=np.tensordot(squared, np.array([fit.variances for fit in fits]), 1),
@@ -123,7 +123,7 @@ def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
         errors=np.tensordot(squared, np.array([fit.errors for fit in fits]), 1),
         runs=np.array([fit.runs for fit in fits]).min(axis=0),
         blocked=all(fit.blocked for fit in fits),
-        looks=np.max(looks, axis=0) if looks else None,
+        sure=np.max(sure, axis=0) if sure else None,
     )
 
 

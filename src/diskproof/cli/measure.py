@@ -49,7 +49,8 @@ def plan_here(
     facts = probe_host(study, consent)
     age = read_age() - building
     made = make_plan(study, facts)
-    return study_record(study, made), estimate(made, study.blocks, history, age), facts
+    blocks = study.race.most_runs(1) if study.race else study.blocks
+    return study_record(study, made), estimate(made, blocks, history, age), facts
 
 
 def read_age() -> float:

@@ -37,8 +37,8 @@ def plan_json(
         "id": study.id,
         "blocks": study.blocks,
         "seed": study.seed,
-        "runs": study.blocks * len(study.cells),
-        "race": asdict(race) if (race := race_rules(study)) else None,
+        "runs": _blocks(study) * len(study.cells),
+        "race": asdict(race) | {"likely": race.likely} if (race := race_rules(study)) else None,
         **seconds_json(seconds, phases),
         "disk_bytes": disk_bytes,
         "cells": [
@@ -80,10 +80,11 @@ def render_plan(
     phases: PhaseCosts = NOTHING_KNOWN,
 ) -> layout.Shown:
     """The plan for people; whose defaults levels are, where no whole disk is told to be one."""
-    runs = count(study.blocks * len(study.cells), "run")
+    blocks = _blocks(study)
+    runs = count(blocks * len(study.cells), "run")
     head = (
         f"study {study.name}: {count(len(study.cells), 'cell')} x "
-        f"{count(study.blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
+        f"{count(blocks, 'block')} = {runs}{' at most' if race_rules(study) else ''}, "
         f"about {render_seconds(seconds)}, {render_bytes(disk_bytes)} on disk at the peak"
     )
     if told := tell_of_time(seconds, phases):
@@ -92,6 +93,12 @@ def render_plan(
     if not owners or find_defaults(study.warnings):
         return shown
     return layout.paragraphs([[shown], [_render_owners(owners)]])
+
+
+def _blocks(study: StudyRecord) -> int:
+    """Complete blocks that a study costs at most."""
+    rules = race_rules(study)
+    return rules.most_runs(1) if rules else study.blocks
 
 
 def tell_of_time(seconds: float, phases: PhaseCosts) -> str:

@@ -18,9 +18,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from diskproof.stats.boundaries import any_pair_alpha, find_boundary, sure_scores
 from diskproof.stats.intervals import Sample
-from diskproof.stats.model import DRAWS, Fit, Looks, fit_cells
+from diskproof.stats.model import DRAWS, Fit, fit_cells
 from diskproof.stats.race_fit import fit_looked
 
 Array = NDArray[np.float64]
@@ -63,7 +62,7 @@ class Comparisons:
             errors=fit.errors[pairs],
             draws=fit.draws[:, cells],
             runs=fit.runs[cells],
-            looks=fit.looks.reordered(cells) if fit.looks else None,
+            sure=None if fit.sure is None else fit.sure[cells],
         )
         return Comparisons(moved, self.differences[pairs], self.half_widths[pairs], self.largest)
 
@@ -74,15 +73,15 @@ def compare_all(samples: Sequence[Sample], alpha: float = ALPHA) -> Comparisons:
     return _compare(tuple(samples), alpha)
 
 
-def fit_samples(samples: Sequence[Sample], draws: int = DRAWS, seed: int = 0) -> Fit:
+def fit_samples(samples: Sequence[Sample], alpha: float = ALPHA, seed: int = 0) -> Fit:
     """The model by which they are compared: a race's own where they were looked at like one."""
     looked = any(each.looked for each in samples)
-    return fit_looked(samples) if looked else fit_cells(samples, draws, seed)
+    return fit_looked(samples, alpha) if looked else fit_cells(samples, draws_for(alpha), seed)
 
 
 @lru_cache(maxsize=32)  # tables, sentences and charts ask for the same comparisons
 def _compare(samples: tuple[Sample, ...], alpha: float) -> Comparisons:
-    return compare_fit(fit_samples(samples, draws_for(alpha)), alpha)
+    return compare_fit(fit_samples(samples, alpha), alpha)
 
 
 def draws_for(alpha: float) -> int:
@@ -96,24 +95,15 @@ def compare_fit(fit: Fit, alpha: float = ALPHA) -> Comparisons:
     cells = np.flatnonzero(np.isfinite(fit.variances))
     if len(cells) < 2:
         return Comparisons(fit, differences, np.full_like(fit.errors, np.inf), np.zeros(0))
-    if fit.looks:
+    if fit.sure is not None:
         largest = np.zeros(0)
-        halves = _race_scores(fit.looks, alpha) * np.sqrt(fit.errors)
+        halves = np.maximum.outer(fit.sure, fit.sure) * np.sqrt(fit.errors)
     else:
         largest = np.sort(_largest(fit.draws[:, cells], fit.errors[np.ix_(cells, cells)]))
         place = math.ceil((len(largest) + 1) * (1 - KEPT[fit.blocked] * alpha)) - 1
         halves = largest[min(place, len(largest) - 1)] * np.sqrt(fit.errors)
     np.fill_diagonal(halves, np.inf)
     return Comparisons(fit, differences, halves, largest)
-
-
-def _race_scores(looks: Looks, alpha: float) -> Array:
-    """How many standard errors a difference must exceed, for each pair, where the data were looked
-    at while they came: the boundary of a race, which holds over all looks."""
-    boundary = find_boundary(any_pair_alpha(alpha, len(looks.runs)))  # who ran again is chance
-    own = sure_scores(looks.runs, looks.freedom, boundary)
-    scores: Array = np.maximum.outer(own, own)
-    return scores
 
 
 def _largest(draws: Array, errors: Array) -> Array:

@@ -35,18 +35,6 @@ TAIL = 0.02
 
 
 @dataclass(frozen=True)
-class Looks:
-    """After how many ``runs`` of each of k cells the data were last looked at, and how well its
-    variance is known: degrees of ``freedom``."""
-
-    runs: Array
-    freedom: Array
-
-    def reordered(self, cells: Sequence[int]) -> "Looks":
-        return Looks(self.runs[list(cells)], self.freedom[list(cells)])
-
-
-@dataclass(frozen=True)
 class Fit:
     """One fitted study of k cells.
 
@@ -55,8 +43,9 @@ class Fit:
     one run: a middle of what they may be. ``errors`` (k x k) are squared standard errors of
     the differences of centres: infinite where nothing can be said, because a cell has one run
     only, a value without a logarithm, or no block that ties it to the other. ``draws`` (draws x
-    k) are errors of the centres as they may be, all drawn together; none where ``looks`` tell that
-    somebody looked before the end.
+    k) are errors of the centres as they may be, all drawn together. Where the data were looked at
+    while they came there are none, but ``sure``: how many standard errors a cell's differences must
+    exceed.
     """
 
     centres: Array
@@ -65,7 +54,7 @@ class Fit:
     draws: Array
     runs: Array
     blocked: bool
-    looks: Looks | None = None
+    sure: Array | None = None
 
 
 def fit_cells(samples: Sequence[Sample], draws: int = DRAWS, seed: int = 0) -> Fit:

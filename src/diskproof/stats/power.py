@@ -63,7 +63,7 @@ def find_power(scatter: tuple[float, ...], blocks: int, alpha: float = ALPHA) ->
     ``alpha`` is what is granted to the claims of such a workload."""
     scatter = scatter[:MOST_CELLS]
     typical = float(np.median(scatter))
-    score = _score(any_pair_alpha(alpha, len(scatter))) + _TARGET_SCORE
+    score = _score(len(scatter), alpha) + _TARGET_SCORE  # where the search begins
     guess = 2 * (score * typical / math.log1p(WANTED)) ** 2
     apart = None
     if blocks > 1:
@@ -80,10 +80,10 @@ def tells(scatter: Sequence[float], blocks: int, log_ratio: float, alpha: float 
     return share_told(scatter, blocks, log_ratio, alpha) >= POWER
 
 
-def _score(level: float) -> float:
+def _score(cells: int, alpha: float) -> float:
     from scipy.special import ndtri
 
-    return -float(ndtri(level))
+    return -float(ndtri(any_pair_alpha(alpha, cells)))
 
 
 def _least(tells: Callable[[float], bool], low: float, high: float) -> float | None:

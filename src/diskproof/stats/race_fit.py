@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.stats.blocks import eliminate_cells
+from diskproof.stats.boundaries import any_pair_alpha, find_boundary, sure_scores
 from diskproof.stats.intervals import RESOLUTION, Sample
-from diskproof.stats.model import Fit, Looks, has_blocks, inverse_trigamma, plain_centre, tabulate
+from diskproof.stats.model import Fit, has_blocks, inverse_trigamma, plain_centre, tabulate
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -71,8 +72,9 @@ def fit_race(table: Array) -> RaceFit:
     return RaceFit(centres, runs, variances, freedom, common, products, loose)
 
 
-def fit_looked(samples: Sequence[Sample]) -> Fit:
-    """The samples of a race as it saw them, for a ranking; a single run says nothing."""
+def fit_looked(samples: Sequence[Sample], alpha: float) -> Fit:
+    """The samples of a race as it saw them, for a ranking at its boundary for any two of all cells
+    (who ran again is chance); a single run says nothing."""
     usable = np.array([len(each.values) > 1 and min(each.values) > 0 for each in samples])
     runs = np.array([len(each.values) for each in samples], dtype=float)
     centres = np.array([plain_centre(each) for each in samples])
@@ -86,8 +88,10 @@ def fit_looked(samples: Sequence[Sample]) -> Fit:
             errors[np.ix_(usable, usable)] = fit.squared_errors(np.arange(len(chosen)))
         centres[usable], variances[usable] = fit.centres, fit.variances
         freedom[usable] = fit.freedom
+    boundary = find_boundary(any_pair_alpha(alpha, len(runs)))
+    sure = sure_scores(runs, freedom, boundary)
     nothing = np.zeros((0, len(runs)))
-    return Fit(centres, variances, errors, nothing, runs, True, Looks(runs, freedom))
+    return Fit(centres, variances, errors, nothing, runs, True, sure=sure)
 
 
 def _scatter(residuals: Array, runs: Array, blocks: int) -> tuple[Array, Array, float]:

@@ -212,7 +212,7 @@ def told_apart(proved: Flags, claimed: Flags, placed: Sequence[bool]) -> Flags:
 def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
     """Each cell over one of them, the blocks taken out; that one over itself has no interval."""
     logs, halves = compared.differences[:, best], compared.half_widths[:, best]
-    runs, looked = compared.fit.runs, compared.fit.looks is not None
+    runs, looked = compared.fit.runs, compared.fit.sure is not None
     p_values = adjusted_p(compared, best)
     with np.errstate(over="ignore"):
         ratio, low, high = np.exp(logs), np.exp(logs - halves), np.exp(logs + halves)

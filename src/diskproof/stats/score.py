@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diskproof.stats.comparisons import Comparisons, compare_fit, fit_samples
 from diskproof.stats.intervals import RatioInterval, Sample
-from diskproof.stats.model import Fit, Looks
+from diskproof.stats.model import Fit
 from diskproof.stats.ranking import CellRank, place, ratios_to
 
 Array = NDArray[np.float64]
@@ -118,7 +118,7 @@ def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
     """The fit of the weighted logarithms. Runs of different workloads are independent, so squared
     errors add up, and draws made apart belong together."""
     squared = shares**2
-    looks = [fit.looks for fit in fits if fit.looks is not None]
+    sure = [fit.sure for fit in fits if fit.sure is not None]
     return Fit(
         centres=speeds @ shares,
         variances=np.tensordot(squared, np.array([fit.variances for fit in fits]), 1),
@@ -126,15 +126,7 @@ def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:
         draws=np.tensordot(shares, np.array([fit.draws for fit in fits]), 1),
         runs=np.array([fit.runs for fit in fits]).min(axis=0),
         blocked=all(fit.blocked for fit in fits),
-        looks=_worst(looks) if looks else None,
-    )
-
-
-def _worst(looks: Sequence[Looks]) -> Looks:
-    """Of each cell the most looks and the least that is known of its variance."""
-    return Looks(
-        np.max([each.runs for each in looks], axis=0),
-        np.min([each.freedom for each in looks], axis=0),
+        sure=np.max(sure, axis=0) if sure else None,
     )
 
 

@@ -116,7 +116,7 @@ def many_cells(studies: int) -> None:
     print(f"\nThe same of many cells in complete blocks ({studies} studies; 300 cells: a fifth)\n")
     sizes = [(cells, blocks) for cells in (5, 40, 80, 300) for blocks in (2, 3, 5)]
     head("scatter", (f"{cells} x {blocks}" for cells, blocks in sizes))
-    for shape in ("equal", "few noisy", "heavy tails", *FURTHER):
+    for shape in ("equal", "few noisy", "heavy tails", *list(FURTHER)[:5]):
         rates = (
             error_rate(shape, complete, blocks, cells, studies if cells < 300 else studies // 5)
             for cells, blocks in sizes

@@ -91,9 +91,11 @@ def plain_centre(sample: Sample) -> float:
 
 
 def _rounding(sample: Sample) -> float:
-    """What rounding adds to a logarithm's variance: runs that round alike are not equal."""
-    step = resolution(sample.values) * len(sample.values) / math.fsum(sample.values)
-    return step**2 / 12
+    """The least variance of a run that is rounded. Runs that round alike all err alike, so the mean
+    of any number of them has the error of one."""
+    count = len(sample.values)
+    step = resolution(sample.values) * count / math.fsum(sample.values)
+    return count * step**2 / 12
 
 
 def has_blocks(samples: Sequence[Sample]) -> bool:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from diskproof import extras
 from diskproof.errors import HostError
-from diskproof.extras import EXTRAS, require_extra
+from diskproof.process import extras
+from diskproof.process.extras import EXTRAS, require_extra
 
 ROOT = Path(__file__).parent.parent
 OFFERED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

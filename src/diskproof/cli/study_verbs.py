@@ -56,9 +56,8 @@ def plan(
     from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
     from diskproof.study.load import load_study
 
-    study = load_study(study_file, make)
+    study, proving = load_study(study_file, make), list[str]()
     tell_of_changes_here(study, store)
-    proving: list[str] = []
     with _open_past(store) as past:
         if study.tiles and not study.names_workloads:  # there is nothing else to measure
             history, record, cost, facts = None, study_record(study), Estimate(0.0, 0), None
@@ -74,14 +73,11 @@ def plan(
         found = plan_json(*planned) | {"obstacle": str(cost.obstacle) if cost.obstacle else None}
         found |= {"proves": proving}
         found |= {"verdicts": verdicts._asdict()} if verdicts else {}
-        found |= {"tiles": tile_plan_json(tiles)} if tiles else {}
-        print_json(found)
+        print_json(found | ({"tiles": tile_plan_json(tiles)} if tiles else {}))
     else:
         shown = [render_plan(*planned), *proving] if record.cells else []
         shown += [verdicts.text] if verdicts else []
-        shown += [render_tile_plan(tiles)] if tiles else []
-        for each in shown:
-            console().print(each)
+        console().print(*shown, *([render_tile_plan(tiles)] if tiles else []), sep="\n")
     if cost.obstacle:  # seen what it would be, one can choose what to change
         raise cost.obstacle
     return Exit.OK

@@ -28,7 +28,7 @@ from diskproof.crash.explore import SLACK_SECONDS, Explorer, Shard, StateSearch,
 from diskproof.crash.merge import merge_parts
 from diskproof.crash.verdict import Explored
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.extras import require_extra
+from diskproof.process.extras import require_extra
 from diskproof.process.host_lock import read_boot_id, start_beside
 from diskproof.process.owner import admit
 from diskproof.process.start import run

@@ -6,8 +6,6 @@ were like it in that part: disks are made and filled whatever the load is, guest
 disk. Runs that were made are foretold to the second, summed up, whatever they were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

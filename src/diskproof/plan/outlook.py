@@ -1,7 +1,5 @@
 """How long what remains of a study takes, learnt while its runs end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -19,13 +19,7 @@ from diskproof.errors import UsageError
 from diskproof.report.chapter import Chapter, Drawing
 from diskproof.report.chapters import CHAPTERS
 from diskproof.report.head import find_head
-from diskproof.report.labels import (
-    cut,
-    cut_all,
-    group_name,
-    render_figure,
-    render_half_width,
-)
+from diskproof.report.labels import cut, cut_all, group_name, render_figure, render_half_width
 from diskproof.report.vega import bundle_scripts
 from diskproof.report.view import StudyView
 from diskproof.units import render_bytes

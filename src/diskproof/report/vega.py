@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure, UsageError
-from diskproof.extras import require_extra
+from diskproof.process.extras import require_extra
 from diskproof.process.start import run
 from diskproof.report import draw_svg
 from diskproof.report.labels import cut

@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from diskproof.errors import DiskproofError, HostError, UsageError
-from diskproof.extras import require_extra
+from diskproof.process.extras import require_extra
 from diskproof.store.budget import VARIABLE
 from diskproof.store.sqlite_file import sqlite_engine
 from diskproof.units import render_bytes

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from diskproof.errors import HostError, UsageError
-from diskproof.extras import require_extra
+from diskproof.process.extras import require_extra
 from diskproof.records import StudyRecord
 from diskproof.store.database import Store
 from diskproof.store.export_rows import ExportColumn, Kind, Row, table_columns, table_rows

@@ -19,7 +19,7 @@ from diskproof.crash.writers.command import Limit, main
 from diskproof.crash.writers.program_end import require_written
 from diskproof.crash.writers.promised_rows import Found
 from diskproof.errors import HostError, RunFailure
-from diskproof.extras import require_extra
+from diskproof.process.extras import require_extra
 from diskproof.process.owner import hand_over, hand_over_tree
 from diskproof.process.run_user import adopt_run_user, require_run_user
 from diskproof.process.scratch import start_scratch_dir

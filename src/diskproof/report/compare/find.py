@@ -7,12 +7,7 @@ from diskproof.errors import UsageError
 from diskproof.records import Cell
 from diskproof.report.compare.sides import Variant
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.stats.histograms import (
-    LEAST_BEYOND,
-    TOO_FEW_OPERATIONS,
-    CellFigure,
-    mean_figure,
-)
+from diskproof.stats.histograms import LEAST_BEYOND, TOO_FEW_OPERATIONS, CellFigure, mean_figure
 from diskproof.stats.intervals import Sample
 from diskproof.stats.speed_verdict import SpeedVerdict, judge, overall_samples
 from diskproof.store import ResultRow

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from diskproof.extras import require_extra
+from diskproof.process.extras import require_extra
 from diskproof.report.monitor.samples import MonitorColumn, MonitorRecording
 
 ROW_GROUP = 10_000

@@ -145,6 +145,12 @@ def test_gotcha_2_an_io_thread_of_scsi_brings_its_controller() -> None:
     assert "scsihw" not in proxmox.write({"iothread": "on"}, virtio).text
 
 
+def test_the_words_of_the_web_interface_stand_beside_the_line() -> None:
+    cell = {"cache": "writeback", "aio": "threads", "discard": "unmap", "iothread": "on"}
+    (told,) = [note for note in proxmox.write(cell, Target()).notes if "web interface" in note]
+    assert told.endswith("Cache: Write back, Async IO: threads, Discard ticked, IO thread ticked")
+
+
 def test_gotcha_1_native_needs_a_direct_cache() -> None:
     for cache in CACHE_MODES:
         found = proxmox.find_obstacles({"cache": cache, "aio": "native"}, Target())

@@ -55,6 +55,15 @@ MAPPING = (
 )  # fmt: skip
 """A factor, how it is written here, and the file and function that it was read from."""
 
+WINDOW = {
+    "none": "No cache",
+    "directsync": "Direct sync",
+    "writethrough": "Write through",
+    "writeback": "Write back",
+    "unsafe": "Write back (unsafe)",
+}
+"""Cache modes in the web interface (pve-manager, form/CacheTypeSelector.js)."""
+
 _USUAL_IMAGE = {"cluster_size": "64K", "lazy_refcounts": "off"}
 _NEW = "STORAGE:SIZE_IN_GIB"
 
@@ -269,6 +278,8 @@ def _notes(plan: Rewrite, drive: DriveLine, levels: Levels) -> Iterator[str]:
             f"the boot order again (qm set {plan.machine} --boot order={drive.key}); on Windows "
             "install its driver first"
         )
+    if fields := ", ".join(_in_window(drive)):
+        yield f"in the web interface (Hardware, Hard Disk, Advanced): {fields}"
     storage = find_storage(drive, plan.storages)
     kind = storage.type if storage else ""
     if levels.get("aio") == "io_uring" and kind in ("lvm", "cifs"):
@@ -280,6 +291,19 @@ def _notes(plan: Rewrite, drive: DriveLine, levels: Levels) -> Iterator[str]:
                 f"the volume is {found}: qm disk move {plan.machine} {drive.key} STORAGE --format "
                 f"{levels['format']} makes it {levels['format']}"
             )
+
+
+def _in_window(drive: DriveLine) -> Iterator[str]:
+    """What is set, as the web interface shows it."""
+    has = drive.properties
+    if has.get("cache") in WINDOW:
+        yield f"Cache: {WINDOW[has['cache']]}"
+    if "aio" in has:
+        yield f"Async IO: {has['aio']}"
+    if has.get("discard") == "on":
+        yield "Discard ticked"
+    if has.get("iothread") == "1":
+        yield "IO thread ticked"
 
 
 def read(text: str, target: Target) -> Levels:

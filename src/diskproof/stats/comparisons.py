@@ -103,7 +103,8 @@ def compare_fit(fit: Fit, alpha: float = ALPHA) -> Comparisons:
         place = math.ceil((len(largest) + 1) * (1 - KEPT[fit.blocked] * alpha)) - 1
         halves = largest[min(place, len(largest) - 1)] * np.sqrt(fit.errors)
     np.fill_diagonal(halves, np.inf)
-    return Comparisons(fit, differences, halves, largest)
+    spent = replace(fit, draws=fit.draws[:0])  # megabytes that have said what they had to say
+    return Comparisons(spent, differences, halves, largest)
 
 
 def _largest(draws: Array, errors: Array) -> Array:

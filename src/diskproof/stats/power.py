@@ -30,6 +30,9 @@ MOST_CELLS = 150
 _PAIRS = 200
 _LEAST_STUDIES, _MOST_STUDIES = 3, 30
 _MOST_BLOCKS = 5000
+_SIMULATED = 32
+"""Blocks of a simulated study; of more, variances are as good as known, and errors shrink with the
+root of their number."""
 _TARGET_SCORE = 1.28
 _SPEC = WorkloadSpec("simulated", "simulated")
 
@@ -102,6 +105,8 @@ def share_told(
     scatter: Sequence[float], blocks: int, log_ratio: float, alpha: float = ALPHA
 ) -> float:
     """Of pairs of cells that differ by so much, the share that a ranking tells apart."""
+    if blocks > _SIMULATED:
+        log_ratio, blocks = log_ratio * math.sqrt(blocks / _SIMULATED), _SIMULATED
     count = len(scatter)
     pairs = count // 2 * (count - count // 2)
     studies = min(_MOST_STUDIES, max(_LEAST_STUDIES, math.ceil(_PAIRS / pairs)))

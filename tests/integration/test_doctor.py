@@ -64,10 +64,10 @@ def public() -> Iterator[Path]:
         yield Path(folder)
 
 
-def loop_files() -> list[str]:
-    """What is behind loop devices, of those that are ours."""
+def loop_files(folder: Path) -> list[str]:
+    """What is behind loop devices, of files below a folder."""
     files = Path("/sys/block").glob("loop*/loop/backing_file")
-    return [text for file in files if "diskproof-image" in (text := file.read_text())]
+    return [text for file in files if str(folder) in (text := file.read_text())]
 
 
 def processes_with(text: str) -> list[psutil.Process]:
@@ -89,7 +89,7 @@ def test_this_host_can_measure_and_nothing_is_left(tmp_path: Path) -> None:
     assert all(finding.hint for finding in found.values() if finding.ok == "no")
     assert list(tmp_path.iterdir()) == []
     assert psutil.Process().children(recursive=True) == []
-    assert loop_files() == []
+    assert loop_files(tmp_path) == []
 
 
 def test_a_directory_that_is_not_there_is_tried_and_not_left(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_file_system_is_made_or_its_package_is_named(tmp_path: Path, kind: str
         assert (finding.ok, finding.hint) == ("no", f"apt-get install {FILE_SYSTEMS[kind]}")
     elif kind in Path("/proc/filesystems").read_text().split():
         assert finding.ok == "yes", finding.what
-    assert loop_files() == []
+    assert loop_files(tmp_path) == []
 
 
 @as_root
@@ -133,7 +133,7 @@ def test_a_file_system_that_the_kernel_does_not_know(
     ext4, xfs = found["ext4 on loop"], found["xfs on loop"]
     assert ext4.ok == "no" and ext4.what.startswith("mount:") and "kernel" in ext4.hint
     assert xfs.ok == "no" and xfs.what == "no room for a log" and "xfsprogs" in xfs.hint
-    assert loop_files() == processes_with("diskproof-image") == []
+    assert loop_files(public) == processes_with(str(public)) == []
 
 
 @as_root
@@ -260,5 +260,5 @@ def test_interrupted_at_any_moment(tmp_path: Path, signum: signal.Signals) -> No
         if signum == signal.SIGINT:
             assert list(disks.iterdir()) == []
     assert {0, 130, -signum} >= ended != {0}
-    assert psutil.wait_procs(processes_with("diskproof-image"), timeout=20)[1] == []
-    assert loop_files() == []
+    assert psutil.wait_procs(processes_with(str(disks)), timeout=20)[1] == []
+    assert loop_files(disks) == []

@@ -73,7 +73,7 @@ def test_every_program_has_its_walls_while_it_runs() -> None:
 def test_a_program_without_walls_is_seen_as_one(argv: list[str], user: str, rights: bool) -> None:
     with psutil.Popen(["setpriv", *argv, "--", "sleep", "600"]) as process:
         try:
-            while process.name() != "sleep":
+            while process.cmdline()[:1] != ["sleep"]:
                 assert process.poll() is None
             walls = read_walls(process.pid)
         finally:

@@ -224,7 +224,7 @@ except OSError as error: open("result", "w").write(str(error.errno))
 
 
 def test_a_library_alone_drops_too(tmp_path: Path, build: Build) -> None:
-    library = require_native("diskproof-sync-drop").with_name("libdiskproof_sync_drop.so")
+    library = require_native("libdiskproof_sync_drop.so")
     (tmp_path / "here").mkdir()
     plain = run([str(build("dynamic")), str(tmp_path / "here")], timeout=DEADLINE)
     environment = {**os.environ, "LD_PRELOAD": str(library)}

@@ -14,10 +14,12 @@ from diskproof.report.analysis import read_analyses
 from diskproof.report.factors.words import alias_words, effect_words, fold
 from diskproof.report.labels import change, order_levels
 from diskproof.report.page import render_page
+from diskproof.report.proving import power_line
 from diskproof.report.read import read_views
 from diskproof.report.stability.words import steady_words, variance_lines
 from diskproof.stats.design import Alias
 from diskproof.stats.level_effects import LevelEffect
+from diskproof.stats.power import find_power
 from diskproof.stats.steady_state import judge_steady_state
 from diskproof.stats.variance import VarianceLevels
 from diskproof.store import open_store
@@ -224,8 +226,9 @@ def test_words_of_steady_state_and_advice() -> None:
 
 
 def test_a_number_of_blocks_that_nobody_runs_is_not_advised() -> None:
-    few = variance_lines(VarianceLevels(30, 0.0, 0.05, 0.005, 60.0, 20.0))[-1]
-    assert few == "two cells 5 % apart are told apart with 24 blocks (nine times in ten)"
-    wild = variance_lines(VarianceLevels(30, 0.0, 1.4, 0.005, 60.0, 20.0))[-1]
-    assert wild.startswith("20 blocks tell two cells 3 times apart from each other")
-    assert "more than 1000" in wild
+    few = power_line(find_power((0.03,) * 24, 3), 60.0)
+    assert few.endswith("5 % takes 21, 18 min 0 s more")
+    wild = power_line(find_power((1.4,) * 8, 3), 60.0)
+    assert (
+        wild == "3 blocks tell no two cells apart as a rule; 5 % would take more than 1000 blocks"
+    )

@@ -39,9 +39,7 @@ def test_words_of_what_blocks_prove_and_cost() -> None:
     assert power_line(power, 60.0) == told
     assert power_line(replace(power, blocks=13), 60.0).endswith("; 5 % takes 13")
     assert power_line(Power(8, 1, None, 13), 0.0) == "one block proves nothing; 5 % takes 13"
-    untold = (
-        "2 blocks tell no two cells apart as a rule; 5 % would take more blocks than can be run"
-    )
+    untold = "2 blocks tell no two cells apart as a rule; 5 % would take more than 1000 blocks"
     assert power_line(Power(8, 2, None, None), 9.0) == untold
 
 

@@ -149,6 +149,14 @@ def states_text(verdict: Verdict) -> str:
     return f"{checked} of {'about ' if verdict.estimated else ''}{about}"
 
 
+def states_checked(verdict: Verdict) -> str:
+    """How many states of how many; where nobody knows of how many, that is said."""
+    checked, _, total = states_text(verdict).partition(" of ")
+    if total == "?":
+        return f"{checked} states were checked, and how many there are is not known"
+    return f"{checked} of {total} states were checked"
+
+
 class VerdictText(NamedTuple):
     """A verdict as tables tell it."""
 

@@ -8,7 +8,7 @@ from statistics import median
 from diskproof.records import StudyRecord
 from diskproof.report.labels import count, percent
 from diskproof.stats.comparisons import ALPHA
-from diskproof.stats.power import WANTED, Power, find_power
+from diskproof.stats.power import MOST_BLOCKS, WANTED, Power, find_power
 from diskproof.stats.race_cost import APART, expect_share
 from diskproof.stats.study_race import race_rules
 from diskproof.study.protocol import EXHAUSTIVE, RaceRules
@@ -100,7 +100,7 @@ def how_simulated(power: Power) -> str:
 def _wanted(power: Power, seconds_a_block: float) -> str:
     wanted = power.wanted_blocks
     if wanted is None:
-        return f"{100 * WANTED:g} % would take more blocks than can be run"
+        return f"{100 * WANTED:g} % would take more than {MOST_BLOCKS} blocks"
     if wanted <= power.blocks:
         return f"{100 * WANTED:g} % takes {wanted}"
     cost = f", {render_seconds((wanted - power.blocks) * seconds_a_block)} more"

@@ -29,7 +29,7 @@ MOST_CELLS = 150
 
 _PAIRS = 200
 _LEAST_STUDIES, _MOST_STUDIES = 3, 30
-_MOST_BLOCKS = 5000
+MOST_BLOCKS = 1000
 _SIMULATED = 32
 """Blocks of a simulated study; of more, variances are as good as known, and errors shrink with the
 root of their number."""
@@ -73,7 +73,7 @@ def find_power(scatter: tuple[float, ...], blocks: int, alpha: float = ALPHA) ->
         near = score * typical * math.sqrt(2 / blocks)
         found = _least(lambda log: tells(scatter, blocks, log, alpha), near / 2, near * 8)
         apart = None if found is None else math.expm1(found)
-    most = min(_MOST_BLOCKS, math.ceil(3 * guess) + 8)
+    most = min(MOST_BLOCKS, math.ceil(3 * guess) + 8)
     wanted = _least(lambda n: tells(scatter, math.ceil(n), math.log1p(WANTED), alpha), 2, most)
     return Power(len(scatter), blocks, apart, None if wanted is None else math.ceil(wanted))
 

@@ -3,9 +3,15 @@
 from collections.abc import Collection
 
 from diskproof.records.metrics import figure_unit
-from diskproof.records.verdicts import Fault, Verdict
+from diskproof.records.verdicts import Fault
 from diskproof.report.advice.choose import NOT_SAID, Candidate, Recommendation, disk_levels
-from diskproof.report.durability import find_whole_search, loss_text, shared_text, states_text
+from diskproof.report.durability import (
+    find_whole_search,
+    loss_text,
+    shared_text,
+    states_checked,
+    states_text,
+)
 from diskproof.report.labels import count, render_figure
 from diskproof.units import render_seconds
 
@@ -111,24 +117,16 @@ def keeping_sentence(each: Candidate, found: Recommendation) -> str:
     keeping = each.keeping
     cut = CUTS[keeping.fault]
     if keeping.row and keeping.is_proved:
-        states = _states_checked(keeping.row.verdict)
+        states = states_checked(keeping.row.verdict)
         return f"It kept every acknowledged write in {cut}: {states}."
     if keeping.row and keeping.row.verdict.kept_so_far:
         verdict = keeping.row.verdict
-        few = _states_checked(verdict)
+        few = states_checked(verdict)
         return f"So far it kept every acknowledged write in {cut}, but too few to say so: {few}."
     if keeping.is_open:
         why = keeping.row.verdict.reason if keeping.row else "nobody has judged it yet"
         return f"Whether it keeps acknowledged writes in {cut} is not known: {why}."
     return f"It is not safe: it {keeping_text(each)}."
-
-
-def _states_checked(verdict: Verdict) -> str:
-    """How many states of how many; where nobody knows of how many, that is said."""
-    checked, _, total = states_text(verdict).partition(" of ")
-    if total == "?":
-        return f"{checked} states were checked, and how many there are is not known"
-    return f"{checked} of {total} states were checked"
 
 
 def keeping_text(each: Candidate) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.guest.ours.build import build_guest, require_guest
+from diskproof.process.owner import AS_USUAL, start_umask
 from diskproof.records.verdicts import CrashRun
 from support.crashing import RULES, assert_nothing_of, execute_real
 from support.recording import needs_fuse
@@ -31,7 +32,8 @@ def test_commits_of_postgres_in_a_guest(tmp_path: Path) -> None:
         (tmp_path / cache).mkdir()
         return execute_real(tmp_path / cache, "postgres", ("power",), PG_RULES, **levels)
 
-    with ThreadPoolExecutor() as pool:
+    # The mask is the process's: of two runs at once the first to end takes the other's for its own.
+    with start_umask(AS_USUAL), ThreadPoolExecutor() as pool:
         safe, unsafe = pool.map(execute, ("none", "unsafe"))
     for run in (safe, unsafe):
         assert run.failure is None and run.counts["acknowledgements"] == RECORDS, run

@@ -6,6 +6,7 @@ the guest.
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from support.verbs import (
 )
 
 pytestmark = [needs_fuse, pytest.mark.long]
+TIME = re.compile(r"\d[\d.]*\s*(ms|s|min|h)\b")
 PROMISES = {"wrong", "json", "figures", "stdout", "interrupt", "again", "width", "help width"}
 
 
@@ -206,14 +208,15 @@ def test_nothing_is_cut_without_a_mark(called: Called, shown: dict[str, Call], v
     if "again" in verb.exempt:
         pytest.skip(verb.exempt["again"])
     place, _ = called.of(verb)
-    narrow = "".join(plain_lines(show(called, shown, verb).out))
+    narrow = " ".join(plain_lines(show(called, shown, verb).out))
     wide = place.call(verb.argv(), COLUMNS="400").out
     if "…" not in narrow:
         assert letters(narrow) == letters(wide)
 
 
 def letters(text: str) -> Counter[str]:
-    return Counter(letter for letter in text if letter.isalnum())
+    """All but times: `plan` goes by how long it took itself, which differs from call to call."""
+    return Counter(letter for letter in TIME.sub("", text) if letter.isalnum())
 
 
 @pytest.mark.parametrize("name", [*find_groups(), *(v.name for v in verbs_for("help width"))])

@@ -23,13 +23,15 @@ REPORT_SHARE = 0.25
 """What the tables at the end take of what the beginning took; 0.12 to 0.36 were seen."""
 FILL_BYTES_PER_SECOND = 400e6
 MAKE_BYTES_PER_SECOND = 200e6
-START_SECONDS = {"host": 0.1, "container": 0.4, "daemon": 0.2, "guest": 4.0, "own-guest": 30.0}
+START_SECONDS = {"host": 0.1, "container": 0.4, "daemon": 0.2, "guest": 1.0, "own-guest": 30.0}
 FIO_SECONDS = 0.3
 """What fio takes beside its load: it starts, and sums up."""
-TCG_BOOT_SECONDS = 6.0
+TCG_BOOT_SECONDS = 2.0
 
 FEW_STATES_SECONDS: dict[Fault, float] = {"qemu-kill": 0.5, "guest-kill": 0.3}
 """Faults that leave few states; of others there are as many as there is time for."""
+OWN_STATES_SECONDS = 0.5
+"""All states of a ledger on a raw disk, which no other program has to open."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,11 @@ def foretell_verdicts(cell: Cell, faults: tuple[Fault, ...], history: History) -
     such were, else as is usual."""
     asked = {f"{EXPLORE}{fault}": fault for fault in faults_of(cell.level("frontend"), faults)}
     search = float(cell.workload.option("explore_seconds", "0"))
-    guess = {name: min(search, FEW_STATES_SECONDS.get(f, search)) for name, f in asked.items()}
-    guess["record"] = RECORDING_SECONDS.get(cell.level("frontend"), 0.0)
+    own = cell.workload.name == "ledger" and cell.level("format", "raw") == "raw"
+    many = OWN_STATES_SECONDS if own else search
+    guess = {name: min(search, FEW_STATES_SECONDS.get(f, many)) for name, f in asked.items()}
+    if cell.level("frontend") == "guest":
+        guess["record"] = RECORDING_SECONDS["guest"]
     known = history.expect(cell).get(WORK, {})
     wanted = {n: part for n, part in known.items() if n in asked or not n.startswith(EXPLORE)}
     return guess | wanted

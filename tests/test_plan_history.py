@@ -143,9 +143,10 @@ def test_an_eta_begins_with_what_is_known_and_is_corrected() -> None:
     assert blind.expect_left() == pytest.approx(2 * estimate_seconds(planned[0]))
 
 
-def crash_cell(seconds: float) -> Cell:
+def crash_cell(seconds: float, image: str = "qcow2") -> Cell:
     options = (("explore_seconds", f"{seconds:g}"), ("seconds", "1"), ("size", str(1 << 20)))
-    return Cell((("frontend", "daemon"),), WorkloadSpec("ledger", "crash", options))
+    levels = (("format", image), ("frontend", "daemon"))
+    return Cell(levels, WorkloadSpec("ledger", "crash", options))
 
 
 def test_a_search_that_was_over_early_will_be_and_one_that_was_not_takes_its_time() -> None:
@@ -161,6 +162,8 @@ def test_a_search_that_was_over_early_will_be_and_one_that_was_not_takes_its_tim
     assert asked["explore_lying-device"] == 60.0 > asked["explore_guest-kill"]
     unknown = sum(foretell_verdicts(crash_cell(60), FAULTS, History()).values())
     assert 120.0 < unknown <= longest_verdicts(crash_cell(60), FAULTS)
+    raw = foretell_verdicts(crash_cell(60, "raw"), FAULTS, History())
+    assert 0.0 < sum(raw.values()) < 5.0  # no other program has to open its states
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.floats(0.0, 1e4)), min_size=1, max_size=30))

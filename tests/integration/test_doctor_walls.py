@@ -24,7 +24,10 @@ pytestmark = [
 
 NO_RIGHTS = {"fio", "qemu-io", "qemu-nbd", "qemu-storage-daemon", "tgtd"}
 """They read what strangers wrote or said, whenever they run."""
-OF_ROOT = {"cp", "crun", "diskproof-ledger", "diskproof-monitor", "ip", "qemu-img", "sync", "tar"}
+OF_ROOT = {
+    *("cp", "crun", "diskproof-ledger", "diskproof-monitor", "ip", "mount", "qemu-img", "sync"),
+    *("tar", "umount"),
+}
 """They have all of the caller's rights, and read nothing that a stranger wrote."""
 KEPT = {
     "diskproof-recordfs": {"chown", "dac_override", "fowner", "fsetid", "setfcap"},

@@ -24,17 +24,21 @@ demo: setup guest-cached ## which cache mode is fast here, and which keep the da
 
 # In the order that tests/conftest.py gives them; more workers than processors, for most tests wait.
 BY_FILE := --dist loadfile --no-loadscope-reorder
+HEAVY := $(addprefix --ignore=tests/,integration vm e2e install)
 
 .PHONY: test
 test: setup-test lint test-native guest-cached ## everything that must hold: lint, types, all tests
-	$(SECTION) 'unit tests'
-	@$(PYTHON_BIN) -m pytest tests -n 3 --dist worksteal $(addprefix --ignore=tests/,integration vm e2e install)
-	$(SECTION) 'integration tests: real processes'
-	@$(PYTHON_BIN) -m pytest tests/integration -n 4 $(BY_FILE)
-	$(SECTION) 'guest tests: real virtual machines'
-	@$(PYTHON_BIN) -m pytest tests/vm -n 3 $(BY_FILE)
-	$(SECTION) 'end-to-end tests: the command line and the page'
-	@$(PYTHON_BIN) -m pytest tests/e2e -n 3 $(BY_FILE)
+	@status=0; \
+	suite() { printf '\n== %s ==\n' "$$1"; shift; $(PYTHON_BIN) -m pytest "$$@" || status=1; }; \
+	suite 'unit tests' tests -n 3 --dist worksteal $(HEAVY); \
+	suite 'integration tests: real processes' tests/integration -n 4 $(BY_FILE); \
+	suite 'guest tests: real virtual machines' tests/vm -n 3 $(BY_FILE); \
+	suite 'end-to-end tests: the command line and the page' tests/e2e -n 3 $(BY_FILE); \
+	exit $$status
+
+.PHONY: properties
+properties: setup-test ## the property tests with inputs that no run had before, ten times as many
+	@$(PYTHON_BIN) -m pytest tests -n 3 --dist worksteal $(HEAVY) -m hypothesis --hypothesis-profile=search
 
 .PHONY: lint
 lint: setup-test ## style and types of Python, Rust and shell

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from diskproof.errors import UsageError
-from diskproof.stats.intervals import mean_interval
+from diskproof.stats.intervals import student_interval
 from diskproof.store import open_store
 from diskproof.store.formats.kvm_perf import import_kvm_perf
 from diskproof.store.formats.kvm_perf_text import MAX_TIMES
@@ -37,7 +37,7 @@ def block(header: str, times: Mapping[str, Sequence[float]], *, times_format: st
     for name, values in times.items():
         lines.append(f"{name}s: " + times_format.format(", ".join(map(repr, values))))
     for name, values in times.items():
-        interval = mean_interval(values)
+        interval = student_interval(values)
         half = float("nan") if interval.half_width is None else interval.half_width
         lines.append(f"{name}interval: {interval.mean:f} +/- {half:f}")
     return "\n".join(lines) + "\n"
@@ -102,6 +102,7 @@ TABLES = st.lists(
     noise=st.sampled_from(["", "\n\n", "# a comment\n", "that is all\n", "----\n"]),
     reverse=st.booleans(),
 )
+@example([("0", "0", "0", False, [1.0], [1.0, 1.0])], "\n", " ", "[{}]", "", False)  # equal times
 def test_whatever_the_layout_the_same_is_read(
     table: list[tuple[str, str, str, bool, list[float], list[float]]],
     newline: str,

@@ -211,12 +211,13 @@ def test_nothing_is_cut_without_a_mark(called: Called, shown: dict[str, Call], v
     narrow = " ".join(plain_lines(show(called, shown, verb).out))
     wide = place.call(verb.argv(), COLUMNS="400").out
     if "…" not in narrow:
+        if verb.name.startswith("plan"):  # it goes by how long it took itself, each time anew
+            narrow, wide = TIME.sub("", narrow), TIME.sub("", wide)
         assert letters(narrow) == letters(wide)
 
 
 def letters(text: str) -> Counter[str]:
-    """All but times: `plan` goes by how long it took itself, which differs from call to call."""
-    return Counter(letter for letter in TIME.sub("", text) if letter.isalnum())
+    return Counter(letter for letter in text if letter.isalnum())
 
 
 @pytest.mark.parametrize("name", [*find_groups(), *(v.name for v in verbs_for("help width"))])

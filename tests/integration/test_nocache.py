@@ -18,13 +18,12 @@ import pytest
 from diskproof.process.start import find_tool, run
 from support.residency import (
     PAGE,
-    STAYS,
+    TAKEN,
     build_reader,
     cached,
-    count_pages,
     disk_folder,
     evict,
-    load,
+    lost,
     make_cold,
     nocache,
     nocache_args,
@@ -72,8 +71,8 @@ def test_what_is_read_leaves(folder: Path, how: str) -> None:
     argv = [word.replace("FILE", str(file)) for word in READS[how]]
     assert nocache(*argv).returncode == 0
     assert cached(file) == [0]
-    run(argv, timeout=30)
-    assert cached(file)[0] >= STAYS, "without nocache it stays: the test tells them apart"
+    taken = lost(file, range(2048), lambda: run(argv, timeout=30))
+    assert taken <= TAKEN, "without nocache it stays: the test tells them apart"
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
@@ -94,36 +93,30 @@ def test_a_program_leaves_that_was_not_cached(folder: Path, readers: dict[str, P
     assert cached(program) == [0]
 
 
+def succeed(*command: str | Path) -> None:
+    assert nocache(*command).returncode == 0
+
+
 @pytest.mark.parametrize("how", ["exit", "mmap"])
 def test_exactly_the_pages_of_others_stay(folder: Path, readers: dict[str, Path], how: str) -> None:
     file = make_cold(folder / "file")
-    load(file, [*range(0, 2048, 7), 1000, 1001, 2047])
-    before = cached_pages(file)
-    assert len(before) > 290
-    assert nocache(readers["dynamic"], how, file).returncode == 0
-    after = cached_pages(file)
-    assert after <= before
-    # A busy kernel takes some pages by itself, without nocache as well.
-    assert len(before - after) <= 0.05 * len(before)
-
-
-def cached_pages(file: Path) -> set[int]:
-    return {page for page in range(2048) if count_pages(file, page, 1).cached}
+    pages = [*range(0, 2048, 7), 1000, 1001, 2047]
+    assert lost(file, pages, lambda: succeed(readers["dynamic"], how, file)) <= TAKEN
 
 
 def test_a_file_that_was_cached_stays_whole(folder: Path) -> None:
     file = make_cold(folder / "file")
-    file.read_bytes()
-    assert nocache("cat", file).returncode == 0
-    assert cached(file)[0] >= STAYS
+    assert lost(file, range(2048), lambda: succeed("cat", file)) <= TAKEN
 
 
 def test_victims_are_left_alone(folder: Path) -> None:
     victim, file = make_cold(folder / "victim"), make_cold(folder / "file", 32 << 20)
-    victim.read_bytes()
-    nocache("cp", file, folder / "copy")
-    assert cached(file, folder / "copy") == [0, 0]
-    assert cached(victim)[0] >= STAYS
+
+    def copy() -> None:
+        succeed("cp", file, folder / "copy")
+        assert cached(file, folder / "copy") == [0, 0]
+
+    assert lost(victim, range(2048), copy) <= TAKEN
 
 
 @pytest.mark.parametrize("size", [1, PAGE + 1, 20 << 20])
@@ -252,16 +245,18 @@ def test_files_of_an_overlay_leave(folder: Path) -> None:
 @needs_root
 def test_a_cgroup_as_the_strategy(folder: Path, readers: dict[str, Path]) -> None:
     file, victim = make_cold(folder / "file", 48 << 20), make_cold(folder / "victim")
-    victim.read_bytes()
     options = ["--strategy", "cgroup", "--memory", "16M", "--json"]
-    done = nocache(readers["static"], "mmap", file, options=options)
-    if done.returncode == 3:
-        pytest.skip(done.error_text)
-    report = json.loads(done.error_text)
-    assert report["removed"] is True
-    assert report["peak_bytes"] <= 17 << 20
-    assert cached(file) == [0]
-    assert cached(victim)[0] >= STAYS
+
+    def read() -> None:
+        done = nocache(readers["static"], "mmap", file, options=options)
+        if done.returncode == 3:
+            pytest.skip(done.error_text)
+        report = json.loads(done.error_text)
+        assert report["removed"] is True
+        assert report["peak_bytes"] <= 17 << 20
+        assert cached(file) == [0]
+
+    assert lost(victim, range(2048), read) <= TAKEN
 
 
 def test_the_report_tells_what_was_done(folder: Path) -> None:

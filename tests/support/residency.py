@@ -4,17 +4,19 @@ import ctypes
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.process.native import find_native, require_native
 from diskproof.process.start import Completed, require_tool, run
+from support.patience import fewest
 
 PAGE = mmap.PAGESIZE
-STAYS = 2000
-"""Of 2048 pages: what else runs here may cost a file that stays a few."""
+TAKEN = 2
+"""Pages that a busy kernel takes by itself now and then, without nocache as well. It does so at
+random: a second try tells them from those that nocache takes."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 READER_C = r"""
@@ -81,6 +83,29 @@ def count_pages(path: Path, first: int = 0, pages: int = 0) -> Pages:
         if _LIBC.syscall(451, file.fileno(), part, counts, 0) != 0:
             raise OSError(ctypes.get_errno(), f"cachestat of {path}")
     return Pages(int(counts[0]), int(counts[1]), int(counts[2]))
+
+
+def lost(path: Path, pages: Sequence[int], act: Callable[[], object]) -> int:
+    """How many of these pages of a cold file are no longer cached after an act, in the best of
+    three tries; no other page is."""
+
+    def once() -> int:
+        evict(path)
+        load(path, pages)
+        before = cached_pages(path, pages)
+        assert len(before) >= len(pages) - TAKEN
+        act()
+        after = cached_pages(path)
+        assert after <= before
+        return len(before - after)
+
+    return fewest(TAKEN, once)
+
+
+def cached_pages(path: Path, pages: Sequence[int] = ()) -> set[int]:
+    """Numbers of the pages that are cached, of all or of these."""
+    every = range((path.stat().st_size + PAGE - 1) // PAGE)
+    return {page for page in pages or every if count_pages(path, page, 1).cached}
 
 
 def cached(*paths: Path) -> list[int]:

@@ -20,9 +20,9 @@ def in_time(seconds: float, act: Callable[[], Found]) -> Found:
     raise AssertionError(f"{took} s, where {seconds} would do")
 
 
-def fewest(most: int, count: Callable[[], int]) -> int:
-    """The first count that is no larger than ``most``, else the smallest of three."""
+def fewest(most: int, count: Callable[[], int], tries: int) -> int:
+    """The first count that is no larger than ``most``, else the smallest of as many tries."""
     counts: list[int] = []
-    while len(counts) < TRIES and (not counts or counts[-1] > most):
+    while len(counts) < tries and (not counts or counts[-1] > most):
         counts.append(count())
     return min(counts)

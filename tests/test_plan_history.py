@@ -164,6 +164,7 @@ def test_a_search_that_was_over_early_will_be_and_one_that_was_not_takes_its_tim
     assert 120.0 < unknown <= longest_verdicts(crash_cell(60), FAULTS)
     raw = foretell_verdicts(crash_cell(60, "raw"), FAULTS, History())
     assert 0.0 < sum(raw.values()) < 5.0  # no other program has to open its states
+    assert foretell_verdicts(crash_cell(60, "raw"), FAULTS, history) == raw  # not by qcow2's
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.floats(0.0, 1e4)), min_size=1, max_size=30))

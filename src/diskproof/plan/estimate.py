@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diskproof.errors import HostError
-from diskproof.plan.history import DISK, EXPLORE, LOAD, MACHINE, WORK, History, made_once
+from diskproof.plan.history import (
+    DISK,
+    EXPLORE,
+    LOAD,
+    MACHINE,
+    WORK,
+    History,
+    made_once,
+    reads_states_itself,
+)
 from diskproof.records import Cell, PhaseCosts
 from diskproof.records.verdicts import Fault
 from diskproof.study.boots import count_boots
@@ -125,8 +134,7 @@ def foretell_verdicts(cell: Cell, faults: tuple[Fault, ...], history: History) -
     such were, else as is usual."""
     asked = {f"{EXPLORE}{fault}": fault for fault in faults_of(cell.level("frontend"), faults)}
     search = float(cell.workload.option("explore_seconds", "0"))
-    own = cell.workload.name == "ledger" and cell.level("format", "raw") == "raw"
-    many = OWN_STATES_SECONDS if own else search
+    many = OWN_STATES_SECONDS if reads_states_itself(cell) else search
     guess = {name: min(search, FEW_STATES_SECONDS.get(f, many)) for name, f in asked.items()}
     if cell.level("frontend") == "guest":
         guess["record"] = RECORDING_SECONDS["guest"]

@@ -185,9 +185,16 @@ def _kinds(family: str, cell: Cell) -> Iterator[Kind]:
         yield (family, spec.kind, spec.name, *levels, "on", backing)
         yield (family, spec.kind, spec.name, *levels)
         yield (family, spec.kind, spec.name, "format", frontend, form)
-        load = (family, spec.kind, "rw", spec.option("rw"), frontend)
+        own = "own states" if reads_states_itself(cell) else ""
+        load = (family, spec.kind, "rw", spec.option("rw"), frontend, own)
         yield (*load, "format", form)
         yield load
+
+
+def reads_states_itself(cell: Cell) -> bool:
+    """Whether no other program has to open the states of a crash: they are judged in a blink, all
+    others until the time is over."""
+    return cell.workload.name == "ledger" and cell.level("format", "raw") == "raw"
 
 
 def _own_system(cell: Cell) -> str:

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ def speaking(
     ours, theirs = socket.socketpair()
 
     def serve() -> None:
-        with theirs, theirs.makefile("rb") as lines:
+        with suppress(ConnectionError), theirs, theirs.makefile("rb") as lines:
             for line in lines:
                 said = answer(json.loads(line))
                 if said is None:

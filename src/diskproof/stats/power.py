@@ -148,7 +148,7 @@ class _Studies:
 def _told_pairs(compared: Comparisons, fast: Flags, log_ratio: float) -> int:
     """Pairs across that are told apart when the ``fast`` cells are so much faster."""
     centres = compared.fit.centres + log_ratio * fast
-    order = np.argsort(-centres)
+    order = np.argsort(-centres).tolist()
     moved = replace(compared, differences=np.subtract.outer(centres, centres)).reordered(order)
     lines = list(zip(place(moved, True), fast[order], strict=True))
     ahead, behind = ([line for line, is_fast in lines if is_fast == side] for side in (True, False))

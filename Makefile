@@ -6,6 +6,8 @@ SHELL := /bin/bash
 PYTHON_BIN := .venv/bin/python
 DISKPROOF := .venv/bin/diskproof
 SECTION = @printf '\n== %s ==\n'
+# The tests start hundreds of interpreters: none compiles again what the one before it compiled.
+unexport PYTHONDONTWRITEBYTECODE
 BUILD_INPUTS := pyproject.toml src/diskproof/__init__.py setup/venv
 
 .PHONY: help

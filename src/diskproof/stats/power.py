@@ -1,23 +1,26 @@
 """What a study will be able to prove, by studies that are simulated from its own scatter.
 
 Cells of which one half is faster than the other by some difference, each with its own scatter, are
-ranked by the very ``ranking.rank``; what is told is the share of pairs across that it tells apart.
-So the correction for all pairs is in it, whatever method ranks.
+fitted, compared and placed as a ranking does it; what is told is the share of pairs across that it
+tells apart. So the correction for all pairs is in it, whatever method ranks. A difference moves the
+centres and nothing else of a fit, so that each study is simulated once and tried with many.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from diskproof.records import Cell, WorkloadSpec
 from diskproof.stats.boundaries import any_pair_alpha
-from diskproof.stats.comparisons import ALPHA
+from diskproof.stats.comparisons import ALPHA, Comparisons, compare_fit, draws_for
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import fit_cells
-from diskproof.stats.ranking import Measured, rank
+from diskproof.stats.ranking import place
+
+Flags = NDArray[np.bool_]
 
 POWER = 0.9
 """Share of pairs that is to be told apart."""
@@ -34,7 +37,7 @@ _SIMULATED = 32
 """Blocks of a simulated study; of more, variances are as good as known, and errors shrink with the
 root of their number."""
 _TARGET_SCORE = 1.28
-_SPEC = WorkloadSpec("simulated", "simulated")
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -68,19 +71,15 @@ def find_power(scatter: tuple[float, ...], blocks: int, alpha: float = ALPHA) ->
     typical = float(np.median(scatter))
     score = _score(len(scatter), alpha) + _TARGET_SCORE  # where the search begins
     guess = 2 * (score * typical / math.log1p(WANTED)) ** 2
+    studies = _Studies(scatter, alpha)
     apart = None
     if blocks > 1:
         near = score * typical * math.sqrt(2 / blocks)
-        found = _least(lambda log: tells(scatter, blocks, log, alpha), near / 2, near * 8)
+        found = _least(lambda log: studies.tell(blocks, log), near / 2, near * 8)
         apart = None if found is None else math.expm1(found)
     most = min(MOST_BLOCKS, math.ceil(3 * guess) + 8)
-    wanted = _least(lambda n: tells(scatter, math.ceil(n), math.log1p(WANTED), alpha), 2, most)
+    wanted = _least(lambda n: studies.tell(math.ceil(n), math.log1p(WANTED)), 2, most)
     return Power(len(scatter), blocks, apart, None if wanted is None else math.ceil(wanted))
-
-
-def tells(scatter: Sequence[float], blocks: int, log_ratio: float, alpha: float = ALPHA) -> bool:
-    """Whether so many blocks tell enough pairs apart."""
-    return share_told(scatter, blocks, log_ratio, alpha) >= POWER
 
 
 def _score(cells: int, alpha: float) -> float:
@@ -105,28 +104,52 @@ def share_told(
     scatter: Sequence[float], blocks: int, log_ratio: float, alpha: float = ALPHA
 ) -> float:
     """Of pairs of cells that differ by so much, the share that a ranking tells apart."""
-    if blocks > _SIMULATED:
-        log_ratio, blocks = log_ratio * math.sqrt(blocks / _SIMULATED), _SIMULATED
-    count = len(scatter)
-    pairs = count // 2 * (count - count // 2)
-    studies = min(_MOST_STUDIES, max(_LEAST_STUDIES, math.ceil(_PAIRS / pairs)))
-    rng = np.random.default_rng([count, blocks])
-    told = 0
-    for _ in range(studies):
-        fast = set(rng.permutation(count)[: count // 2].tolist())
-        logs = rng.standard_normal((count, blocks)) * np.asarray(scatter)[:, None]
-        logs[sorted(fast)] += log_ratio
-        told += _told_pairs(logs, fast, alpha)
-    return told / (studies * pairs)
+    studies = _Studies(tuple(scatter), alpha)
+    return sum(studies.told(blocks, log_ratio)) / (studies.count * studies.pairs)
 
 
-def _told_pairs(logs: np.ndarray, fast: set[int], alpha: float) -> int:
-    numbers = tuple(range(logs.shape[1]))
-    rows = [
-        Measured(Cell((("cell", str(place)),), _SPEC), Sample(tuple(row), numbers))
-        for place, row in enumerate(np.exp(logs).tolist())
-    ]
-    lines = rank(rows, True, alpha)
-    ahead = [line for line in lines if int(line.cell.level("cell")) in fast]
-    behind = [line for line in lines if int(line.cell.level("cell")) not in fast]
+class _Studies:
+    """Simulated studies of the same cells, kept while differences are tried with them."""
+
+    def __init__(self, scatter: tuple[float, ...], alpha: float) -> None:
+        cells = len(scatter)
+        self._scatter, self._alpha = scatter, alpha
+        self.pairs = cells // 2 * (cells - cells // 2)
+        self.count = min(_MOST_STUDIES, max(_LEAST_STUDIES, math.ceil(_PAIRS / self.pairs)))
+        self._study = cache(self._simulate)
+
+    def tell(self, blocks: int, log_ratio: float) -> bool:
+        """Whether so many blocks tell enough pairs apart; once too many were missed, no more
+        studies are simulated."""
+        missed, most = 0, (1 - POWER) * self.count * self.pairs
+        for told in self.told(blocks, log_ratio):
+            missed += self.pairs - told
+            if missed > most + _ROUNDING:
+                return False
+        return True
+
+    def told(self, blocks: int, log_ratio: float) -> Iterator[int]:
+        """How many pairs each study tells apart."""
+        if blocks > _SIMULATED:
+            log_ratio, blocks = log_ratio * math.sqrt(blocks / _SIMULATED), _SIMULATED
+        for number in range(self.count):
+            yield _told_pairs(*self._study(blocks, number), log_ratio)
+
+    def _simulate(self, blocks: int, number: int) -> tuple[Comparisons, Flags]:
+        """A study in which all cells are alike, and which of them are to be the faster half."""
+        cells = len(self._scatter)
+        rng = np.random.default_rng([cells, blocks, number])
+        logs = rng.standard_normal((cells, blocks)) * np.asarray(self._scatter)[:, None]
+        samples = [Sample(tuple(row), tuple(range(blocks))) for row in np.exp(logs).tolist()]
+        fit = fit_cells(samples, draws_for(self._alpha))
+        return compare_fit(fit, self._alpha), rng.permutation(cells) < cells // 2
+
+
+def _told_pairs(compared: Comparisons, fast: Flags, log_ratio: float) -> int:
+    """Pairs across that are told apart when the ``fast`` cells are so much faster."""
+    centres = compared.fit.centres + log_ratio * fast
+    order = np.argsort(-centres).tolist()
+    moved = replace(compared, differences=np.subtract.outer(centres, centres)).reordered(order)
+    lines = list(zip(place(moved, True), fast[order], strict=True))
+    ahead, behind = ([line for line, is_fast in lines if is_fast == side] for side in (True, False))
     return sum(one.is_apart(other) for one in ahead for other in behind)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from diskproof.records import Cell, Dropped, PhaseCosts
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, count, varying_factors
+from diskproof.report.outputs import TilePlanJson
 from diskproof.report.plan_tables import (
     NOTHING_KNOWN,
     defaults_json,
@@ -37,7 +38,7 @@ class TilePlanView:
     phases: PhaseCosts = NOTHING_KNOWN
 
 
-def tile_plan_json(view: TilePlanView) -> dict[str, object]:
+def tile_plan_json(view: TilePlanView) -> TilePlanJson:
     """The plan with everything in it."""
     rules = view.rules
     return {

@@ -119,6 +119,10 @@ schemas-unreleased: setup-test
 wheel: setup ## dist/: what pip, pipx and uv install without a compiler, and the sources
 	@$(PYTHON_BIN) setup/backend.py dist
 
+.PHONY: release
+release: setup-test ## dist/diskproof-VERSION/: wheel, sources, .deb, SBOM, licences, schemas, notes, checksums
+	@$(PYTHON_BIN) setup/release.py dist
+
 .PHONY: test-install
 test-install: setup-test wheel ## the wheel on fresh Debian 12 and 13 without compilers, from nothing to an answer
 	$(SECTION) 'installation tests'

@@ -136,13 +136,13 @@ def _build_deb(release: Release, folder: Path) -> None:
 
 
 def _list_contents(release: Release, folder: Path) -> None:
-    from sbom import render_sbom
+    from sbom import check_sbom, render_sbom
     from third_parties import find_parts, render_licences
 
     parts = find_parts()
     text = render_sbom(release.version, release.commit, release.seconds, parts)
     stem = f"diskproof-{release.version}"
-    (folder / f"{stem}.cdx.json").write_text(text)
+    (folder / f"{stem}.cdx.json").write_text(check_sbom(text))
     (folder / f"{stem}-third-party.txt").write_text(render_licences(parts, release.version))
 
 

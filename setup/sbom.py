@@ -43,10 +43,7 @@ class Package:
 
 
 def render_sbom(version: str, commit: str, seconds: int, parts: Iterable[Part]) -> str:
-    """The document; ``seconds`` (Unix time) are of the commit. Equal input gives equal bytes.
-
-    SystemExit where it does not fit the published schema of CycloneDX.
-    """
+    """The document; ``seconds`` (Unix time) are of the commit. Equal input gives equal bytes."""
     ours = Component(
         name="diskproof",
         version=version,
@@ -71,7 +68,12 @@ def render_sbom(version: str, commit: str, seconds: int, parts: Iterable[Part]) 
     asked = {canonicalize_name(each.name) for _, each in _asked()}
     direct = [component for name, component in python.items() if name in asked]
     bom.register_dependency(ours, [*direct, *native.values()])
-    text: str = JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
+    text: str = JsonV1Dot6(bom).output_as_string(indent=1)
+    return text + "\n"
+
+
+def check_sbom(text: str) -> str:
+    """The document itself; SystemExit where it does not fit the published schema of CycloneDX."""
     if wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise SystemExit(f"this is no CycloneDX: {wrong}")
     return text

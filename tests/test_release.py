@@ -154,6 +154,11 @@ def test_our_own_version_is_one(release_script: ModuleType) -> None:
     assert release_script.find_version(ROOT) == __version__
 
 
+def test_the_readme_installs_a_wheel_of_this_version() -> None:
+    first = re.search(r"```console\n(.*)", (ROOT / "README.md").read_text())
+    assert first and f"pipx install ./diskproof-{__version__}-py3-none-manylinux_" in first[1]
+
+
 def test_the_command_says_why_and_makes_nothing(release_script: ModuleType, clone: Path) -> None:
     shutil.copytree(ROOT / "setup", clone / "setup", ignore=shutil.ignore_patterns("__pycache__"))
     argv = [sys.executable, clone / "setup/release.py", clone / "dist"]

@@ -1,5 +1,6 @@
 """Published JSON Schemas: they are what is printed, and none changes under its number."""
 
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TypedDict
 import jsonschema
 import pytest
 
+from diskproof.cli import run_command_line
 from diskproof.cli.outputs import OUTPUTS
 from diskproof.cli.version_json import NUMBERS, describe_version
 from support import json_schemas
@@ -56,6 +58,22 @@ def test_the_version_is_as_published() -> None:
     told = json.loads(json.dumps(describe_version()))
     validate("version", told)
     assert told["outputs"] == NUMBERS
+
+
+@pytest.mark.parametrize("name", ["show", "rank", "status", "factors", "stability", "advise"])
+def test_what_is_said_of_old_stores(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of every version of the schema, with failed runs, verdicts and few figures."""
+    for packed in sorted((Path(__file__).parent / "golden/stores").glob("*.sqlite.gz")):
+        store = tmp_path / packed.stem
+        store.write_bytes(gzip.decompress(packed.read_bytes()))
+        more = {"show": ["--all"], "advise": ["--for", "libvirt"]}.get(name, [])
+        code = run_command_line([name, *more, "--json", "--store", str(store)])
+        told = capsys.readouterr()
+        if told.out:
+            validate(name, json.loads(told.out))
+        assert bool(told.out) == (code < 2), told.err
 
 
 def test_a_wrong_output_is_refused() -> None:

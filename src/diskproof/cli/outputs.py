@@ -6,21 +6,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from diskproof.crash.flush_audit import FlushesJson
 from diskproof.crash.reproduce import MadeAgainJson
 from diskproof.records import Finding
-from diskproof.report.output_analyses import (
-    AnalysedJson,
-    ComparisonJson,
-    FactorsJson,
-    NoFactorsJson,
-    StabilityJson,
-)
-from diskproof.report.output_answers import (
-    AdviceJson,
-    MachinesJson,
-    OwnSettingsJson,
-    QuickJson,
-    WallsJson,
-)
-from diskproof.report.outputs import AsDict, CrashCellJson, RankingJson, TilesJson, WholePlanJson
+from diskproof.report import output_analyses as analyses
+from diskproof.report import output_answers as answers
+from diskproof.report import outputs
 from diskproof.report.progress import StudyStatus
 from diskproof.store.show import ShownJson
 
@@ -169,28 +157,28 @@ class VersionJson(TypedDict):
 
 
 OUTPUTS: Mapping[str, Any] = {
-    "advise": AdviceJson,
-    "audit": MachinesJson,
-    "audit-measure": OwnSettingsJson,
-    "compare": ComparisonJson,
+    "advise": answers.AdviceJson,
+    "audit": answers.MachinesJson,
+    "audit-measure": answers.OwnSettingsJson,
+    "compare": analyses.ComparisonJson,
     "crash-flushes": list[FlushesJson],
     "crash-reproduce": MadeAgainJson,
-    "crash-study": list[CrashCellJson],
-    "doctor": list[Annotated[AsDict, Finding]],
-    "doctor-walls": WallsJson,
-    "factors": list[AnalysedJson[FactorsJson | NoFactorsJson]],
+    "crash-study": list[outputs.CrashCellJson],
+    "doctor": list[Annotated[outputs.AsDict, Finding]],
+    "doctor-walls": answers.WallsJson,
+    "factors": list[analyses.AnalysedJson[analyses.FactorsJson | analyses.NoFactorsJson]],
     "monitor": MonitorHeaderJson | MonitorSampleJson,
     "nocache": PageCacheJson,
-    "plan": WholePlanJson,
-    "quick": QuickJson,
-    "rank": list[RankingJson],
+    "plan": outputs.WholePlanJson,
+    "quick": answers.QuickJson,
+    "rank": list[outputs.RankingJson],
     "run": list[ShownJson],
     "show": list[ShownJson],
-    "stability": list[AnalysedJson[StabilityJson]],
-    "status": list[Annotated[AsDict, StudyStatus]],
+    "stability": list[analyses.AnalysedJson[analyses.StabilityJson]],
+    "status": list[Annotated[outputs.AsDict, StudyStatus]],
     "sync-drop": DropsJson,
     "sync-trace": SyncTraceJson,
-    "tiles": list[TilesJson],
+    "tiles": list[outputs.TilesJson],
     "version": VersionJson,
 }
 """By the words of a verb; ``monitor`` and ``status --follow`` print one such a line."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from diskproof.records.metrics import HIGHER
 from diskproof.report import layout
+from diskproof.report import output_analyses as printed
 from diskproof.report.analysis import (
     StudyAnalysis,
     WorkloadAnalysis,
@@ -13,13 +14,6 @@ from diskproof.report.analysis import (
 )
 from diskproof.report.factors import words
 from diskproof.report.labels import finite
-from diskproof.report.output_analyses import (
-    AnalysedJson,
-    EffectJson,
-    FactorsJson,
-    FactorTermsJson,
-    NoFactorsJson,
-)
 from diskproof.stats.factor_analysis import FactorAnalysis
 from diskproof.stats.level_effects import LevelEffect
 
@@ -87,12 +81,12 @@ def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> layout.S
 
 def analyses_json(
     studies: Sequence[StudyAnalysis],
-) -> list[AnalysedJson[FactorsJson | NoFactorsJson]]:
+) -> list[printed.AnalysedJson[printed.FactorsJson | printed.NoFactorsJson]]:
     """Plain JSON. ``ratio`` is of the metric, level over base."""
     return studies_json(studies, _factors_json)
 
 
-def _factors_json(load: WorkloadAnalysis) -> FactorsJson | NoFactorsJson:
+def _factors_json(load: WorkloadAnalysis) -> printed.FactorsJson | printed.NoFactorsJson:
     analysis, higher_is_better = load.factors.analysis, load.factors.higher_is_better
     head = head_json(load.factors)
     if analysis is None:
@@ -105,7 +99,7 @@ def _factors_json(load: WorkloadAnalysis) -> FactorsJson | NoFactorsJson:
     }
 
 
-def _analysis_json(analysis: FactorAnalysis) -> FactorTermsJson:
+def _analysis_json(analysis: FactorAnalysis) -> printed.FactorTermsJson:
     return {
         "cells": analysis.cells,
         "runs": analysis.runs,
@@ -140,7 +134,7 @@ def _analysis_json(analysis: FactorAnalysis) -> FactorTermsJson:
     }
 
 
-def _effect_json(effect: LevelEffect, higher_is_better: bool) -> EffectJson:
+def _effect_json(effect: LevelEffect, higher_is_better: bool) -> printed.EffectJson:
     told = words.effect_words(effect, higher_is_better)
     return {
         "factor": effect.factor,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from diskproof.report import layout
+from diskproof.report import output_analyses as printed
 from diskproof.report.analysis import (
     StudyAnalysis,
     WorkloadAnalysis,
@@ -14,14 +15,6 @@ from diskproof.report.analysis import (
 )
 from diskproof.report.labels import change, count, finite, render_figure
 from diskproof.report.losses import losses_words
-from diskproof.report.output_analyses import (
-    AnalysedJson,
-    DriftJson,
-    FirstRunJson,
-    StabilityJson,
-    StateJson,
-    WindowJson,
-)
 from diskproof.report.stability import words
 from diskproof.report.stability.find import FirstRuns, OutlierRun, SteadyRun, WorkloadStability
 from diskproof.stats.drift import Drift
@@ -161,12 +154,14 @@ def _steady_table(load: WorkloadStability) -> layout.Shown:
     return table
 
 
-def stability_json(studies: Sequence[StudyAnalysis]) -> list[AnalysedJson[StabilityJson]]:
+def stability_json(
+    studies: Sequence[StudyAnalysis],
+) -> list[printed.AnalysedJson[printed.StabilityJson]]:
     """Plain JSON. Ratios are of the metric."""
     return studies_json(studies, _findings_json)
 
 
-def _findings_json(analysis: WorkloadAnalysis) -> StabilityJson:
+def _findings_json(analysis: WorkloadAnalysis) -> printed.StabilityJson:
     load = analysis.stability
     levels = load.variance
     return {
@@ -212,7 +207,7 @@ def _findings_json(analysis: WorkloadAnalysis) -> StabilityJson:
     }
 
 
-def _first_json(first: FirstRuns) -> FirstRunJson:
+def _first_json(first: FirstRuns) -> printed.FirstRunJson:
     effect = first.effect
     return {
         "factor": first.factor or None,
@@ -226,7 +221,7 @@ def _first_json(first: FirstRuns) -> FirstRunJson:
     }
 
 
-def _drift_json(drift: Drift) -> DriftJson:
+def _drift_json(drift: Drift) -> printed.DriftJson:
     return {
         "ratio": finite(drift.ratio),
         "low": finite(drift.low),
@@ -240,7 +235,7 @@ def _drift_json(drift: Drift) -> DriftJson:
     }
 
 
-def _state(state: SteadyState) -> StateJson:
+def _state(state: SteadyState) -> printed.StateJson:
     return {
         "verdict": state.verdict,
         "rounds": state.rounds,
@@ -251,7 +246,7 @@ def _state(state: SteadyState) -> StateJson:
     }
 
 
-def _window(window: Window | None) -> WindowJson | None:
+def _window(window: Window | None) -> printed.WindowJson | None:
     if window is None:
         return None
     return {

@@ -4,15 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from diskproof.records.tiles import TileRun
 from diskproof.report import layout
+from diskproof.report import outputs as printed
 from diskproof.report.labels import count
-from diskproof.report.outputs import (
-    MeanJson,
-    TileFailureJson,
-    TileGuestJson,
-    TilesAtJson,
-    TilesJson,
-    TilesOfCellJson,
-)
 from diskproof.report.tiles import words
 from diskproof.report.tiles.find import CellTiles, GuestShare, TilesAt, TileView
 from diskproof.report.tiles.host_figures import NAMED
@@ -168,7 +161,7 @@ def render_failed(view: TileView) -> layout.Shown:
     return table
 
 
-def tiles_json(views: Iterable[TileView]) -> list[TilesJson]:
+def tiles_json(views: Iterable[TileView]) -> list[printed.TilesJson]:
     """One object a cell (a contract). ``ci95`` is the half width of a Student-t interval (None for
     a single run); times are in seconds, sizes in bytes, everything else has its unit beside it."""
     return [
@@ -186,7 +179,7 @@ def tiles_json(views: Iterable[TileView]) -> list[TilesJson]:
     ]
 
 
-def _cell(view: TileView, cell: CellTiles) -> TilesOfCellJson:
+def _cell(view: TileView, cell: CellTiles) -> printed.TilesOfCellJson:
     capacity = cell.capacity
     return {
         "cell": cell.cell.levels_dict(),
@@ -206,7 +199,7 @@ def _cell(view: TileView, cell: CellTiles) -> TilesOfCellJson:
     }
 
 
-def _number(at: TilesAt) -> TilesAtJson:
+def _number(at: TilesAt) -> printed.TilesAtJson:
     return {
         "tiles": at.tiles,
         "runs": [run.id for run in at.runs],
@@ -236,15 +229,15 @@ def _number(at: TilesAt) -> TilesAtJson:
     }
 
 
-def _interval(interval: Interval | None) -> MeanJson | None:
+def _interval(interval: Interval | None) -> printed.MeanJson | None:
     return None if interval is None else _required(interval)
 
 
-def _required(interval: Interval) -> MeanJson:
+def _required(interval: Interval) -> printed.MeanJson:
     return {"n": interval.n, "mean": interval.mean, "ci95": interval.half_width}
 
 
-def _guest(share: GuestShare) -> TileGuestJson:
+def _guest(share: GuestShare) -> printed.TileGuestJson:
     return {
         "guest": share.guest,
         "cpus": share.cpus,
@@ -256,7 +249,7 @@ def _guest(share: GuestShare) -> TileGuestJson:
     }
 
 
-def _failed(run: TileRun) -> TileFailureJson:
+def _failed(run: TileRun) -> printed.TileFailureJson:
     failure = run.failure
     assert failure is not None
     return {

@@ -111,9 +111,19 @@ lock: ## choose versions anew (needs uv)
 LOCK_OPTIONS := pyproject.toml --quiet --universal --fork-strategy fewest --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --annotation-style line --custom-compile-command 'make lock'
 
+.PHONY: schemas schemas-unreleased
+schemas: setup-test ## docs/schemas/: the JSON Schema of all that --json prints; a change takes a new number
+	@PYTHONPATH=tests $(PYTHON_BIN) -m support.json_schemas
+schemas-unreleased: setup-test
+	@PYTHONPATH=tests $(PYTHON_BIN) -m support.json_schemas --unreleased
+
 .PHONY: wheel
 wheel: setup ## dist/: what pip, pipx and uv install without a compiler, and the sources
 	@$(PYTHON_BIN) setup/backend.py dist
+
+.PHONY: release
+release: setup-test ## dist/diskproof-VERSION/: wheel, sources, .deb, SBOM, licences, schemas, notes, checksums
+	@$(PYTHON_BIN) setup/release.py dist
 
 .PHONY: test-install
 test-install: setup-test wheel ## the wheel on fresh Debian 12 and 13 without compilers, from nothing to an answer

@@ -6,6 +6,7 @@ The same sources give the same bytes, wherever they lie and whoever builds them.
 import base64
 import gzip
 import hashlib
+import io
 import logging
 import os
 import re
@@ -28,7 +29,7 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_wheel,
 )
 
-from natives import PARTS, TOOLS, build_natives
+from natives import PARTS, ROOT, TOOLS, build_natives
 
 __all__ = [
     "build_editable",
@@ -45,6 +46,8 @@ LEAST_GLIBC = 17
 """What every installer that knows such platforms at all has: 2.17, of 2012."""
 BEFORE_ANY_CLOCK = 315532800
 """1980, when a zip's time begins: seconds of the epoch."""
+COMMIT = "diskproof/commit.txt"
+"""What `diskproof --version --json` tells; sources that lie in no clone have it with them."""
 _WHERE = {TOOLS: "scripts", PARTS: f"data/{PARTS}"}
 
 
@@ -58,6 +61,7 @@ def build_wheel(
         pure = build_meta.build_wheel(folder, config_settings, metadata_directory)
         with zipfile.ZipFile(Path(folder, pure)) as source:
             contents = {each: source.read(each) for each in source.namelist()}
+    contents.setdefault(COMMIT, find_commit())
     natives = build_natives()
     platform = f"manylinux_2_{_asked_glibc(natives.values())}_{os.uname().machine}"
     name = pure.replace("-any.whl", f"-{platform}.whl")
@@ -70,6 +74,15 @@ def build_wheel(
         contents[f"{stem}.data/{_WHERE[folder_of_place]}/{program}"] = built.read_bytes()
     _write_wheel(Path(wheel_directory, name), stem, contents)
     return name
+
+
+def find_commit() -> bytes:
+    """The commit that is built, with a newline and ``-dirty`` where files differ from it; empty
+    where this is no clone."""
+    if not (ROOT / ".git").exists():
+        return b""
+    argv = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE).stdout
 
 
 def _asked_glibc(programs: Iterable[Path]) -> int:
@@ -109,9 +122,12 @@ def build_sdist(sdist_directory: str, config_settings: dict[str, str] | None = N
             gzip.GzipFile("", "wb", 9, file, mtime=BEFORE_ANY_CLOCK) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as target,
         ):
-            for entry in sorted(source, key=lambda entry: entry.name):
-                content = source.extractfile(entry)
-                plain = tarfile.TarInfo(entry.name)
+            contents = {entry.name: (entry, source.extractfile(entry)) for entry in source}
+            commit = tarfile.TarInfo(f"{name.removesuffix('.tar.gz')}/src/{COMMIT}")
+            commit.size = len(told := find_commit())
+            contents.setdefault(commit.name, (commit, io.BytesIO(told)))
+            for path, (entry, content) in sorted(contents.items()):
+                plain = tarfile.TarInfo(path)
                 plain.type, plain.size, plain.mtime = entry.type, entry.size, BEFORE_ANY_CLOCK
                 plain.mode = 0o755 if entry.mode & 0o100 else 0o644
                 target.addfile(plain, content)

@@ -15,6 +15,7 @@ from diskproof.store import open_store
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from diskproof.study.load import parse_study
 from support.commands import diskproof
+from support.json_schemas import validate
 from support.simulated_stores import fill, simulated_cells
 
 LEVELS = {
@@ -102,10 +103,13 @@ def test_a_budget_stops_it_and_the_image_is_not_touched(tmp_path: Path) -> None:
     more = ("--measure", "--budget", "1s", "--json", "--quiet")
     done = diskproof("audit", "./web.sh", *more, cwd=tmp_path)
     assert done.returncode == 1, done.error_text
-    assert json.loads(done.text)["own"]["cache"] == "none"
+    told = json.loads(done.text)
+    validate("audit-measure", told)
+    assert told["own"]["cache"] == "none"
     assert "nothing was made, the budget is too small" in done.error_text
     assert image.read_bytes() == b"x" * 4096
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"a.raw", "web.sh", "audit-web-virtio0.toml", "diskproof.sqlite"}
     plan = diskproof("plan", "audit-web-virtio0.toml", "--json", cwd=tmp_path)
     assert plan.returncode == 0, plan.error_text
+    validate("plan", json.loads(plan.text))

@@ -12,16 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from diskproof import __version__
 from diskproof.cli.handover import PROGRAMS, is_ours
 from diskproof.cli.monitor_page_verb import PageWish, parse_page_options
 from diskproof.cli.tool_verbs import find_options
 from diskproof.errors import UsageError
+from diskproof.process.native import require_native
+from diskproof.process.start import run
 from support.simulated_stores import fill, simulated_cells
 
 ROOT = Path(__file__).parent.parent
 CHILD = """
 import sys
 sys.prefix = sys.argv[1]
+from diskproof import __version__
 from diskproof.cli.handover import hand_over
 hand_over(sys.argv[2:])
 print("came back", "typer" in sys.modules, "pathlib" in sys.modules)
@@ -97,6 +101,14 @@ def test_every_program_is_one_that_we_build() -> None:
     manifests = (ROOT / "native").glob("*/*/Cargo.toml")
     built = {tomllib.loads(path.read_text())["package"]["name"] for path in manifests}
     assert set(PROGRAMS.values()) <= built
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted({*PROGRAMS.values()}), "diskproof-states", "diskproof-sync-ways"]
+)
+def test_a_program_has_the_version_of_the_whole(name: str) -> None:
+    argv = [str(require_native(name)), "--version"]
+    assert run(argv, timeout=30).text == f"{name} {__version__}\n"
 
 
 def test_options_are_read_from_a_help_text() -> None:

@@ -21,6 +21,7 @@ from diskproof.stats.histograms import TOO_FEW_OPERATIONS, CellFigure
 from diskproof.store import open_store
 from diskproof.store.export_rows import table_columns
 from diskproof.units import render_latency
+from support.json_schemas import validate
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
 from support.simulated_stores import simulated_cells
 
@@ -111,6 +112,7 @@ def test_the_store_has_what_this_is_about(store: Path) -> None:
 
 def test_show_and_its_json(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(told(store, capsys, "show", "--all", "--json"))
+    validate("show", rows)
     found = {(r["cell"]["cache"], r["metric"]): r for r in rows if r["metric"] in ASKED}
     assert {key: row["mean"] for key, row in found.items()} == pytest.approx(WANTED)
     for key, row in found.items():
@@ -129,7 +131,9 @@ def short(seconds: float | None) -> str:
 
 
 def test_rank_and_its_json(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (study,) = json.loads(told(store, capsys, "rank", "--json"))
+    studies = json.loads(told(store, capsys, "rank", "--json"))
+    validate("rank", studies)
+    (study,) = studies
     cells = study["rankings"][0]["cells"]
     found = {(c["cell"]["cache"], m): v for c in cells for m, v in c["latencies"].items()}
     assert found == pytest.approx(WANTED)
@@ -172,7 +176,9 @@ def test_the_page_has_them_in_its_table_and_its_chart(store: Path, tmp_path: Pat
 
 def test_compare_and_its_json(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("compare", "cache=none", "cache=writeback", "--metric", "latency_p99.9")
-    (line,) = json.loads(told(store, capsys, *asked, "--json"))["comparisons"]
+    compared = json.loads(told(store, capsys, *asked, "--json"))
+    validate("compare", compared)
+    (line,) = compared["comparisons"]
     assert line["mean_a"] == pytest.approx(WANTED["none", "latency_p99.9"])
     assert line["mean_b"] == pytest.approx(WANTED["writeback", "latency_p99.9"])
     short_one = ["compare", "cache=none", "cache=unsafe", "--metric", "latency_p99.9"]

@@ -24,6 +24,7 @@ from diskproof.report.vega import draw_all
 from diskproof.report.view import StudyView
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
 from diskproof.store import Store, open_store
+from support.json_schemas import validate
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab import make_record
 from test_lab_race import SCHEDULE, STUDY, TEXT
@@ -89,6 +90,7 @@ def test_a_likely_race_says_likely_with_the_probability_and_nothing_surer(
 
 def test_advice_after_a_likely_race_claims_no_proof(likely: StudyView) -> None:
     told = ranking_json(likely, None, 0)
+    validate("rank", [told])
     for answer in told["answer"]:
         assert not answer["proved"] and answer["likely"]
         assert "likely (95 % or more), not proved" in " ".join(answer["sentences"])

@@ -22,6 +22,7 @@ from diskproof.report.tiles.host_figures import host_figures
 from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.report.tiles.words import capacity_sentence, capacity_text
 from diskproof.store import Store, open_store
+from support.json_schemas import validate
 from support.report_views import HOSTILE
 from support.tile_stores import HOST, STUDY_ID, Made, fill_tiles, make_tile_run, tile_cell
 
@@ -187,6 +188,7 @@ def test_failed_runs_are_shown_with_guest_phase_and_last_line() -> None:
     assert "guest: web in load: last one" in text and "0 of 1" in text and "1 failed" in text
     assert view.cells[0].capacity.tiles == 1
     (found,) = tiles_json([view])
+    validate("tiles", [found])
     assert found["numbers"][1]["failed"][0]["why"] == "a\nlast one\n"  # type: ignore[index]
 
 
@@ -195,6 +197,7 @@ def test_single_runs_and_missing_numbers(tiles: tuple[int, ...]) -> None:
     view = analyse([slowed(NONE, number, 1, 1.0) for number in tiles])
     assert view.counts == tiles
     assert ("±?" in text_of(view)) and json.dumps(tiles_json([view]), allow_nan=False)
+    validate("tiles", tiles_json([view]))
     if 1 not in tiles:
         assert view.cells[0].at[0].score is None
 
@@ -237,6 +240,7 @@ def test_more_numbers_than_a_table_holds_are_all_there() -> None:
 def test_json_has_every_figure(place: Path) -> None:
     with open_store(str(place)) as store:
         found = tiles_json(tile_views(store))
+    validate("tiles", found)
     assert [each["cell"]["cache"] for each in found] == ["none", "writeback"]  # type: ignore[index]
     number = found[1]["numbers"][2]  # type: ignore[index]
     assert (number["tiles"], len(number["runs"]), len(number["workloads"])) == (3, 3, 11)

@@ -11,6 +11,7 @@ import pytest
 
 from diskproof.store import open_store
 from support.commands import diskproof, left_behind, write_study
+from support.json_schemas import validate
 
 pytestmark = pytest.mark.long
 
@@ -79,6 +80,7 @@ def test_every_default_is_ranked_by_its_name_with_its_verdict(measured: Path) ->
 
 def test_the_plan_says_where_each_default_is_written(measured: Path) -> None:
     plan = json.loads(told(measured, "plan", "study.toml", "--json"))
+    validate("plan", plan)
     assert {each["manager"] for each in plan["defaults"]} == MANAGERS
     assert all(each["source"] and each["version"] for each in plan["defaults"])
 

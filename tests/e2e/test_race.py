@@ -15,6 +15,7 @@ from diskproof.stats.study_race import replay_races
 from diskproof.store import open_store
 from diskproof.store.race_scores import race_scores
 from support.commands import diskproof, left_behind, write_study
+from support.json_schemas import validate
 
 pytestmark = pytest.mark.long
 
@@ -82,7 +83,9 @@ def test_cells_that_left_were_not_run_again(raced: tuple[Path, str, str]) -> Non
 
 def test_no_flush_to_the_disk_wins(raced: tuple[Path, str, str]) -> None:
     folder, _, _ = raced
-    (view,) = json.loads(diskproof("rank", "--json", cwd=folder).text)
+    views = json.loads(diskproof("rank", "--json", cwd=folder).text)
+    validate("rank", views)
+    (view,) = views
     race = view["rankings"][0]["race"]
     assert race["leaders"] and not any(map(_flushes_the_disk, race["leaders"]))
     assert race["over"] and race["cells"] == CELLS and 0 < race["probability"] <= 1
@@ -107,4 +110,5 @@ def test_the_page_shows_the_race_and_nothing_is_left(raced: tuple[Path, str, str
     assert "<h3>Race</h3>" in page and "Who left when, and why" in page
     assert left_behind(folder) == []
     plan = json.loads(diskproof("plan", folder / "study.toml", "--json", cwd=folder).text)
+    validate("plan", plan)
     assert plan["runs"] == CELLS * MAX_BLOCKS and plan["race"]["delta"] == 0.2

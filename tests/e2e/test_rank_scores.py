@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import diskproof
+from support.json_schemas import validate
 
 SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
 
@@ -25,7 +26,9 @@ def test_scores_follow_the_weights(imported: Path) -> None:
     assert score["weights"] == {"write": 1} and score["holds_within"] == 1
     assert [cell["rank"] for cell in score["cells"][:4]] == [cell["rank"] for cell in alone[:4]]
     assert score["cells"][1]["score"] == pytest.approx(1 / alone[1]["ratio_to_best"])
-    (both,) = json.loads(diskproof("rank", "--json", cwd=imported).text)
+    rankings = json.loads(diskproof("rank", "--json", cwd=imported).text)
+    validate("rank", rankings)
+    (both,) = rankings
     assert both["score"]["weights"] == {"read": 0.5, "write": 0.5}
     assert sum(cell["wins"] for cell in both["score"]["cells"]) == pytest.approx(1)
     assert both["score"]["cells"][0]["on_front"] and both["weighted_speed"] is None

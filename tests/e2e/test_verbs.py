@@ -18,6 +18,7 @@ import pytest
 from rich.cells import cell_len
 
 from diskproof.cli.handover import PROGRAMS
+from support.json_schemas import validate
 from support.recording import needs_fuse
 from support.verb_places import COLOUR, COLUMNS, Call, Place, plain_lines
 from support.verbs import (
@@ -99,6 +100,14 @@ def test_json_alone_is_on_stdout(called: Called, verb: Verb) -> None:
     place, call = called.of(verb)
     lines = call.out.splitlines() if verb.name == "monitor" else [call.out]
     assert lines and all(json.loads(line, parse_constant=pytest.fail) for line in lines)
+
+
+@each(*verbs_for("json", option="--json"))
+def test_json_is_as_its_published_schema_says(called: Called, verb: Verb) -> None:
+    _, call = called.of(verb)
+    lines = call.out.splitlines() if verb.name == "monitor" else [call.out]
+    for line in lines:
+        validate(verb.name.replace(" ", "-"), json.loads(line))
 
 
 # -- who reads it ---------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import signal
 import sys
 import types
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -57,23 +58,33 @@ READING = {"status": False, "import": False} | dict.fromkeys(
 they reckon."""
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _tell_version(as_json: bool) -> None:
+    if as_json:
+        from diskproof.cli.terminal import print_json
+        from diskproof.cli.version_json import describe_version
+
+        print_json(describe_version())
+    else:
         print(f"diskproof {__version__}")
-        raise typer.Exit
+    raise typer.Exit
 
 
 @app.callback()
 def _options(
     context: typer.Context,
-    version: bool = typer.Option(
-        False, "--version", "-V", callback=_show_version, is_eager=True, help="Print the version."
-    ),
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --version: commit, digests, numbers of formats.")
+    ] = False,
 ) -> int:
     """Which virtual-disk settings are fast on this host, with evidence.
 
     Without a command it tells where you are: this host, its virtual machines, your studies.
     """
+    if version:
+        _tell_version(as_json)
+    if as_json:
+        raise UsageError("--json stands behind a verb, or beside --version")
     if context.invoked_subcommand is None and not context.resilient_parsing:
         from diskproof.cli.orientation import orient
 

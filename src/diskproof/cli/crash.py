@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any, NamedTuple, Never
+from typing import NamedTuple, Never
 
 from diskproof.backings import Consent
 from diskproof.cli.conduct import ensure_guest, make_setup, probe_host, study_record
 from diskproof.cli.terminal import console, note, print_json
 from diskproof.cli.watch import Words, failure_lines
 from diskproof.crash.explore import Explorer, explore
-from diskproof.crash.flush_audit import audit_flushes
+from diskproof.crash.flush_audit import FlushesJson, audit_flushes
 from diskproof.crash.next import CrashCampaign, CrashJob, crash_jobs, expect_first
 from diskproof.crash.run import CrashLab
 from diskproof.crash.verdict import fall_short
@@ -174,7 +174,7 @@ def start_judging(study: Study, consent: Consent, store: Store) -> Iterator[Judg
         yield JudgeWords(words.campaign)
 
 
-def audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str, Any]]:
+def audit_guests(study: Study, consent: Consent, store: Store) -> list[FlushesJson]:
     """The flushes of each guest of a study, told of as they are counted."""
     facts = probe_host(study, consent)
     planned, _ = make_crash_plan(study, facts)
@@ -183,7 +183,7 @@ def audit_guests(study: Study, consent: Consent, store: Store) -> list[dict[str,
         raise UsageError(f"study {study.name!r} has no guests to ask", hint='frontend = "guest"')
     backings = {backing.name: backing for backing in study.backings}
     factors = varying_factors(cells.values())
-    found = []
+    found: list[FlushesJson] = []
     if store.find_study(study.id) is None:  # until the end: progress is that of a study
         store.add_study(study_record(study))
     try:

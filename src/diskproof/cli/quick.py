@@ -38,12 +38,13 @@ from diskproof.report import layout
 from diskproof.report.advice.answer import answers_json, find_answers
 from diskproof.report.advice.choose import Wish
 from diskproof.report.chapters import CHAPTERS
+from diskproof.report.output_answers import QuickJson
 from diskproof.report.read import read_views
 from diskproof.report.study_tables import render_study
 from diskproof.report.view import StudyView
 from diskproof.store import Store, open_store
 from diskproof.store.connect import StoreUrl
-from diskproof.store.show import show_rows
+from diskproof.store.show import ShownJson, show_rows
 from diskproof.units import render_bytes, render_seconds
 
 GUEST_SECONDS = 300.0
@@ -248,7 +249,7 @@ class QuickWords(MeasureWords):
         lines = [told, f"{on}, `diskproof advise {quick.file}` for all that the answer holds for."]
         return [layout.line(line) for line in lines if line]
 
-    def _json(self, views: list[StudyView], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def _json(self, views: list[StudyView], rows: list[ShownJson]) -> QuickJson:
         quick = self._quick
         told = [answers_json(view, self._answers(view)) for view in views]
         return {

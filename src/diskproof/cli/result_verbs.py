@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,7 +130,7 @@ def _nothing_yet(store: str) -> str:
     return f"there are no results in {store} yet"
 
 
-def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
+def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """A column a factor; the values of single runs in the last one, separated by blanks."""
     factors = sorted({factor for row in rows for factor in row["cell"]})
     others = [name for name in (rows[0] if rows else ()) if name not in ("cell", "runs")]

@@ -53,7 +53,7 @@ def plan(
     from diskproof.plan.estimate import Estimate
     from diskproof.plan.like import find_owners
     from diskproof.report.plan_tables import plan_json, render_plan
-    from diskproof.report.tiles.plan import render_tile_plan, tile_plan_json
+    from diskproof.report.tiles.plan import render_tile_plan, whole_plan_json
     from diskproof.study.load import load_study
 
     study, proving = load_study(study_file, make), list[str]()
@@ -70,10 +70,9 @@ def plan(
     planned = record, cost.seconds, cost.disk_bytes, owners, cost.phases
     verdicts = plan_verdicts(study, facts, history) if facts and study.names_crash else None
     if as_json:
-        found = plan_json(*planned) | {"obstacle": str(cost.obstacle) if cost.obstacle else None}
-        found |= {"proves": proving}
-        found |= {"verdicts": verdicts._asdict()} if verdicts else {}
-        print_json(found | ({"tiles": tile_plan_json(tiles)} if tiles else {}))
+        judged = verdicts._asdict() if verdicts else None
+        obstacle = str(cost.obstacle) if cost.obstacle else None
+        print_json(whole_plan_json(plan_json(*planned), obstacle, proving, judged, tiles))
     else:
         shown = [render_plan(*planned), *proving] if record.cells else []
         shown += [verdicts.text] if verdicts else []

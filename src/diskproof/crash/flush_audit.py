@@ -12,6 +12,7 @@ Flushes are counted where they pass:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
 from diskproof.backings import Consent, start_disk_dir
 from diskproof.crash.record import make_files
@@ -99,6 +100,18 @@ class FlushCounts:
         if self.host <= STRAYS:
             return "QEMU carries out none"
         return f"QEMU carries out {self.host} for {self.asked} syncs"
+
+
+class FindingJson(TypedDict):
+    finding: str
+
+
+class FlushesJson(TypedDict):
+    """What ``crash flushes --json`` prints of a guest: ``counts`` are FlushCounts."""
+
+    cell: dict[str, str]
+    label: str
+    counts: list[Annotated[dict[str, Any], FlushCounts, FindingJson]]
 
 
 @dataclass(frozen=True)

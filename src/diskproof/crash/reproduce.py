@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from diskproof.crash.end_state import check_folder
 from diskproof.crash.record import cut_at_mark, is_mark
@@ -130,7 +131,24 @@ def state_lines(made: Reproduced) -> list[str]:
     return [head, *(listed if made.missing else []), told]
 
 
-def state_json(made: Reproduced) -> dict[str, object]:
+class MissingRecordJson(TypedDict):
+    record: int
+    offset: int
+    bytes: int
+
+
+class MadeAgainJson(TypedDict):
+    """What ``crash reproduce --json`` prints."""
+
+    folder: str
+    state: str
+    fault: str
+    missing: list[MissingRecordJson]
+    corrupt: bool
+    lost: int
+
+
+def state_json(made: Reproduced) -> MadeAgainJson:
     """The same for programs."""
     return {
         "folder": str(made.folder),

@@ -7,6 +7,7 @@ from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import layout
 from diskproof.report.factors.find import WorkloadFactors, find_factors
+from diskproof.report.output_analyses import AnalysedJson, Found, LoadHeadJson
 from diskproof.report.stability.find import WorkloadStability, find_stability
 from diskproof.report.view import by_workload, choose_studies
 from diskproof.store import ResultRow, Store
@@ -107,22 +108,21 @@ def show_studies(
 
 
 def studies_json(
-    studies: Sequence[StudyAnalysis], findings: Callable[[WorkloadAnalysis], dict[str, object]]
-) -> list[dict[str, object]]:
-    """Plain JSON, an object a study and host; ``findings`` are what is said of a workload beside
-    its name and metric."""
+    studies: Sequence[StudyAnalysis], findings: Callable[[WorkloadAnalysis], Found]
+) -> list[AnalysedJson[Found]]:
+    """Plain JSON, an object a study and host; ``findings`` are what is said of a workload."""
     return [
         {
             "study": study.study.name,
             "id": study.study.id,
             "host": study.host.name,
-            "workloads": [{**_head(load.factors), **findings(load)} for load in study.loads],
+            "workloads": [findings(load) for load in study.loads],
         }
         for study in studies
     ]
 
 
-def _head(load: WorkloadFactors) -> dict[str, object]:
+def head_json(load: WorkloadFactors) -> LoadHeadJson:
     return {
         "workload": load.name,
         "metric": load.metric,

@@ -22,6 +22,7 @@ from diskproof.records.verdicts import (
     VerdictRow,
 )
 from diskproof.report.labels import cell_label, count, varying_factors
+from diskproof.report.outputs import CrashCellJson, VerdictJson
 from diskproof.study.factors import FACTORS
 
 DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
@@ -285,7 +286,7 @@ def timeline_caption(label: str, verdict: Verdict) -> str:
     )
 
 
-def verdict_json(row: VerdictRow) -> dict[str, object]:
+def verdict_json(row: VerdictRow) -> VerdictJson:
     """One verdict as plain JSON; ``missing`` and ``cut`` are sequence numbers of the log."""
     verdict = row.verdict
     return {
@@ -310,13 +311,13 @@ def verdict_json(row: VerdictRow) -> dict[str, object]:
     }
 
 
-def durability_json(durability: CellDurability | None) -> list[dict[str, object]] | None:
+def durability_json(durability: CellDurability | None) -> list[VerdictJson] | None:
     """The verdicts beside a speed, or None where there are none."""
     if durability is None:
         return None
     return [verdict_json(row) for row in durability.by_fault.values()]
 
 
-def crash_cells_json(rows: Sequence[VerdictRow]) -> list[dict[str, object]]:
+def crash_cells_json(rows: Sequence[VerdictRow]) -> list[CrashCellJson]:
     """Verdicts with their cells, as ``diskproof crash --json`` prints them."""
     return [{"cell": row.cell.levels_dict(), **verdict_json(row)} for row in rows]

@@ -7,6 +7,7 @@ from diskproof.records import Dropped, PhaseCosts, StudyRecord
 from diskproof.report import layout
 from diskproof.report.barred import Bars, dropping_text, marked
 from diskproof.report.labels import cell_label, count, varying_factors
+from diskproof.report.outputs import DefaultJson, DroppedJson, PlanJson, SecondsJson
 from diskproof.stats.study_race import race_rules
 from diskproof.study.ground import find_grounds
 from diskproof.study.like import find_defaults, keep_warnings
@@ -29,7 +30,7 @@ def plan_json(
     disk_bytes: int,
     owners: Owners | None = None,
     phases: PhaseCosts = NOTHING_KNOWN,
-) -> dict[str, object]:
+) -> PlanJson:
     """The plan with everything in it. ``seconds`` are for all runs, ``disk_bytes`` the peak."""
     bars = Bars(study)
     return {
@@ -63,7 +64,7 @@ def plan_json(
     }
 
 
-def seconds_json(seconds: float, phases: PhaseCosts) -> dict[str, object]:
+def seconds_json(seconds: float, phases: PhaseCosts) -> SecondsJson:
     """What a plan says of its time."""
     return {
         "estimated_seconds": round(seconds, 1),
@@ -145,7 +146,7 @@ def _render_defaults(told: Sequence[str]) -> layout.Shown:
     return table
 
 
-def defaults_json(told: Sequence[str]) -> list[dict[str, object]]:
+def defaults_json(told: Sequence[str]) -> list[DefaultJson]:
     """Defaults of managers, as a plan told of them."""
     return [{**asdict(each), "levels": dict(each.levels)} for each in find_defaults(told)]
 
@@ -174,7 +175,7 @@ def render_dropped(dropped: Sequence[Dropped]) -> layout.Shown:
     return table
 
 
-def dropped_json(dropped: Sequence[Dropped]) -> list[dict[str, object]]:
+def dropped_json(dropped: Sequence[Dropped]) -> list[DroppedJson]:
     return [
         {"reason": each.reason, "cells": each.count, "example": dict(each.example)}
         for each in dropped

@@ -12,6 +12,7 @@ from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
 from diskproof.report.head import Head, find_head
 from diskproof.report.labels import group_name, interval_json
+from diskproof.report.outputs import RankingJson, RankLineJson, WhatToUseJson
 from diskproof.report.race.words import race_json
 from diskproof.report.scores.find import StudyScores
 from diskproof.report.scores.table import render_scores, scores_json
@@ -63,7 +64,7 @@ def _tables(
     ]
 
 
-def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[str, object]:
+def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> RankingJson:
     """One study on one host; ``best`` cuts each ranking, 0 does not."""
     head, races = find_head(view), view.parts.get("race", {})
     return {
@@ -88,7 +89,7 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
     }
 
 
-def _advice_json(found: Recommendation) -> dict[str, object]:
+def _advice_json(found: Recommendation) -> WhatToUseJson:
     """What to use; ``advise --json`` tells all of it."""
     chosen = found.chosen.cell.levels_dict() if found.chosen else None
     return {
@@ -101,7 +102,7 @@ def _advice_json(found: Recommendation) -> dict[str, object]:
     }
 
 
-def _line_json(line: Line) -> dict[str, object]:
+def _line_json(line: Line) -> RankLineJson:
     ranked = line.ranked
     return {
         "rank": ranked.rank,

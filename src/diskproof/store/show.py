@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
 
 from diskproof.stats.histograms import CellFigure
 from diskproof.store.rows import ResultRow
@@ -9,7 +10,32 @@ from diskproof.store.rows import ResultRow
 Figures = Mapping[ResultRow, CellFigure]
 
 
-def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[dict[str, object]]:
+class OwnedJson(TypedDict):
+    default_of: NotRequired[list[str]]
+
+
+class ShownJson(OwnedJson):
+    """One cell's results in one metric, as ``show --json`` prints them."""
+
+    study: str
+    host: str
+    cell: dict[str, str]
+    workload: str
+    metric: str
+    unit: str
+    higher_is_better: bool
+    primary: bool
+    n: int
+    mean: float | None
+    ci95: float | None
+    low95: float | None
+    high95: float | None
+    pooled: bool
+    reason: str | None
+    runs: list[float]
+
+
+def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[ShownJson]:
     """Results as plain JSON, one object each (a contract).
 
     ``cell`` holds the levels by name, ``ci95`` is the half width of the 95 % Student-t interval of
@@ -18,15 +44,16 @@ def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[dict[str, 
     ids. A percentile of all operations of the runs has its interval in ``low95`` and ``high95``
     (as means have); where there is none ``mean`` is None and ``reason`` says why.
     """
-    rows: list[dict[str, object]] = []
+    rows: list[ShownJson] = []
     for row in results:
-        figure = figures[row]
+        figure, names = figures[row], row.cell.names
+        owned: OwnedJson = {"default_of": list(names)} if names else {}
         rows.append(
             {
                 "study": row.study_id,
                 "host": row.host_id,
                 "cell": row.cell.levels_dict(),
-                **({"default_of": list(names)} if (names := row.cell.names) else {}),
+                **owned,
                 "workload": row.cell.workload.name,
                 "metric": row.metric,
                 "unit": row.unit,

@@ -19,7 +19,10 @@ use diskproof_states::shard::Shard;
 use diskproof_states::show::show;
 
 #[derive(Parser)]
-#[command(about = "The states a crash could have left, built from a crash log and checked")]
+#[command(
+    version,
+    about = "The states a crash could have left, built from a crash log and checked"
+)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,

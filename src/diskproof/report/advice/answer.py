@@ -1,8 +1,7 @@
 """The whole answer in a manager's words: the line to paste, what it holds for, what it lacks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
 from diskproof.advice.dialect import Dialect, Paste, Target, Unsayable
 from diskproof.records.virtual_machines import Levels
@@ -27,6 +26,7 @@ from diskproof.report.advice.words import (
 )
 from diskproof.report.durability import durability_json
 from diskproof.report.labels import finite, interval_json
+from diskproof.report.output_answers import AdviceJson, AnswerJson, CandidateJson
 from diskproof.report.view import StudyView
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME
 from diskproof.study.like import OF_DEVICES
@@ -313,7 +313,7 @@ def _conditions_table(answers: Sequence[Answer]) -> layout.PlainTable:
     return table
 
 
-def answers_json(view: StudyView, answers: Sequence[Answer]) -> dict[str, Any]:
+def answers_json(view: StudyView, answers: Sequence[Answer]) -> AdviceJson:
     """All of it for programs."""
     return {
         "study": view.study.name,
@@ -323,7 +323,7 @@ def answers_json(view: StudyView, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _answer_json(answer: Answer) -> dict[str, Any]:
+def _answer_json(answer: Answer) -> AnswerJson:
     found, paste = answer.found, answer.paste
     return {
         "workload": found.load.name,
@@ -340,12 +340,12 @@ def _answer_json(answer: Answer) -> dict[str, Any]:
         "instead": dict(answer.instead),
         "is_default": found.is_default,
         "default_measured": found.default is not None,
-        "chosen": _candidate_json(found.chosen, found),
-        "beside": _candidate_json(found.beside, found),
+        "chosen": _candidate_json(found.chosen, found) if found.chosen else None,
+        "beside": _candidate_json(found.beside, found) if found.beside else None,
         "ties": [_candidate_json(each, found) for each in found.ties],
         "faster": [_candidate_json(each, found) for each in found.faster],
         "refused": [_candidate_json(each, found) for each in found.refused],
-        "unsaid": _candidate_json(answer.unsaid, found),
+        "unsaid": _candidate_json(answer.unsaid, found) if answer.unsaid else None,
         "paste": None
         if paste is None
         else {
@@ -361,9 +361,7 @@ def _answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _candidate_json(each: Candidate | None, found: Recommendation) -> dict[str, Any] | None:
-    if each is None:
-        return None
+def _candidate_json(each: Candidate, found: Recommendation) -> CandidateJson:
     ranked = each.line.ranked
     return {
         "cell": each.cell.levels_dict(),
@@ -378,6 +376,6 @@ def _candidate_json(each: Candidate | None, found: Recommendation) -> dict[str, 
         "fault": each.keeping.fault,
         "rules": [bar.rule for bar in each.keeping.bars],
         "against": [{"why": why, "what": what} for why, what in each.against],
-        "unsayable": [vars(gap) for gap in each.unsayable],
+        "unsayable": [asdict(gap) for gap in each.unsayable],
         "durability": durability_json(each.line.durability),
     }

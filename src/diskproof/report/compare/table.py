@@ -3,6 +3,7 @@
 from diskproof.report import layout
 from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.labels import finite, percent, render_figure
+from diskproof.report.output_analyses import ComparedJson, ComparisonJson
 from diskproof.report.ratios import CANNOT_TELL, is_untold
 from diskproof.stats.speed_verdict import MOST_RUNS
 
@@ -125,7 +126,7 @@ def conclusion(found: Comparison) -> str:
     return f"No regression is proved: {told}; {within}"
 
 
-def comparison_json(found: Comparison) -> dict[str, object]:
+def comparison_json(found: Comparison) -> ComparisonJson:
     """Plain JSON. ``ratio`` is B over A in the metric; ``further_runs`` a side."""
     return {
         "a": {"asked": found.a.asked, "is": found.a.title},
@@ -139,7 +140,7 @@ def comparison_json(found: Comparison) -> dict[str, object]:
     }
 
 
-def _line_json(line: Compared) -> dict[str, object]:
+def _line_json(line: Compared) -> ComparedJson:
     verdict = line.verdict
     return {
         "workload": line.workload,

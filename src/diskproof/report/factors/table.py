@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from diskproof.records.metrics import HIGHER
 from diskproof.report import layout
-from diskproof.report.analysis import StudyAnalysis, WorkloadAnalysis, show_studies, studies_json
+from diskproof.report import output_analyses as printed
+from diskproof.report.analysis import (
+    StudyAnalysis,
+    WorkloadAnalysis,
+    head_json,
+    show_studies,
+    studies_json,
+)
 from diskproof.report.factors import words
 from diskproof.report.labels import finite
 from diskproof.stats.factor_analysis import FactorAnalysis
@@ -72,23 +79,27 @@ def _effects_table(analysis: FactorAnalysis, higher_is_better: bool) -> layout.S
     return table
 
 
-def analyses_json(studies: Sequence[StudyAnalysis]) -> list[dict[str, object]]:
+def analyses_json(
+    studies: Sequence[StudyAnalysis],
+) -> list[printed.AnalysedJson[printed.FactorsJson | printed.NoFactorsJson]]:
     """Plain JSON. ``ratio`` is of the metric, level over base."""
     return studies_json(studies, _factors_json)
 
 
-def _factors_json(load: WorkloadAnalysis) -> dict[str, object]:
+def _factors_json(load: WorkloadAnalysis) -> printed.FactorsJson | printed.NoFactorsJson:
     analysis, higher_is_better = load.factors.analysis, load.factors.higher_is_better
+    head = head_json(load.factors)
     if analysis is None:
-        return {"terms": [], "effects": [], "inseparable": []}
+        return {**head, "terms": [], "effects": [], "inseparable": []}
     return {
+        **head,
         **_analysis_json(analysis),
         "effects": [_effect_json(effect, higher_is_better) for effect in analysis.effects],
         "advice": load.advice,
     }
 
 
-def _analysis_json(analysis: FactorAnalysis) -> dict[str, object]:
+def _analysis_json(analysis: FactorAnalysis) -> printed.FactorTermsJson:
     return {
         "cells": analysis.cells,
         "runs": analysis.runs,
@@ -123,7 +134,7 @@ def _analysis_json(analysis: FactorAnalysis) -> dict[str, object]:
     }
 
 
-def _effect_json(effect: LevelEffect, higher_is_better: bool) -> dict[str, object]:
+def _effect_json(effect: LevelEffect, higher_is_better: bool) -> printed.EffectJson:
     told = words.effect_words(effect, higher_is_better)
     return {
         "factor": effect.factor,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from diskproof.advice import observed
 from diskproof.records.virtual_machines import (
@@ -14,6 +13,7 @@ from diskproof.records.virtual_machines import (
     Remark,
 )
 from diskproof.report import layout
+from diskproof.report.output_answers import DiskJson, MachinesJson
 
 LAYERS: dict[LayerName, str] = {
     "configured": "set",
@@ -185,7 +185,7 @@ def _names(names: Sequence[str]) -> str:
 _NAMED = 8
 
 
-def machines_json(judged: Sequence[MachineJudgement], obstacles: Sequence[str]) -> dict[str, Any]:
+def machines_json(judged: Sequence[MachineJudgement], obstacles: Sequence[str]) -> MachinesJson:
     """All that was found and said. ``layers`` has the levels of each layer that was read."""
     return {
         "machines": [
@@ -205,7 +205,7 @@ def machines_json(judged: Sequence[MachineJudgement], obstacles: Sequence[str]) 
     }
 
 
-def _disk_json(judged: DiskJudgement) -> dict[str, Any]:
+def _disk_json(judged: DiskJudgement) -> DiskJson:
     disk = judged.disk
     return {
         "name": disk.name,

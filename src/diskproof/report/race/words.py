@@ -5,6 +5,7 @@ import math
 from diskproof.records import Cell, StudyRecord
 from diskproof.report.barred import Bars, is_unfit
 from diskproof.report.labels import cell_label, finite, varying_factors
+from diskproof.report.outputs import ChanceJson, RaceJson
 from diskproof.stats.racing import Drop
 from diskproof.stats.study_race import RaceState
 
@@ -80,7 +81,7 @@ def timeline_sentence(race: RaceState, shown: int) -> str:
     return f"{text} The {shown} that stayed longest." if hidden > 0 else text
 
 
-def race_json(race: RaceState) -> dict[str, object]:
+def race_json(race: RaceState) -> RaceJson:
     """A race for programs; probabilities and ratios as they stand after its last block."""
     verdict = race.verdict
     return {
@@ -112,7 +113,7 @@ def race_json(race: RaceState) -> dict[str, object]:
     }
 
 
-def _chances_json(race: RaceState) -> list[dict[str, object]] | None:
+def _chances_json(race: RaceState) -> list[ChanceJson] | None:
     """Of every cell, how likely it is within delta of the best."""
     if race.course.likely is None:
         return None

@@ -12,6 +12,7 @@ from diskproof.report.labels import (
     render_figure,
     varying_factors,
 )
+from diskproof.report.outputs import ScoredCellJson, ScoresJson, WeightedJson
 from diskproof.report.ratios import ratio_text
 from diskproof.report.scores.chart import front_cells
 from diskproof.report.scores.find import StudyScores
@@ -172,7 +173,7 @@ def _weighted_table(found: WeightedSpeeds, labels: Mapping[Levels, str]) -> layo
     return table
 
 
-def scores_json(study: StudyRecord, found: StudyScores | None, best: int) -> dict[str, object]:
+def scores_json(study: StudyRecord, found: StudyScores | None, best: int) -> ScoresJson:
     """``score`` (None for a study of one workload) and ``weighted_speed`` (None without f)."""
     if found is None:
         return {"score": None, "weighted_speed": None}
@@ -198,7 +199,7 @@ def scores_json(study: StudyRecord, found: StudyScores | None, best: int) -> dic
 
 def _score_json(
     line: Scored, labels: Mapping[Levels, str], point: FrontPoint | None
-) -> dict[str, object]:
+) -> ScoredCellJson:
     return {
         "rank": line.rank,
         "shared": line.shared,
@@ -218,7 +219,7 @@ def _score_json(
 
 def _weighted_json(
     found: WeightedSpeeds | None, labels: Mapping[Levels, str]
-) -> dict[str, object] | None:
+) -> WeightedJson | None:
     if found is None:
         return None
     lines: Sequence[WeightedSpeed] = found.lines

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from diskproof.report import layout
-from diskproof.report.analysis import StudyAnalysis, show_studies, studies_json
+from diskproof.report import output_analyses as printed
+from diskproof.report.analysis import (
+    StudyAnalysis,
+    WorkloadAnalysis,
+    head_json,
+    show_studies,
+    studies_json,
+)
 from diskproof.report.labels import change, count, finite, render_figure
 from diskproof.report.losses import losses_words
 from diskproof.report.stability import words
@@ -147,14 +154,18 @@ def _steady_table(load: WorkloadStability) -> layout.Shown:
     return table
 
 
-def stability_json(studies: Sequence[StudyAnalysis]) -> list[dict[str, object]]:
+def stability_json(
+    studies: Sequence[StudyAnalysis],
+) -> list[printed.AnalysedJson[printed.StabilityJson]]:
     """Plain JSON. Ratios are of the metric."""
-    return studies_json(studies, lambda load: _findings_json(load.stability))
+    return studies_json(studies, _findings_json)
 
 
-def _findings_json(load: WorkloadStability) -> dict[str, object]:
+def _findings_json(analysis: WorkloadAnalysis) -> printed.StabilityJson:
+    load = analysis.stability
     levels = load.variance
     return {
+        **head_json(analysis.factors),
         "first_run": [_first_json(each) for each in load.first_runs],
         "first_boot": [{"kind": each.kind, **_first_json(each)} for each in load.first_boots],
         "drift": _drift_json(load.drift) if load.drift else None,
@@ -196,7 +207,7 @@ def _findings_json(load: WorkloadStability) -> dict[str, object]:
     }
 
 
-def _first_json(first: FirstRuns) -> dict[str, object]:
+def _first_json(first: FirstRuns) -> printed.FirstRunJson:
     effect = first.effect
     return {
         "factor": first.factor or None,
@@ -210,7 +221,7 @@ def _first_json(first: FirstRuns) -> dict[str, object]:
     }
 
 
-def _drift_json(drift: Drift) -> dict[str, object]:
+def _drift_json(drift: Drift) -> printed.DriftJson:
     return {
         "ratio": finite(drift.ratio),
         "low": finite(drift.low),
@@ -224,7 +235,7 @@ def _drift_json(drift: Drift) -> dict[str, object]:
     }
 
 
-def _state(state: SteadyState) -> dict[str, object]:
+def _state(state: SteadyState) -> printed.StateJson:
     return {
         "verdict": state.verdict,
         "rounds": state.rounds,
@@ -235,7 +246,7 @@ def _state(state: SteadyState) -> dict[str, object]:
     }
 
 
-def _window(window: Window | None) -> dict[str, object] | None:
+def _window(window: Window | None) -> printed.WindowJson | None:
     if window is None:
         return None
     return {

@@ -1,9 +1,11 @@
 """What the tiles of a study mean on a host, before any was started."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diskproof.records import Cell, Dropped, PhaseCosts
-from diskproof.report import layout
+from diskproof.report import layout, outputs
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.plan_tables import (
     NOTHING_KNOWN,
@@ -37,7 +39,7 @@ class TilePlanView:
     phases: PhaseCosts = NOTHING_KNOWN
 
 
-def tile_plan_json(view: TilePlanView) -> dict[str, object]:
+def tile_plan_json(view: TilePlanView) -> outputs.TilePlanJson:
     """The plan with everything in it."""
     rules = view.rules
     return {
@@ -61,6 +63,22 @@ def tile_plan_json(view: TilePlanView) -> dict[str, object]:
         "backings": {each.backing: each.text for each in find_grounds(view.warnings)},
         "warnings": keep_warnings(view.warnings),
     }
+
+
+def whole_plan_json(
+    plan: outputs.PlanJson,
+    obstacle: str | None,
+    proves: Sequence[str],
+    verdicts: dict[str, Any] | None,
+    tiles: TilePlanView | None,
+) -> outputs.WholePlanJson:
+    """All that ``plan --json`` prints: of what is measured, judged and run as tiles."""
+    more: outputs.FurtherPlansJson = {}
+    if verdicts is not None:
+        more["verdicts"] = verdicts
+    if tiles is not None:
+        more["tiles"] = tile_plan_json(tiles)
+    return {**plan, "obstacle": obstacle, "proves": list(proves), **more}
 
 
 def render_tile_plan(view: TilePlanView) -> layout.Shown:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from diskproof.records.tiles import TileRun
 from diskproof.report import layout
+from diskproof.report import outputs as printed
 from diskproof.report.labels import count
 from diskproof.report.tiles import words
 from diskproof.report.tiles.find import CellTiles, GuestShare, TilesAt, TileView
@@ -160,10 +161,7 @@ def render_failed(view: TileView) -> layout.Shown:
     return table
 
 
-Json = dict[str, object]
-
-
-def tiles_json(views: Iterable[TileView]) -> list[Json]:
+def tiles_json(views: Iterable[TileView]) -> list[printed.TilesJson]:
     """One object a cell (a contract). ``ci95`` is the half width of a Student-t interval (None for
     a single run); times are in seconds, sizes in bytes, everything else has its unit beside it."""
     return [
@@ -181,7 +179,7 @@ def tiles_json(views: Iterable[TileView]) -> list[Json]:
     ]
 
 
-def _cell(view: TileView, cell: CellTiles) -> Json:
+def _cell(view: TileView, cell: CellTiles) -> printed.TilesOfCellJson:
     capacity = cell.capacity
     return {
         "cell": cell.cell.levels_dict(),
@@ -201,7 +199,7 @@ def _cell(view: TileView, cell: CellTiles) -> Json:
     }
 
 
-def _number(at: TilesAt) -> Json:
+def _number(at: TilesAt) -> printed.TilesAtJson:
     return {
         "tiles": at.tiles,
         "runs": [run.id for run in at.runs],
@@ -231,15 +229,15 @@ def _number(at: TilesAt) -> Json:
     }
 
 
-def _interval(interval: Interval | None) -> Json | None:
+def _interval(interval: Interval | None) -> printed.MeanJson | None:
     return None if interval is None else _required(interval)
 
 
-def _required(interval: Interval) -> Json:
+def _required(interval: Interval) -> printed.MeanJson:
     return {"n": interval.n, "mean": interval.mean, "ci95": interval.half_width}
 
 
-def _guest(share: GuestShare) -> Json:
+def _guest(share: GuestShare) -> printed.TileGuestJson:
     return {
         "guest": share.guest,
         "cpus": share.cpus,
@@ -251,7 +249,7 @@ def _guest(share: GuestShare) -> Json:
     }
 
 
-def _failed(run: TileRun) -> Json:
+def _failed(run: TileRun) -> printed.TileFailureJson:
     failure = run.failure
     assert failure is not None
     return {

@@ -1,12 +1,26 @@
-"""Verbs about the guest: ``guest build``, ``guest path``."""
+"""Verbs about the guest: ``guest build``, ``guest export``, ``guest import``."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diskproof.cli.options import JsonOption
 from diskproof.errors import Exit, UsageError
 
+if TYPE_CHECKING:
+    from diskproof.guest.ours.parcel import Tell
+
 guest = typer.Typer(no_args_is_help=True, help="The Linux guest that measurements run in.")
+
+ExtraOption = Annotated[
+    str,
+    typer.Option("--with", metavar="NAME", help="Further packages in it: postgres or storage."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -14,22 +28,97 @@ def register(app: typer.Typer) -> None:
 
 
 @guest.command()
-def build(
-    extra: Annotated[
-        str,
-        typer.Option("--with", metavar="NAME", help="Further packages in it: postgres or storage."),
-    ] = "",
-) -> int:
+def build(extra: ExtraOption = "") -> int:
     """Build the guest (kernel, initramfs, root); does nothing when it is up to date.
 
     One with further packages is a second guest; crash studies that need it build it themselves.
     """
     from diskproof.cli.terminal import note
     from diskproof.guest.ours.build import build_guest
+
+    _require_known(extra)
+    files = build_guest(note, extra)
+    print(files.kernel.parent)
+    return Exit.OK
+
+
+@guest.command()
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to write, e.g. guest.tar.gz.")],
+    extra: ExtraOption = "",
+    as_json: JsonOption = False,
+) -> int:
+    """Write the built guest to one file, for a host that cannot build it; see `guest import`.
+
+    Prints the file's digest as sha256sum does.
+    """
+    from diskproof.cli.terminal import note, print_json
+    from diskproof.guest.ours.travel import export_guest
+    from diskproof.units import render_bytes
+
+    _require_known(extra)
+    with _shown_progress("packing") as tell:
+        done = export_guest(file, extra, tell)
+    manifest = done.manifest
+    note(f"guest {manifest.id}, Debian {manifest.suite}, in {render_bytes(done.size)}")
+    if as_json:
+        given = {"file": str(file), "sha256": done.sha256, "bytes": done.size}
+        more = {"id": manifest.id, "suite": manifest.suite, "with": manifest.extra}
+        print_json(given | more)
+    else:
+        print(f"{done.sha256}  {file}")
+    return Exit.OK
+
+
+@guest.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `guest export` wrote.")],
+    sha256: Annotated[
+        str | None,
+        typer.Option("--sha256", metavar="HEX", help="Refuse a file with another digest."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Bring a guest from a file of `guest export`; it needs no network, no Debian and no tools.
+
+    What is damaged, or of another version of diskproof, is refused. From then on it is the guest.
+    """
+    from diskproof.cli.terminal import note, print_json
+    from diskproof.guest.ours.travel import import_guest
+    from diskproof.store.budget import build_wall
+
+    build_wall(reckons=False)
+    with _shown_progress("unpacking") as tell:
+        done = import_guest(file, sha256, tell)
+    guest, manifest = done.guest, done.manifest
+    told = "it was here already" if done.there else "it is here now"
+    note(f"guest {guest.id}, Debian {manifest.suite}, Linux {guest.kernel_release}: {told}")
+    if guest.id != manifest.id:
+        note(f"it was {manifest.id} where it was exported: diskproof's own programs differ")
+    if as_json:
+        given = {"id": guest.id, "exported_id": manifest.id, "folder": str(guest.kernel.parent)}
+        more = {"suite": manifest.suite, "with": manifest.extra, "sha256": done.sha256}
+        print_json(given | more | {"there_before": done.there})
+    else:
+        print(guest.kernel.parent)
+    return Exit.OK
+
+
+def _require_known(extra: str) -> None:
     from diskproof.guest.ours.packages import EXTRA_PACKAGES
 
     if extra and extra not in EXTRA_PACKAGES:
         raise UsageError(f"no guest is built with {extra!r}", f"known: {', '.join(EXTRA_PACKAGES)}")
-    files = build_guest(note, extra)
-    print(files.kernel.parent)
-    return Exit.OK
+
+
+@contextmanager
+def _shown_progress(what: str) -> Iterator[Tell]:
+    """A bar on a terminal, gone at the end; elsewhere nothing."""
+    from rich.progress import Progress
+
+    from diskproof.cli.terminal import progress_console
+
+    console = progress_console()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

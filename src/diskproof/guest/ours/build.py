@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from diskproof.process.start import require_tool
 from diskproof.records import content_id
 
 RECIPE = 1  # raise it when the steps below change what comes out
+IMPORTED = "imported.json"
+"""In the folder of a guest that came as a file: it is wanted, whatever suite the host has."""
 AGENT = "diskproof-agent"
 # Beside it in the initramfs, in the guest in PROGRAM_FOLDER.
 PROGRAMS = ("diskproof-ledger", "diskproof-tree")
@@ -50,11 +53,11 @@ def find_guest(extra: str = "") -> GuestFiles | None:
 
     ``extra`` names further packages in its root (``packages.EXTRA_PACKAGES``).
     """
-    programs, suite = [find_native(name) for name in (AGENT, *PROGRAMS)], packages.find_suite()
-    if None in programs or suite is None:
+    programs = [find_native(name) for name in (AGENT, *PROGRAMS)]
+    folder = find_base(extra)
+    if None in programs or folder is None:
         return None
-    folder = cache.cache_folder() / _base_id(suite, extra)
-    programs_id = _programs_id()
+    programs_id = programs_of_guest()
     initrd = folder / f"initrd-{programs_id}.cpio"
     if not os.access(initrd, os.R_OK):  # not there, or another user's
         return None
@@ -67,6 +70,24 @@ def find_guest(extra: str = "") -> GuestFiles | None:
         kernel_release=str(facts["kernel_release"]),
         root_modules={name: tuple(paths) for name, paths in facts["root_modules"].items()},
     )
+
+
+def find_base(extra: str = "") -> Path | None:
+    """The folder with kernel, modules and root, whether it is there or not: the one that was
+    imported last, else that of the host's suite. None where a host without one is not Debian."""
+    imported = [
+        mark
+        for mark in cache.cache_folder().glob(f"*/{IMPORTED}")
+        if mark.parent.name == base_id(_suite_of(mark.parent), extra)
+    ]
+    if imported:
+        return max(imported, key=lambda mark: mark.stat().st_mtime_ns).parent
+    suite = packages.find_suite()
+    return cache.cache_folder() / base_id(suite, extra) if suite else None
+
+
+def _suite_of(folder: Path) -> str:
+    return str(json.loads((folder / "guest.json").read_text())["suite"])
 
 
 def require_guest(extra: str = "") -> GuestFiles:
@@ -88,22 +109,40 @@ def build_guest(progress: Callable[[str], None] = lambda _: None, extra: str = "
     Raises HostError when the host lacks a tool, space or packages.
     """
     _require_programs()
-    suite = packages.require_suite()
     found = find_guest(extra)
     if found is not None:
         return found
+    if find_base(extra) is None:
+        packages.require_suite()
     with cache.build_lock(cache.cache_folder(), progress):
         if (found := find_guest(extra)) is not None:
             return found  # another builder was first
         cache.remove_unfinished(cache.cache_folder())
-        base = cache.cache_folder() / _base_id(suite, extra)
-        if not base.is_dir():
-            _build_base(base, suite, extra, progress)
+        base = find_base(extra)
+        if base is None or not base.is_dir():
+            suite = packages.require_suite()
+            base = cache.cache_folder() / base_id(suite, extra)
+            with _named_way_out():
+                _build_base(base, suite, extra, progress)
         progress("initramfs: agent, our programs and the modules for every bus")
-        programs = {path.name: path.read_bytes() for path in _require_programs()}
-        content = render_initrd(programs.pop(AGENT), base / "modules", programs)
-        cache.write_file(base / f"initrd-{_programs_id()}.cpio", content)
+        add_initrd(base)
     return require_guest(extra)
+
+
+def add_initrd(folder: Path) -> None:
+    """The initramfs of our programs and a folder's modules, into that folder."""
+    programs = {path.name: path.read_bytes() for path in _require_programs()}
+    content = render_initrd(programs.pop(AGENT), folder / "modules", programs)
+    cache.write_file(folder / f"initrd-{programs_of_guest()}.cpio", content)
+
+
+@contextmanager
+def _named_way_out() -> Iterator[None]:
+    """What a host cannot build it can import."""
+    try:
+        yield
+    except HostError as error:
+        raise HostError(error.what, error.why, f"{error.hint}; {packages.OTHER_WAY}") from error
 
 
 def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], None]) -> None:
@@ -169,7 +208,8 @@ def render_initrd(
     return cpio.render_cpio(entries)
 
 
-def _base_id(suite: str, extra: str) -> str:
+def base_id(suite: str, extra: str) -> str:
+    """The name of the folder for these inputs."""
     inputs: list[object] = [
         RECIPE,
         suite,
@@ -192,6 +232,7 @@ def _require_programs() -> list[Path]:
     return [require_native(name) for name in (AGENT, *PROGRAMS)]
 
 
-def _programs_id() -> str:
+def programs_of_guest() -> str:
+    """What names our programs in the id of a guest."""
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in _require_programs()]
     return content_id(hashes)

@@ -13,6 +13,7 @@ from diskproof.process.owner import AS_USUAL, start_umask
 from diskproof.units import render_bytes
 
 _UNFINISHED = "unfinished-"
+MORE_SPACE = "free some, or set XDG_CACHE_HOME to a folder on a larger file system"
 
 
 def cache_folder() -> Path:
@@ -26,9 +27,9 @@ def require_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise HostError(
-            "there is no space to build the guest",
-            f"{folder} has {render_bytes(free)} free, the build takes {render_bytes(needed)}",
-            "free some, or set XDG_CACHE_HOME to a folder on a larger file system",
+            "there is no space for the guest",
+            f"{folder} has {render_bytes(free)} free, it takes {render_bytes(needed)}",
+            MORE_SPACE,
         )
 
 

@@ -188,7 +188,8 @@ def test_hostile_archives_are_refused(elsewhere: Path, built: Path, tmp_path: Pa
     ours = header.tobuf(tarfile.USTAR_FORMAT)
     assert ours in true
     kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE,
-             tarfile.FIFOTYPE, tarfile.DIRTYPE,             tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_SPARSE)  # fmt: skip
+             tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.XHDTYPE,
+             tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_SPARSE)  # fmt: skip
     odd = [{"type": kind, "linkname": "/etc/shadow"} for kind in kinds]
     odd += [{"name": name} for name in ("../kernel", "/etc/passwd", "modules/../../x", "ker")]
     odd += [{"mode": 0o4755}, {"size": header.size + 512}, {"size": 0}, {"uid": 1}]

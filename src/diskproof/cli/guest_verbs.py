@@ -28,16 +28,50 @@ def register(app: typer.Typer) -> None:
 
 
 @guest.command()
-def build(extra: ExtraOption = "") -> int:
+def build(
+    extra: ExtraOption = "",
+    minimal: Annotated[
+        bool,
+        typer.Option("--minimal", help="Of this host's kernel and programs: without packages."),
+    ] = False,
+    kernel: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A minimal guest's; else the host's.")
+    ] = None,
+    modules: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Of that kernel, named by its release.")
+    ] = None,
+) -> int:
     """Build the guest (kernel, initramfs, root); does nothing when it is up to date.
 
-    One with further packages is a second guest; crash studies that need it build it themselves.
+    One with further packages is a second guest; crash studies that need it build it themselves. A
+    minimal one needs no network; it is used where there is no other, and says what it lacks.
     """
     from diskproof.cli.terminal import note
     from diskproof.guest.ours.build import build_guest
 
     _require_known(extra)
+    if not minimal and (kernel or modules):
+        raise UsageError("--kernel and --modules are for a minimal guest", hint="add --minimal")
+    if minimal:
+        return _build_minimal(extra, kernel, modules)
     files = build_guest(note, extra)
+    print(files.kernel.parent)
+    return Exit.OK
+
+
+def _build_minimal(extra: str, kernel: Path | None, modules: Path | None) -> int:
+    from diskproof.cli.terminal import note
+    from diskproof.guest.ours.build import find_whole
+    from diskproof.guest.ours.minimal import HostKernel, build_minimal, find_host_kernel
+
+    if extra or (kernel is None) != (modules is None):
+        raise UsageError("a minimal guest has no --with, and --kernel and --modules come together")
+    found = HostKernel(kernel, modules) if kernel and modules else find_host_kernel()
+    files = build_minimal(found, note)
+    for each in files.lacks:
+        note(f"it lacks {each}")
+    if find_whole() is not None:
+        note("it is not used: there is a guest made of packages")
     print(files.kernel.parent)
     return Exit.OK
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from diskproof.backings import NO_CONSENT, probe_backing, start_disk_dir
 from diskproof.container.runtime import RUNTIME, require_containers
 from diskproof.errors import DiskproofError
-from diskproof.guest.ours.build import AGENT, SPACE_NEEDED, find_guest
+from diskproof.guest.ours.build import AGENT, MINIMAL, SPACE_NEEDED, find_guest
 from diskproof.guest.ours.packages import OTHER_WAY, find_suite
 from diskproof.host.accel import KVM, probe_accel
 from diskproof.host.backing_ground import add_ground
@@ -167,6 +167,10 @@ def examine_guest() -> Finding:
     found = find_guest()
     if found is None:
         return Finding("guest", "no", "it is not built", "diskproof guest build")
+    if found.kind == MINIMAL:
+        lacks = f"; lacks {', '.join(found.lacks)}" if found.lacks else ""
+        what = f"minimal, with this host's Linux {found.kernel_release} and programs{lacks}"
+        return Finding("guest", "limited", what, f"diskproof guest build; {OTHER_WAY}")
     return Finding("guest", "yes", f"Linux {found.kernel_release} ({found.id})")
 
 

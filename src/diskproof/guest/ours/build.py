@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ AGENT = "diskproof-agent"
 # Beside it in the initramfs, in the guest in PROGRAM_FOLDER.
 PROGRAMS = ("diskproof-ledger", "diskproof-tree")
 PROGRAM_FOLDER = "/run/diskproof"
+MINIMAL = "minimal"
+"""The kind of a guest that is made of what the host has (``minimal.py``)."""
 SPACE_NEEDED = 2 << 30
 _IN_INITRAMFS = kernel.CHANNEL + kernel.DRIVES
 
@@ -38,6 +40,7 @@ class GuestFiles:
     """A built guest. ``id`` names it in results.
 
     ``root_modules`` are those that lie in the root: name to paths in the guest, in load order.
+    ``kind`` is ``debian`` or ``minimal``, and ``lacks`` says what a minimal one cannot do.
     """
 
     kernel: Path
@@ -46,29 +49,50 @@ class GuestFiles:
     id: str
     kernel_release: str
     root_modules: Mapping[str, tuple[str, ...]]
+    kind: str = "debian"
+    lacks: tuple[str, ...] = ()
 
 
 def find_guest(extra: str = "") -> GuestFiles | None:
-    """The guest for these programs, suite and recipe if it was built.
+    """The guest for these programs, suite and recipe if it was built; else the minimal one if that
+    was, which has no extras.
 
     ``extra`` names further packages in its root (``packages.EXTRA_PACKAGES``).
     """
-    programs = [find_native(name) for name in (AGENT, *PROGRAMS)]
+    found = find_whole(extra)
+    if found is None and not extra:
+        folders = cache.cache_folder().glob(f"{MINIMAL}-*")
+        newest = max(folders, key=lambda folder: folder.stat().st_mtime_ns, default=None)
+        return read_guest(newest) if newest and _is_ready(newest) else None
+    return found
+
+
+def find_whole(extra: str = "") -> GuestFiles | None:
+    """As ``find_guest``, but never the minimal one."""
     folder = find_base(extra)
-    if None in programs or folder is None:
-        return None
+    return read_guest(folder) if folder and _is_ready(folder) else None
+
+
+def _is_ready(folder: Path) -> bool:
+    """Whether it has an initramfs of our programs that we may read."""
+    if None in [find_native(name) for name in (AGENT, *PROGRAMS)]:
+        return False
+    return os.access(folder / f"initrd-{programs_of_guest()}.cpio", os.R_OK)
+
+
+def read_guest(folder: Path) -> GuestFiles:
+    """The guest in a folder of the cache."""
     programs_id = programs_of_guest()
-    initrd = folder / f"initrd-{programs_id}.cpio"
-    if not os.access(initrd, os.R_OK):  # not there, or another user's
-        return None
     facts = json.loads((folder / "guest.json").read_text())
     return GuestFiles(
         kernel=folder / "kernel",
-        initrd=initrd,
+        initrd=folder / f"initrd-{programs_id}.cpio",
         root=folder / "root.squashfs",
         id=f"{folder.name}-{programs_id}",
         kernel_release=str(facts["kernel_release"]),
         root_modules={name: tuple(paths) for name, paths in facts["root_modules"].items()},
+        kind=facts.get("kind", "debian"),
+        lacks=tuple(facts.get("lacks", ())),
     )
 
 
@@ -109,13 +133,13 @@ def build_guest(progress: Callable[[str], None] = lambda _: None, extra: str = "
     Raises HostError when the host lacks a tool, space or packages.
     """
     _require_programs()
-    found = find_guest(extra)
+    found = find_whole(extra)
     if found is not None:
         return found
     if find_base(extra) is None:
         packages.require_suite()
     with cache.build_lock(cache.cache_folder(), progress):
-        if (found := find_guest(extra)) is not None:
+        if (found := find_whole(extra)) is not None:
             return found  # another builder was first
         cache.remove_unfinished(cache.cache_folder())
         base = find_base(extra)
@@ -126,7 +150,7 @@ def build_guest(progress: Callable[[str], None] = lambda _: None, extra: str = "
                 _build_base(base, suite, extra, progress)
         progress("initramfs: agent, our programs and the modules for every bus")
         add_initrd(base)
-    return require_guest(extra)
+    return read_guest(base)
 
 
 def add_initrd(folder: Path) -> None:
@@ -159,7 +183,7 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         found = kernel.find_modules(tree)
         image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
         (folder / "kernel").write_bytes(unpack_kernel(image, scratch))
-        _write_modules(folder / "modules", found)
+        write_modules(folder / "modules", found, _IN_INITRAMFS)
         placed = root.place_modules(tree, found, kernel.root_modules(extra))
         facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
         (folder / "guest.json").write_text(json.dumps(facts, indent=1))
@@ -169,10 +193,10 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         shutil.rmtree(scratch)
 
 
-def _write_modules(folder: Path, found: kernel.KernelModules) -> None:
+def write_modules(folder: Path, found: kernel.KernelModules, names: Sequence[str]) -> None:
     """The folder ``/modules`` of the initramfs, as docs/guest-protocol.md lays it out."""
     folder.mkdir()
-    orders = {name: kernel.load_order(found, name) for name in _IN_INITRAMFS}
+    orders = {name: kernel.load_order(found, name) for name in names}
     for needed in {needed for order in orders.values() for needed in order}:
         (folder / f"{needed}.ko").write_bytes(kernel.read_module(found.files[needed]))
     boot = dict.fromkeys(needed for name in kernel.CHANNEL for needed in orders[name])

@@ -33,7 +33,10 @@ EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
 }
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""
 FETCH_SECONDS = 900.0
-OTHER_WAY = "or elsewhere `diskproof guest export FILE`, and here `diskproof guest import FILE`"
+OTHER_WAY = (
+    "or elsewhere `diskproof guest export FILE`, and here `diskproof guest import FILE`; "
+    "or `diskproof guest build --minimal`, of what this host has"
+)
 """For a host that cannot build a guest: no Debian, no tools, no network."""
 
 

@@ -44,7 +44,7 @@ class _Inode:
     place: tuple[int, int]
 
 
-class _Writer:
+class _Image:
     def __init__(self, output: IO[bytes], count: int) -> None:
         self.output, self.count = output, count
         self.inodes, self.folders = _Table(), _Table()
@@ -108,7 +108,7 @@ def write_squashfs(root: Path, image: Path) -> None:
     count = 1 + sum(1 for _ in root.rglob("*"))
     with image.open("wb") as output:
         output.write(bytes(_SUPER.size))
-        writer = _Writer(output, count)
+        writer = _Image(output, count)
         top = writer.add(root, count + 1)
         inodes = output.tell()
         output.write(writer.inodes.render())

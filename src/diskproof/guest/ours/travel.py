@@ -32,7 +32,7 @@ _PATH = re.compile(r"[\w./+-]{1,200}")
 
 
 @dataclass(frozen=True)
-class Exported:
+class Departure:
     """The file, its digest (of the file, not of what is in it) and length, and what it holds."""
 
     file: Path
@@ -42,7 +42,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Imported:
+class Arrival:
     """The guest as it is here. ``there`` says that it was here before; ``manifest.id`` is another
     than its id where our programs are others than the exporter's."""
 
@@ -52,12 +52,18 @@ class Imported:
     there: bool
 
 
-def export_guest(output: Path, extra: str, tell: Tell) -> Exported:
+def export_guest(output: Path, extra: str, tell: Tell) -> Departure:
     """Write the built guest to a file, which appears whole or not at all.
 
     Raises HostError when there is no guest or no space, UsageError when the file cannot be written.
     """
     guest = build.require_guest(extra)
+    if guest.kind == build.MINIMAL:
+        raise HostError(
+            "a minimal guest stays here",
+            "it is made of this host's own files",
+            "diskproof guest build, and export that",
+        )
     folder = guest.kernel.parent
     suite = json.loads((folder / "guest.json").read_text())["suite"]
     manifest = Manifest(folder.name, guest.id, suite, extra, list_items(folder))
@@ -80,7 +86,7 @@ def export_guest(output: Path, extra: str, tell: Tell) -> Exported:
         raise _cannot_write(output, error) from None
     finally:
         temporary.unlink(missing_ok=True)
-    return Exported(output, sha256, size, manifest)
+    return Departure(output, sha256, size, manifest)
 
 
 def _cannot_write(output: Path, error: OSError) -> HostError:
@@ -88,7 +94,7 @@ def _cannot_write(output: Path, error: OSError) -> HostError:
     return HostError(f"cannot write {output}", error.strerror or "", hint)
 
 
-def import_guest(file: Path, sha256: str | None, tell: Tell) -> Imported:
+def import_guest(file: Path, sha256: str | None, tell: Tell) -> Arrival:
     """Bring a guest from a file into the cache, where it appears whole or not at all.
 
     ``sha256`` is what the file's digest has to be, if somebody said. Raises UsageError for a file
@@ -110,9 +116,9 @@ def import_guest(file: Path, sha256: str | None, tell: Tell) -> Imported:
             (_compare if there else _unpack)(parcel, manifest, base, sha256, tell)
             if build.find_base(manifest.extra) != base:
                 cache.write_file(base / build.IMPORTED, _mark(manifest))
-            if build.find_guest(manifest.extra) is None:
+            if build.find_whole(manifest.extra) is None:
                 build.add_initrd(base)
-    return Imported(build.require_guest(manifest.extra), manifest, parcel.sha256, there)
+    return Arrival(build.require_guest(manifest.extra), manifest, parcel.sha256, there)
 
 
 def _require_ours(manifest: Manifest) -> Manifest:

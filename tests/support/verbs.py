@@ -106,7 +106,11 @@ VERBS = (
     Verb("compare", "cache=none cache=writeback", wrong=("FILE FILE", "FILE cache=none")),
     Verb("import kvm-perf", "kvm-perf.txt", wrong=("FILE",)),
     Verb("import fio", "fio.json", wrong=("FILE", "fio.json FILE")),
-    Verb("guest build", exempt={"width": "it prints one path, which is to be taken whole"}),
+    Verb(
+        "guest build",
+        wrong=("--minimal --kernel FILE --modules FILE",),
+        exempt={"width": "it prints one path, which is to be taken whole"},
+    ),
     Verb(
         "guest export",
         "guest.tar.gz",

@@ -67,6 +67,9 @@ def _build_minimal(extra: str, kernel: Path | None, modules: Path | None) -> int
     if extra or (kernel is None) != (modules is None):
         raise UsageError("a minimal guest has no --with, and --kernel and --modules come together")
     found = HostKernel(kernel, modules) if kernel and modules else find_host_kernel()
+    if not found.is_whole:
+        what = f"{kernel} and {modules} are no kernel and its modules"
+        raise UsageError(what, "a file, and a folder with modules.builtin, are wanted")
     files = build_minimal(found, note)
     for each in files.lacks:
         note(f"it lacks {each}")

@@ -162,6 +162,8 @@ def _append(modules: KernelModules, name: str, order: list[str]) -> None:
 def read_module(path: Path) -> bytes:
     """A module's content, unpacked. Raises HostError for a format that is not known."""
     suffix = path.name[path.name.index(".ko") :]
+    if suffix == ".ko.zst":
+        return run([require_tool("zstd", "zstd"), "-dcq", str(path)], timeout=60).stdout
     if suffix not in _UNPACK:
         raise HostError(f"cannot unpack {path.name}", f"{suffix} is not known")
     return _UNPACK[suffix](path.read_bytes())

@@ -50,6 +50,11 @@ class HostKernel:
     image: Path
     modules: Path
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether both are there."""
+        return self.image.is_file() and (self.modules / "modules.builtin").is_file()
+
 
 def find_host_kernel(
     boot: Path = Path("/boot"), modules: Path = Path("/lib/modules")
@@ -62,8 +67,8 @@ def find_host_kernel(
     for release in releases:
         folder = modules / release
         for image in (boot / f"vmlinuz-{release}", folder / "vmlinuz"):
-            if image.is_file() and (folder / "modules.builtin").is_file():
-                return HostKernel(image, folder)
+            if (found := HostKernel(image, folder)).is_whole:
+                return found
     raise HostError(
         "this host has no kernel for a guest",
         f"no vmlinuz in {boot} has its modules in {modules}",

@@ -170,7 +170,7 @@ def examine_guest() -> Finding:
     if found.kind == MINIMAL:
         lacks = f"; lacks {', '.join(found.lacks)}" if found.lacks else ""
         what = f"minimal, with this host's Linux {found.kernel_release} and programs{lacks}"
-        return Finding("guest", "limited", what, f"diskproof guest build; {OTHER_WAY}")
+        return Finding("guest", "limited", what, "diskproof guest build, or guest import FILE")
     return Finding("guest", "yes", f"Linux {found.kernel_release} ({found.id})")
 
 

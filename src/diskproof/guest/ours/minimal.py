@@ -85,7 +85,7 @@ def build_minimal(found: HostKernel, progress: Callable[[str], None]) -> GuestFi
         require_tool(name, "coreutils")
     programs = {name: path for name in (*NEEDED, *USEFUL) if (path := find_tool(name))}
     folder = cache.cache_folder()
-    with cache.build_lock(folder, progress):
+    with cache.full_disk_told(folder), cache.build_lock(folder, progress):
         cache.remove_unfinished(folder)
         base = folder / f"{build.MINIMAL}-{_inputs_id(found, programs)}"
         if not base.is_dir():

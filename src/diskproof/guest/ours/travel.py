@@ -4,8 +4,6 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +104,7 @@ def import_guest(file: Path, sha256: str | None, tell: Tell) -> Arrival:
     except OSError as error:
         raise UsageError(f"cannot read {file}", error.strerror or "") from None
     folder = cache.cache_folder()
-    with os.fdopen(handle, "rb") as stream, _full_disk_told(folder):
+    with os.fdopen(handle, "rb") as stream, cache.full_disk_told(folder):
         parcel = Parcel(stream)
         manifest = _require_ours(parcel.read_manifest())
         with cache.build_lock(folder, lambda _: None):
@@ -187,12 +185,3 @@ def _is_facts(facts: Any) -> bool:
             short = all(len(paths) <= _MAX_PATHS for paths in modules.values())
             return plain and short and _RELEASE.fullmatch(release) is not None
     return False
-
-
-@contextmanager
-def _full_disk_told(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        hint = cache.MORE_SPACE if error.errno in NO_SPACE else "name another: XDG_CACHE_HOME"
-        raise HostError(f"cannot write in {folder}", error.strerror or "", hint) from None

@@ -175,7 +175,7 @@ def test_a_missing_tool_names_its_package(
     monkeypatch.setenv("PATH", str(present))
     with pytest.raises(HostError, match=f"{missing} is not installed") as caught:
         build.build_guest()
-    assert caught.value.hint == f"apt-get install {package}"
+    assert caught.value.hint == f"apt-get install {package}; {packages.OTHER_WAY}"
     assert [path.name for path in cache.cache_folder().iterdir()] == ["lock"]
 
 

@@ -106,7 +106,28 @@ VERBS = (
     Verb("compare", "cache=none cache=writeback", wrong=("FILE FILE", "FILE cache=none")),
     Verb("import kvm-perf", "kvm-perf.txt", wrong=("FILE",)),
     Verb("import fio", "fio.json", wrong=("FILE", "fio.json FILE")),
-    Verb("guest build", exempt={"width": "it prints one path, which is to be taken whole"}),
+    Verb(
+        "guest build",
+        wrong=("--minimal --kernel FILE --modules FILE",),
+        exempt={"width": "it prints one path, which is to be taken whole"},
+    ),
+    Verb(
+        "guest export",
+        "guest.tar.gz",
+        makes=("guest.tar.gz",),
+        exempt={
+            "wrong": "it writes its file",
+            "again": "it packs 170 MiB",
+            "width": "it prints a line for sha256sum, which is to be taken whole",
+        },
+    ),
+    Verb(
+        "guest import",
+        "study.toml",
+        code=2,  # true ones are imported in tests/vm/test_guest_travel_boot.py
+        wrong=("FILE",),
+        exempt={"json": "it is refused", "stdout": QUIET, "interrupt": QUIET},
+    ),
     Verb(
         "sync drop",
         "-- sh -c 'sync; echo done'",

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from diskproof.errors import DiskproofError
+from diskproof.guest.ours.build import MINIMAL, find_guest
 from diskproof.process.start import find_tool, run
 from diskproof.records import HostRecord, content_id
 
@@ -41,6 +42,9 @@ def host_record(accel: str, accel_reason: str) -> HostRecord:
         "transparent_hugepages": read_choice(Path("/sys/kernel/mm/transparent_hugepage/enabled")),
         "schedulers": read_schedulers(),
     }
+    guest = find_guest()
+    if guest is not None and guest.kind == MINIMAL:
+        facts["guest"] = MINIMAL  # its figures are never those of a guest made of packages
     name = platform.node() or "unnamed"
     machine = _read_text(Path("/etc/machine-id"))
     identity = content_id([name, machine, facts, round(memory / (1 << 30))])

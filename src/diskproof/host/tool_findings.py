@@ -8,8 +8,8 @@ from pathlib import Path
 from diskproof.backings import NO_CONSENT, probe_backing, start_disk_dir
 from diskproof.container.runtime import RUNTIME, require_containers
 from diskproof.errors import DiskproofError
-from diskproof.guest.ours.build import AGENT, SPACE_NEEDED, find_guest
-from diskproof.guest.ours.packages import find_suite
+from diskproof.guest.ours.build import AGENT, MINIMAL, SPACE_NEEDED, find_guest
+from diskproof.guest.ours.packages import OTHER_WAY, find_suite
 from diskproof.host.accel import KVM, probe_accel
 from diskproof.host.backing_ground import add_ground
 from diskproof.host.facts import require_engine
@@ -167,6 +167,10 @@ def examine_guest() -> Finding:
     found = find_guest()
     if found is None:
         return Finding("guest", "no", "it is not built", "diskproof guest build")
+    if found.kind == MINIMAL:
+        lacks = f"; lacks {', '.join(found.lacks)}" if found.lacks else ""
+        what = f"minimal, with this host's Linux {found.kernel_release} and programs{lacks}"
+        return Finding("guest", "limited", what, "diskproof guest build, or guest import FILE")
     return Finding("guest", "yes", f"Linux {found.kernel_release} ({found.id})")
 
 
@@ -176,9 +180,10 @@ def examine_build_tools() -> Finding:
     missing = [package for program, package in _BUILD_TOOLS if find_tool(program) is None]
     if missing:
         what = f"{', '.join(missing)} not installed"
-        return Finding(name, "no", what, f"apt-get install {' '.join(missing)}")
+        return Finding(name, "no", what, f"apt-get install {' '.join(missing)}; {OTHER_WAY}")
     if find_suite() is None:
-        return Finding(name, "no", "it takes a Debian host", "use a Debian container")
+        hint = f"use a Debian container; {OTHER_WAY}"
+        return Finding(name, "no", "it takes a Debian host", hint)
     if find_native(AGENT) is None:
         return Finding(name, "no", f"{AGENT} is not built", "make setup")
     return Finding(name, "yes", ", ".join(program for program, _ in _BUILD_TOOLS))

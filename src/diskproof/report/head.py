@@ -8,7 +8,7 @@ from typing import Any
 from diskproof.records import StudyRecord
 from diskproof.report.chapter import Chapter, Lead
 from diskproof.report.chapters import CHAPTERS
-from diskproof.report.view import TCG_NOTE, StudyView
+from diskproof.report.view import MINIMAL_NOTE, TCG_NOTE, StudyView
 from diskproof.study.ground import find_grounds
 from diskproof.study.like import find_defaults, keep_warnings
 from diskproof.units import render_bytes
@@ -59,6 +59,8 @@ class Head:
         """A reader must know them before any figure; they come from the host and from the plan."""
         simulated = self.view.host.facts.get("simulated") is True
         found = ["The host is simulated: every figure is made up."] if simulated else []
+        if self.accelerator and self.view.host.facts.get("guest") == "minimal":
+            found.append(MINIMAL_NOTE)
         return [*found, *keep_warnings(self.view.study.warnings)]
 
     @property
@@ -114,6 +116,7 @@ class Head:
             "kernel": (facts.get("kernel"), facts.get("distribution")),
             "QEMU": (facts.get("qemu_version"),),
             "fio": (facts.get("fio_version"),),
+            "guest": (facts.get("guest"),),  # told where it is not the usual one
         }
         known = ((name, parts) for name, parts in told.items() if parts[0])
         lines = [(name, ", ".join(str(part) for part in parts if part)) for name, parts in known]

@@ -23,6 +23,9 @@ TCG_NOTE = (
     "IOPS and latency of guests are far below those under KVM and differences between buses and "
     "threads may not carry over. It does not distort the order of flushes or what is durable."
 )
+MINIMAL_NOTE = (
+    "Guests were minimal, with the host's own kernel and fio: their figures are no other guest's."
+)
 Verdicts = Mapping[tuple[tuple[str, str], ...], CellDurability]
 
 

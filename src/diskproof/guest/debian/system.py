@@ -86,6 +86,9 @@ def require_system(spec: WorkloadSpec) -> SystemFiles:
 def _locate(spec: WorkloadSpec) -> tuple[GuestFiles, str, Path]:
     """The guest whose kernel is used, the suite, and the folder of the base image."""
     guest, suite = require_guest(), packages.require_suite()
+    if "ext4" not in guest.root_modules:
+        what = f"the {guest.kind} guest boots no other system"
+        raise HostError(what, "it has no module ext4", "diskproof guest build")
     shape = [RECIPE, spec.option("size"), spec.option("scale"), guest.id, _script_texts()]
     name = f"disk-{content_id(shape)}"
     return guest, suite, cache.cache_folder() / _debian_id(suite) / name

@@ -94,6 +94,9 @@ class Guest:
 
     def load_modules(self, names: Sequence[str]) -> None:
         """Load modules that lie in the root (file systems). Raises RunFailure ``guest``."""
+        if missing := [name for name in names if name not in self.files.root_modules]:
+            what = f"the {self.files.kind} guest has no module {', '.join(missing)}"
+            raise RunFailure("guest", what, hint="diskproof guest build")
         for path in dict.fromkeys(path for name in names for path in self.files.root_modules[name]):
             done = self.channel.exec(["insmod", path], timeout=60)
             if done.exit.code != 0 and b"File exists" not in done.stderr:

@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +23,14 @@ from diskproof.process.start import require_tool
 from diskproof.records import content_id
 
 RECIPE = 1  # raise it when the steps below change what comes out
+IMPORTED = "imported.json"
+"""In the folder of a guest that came as a file: it is wanted, whatever suite the host has."""
 AGENT = "diskproof-agent"
 # Beside it in the initramfs, in the guest in PROGRAM_FOLDER.
 PROGRAMS = ("diskproof-ledger", "diskproof-tree")
 PROGRAM_FOLDER = "/run/diskproof"
+MINIMAL = "minimal"
+"""The kind of a guest that is made of what the host has (``minimal.py``)."""
 SPACE_NEEDED = 2 << 30
 _IN_INITRAMFS = kernel.CHANNEL + kernel.DRIVES
 
@@ -35,6 +40,7 @@ class GuestFiles:
     """A built guest. ``id`` names it in results.
 
     ``root_modules`` are those that lie in the root: name to paths in the guest, in load order.
+    ``kind`` is ``debian`` or ``minimal``, and ``lacks`` says what a minimal one cannot do.
     """
 
     kernel: Path
@@ -43,30 +49,69 @@ class GuestFiles:
     id: str
     kernel_release: str
     root_modules: Mapping[str, tuple[str, ...]]
+    kind: str = "debian"
+    lacks: tuple[str, ...] = ()
 
 
 def find_guest(extra: str = "") -> GuestFiles | None:
-    """The guest for these programs, suite and recipe if it was built.
+    """The guest for these programs, suite and recipe if it was built; else the minimal one if that
+    was, which has no extras.
 
     ``extra`` names further packages in its root (``packages.EXTRA_PACKAGES``).
     """
-    programs, suite = [find_native(name) for name in (AGENT, *PROGRAMS)], packages.find_suite()
-    if None in programs or suite is None:
-        return None
-    folder = cache.cache_folder() / _base_id(suite, extra)
-    programs_id = _programs_id()
-    initrd = folder / f"initrd-{programs_id}.cpio"
-    if not os.access(initrd, os.R_OK):  # not there, or another user's
-        return None
+    found = find_whole(extra)
+    if found is None and not extra:
+        folders = cache.cache_folder().glob(f"{MINIMAL}-*")
+        newest = max(folders, key=lambda folder: folder.stat().st_mtime_ns, default=None)
+        return read_guest(newest) if newest and _is_ready(newest) else None
+    return found
+
+
+def find_whole(extra: str = "") -> GuestFiles | None:
+    """As ``find_guest``, but never the minimal one."""
+    folder = find_base(extra)
+    return read_guest(folder) if folder and _is_ready(folder) else None
+
+
+def _is_ready(folder: Path) -> bool:
+    """Whether it has an initramfs of our programs that we may read."""
+    if None in [find_native(name) for name in (AGENT, *PROGRAMS)]:
+        return False
+    return os.access(folder / f"initrd-{programs_of_guest()}.cpio", os.R_OK)
+
+
+def read_guest(folder: Path) -> GuestFiles:
+    """The guest in a folder of the cache."""
+    programs_id = programs_of_guest()
     facts = json.loads((folder / "guest.json").read_text())
     return GuestFiles(
         kernel=folder / "kernel",
-        initrd=initrd,
+        initrd=folder / f"initrd-{programs_id}.cpio",
         root=folder / "root.squashfs",
         id=f"{folder.name}-{programs_id}",
         kernel_release=str(facts["kernel_release"]),
         root_modules={name: tuple(paths) for name, paths in facts["root_modules"].items()},
+        kind=facts.get("kind", "debian"),
+        lacks=tuple(facts.get("lacks", ())),
     )
+
+
+def find_base(extra: str = "") -> Path | None:
+    """The folder with kernel, modules and root, whether it is there or not: the one that was
+    imported last, else that of the host's suite. None where a host without one is not Debian."""
+    imported = [
+        mark
+        for mark in cache.cache_folder().glob(f"*/{IMPORTED}")
+        if mark.parent.name == base_id(_suite_of(mark.parent), extra)
+    ]
+    if imported:
+        return max(imported, key=lambda mark: mark.stat().st_mtime_ns).parent
+    suite = packages.find_suite()
+    return cache.cache_folder() / base_id(suite, extra) if suite else None
+
+
+def _suite_of(folder: Path) -> str:
+    return str(json.loads((folder / "guest.json").read_text())["suite"])
 
 
 def require_guest(extra: str = "") -> GuestFiles:
@@ -88,22 +133,40 @@ def build_guest(progress: Callable[[str], None] = lambda _: None, extra: str = "
     Raises HostError when the host lacks a tool, space or packages.
     """
     _require_programs()
-    suite = packages.require_suite()
-    found = find_guest(extra)
+    found = find_whole(extra)
     if found is not None:
         return found
+    if find_base(extra) is None:
+        packages.require_suite()
     with cache.build_lock(cache.cache_folder(), progress):
-        if (found := find_guest(extra)) is not None:
+        if (found := find_whole(extra)) is not None:
             return found  # another builder was first
         cache.remove_unfinished(cache.cache_folder())
-        base = cache.cache_folder() / _base_id(suite, extra)
-        if not base.is_dir():
-            _build_base(base, suite, extra, progress)
+        base = find_base(extra)
+        if base is None or not base.is_dir():
+            suite = packages.require_suite()
+            base = cache.cache_folder() / base_id(suite, extra)
+            with _named_way_out():
+                _build_base(base, suite, extra, progress)
         progress("initramfs: agent, our programs and the modules for every bus")
-        programs = {path.name: path.read_bytes() for path in _require_programs()}
-        content = render_initrd(programs.pop(AGENT), base / "modules", programs)
-        cache.write_file(base / f"initrd-{_programs_id()}.cpio", content)
-    return require_guest(extra)
+        add_initrd(base)
+    return read_guest(base)
+
+
+def add_initrd(folder: Path) -> None:
+    """The initramfs of our programs and a folder's modules, into that folder."""
+    programs = {path.name: path.read_bytes() for path in _require_programs()}
+    content = render_initrd(programs.pop(AGENT), folder / "modules", programs)
+    cache.write_file(folder / f"initrd-{programs_of_guest()}.cpio", content)
+
+
+@contextmanager
+def _named_way_out() -> Iterator[None]:
+    """What a host cannot build it can import."""
+    try:
+        yield
+    except HostError as error:
+        raise HostError(error.what, error.why, f"{error.hint}; {packages.OTHER_WAY}") from error
 
 
 def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], None]) -> None:
@@ -120,7 +183,7 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         found = kernel.find_modules(tree)
         image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
         (folder / "kernel").write_bytes(unpack_kernel(image, scratch))
-        _write_modules(folder / "modules", found)
+        write_modules(folder / "modules", found, _IN_INITRAMFS)
         placed = root.place_modules(tree, found, kernel.root_modules(extra))
         facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
         (folder / "guest.json").write_text(json.dumps(facts, indent=1))
@@ -130,10 +193,10 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         shutil.rmtree(scratch)
 
 
-def _write_modules(folder: Path, found: kernel.KernelModules) -> None:
+def write_modules(folder: Path, found: kernel.KernelModules, names: Sequence[str]) -> None:
     """The folder ``/modules`` of the initramfs, as docs/guest-protocol.md lays it out."""
     folder.mkdir()
-    orders = {name: kernel.load_order(found, name) for name in _IN_INITRAMFS}
+    orders = {name: kernel.load_order(found, name) for name in names}
     for needed in {needed for order in orders.values() for needed in order}:
         (folder / f"{needed}.ko").write_bytes(kernel.read_module(found.files[needed]))
     boot = dict.fromkeys(needed for name in kernel.CHANNEL for needed in orders[name])
@@ -169,7 +232,8 @@ def render_initrd(
     return cpio.render_cpio(entries)
 
 
-def _base_id(suite: str, extra: str) -> str:
+def base_id(suite: str, extra: str) -> str:
+    """The name of the folder for these inputs."""
     inputs: list[object] = [
         RECIPE,
         suite,
@@ -192,6 +256,7 @@ def _require_programs() -> list[Path]:
     return [require_native(name) for name in (AGENT, *PROGRAMS)]
 
 
-def _programs_id() -> str:
+def programs_of_guest() -> str:
+    """What names our programs in the id of a guest."""
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in _require_programs()]
     return content_id(hashes)

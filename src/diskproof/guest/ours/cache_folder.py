@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.errors import HostError
+from diskproof.errors import NO_SPACE, HostError
 from diskproof.process.owner import AS_USUAL, start_umask
 from diskproof.units import render_bytes
 
 _UNFINISHED = "unfinished-"
+MORE_SPACE = "free some, or set XDG_CACHE_HOME to a folder on a larger file system"
 
 
 def cache_folder() -> Path:
@@ -26,10 +27,20 @@ def require_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise HostError(
-            "there is no space to build the guest",
-            f"{folder} has {render_bytes(free)} free, the build takes {render_bytes(needed)}",
-            "free some, or set XDG_CACHE_HOME to a folder on a larger file system",
+            "there is no space for the guest",
+            f"{folder} has {render_bytes(free)} free, it takes {render_bytes(needed)}",
+            MORE_SPACE,
         )
+
+
+@contextmanager
+def full_disk_told(folder: Path) -> Iterator[None]:
+    """What cannot be written inside the block is a HostError with a way out."""
+    try:
+        yield
+    except OSError as error:
+        hint = MORE_SPACE if error.errno in NO_SPACE else "name another: XDG_CACHE_HOME"
+        raise HostError(f"cannot write in {folder}", error.strerror or "", hint) from None
 
 
 @contextmanager

@@ -115,7 +115,11 @@ def find_modules(root: Path) -> KernelModules:
     found = sorted(root.glob("lib/modules/*")) or sorted(root.glob("usr/lib/modules/*"))
     if len(found) != 1:
         raise HostError("the guest has no kernel", f"{len(found)} kernels were unpacked, not one")
-    folder = found[0]
+    return read_modules(found[0])
+
+
+def read_modules(folder: Path) -> KernelModules:
+    """The modules of the kernel whose release names the folder."""
     builtin = (folder / "modules.builtin").read_text().split()
     files = {_plain(path.name): path for path in folder.rglob("*.ko*")}
     return KernelModules(folder.name, files, frozenset(_plain(Path(n).name) for n in builtin))
@@ -158,6 +162,8 @@ def _append(modules: KernelModules, name: str, order: list[str]) -> None:
 def read_module(path: Path) -> bytes:
     """A module's content, unpacked. Raises HostError for a format that is not known."""
     suffix = path.name[path.name.index(".ko") :]
+    if suffix == ".ko.zst":
+        return run([require_tool("zstd", "zstd"), "-dcq", str(path)], timeout=60).stdout
     if suffix not in _UNPACK:
         raise HostError(f"cannot unpack {path.name}", f"{suffix} is not known")
     return _UNPACK[suffix](path.read_bytes())

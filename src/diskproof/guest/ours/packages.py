@@ -33,6 +33,11 @@ EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
 }
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""
 FETCH_SECONDS = 900.0
+OTHER_WAY = (
+    "or elsewhere `diskproof guest export FILE`, and here `diskproof guest import FILE`; "
+    "or `diskproof guest build --minimal`, of what this host has"
+)
+"""For a host that cannot build a guest: no Debian, no tools, no network."""
 
 
 def find_suite(path: Path = Path("/etc/os-release")) -> str | None:
@@ -50,7 +55,7 @@ def require_suite() -> str:
         raise HostError(
             "the guest cannot be built here",
             "it is made of Debian packages, and this host is not Debian",
-            "use a Debian host, or a container of one",
+            f"use a Debian host, or a container of one; {OTHER_WAY}",
         )
     return suite
 

@@ -29,11 +29,13 @@ mount --make-rprivate /
 mount --bind "$root" "$root"
 for each in dev sys; do mount --rbind "/$each" "$root/$each"; done
 mount -t proc proc "$root/proc"
+[ -e "$root/mnt/fuse" ] || mknod --mode=666 "$root/mnt/fuse" c 10 229
+mount --bind "$root/mnt/fuse" "$root/dev/fuse"
 mkdir -p "$root/mnt/dist"
 mount --bind -o ro "$dist" "$root/mnt/dist"
 exec chroot --userspec="$as" "$root" env -i "$@"
 """
-"""Nothing that is mounted outlives it."""
+"""Nothing that is mounted outlives it. FUSE is everybody's, as Debian has it."""
 
 
 @dataclass(frozen=True)

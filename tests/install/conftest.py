@@ -33,6 +33,8 @@ class _Systems(dict[str, System]):
         home = root / "home" / "user"
         home.mkdir()
         os.chown(home, USER, USER)
+        with (root / "etc" / "passwd").open("a") as users:
+            users.write(f"user:x:{USER}:{USER}::/home/user:/bin/sh\n")
         self[suite] = System(suite, root)
         return self[suite]
 

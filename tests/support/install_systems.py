@@ -27,15 +27,19 @@ set -e
 root=$1 dist=$2 as=$3; shift 3
 mount --make-rprivate /
 mount --bind "$root" "$root"
-for each in dev sys; do mount --rbind "/$each" "$root/$each"; done
-mount -t proc proc "$root/proc"
-[ -e "$root/mnt/fuse" ] || mknod --mode=666 "$root/mnt/fuse" c 10 229
-mount --bind "$root/mnt/fuse" "$root/dev/fuse"
-mkdir -p "$root/mnt/dist"
-mount --bind -o ro "$dist" "$root/mnt/dist"
-exec chroot --userspec="$as" "$root" env -i "$@"
+cd "$root"
+for each in dev sys; do mount --rbind "/$each" "$each"; done
+mount -t proc proc proc
+[ -e mnt/fuse ] || mknod --mode=666 mnt/fuse c 10 229
+mount --bind mnt/fuse dev/fuse
+mkdir -p mnt/dist mnt/old
+mount --bind -o ro "$dist" mnt/dist
+pivot_root . mnt/old
+umount --lazy mnt/old
+exec setpriv --reuid "$as" --regid "$as" --clear-groups env -i "$@"
 """
-"""Nothing that is mounted outlives it. FUSE is everybody's, as Debian has it."""
+"""Nothing that is mounted outlives it. FUSE is everybody's, as Debian has it; in a changed root the
+kernel gives an ordinary user no namespace, so it becomes the root."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class System:
         done = subprocess.run(
             [
                 *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--"),
-                *("bash", "-c", INSIDE, "inside", self.root, DIST, f"{user}:{user}"),
+                *("bash", "-c", INSIDE, "inside", self.root, DIST, str(user)),
                 *passed,
                 f"SSL_CERT_FILE={TRUSTED}",
                 # Others may be measuring on the host that this is a folder of.

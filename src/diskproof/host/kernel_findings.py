@@ -23,6 +23,9 @@ SECONDS = 20.0
 FUSE_DEVICE = Path("/dev/fuse")
 KSM_SWITCH = Path("/sys/kernel/mm/ksm/run")
 _LANDLOCK = "boot a kernel from 5.13 on with lsm=landlock,... (Debian 12's has it)"
+_MOUNT = (
+    'exec 9<>"$1"; exec mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 diskproof "$2"'
+)
 _IN_CONTAINER = "run diskproof outside the container, or give it more rights"
 
 
@@ -30,10 +33,10 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def try_command(argv: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
+def try_command(argv: Sequence[str]) -> str:
     """Run a program; gives why it failed, or nothing when it did not."""
     try:
-        done = start.run(argv, timeout=SECONDS, check=False, pass_fds=pass_fds)
+        done = start.run(argv, timeout=SECONDS, check=False)
     except DiskproofError as error:
         return error.what
     if done.returncode == 0:
@@ -118,17 +121,23 @@ def _user_name() -> str:
 def examine_fuse() -> Finding:
     """Mount a FUSE file system that nobody serves, in a mount namespace."""
     try:
-        handle = os.open(FUSE_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        os.close(os.open(FUSE_DEVICE, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
         hint = "modprobe fuse" if error.errno in (errno.ENOENT, errno.ENODEV) else ""
         hint = f"chmod a+rw {FUSE_DEVICE}" if error.errno == errno.EACCES else hint
         return Finding("FUSE", "no", f"{FUSE_DEVICE}: {error.strerror}", hint)
-    try:
-        options = f"fd={handle},rootmode=40000,user_id=0,group_id=0"
-        mount = ["mount", "-i", "-t", "fuse", "-o", options, "diskproof", tempfile.gettempdir()]
-        failed = try_command([*namespace_args("--mount"), *mount], pass_fds=(handle,))
-    finally:
-        os.close(handle)
+    # The kernel mounts for the user namespace only in which the device was opened.
+    failed = try_command(
+        [
+            *namespace_args("--mount"),
+            "sh",
+            "-c",
+            _MOUNT,
+            "sh",
+            str(FUSE_DEVICE),
+            tempfile.gettempdir(),
+        ]
+    )
     if failed:
         return Finding("FUSE", "no", failed, _IN_CONTAINER)
     if not is_root() and start.find_tool("fusermount3") is None:

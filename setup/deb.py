@@ -38,6 +38,8 @@ OF_PACKAGES = {
     "zlib1g": r"libz\.so\.1",
 }
 """Which of Debian's packages has a library that others are linked with."""
+EFFORT = 1
+"""Of xz: the usual 6 takes ten times as long for a tenth less."""
 DESCRIPTION = """which virtual-disk settings are fast on a host, and which keep data
  Measures settings of virtual disks (cache mode, aio, format, bus and more) with
  QEMU, fio and real guests, ranks them with honest statistics, and judges what
@@ -75,7 +77,7 @@ def build_package(wheel: Path, target: Path, release: Release) -> Path:
         _settle(stage)
         _add_control(stage, version, machine, release.python)
         path = target / f"diskproof_{version}_{machine}.deb"
-        argv = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", stage, path]
+        argv = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{EFFORT}", "--build", stage, path]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
     return path
 
@@ -188,12 +190,18 @@ def epoch() -> int:
     return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
 
 
+def _chosen(names: str) -> Iterator[Release]:
+    """Those of the names, all when there are none."""
+    wanted = names.split()
+    yield from (each for each in RELEASES if not wanted or each.name in wanted)
+
+
 def main(folder: Path) -> None:
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch())  # dpkg-deb's and the manual's date
     os.umask(0o022)
     wheels = folder.glob(f"diskproof-{__version__}-*_{os.uname().machine}.whl")
     wheel = max(wheels, key=lambda path: path.stat().st_mtime)
-    for release in RELEASES:
+    for release in _chosen(os.environ.get("RELEASES", "")):
         began = time.monotonic()
         path = build_package(wheel, folder, release)
         size = path.stat().st_size / 1e6

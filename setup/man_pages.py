@@ -71,7 +71,7 @@ def _rows(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
     if rows:
         yield ".Bl -tag -width Ds"
         for name, told in rows:
-            yield f".It {_text(name)}"
+            yield f".It {_text(name.strip())}"
             yield from _told(told)
         yield ".El"
 

@@ -116,7 +116,7 @@ wheel: setup ## dist/: what pip, pipx and uv install without a compiler, and the
 .PHONY: test-install
 test-install: setup-test wheel ## the wheel on fresh Debian 12 and 13 without compilers, from nothing to an answer
 	$(SECTION) 'installation tests'
-	@$(PYTHON_BIN) -m pytest tests/install -o log_cli=true
+	@$(PYTHON_BIN) -m pytest tests/install -o log_cli=true -o faulthandler_timeout=0
 
 .PHONY: clean
 clean: ## remove what the targets above made; stores and the guest's cache stay

@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_wheel,
 )
 
-from natives import PARTS, TOOLS, build_natives
+from natives import PARTS, ROOT, TOOLS, build_natives
 
 __all__ = [
     "build_editable",
@@ -45,6 +46,8 @@ LEAST_GLIBC = 17
 """What every installer that knows such platforms at all has: 2.17, of 2012."""
 BEFORE_ANY_CLOCK = 315532800
 """1980, when a zip's time begins: seconds of the epoch."""
+STAGED = ROOT / "build"
+"""Where setuptools gathers modules; it would pack those of an earlier day, too."""
 _WHERE = {TOOLS: "scripts", PARTS: f"data/{PARTS}"}
 
 
@@ -54,6 +57,7 @@ def build_wheel(
     metadata_directory: str | None = None,
 ) -> str:
     """The wheel of setuptools, for this platform and with our programs."""
+    shutil.rmtree(STAGED, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         pure = build_meta.build_wheel(folder, config_settings, metadata_directory)
         with zipfile.ZipFile(Path(folder, pure)) as source:
@@ -76,7 +80,7 @@ def _asked_glibc(programs: Iterable[Path]) -> int:
     """N of the oldest C library 2.N that has all that the dynamic ones among them ask for."""
     argv = ["objdump", "--dynamic-syms", *programs]
     table = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    return max(LEAST_GLIBC, *map(int, re.findall(r"\(GLIBC_2\.(\d+)", table)))
+    return max([LEAST_GLIBC, *map(int, re.findall(r"\(GLIBC_2\.(\d+)", table))])
 
 
 def _write_wheel(path: Path, stem: str, contents: dict[str, bytes]) -> None:

@@ -241,6 +241,37 @@ def test_nothing_is_installed_when_all_is_there(tree: Path) -> None:
     assert done.text.splitlines()[-1] == "All of them, or what they bring, are there."
 
 
+CONFLICTING = ("qemu-system-x86", "qemu-utils", "qemu-system-common")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="dpkg installs for root only")
+def test_a_proxmox_host_is_left_alone(tree: Path) -> None:
+    """By dpkg's own word, of a package that conflicts as the real one does."""
+    fake = tree / "fake"
+    (fake / "DEBIAN").mkdir(parents=True)
+    names = ", ".join(CONFLICTING)
+    fields = ("Package: pve-qemu-kvm", "Version: 11.0.0-1", "Architecture: all")
+    fields += ("Maintainer: Nobody <nobody@localhost>", f"Conflicts: {names}", f"Provides: {names}")
+    control = "\n".join([*fields, "Description: takes the place of Debian's QEMU", ""])
+    (fake / "DEBIAN" / "control").write_text(control)
+    (tree / "db" / "updates").mkdir(parents=True)
+    (tree / "db" / "status").touch()
+    (tree / "db" / "info").mkdir()
+    (tree / "root").mkdir()
+    proc.run(["dpkg-deb", "--build", str(fake), str(tree / "fake.deb")], timeout=60)
+    dpkg = ["dpkg", "--force-not-root", f"--admindir={tree}/db", f"--instdir={tree}/root"]
+    listing = tree / "list.txt"
+    listing.write_text("no-such-package no-such-program\n")
+    argv = [str(tree / "setup" / "packages"), str(listing)]
+    environment = {**os.environ, "DPKG_ADMINDIR": f"{tree}/db"}
+    proc.run([*dpkg, "--install", str(tree / "fake.deb")], timeout=60)
+    done = proc.run(argv, timeout=60, check=False, env=environment)
+    assert done.returncode == 1
+    assert "This is a Proxmox host: nothing is installed here." in done.error_text
+    assert "Missing: no-such-program" in done.error_text
+    assert "Installing" not in done.text
+
+
 def test_an_old_toolchain_first_on_the_path_is_passed_over(tree: Path) -> None:
     (tree / "native").mkdir()
     shutil.copy(ROOT / "native" / "Cargo.toml", tree / "native")

@@ -1,44 +1,43 @@
 """Fresh Debian systems without compilers, into which we are installed as a stranger would."""
 
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from diskproof.guest.ours import packages
-from diskproof.process.start import require_tool
-from support.install_systems import BROUGHT, SUITES, USER, System, find_mirror
+from support.install_systems import BROUGHT, SUITES, USER, Person, System, start_root
+
+PEOPLE = [(suite, user) for suite in SUITES for user in (USER, 0)]
+"""Root comes last on each system, to take away what all were given."""
 
 
-@pytest.fixture(scope="session", params=SUITES)
-def system(request: pytest.FixtureRequest) -> Iterator[System]:
-    """A root made by mmdebstrap from nothing but the suite's own packages."""
-    suite = str(request.param)
-    with tempfile.TemporaryDirectory(prefix="diskproof-install-", dir="/var/tmp") as folder:
-        root = Path(folder) / suite
-        subprocess.run(
-            [
-                *("unshare", "--mount", "--propagation", "private", "--pid", "--fork"),
-                *("--kill-child", "--", require_tool("mmdebstrap", "mmdebstrap"), "--mode=root"),
-                *("--variant=minbase", f"--include={','.join(BROUGHT)}"),
-                *packages.fetch_options(Path(folder) / "apt.conf"),
-                *(suite, root, f"deb {find_mirror()} {suite} main"),
-            ],
-            check=True,
-            capture_output=True,
-            env=packages.environment(os.environ),
-            timeout=packages.FETCH_SECONDS,
-        )
-        for name in ("hosts", "resolv.conf"):
-            shutil.copy(f"/etc/{name}", root / "etc" / name)
-        # Whom this machine trusts to bring packages is its own affair.
-        trusted = Path("/etc/ssl/certs/ca-certificates.crt")
-        shutil.copy(trusted, root / str(trusted)[1:])
+@pytest.fixture(scope="session")
+def systems() -> Iterator[dict[str, System]]:
+    """Those that are there; each begins with its first person."""
+    with ExitStack() as stack:
+        yield _Systems(stack)
+
+
+class _Systems(dict[str, System]):
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def __missing__(self, suite: str) -> System:
+        folder = tempfile.TemporaryDirectory(prefix="diskproof-install-", dir="/var/tmp")
+        path = Path(self._stack.enter_context(folder))
+        options = f"--include={','.join(BROUGHT)}"
+        root = self._stack.enter_context(start_root(suite, path, options))
         home = root / "home" / "user"
         home.mkdir()
         os.chown(home, USER, USER)
-        yield System(suite, root)
+        self[suite] = System(suite, root)
+        return self[suite]
+
+
+@pytest.fixture(scope="session", params=PEOPLE, ids=lambda each: f"{each[0]}-{each[1]}")
+def person(request: pytest.FixtureRequest, systems: dict[str, System]) -> Person:
+    suite, user = request.param
+    return Person(systems[suite], user)

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from diskproof.errors import HostError
 from diskproof.host import kernel_findings, nested, storage_findings, tool_findings
-from diskproof.process.start import require_tool
+from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import Finding
 
 Probe = Callable[[], Finding | Iterable[Finding]]
 _WORKERS = 8  # they wait for processes more than they compute
 _MONITOR = "diskproof-monitor"
+_PROXMOX_QEMU = "pve-qemu-kvm"
 # Program, package, and whether the frontend daemon takes it.
 _PROGRAMS = (
     ("fio", "fio", True),
@@ -37,10 +39,26 @@ def examine(directories: Sequence[Path], *, refresh: bool) -> tuple[Finding, ...
     with ThreadPoolExecutor(_WORKERS) as pool:
         futures = [pool.submit(_examine_one, probe) for probe in probes]
         try:
-            return tuple(finding for future in futures for finding in future.result())
+            found = tuple(finding for future in futures for finding in future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return tuple(map(_without_harm, found)) if _is_proxmox() else found
+
+
+def _is_proxmox() -> bool:
+    argv = ["dpkg-query", "--show", "--showformat", "${db:Status-Status}", _PROXMOX_QEMU]
+    return find_tool(argv[0]) is not None and run(argv, timeout=60, check=False).text == "installed"
+
+
+def _without_harm(finding: Finding) -> Finding:
+    """Debian's QEMU conflicts with that of Proxmox: apt would take the hypervisor away for it."""
+    install, *words = finding.hint.split(" ")[1:] or [""]
+    if install != "install" or not any(word.startswith("qemu-") for word in words):
+        return finding
+    others = [word for word in words if not word.startswith(("qemu-", "--"))]
+    hint = f"apt-get install {' '.join(others or ['--reinstall', _PROXMOX_QEMU])}"
+    return replace(finding, hint=hint)
 
 
 def _absolute(directories: Sequence[Path]) -> list[Path]:

@@ -21,7 +21,7 @@ read -r _ _ _ _ function _ < <(complete -p "${COMP_WORDS[0]}")
 "$function" "${COMP_WORDS[0]}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-"""What bash does when Tab is pressed: the function that ``complete`` names gets the line in words."""
+"""What bash does at Tab: the function that ``complete`` names gets the line in words."""
 _ZSHRC = """
 fpath=($COMPLETIONS $fpath)
 autoload -Uz compinit

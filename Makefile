@@ -125,8 +125,18 @@ wheel: setup ## dist/: what pip, pipx and uv install without a compiler, and the
 release: setup-test ## dist/diskproof-VERSION/: wheel, sources, .deb, SBOM, licences, schemas, notes, checksums
 	@$(PYTHON_BIN) setup/release.py dist
 
+.PHONY: deb
+deb: wheel ## dist/: a Debian package for each release, with everything below /opt/diskproof
+	@setup/packages setup/packages-deb.txt
+	@$(PYTHON_BIN) setup/deb.py dist
+
+.PHONY: man
+man: setup ## dist/man1: the manual pages, as --help has them
+	@$(PYTHON_BIN) setup/man_pages.py dist/man1
+
 .PHONY: test-install
-test-install: setup-test wheel ## the wheel on fresh Debian 12 and 13 without compilers, from nothing to an answer
+test-install: setup-test wheel deb ## the wheel on fresh Debian 12 and 13 without compilers, from nothing to an answer
+	@setup/packages setup/packages-install.txt
 	$(SECTION) 'installation tests'
 	@$(PYTHON_BIN) -m pytest tests/install -o log_cli=true -o faulthandler_timeout=0
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 import textwrap
 import time
@@ -12,9 +11,10 @@ from pathlib import Path
 
 import typer
 
+from diskproof import __version__
 from diskproof.cli.app import app
 from diskproof.errors import Exit
-from diskproof.process.native import require_native
+from help_text import TOOLS, Row, Section, ask_help
 
 EXITS = {
     Exit.OK: "done",
@@ -23,10 +23,6 @@ EXITS = {
     Exit.HOST: "this host lacks something",
     Exit.INTERRUPTED: "interrupted; what was finished is stored",
 }
-TOOLS = ("monitor", "nocache", "states", "sync-drop", "sync-trace", "sync-ways")
-"""The programs that people start by their own name, without ``diskproof-``."""
-
-Row = tuple[str, str]
 Leaf = tuple[tuple[str, ...], typer.core.TyperCommand]
 
 
@@ -34,7 +30,7 @@ def write_pages(folder: Path) -> list[Path]:
     """One page of section 1 for each; returns their paths."""
     pages = {"diskproof": list(_diskproof())}
     for tool in TOOLS:
-        pages[f"diskproof-{tool}"] = list(_tool(f"diskproof-{tool}"))
+        pages[tool] = list(_tool(tool))
     others = sorted(pages)
     folder.mkdir(parents=True, exist_ok=True)
     for name, lines in pages.items():
@@ -48,7 +44,7 @@ def _head(name: str) -> Iterator[str]:
     now = time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())))
     yield time.strftime(f".Dd %B {now.tm_mday}, %Y", now)
     yield f".Dt {name.upper()} 1"
-    yield ".Os"
+    yield f".Os diskproof {__version__}"
 
 
 def _text(text: str) -> str:
@@ -58,7 +54,7 @@ def _text(text: str) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    sentences = re.split(r"(?<=[.!?])\s+", text)
+    sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z`<\"])", text)
     lines = (textwrap.wrap(each, 70, break_on_hyphens=False) for each in sentences)
     return [_text(line) for line in chain.from_iterable(lines)]
 
@@ -71,13 +67,26 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield from _wrapped(line.strip())
 
 
-def _rows(rows: Sequence[Row]) -> Iterator[str]:
+def _rows(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
     if rows:
         yield ".Bl -tag -width Ds"
         for name, told in rows:
-            yield f".It {_text(name)}"
-            yield from _wrapped(told) or [r"\&"]
+            yield f".It {_text(name.strip())}"
+            yield from _told(told)
         yield ".El"
+
+
+def _told(paragraphs: Sequence[str]) -> Iterator[str]:
+    """Paragraphs, and lists of those that begin with a dash."""
+    for is_list, group in groupby(paragraphs, lambda each: each.startswith("- ")):
+        texts = list(group)
+        if is_list:
+            yield ".Bl -dash -compact"
+            for text in texts:
+                yield from (".It", *_wrapped(text.removeprefix("- ")))
+            yield ".El"
+        else:
+            yield from _paragraphs("\n\n".join(texts))
 
 
 # -- diskproof itself -----------------------------------------------------------------------
@@ -94,9 +103,15 @@ def _diskproof() -> Iterator[str]:
         usage = " ".join(command.collect_usage_pieces(context))
         yield f".Ss {_text(f'{chr(32).join(words)} {usage}')}"
         yield from _paragraphs(command.help or "")
-        records = (param.get_help_record(context) for param in command.params)
-        yield from _rows([record for record in records if record])
-    yield from (".Sh EXIT STATUS", *_rows([(str(int(code)), told) for code, told in EXITS.items()]))
+        records = filter(None, (param.get_help_record(context) for param in command.params))
+        yield from _rows([(_typeless(name), [told]) for name, told in records])
+    ends = [(str(int(code)), [told]) for code, told in EXITS.items()]
+    yield from (".Sh EXIT STATUS", *_rows(ends))
+
+
+def _typeless(name: str) -> str:
+    """Of ``STUDY <path>`` the first part: Python's types are no matter of a user's."""
+    return re.sub(r" <(str|path|int|float|bool|list\[\w+\])>$", "", name)
 
 
 def _leaves(command: typer.core.TyperCommand, words: tuple[str, ...]) -> Iterator[Leaf]:
@@ -112,43 +127,43 @@ def _leaves(command: typer.core.TyperCommand, words: tuple[str, ...]) -> Iterato
 
 
 def _tool(name: str) -> Iterator[str]:
-    argv = [require_native(name), "--help"]
-    told = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30).stdout
-    what, _, rest = told.partition("\n\n")
-    usage, _, rest = rest.partition("\n\n")
-    yield from (".Sh NAME", f".Nm {name}", f".Nd {_text(what.strip())}", ".Sh SYNOPSIS")
-    for line in usage.removeprefix("Usage:").strip().splitlines():
-        yield from (".Nm", *_arguments(line.strip().removeprefix(name).strip()))
+    told = ask_help(name)
+    yield from (".Sh NAME", f".Nm {name}", f".Nd {_text(told.what)}", ".Sh SYNOPSIS")
+    for form in told.usage:
+        yield from (".Nm", *_arguments(form))
     yield ".Sh DESCRIPTION"
-    for is_rows, lines in groupby(rest.splitlines(), lambda line: line[:2] in ("  ", "")):
-        text = list(lines)
-        if not is_rows:
-            yield f".Ss {_text(' '.join(text).rstrip(':'))}"
-        elif rows := list(_option_rows(text)):
-            yield from _rows(rows)
+    yield from _paragraphs("\n\n".join(told.more or (f"{told.what}.",)))
+    ends = []
+    for section in told.sections:
+        if section.title.startswith("Exit "):
+            ends += [".Sh EXIT STATUS", *_wrapped(section.text)]
+        elif section.title == "Commands":
+            for row in section.rows:
+                yield from _command(name, row)
         else:
-            yield from _paragraphs("\n".join(map(str.strip, text)))
-    yield from (".Sh EXIT STATUS", "That of the command, where one is run;")
-    yield "2 for a wrong command line."
+            yield from _section(section)
+    yield from ends
+
+
+def _command(name: str, row: Row) -> Iterator[str]:
+    """One command of a tool, as its own --help tells it."""
+    if row.name == "help":
+        return
+    told = ask_help(name, row.name)
+    for form in told.usage:
+        yield f".Ss {_text(f'{name} {row.name} {form}'.strip())}"
+    yield from _paragraphs("\n\n".join((f"{told.what}.", *told.more)))
+    yield from _rows([(each.name, each.told) for each in told.rows()])
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f".Ss {_text(section.title)}"
+    yield from _wrapped(section.text)
+    yield from _rows([(row.name, row.told) for row in section.rows])
 
 
 def _arguments(text: str) -> list[str]:
     return [f".Ar {_text(text)}"] if text else []
-
-
-def _option_rows(lines: Sequence[str]) -> Iterator[Row]:
-    """Rows of ``  --name VALUE  what it does``, continued where a line stands further right."""
-    row: Row | None = None
-    for line in filter(None, lines):
-        found = re.match(r" {2,6}(\S.*?)(?: {2,}(\S.*))?$", line)
-        if found:
-            if row:
-                yield row
-            row = (found[1], found[2] or "")
-        elif row:
-            row = (row[0], f"{row[1]} {line.strip()}")
-    if row:
-        yield row
 
 
 if __name__ == "__main__":

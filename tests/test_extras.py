@@ -34,3 +34,11 @@ def test_a_missing_library_is_told_with_the_line_that_brings_it(
     assert EXTRAS[name].modules[0] in error.value.what
     assert "pipx inject diskproof" in error.value.hint
     assert f"diskproof[{name}]" in error.value.hint
+
+
+def test_debians_package_does_not_send_anybody_to_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda module: None)
+    monkeypatch.setattr(extras, "is_from_debian", lambda: True)
+    with pytest.raises(HostError) as error:
+        require_extra("parquet")
+    assert "pip" not in error.value.hint and "Debian's package" in error.value.hint

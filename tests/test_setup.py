@@ -20,7 +20,7 @@ from diskproof.process import start as proc
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
-LISTS = ("packages-demo.txt", "packages-test.txt")
+LISTS = tuple(f"packages-{each}.txt" for each in ("deb", "demo", "install", "test"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRA_LISTS = PYPROJECT["project"]["optional-dependencies"]
 

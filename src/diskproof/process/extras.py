@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 
 from diskproof.errors import HostError
@@ -34,5 +35,15 @@ def require_extra(name: str) -> None:
         raise HostError(
             f"{extra.purpose} needs a library that is not installed: {missing[0]}",
             "the plain installation does without",
-            f"pipx inject diskproof {packages} (or: pip install 'diskproof[{name}]')",
+            "the wheel's installation can have it, Debian's package cannot (docs/install.md)"
+            if is_from_debian()
+            else f"pipx inject diskproof {packages} (or: pip install 'diskproof[{name}]')",
         )
+
+
+def is_from_debian() -> bool:
+    """Whether dpkg has our files: nothing of pip's is put among them."""
+    try:
+        return (distribution("diskproof").read_text("INSTALLER") or "").strip() == "dpkg"
+    except PackageNotFoundError:  # a tree of sources
+        return False

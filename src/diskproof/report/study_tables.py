@@ -12,10 +12,12 @@ from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
 from diskproof.report.head import Head, find_head
 from diskproof.report.labels import group_name, interval_json
+from diskproof.report.losses import losses_json
 from diskproof.report.race.words import race_json
 from diskproof.report.scores.find import StudyScores
 from diskproof.report.scores.table import render_scores, scores_json
 from diskproof.report.view import Line, StudyView
+from diskproof.stats.intervals import mean_interval
 
 Ranking = tuple[StudyView, StudyScores | None]
 
@@ -66,6 +68,7 @@ def _tables(
 def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[str, object]:
     """One study on one host; ``best`` cuts each ranking, 0 does not."""
     head, races = find_head(view), view.parts.get("race", {})
+    hidden = view.parts["runs"].hidden if "runs" in view.parts else {}
     return {
         "study": view.study.name,
         "id": view.study.id,
@@ -80,6 +83,8 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> dict[
                 "unit": load.unit,
                 "higher_is_better": load.higher_is_better,
                 "cells": [_line_json(line) for line in load.lines[: best or None]],
+                "skewed": load.skewed,
+                "slow_losses": losses_json(hidden.get(load.name)),
                 "race": race_json(races[load.name]) if load.name in races else None,
             }
             for load in view.workloads
@@ -102,7 +107,8 @@ def _advice_json(found: Recommendation) -> dict[str, object]:
 
 
 def _line_json(line: Line) -> dict[str, object]:
-    ranked = line.ranked
+    """``mean`` is arithmetic, as in ``show`` and exports; ranks and ratios go by ``geomean``."""
+    ranked, plain = line.ranked, mean_interval(line.values)
     return {
         "rank": ranked.rank,
         "shared": ranked.shared,
@@ -112,8 +118,10 @@ def _line_json(line: Line) -> dict[str, object]:
         "default_of": list(ranked.cell.names),
         "n": ranked.interval.n,
         "stopped": ranked.stopped,
-        "mean": ranked.interval.mean,
-        "ci95": ranked.interval.half_width,
+        "mean": plain.mean,
+        "ci95": plain.half_width,
+        "geomean": ranked.interval.mean,
+        "geomean_ci95": ranked.interval.half_width,
         "ratio_to_best": ranked.ratio.ratio,
         "ratio_simultaneous95": interval_json(ranked.ratio.low, ranked.ratio.high),
         "ratio_ci95": interval_json(ranked.alone.low, ranked.alone.high),

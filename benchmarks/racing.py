@@ -160,14 +160,18 @@ def run_race(study: Study, rules: RaceRules, rng: random.Random) -> tuple[list[T
     return rows, race
 
 
-def ranks_wrongly(rows: Sequence[Truth], truth: Truth) -> bool:
-    """Whether the ranking after a race tells a cell to be faster than one that is not slower."""
+def to_samples(rows: Sequence[Truth], looked: bool) -> list[Sample]:
+    """The runs of each cell of a race."""
     columns = [[(block, v) for block, v in enumerate(c) if v == v] for c in zip(*rows, strict=True)]
-    samples = [
-        Sample(tuple(math.exp(v) for _, v in each), tuple(block for block, _ in each), looked=True)
+    return [
+        Sample(tuple(math.exp(v) for _, v in each), tuple(block for block, _ in each), looked)
         for each in columns
     ]
-    compared = compare_all(samples)
+
+
+def ranks_wrongly(rows: Sequence[Truth], truth: Truth) -> bool:
+    """Whether the ranking after a race tells a cell to be faster than one that is not slower."""
+    compared = compare_all(to_samples(rows, looked=True))
     faster = compared.proved & (compared.differences > 0)
     return bool((faster & (np.subtract.outer(truth, truth) <= 0)).any())
 

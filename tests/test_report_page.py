@@ -108,6 +108,7 @@ def test_content_of_each_kind(page: str) -> None:
         "run-failed-1",
         "cpu.model",
         "geometric mean over all other factors",
+        "<th>geometric mean, ",
         "latency by percentile",
         "Which cell is best over all workloads?",
         "On the front, where no other cell is faster in both: 1 ",

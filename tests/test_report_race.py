@@ -5,10 +5,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diskproof.records import StudyRecord
+from diskproof.report.analysis import read_analyses
+from diskproof.report.compare.find import ALL_CELLS, compare_sides
+from diskproof.report.compare.sides import find_side
+from diskproof.report.factors.table import analyses_json
 from diskproof.report.page import render_page
 from diskproof.report.race.chart import MAX_LANES, race_chart
 from diskproof.report.race.page import race_lines
@@ -160,6 +165,7 @@ def test_terminal_and_page_tell_the_race(store: Store) -> None:
         assert line.plain.startswith("race: fastest")
         assert verdict_sentence(race, STUDY) in page
     assert "Who left when, and why" in page
+    assert "first 2 blocks, which every cell ran whatever was seen" in page
 
 
 def test_studies_in_blocks_have_no_race(store: Store) -> None:
@@ -171,3 +177,22 @@ def test_studies_in_blocks_have_no_race(store: Store) -> None:
 @pytest.mark.parametrize("value", [None, 0.0, -1.0, float("nan"), float("inf")])
 def test_values_without_a_logarithm_count_as_failed(value: float | None) -> None:
     assert run_score(value, True) != run_score(value, True)
+
+
+def test_factors_and_compare_take_it_for_no_fixed_sample(store: Store) -> None:
+    (study,) = studies_json_of(store)
+    for load in study["workloads"]:
+        assert load["first_blocks"] == 2 and load["runs"] <= 2 * load["cells"]
+    sides = [find_side(f"cache={level}", str(store.place)) for level in ("unsafe", "none")]
+    found = compare_sides(*sides, delta=0.02)
+    assert any("race's boundary" in note for note in found.notes)
+    for line in found.lines:
+        assert line.a.looked or line.label == ALL_CELLS
+        if line.label == ALL_CELLS:
+            assert len(line.a.values) <= 2
+        assert line.verdict.further_runs is None or line.label == ALL_CELLS
+
+
+def studies_json_of(store: Store) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(json.dumps(analyses_json(read_analyses(store))))
+    return found

@@ -1,9 +1,20 @@
 """Failed runs: told where they go with slowness, and not where they fail at random."""
 
-import numpy as np
+import json
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pytest
+
+from diskproof.cli import run_command_line
+from diskproof.plan.schedule import make_schedule
+from diskproof.records import Failure, StudyRecord
 from diskproof.stats.intervals import Sample
 from diskproof.stats.slow_losses import SlowLosses, find_slow_losses
+from diskproof.store import open_store
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation
+from support.simulated_stores import simulated_cells
 
 
 def study(
@@ -66,3 +77,28 @@ def test_metrics_of_which_less_is_better_are_turned() -> None:
     assert slower is not None and faster is not None
     assert slower.failed == 3 and slower.ratio > 1.3
     assert slower.p_value < 0.05 < faster.p_value
+
+
+def test_rank_tells_programs_what_it_tells_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A host that slows down, and loses every second run in its last blocks."""
+    path, cells, blocks = str(tmp_path / "store.sqlite"), simulated_cells(), 9
+    executor = SimulatedExecutor("slow", Simulation(cv=0.02, drift=-0.4), 1e9)
+    with open_store(path, create=True) as store:
+        store.add_study(StudyRecord("slow", "slow", "run", "", 1, blocks, cells, created=1e9))
+        store.add_host(SIMULATED_HOST)
+        for number, planned in enumerate(make_schedule(cells, blocks, 1)):
+            record = replace(executor.execute(planned), host_id=SIMULATED_HOST.id)
+            if planned.block >= 6 and number % 2:
+                gone = Failure("workload", "it failed", "the host was slow")
+                record = replace(record, status="failed", failure=gone, metrics=(), histograms=())
+            store.add_run(record)
+    assert run_command_line(["rank", "--store", path, "--json"]) == 0
+    (ranking,) = json.loads(capsys.readouterr().out)[0]["rankings"]
+    found = ranking["slow_losses"]
+    assert found["failed"] == 6 and found["ratio"] < 0.95 and found["p_value"] <= 0.05
+    assert "runs are missing where blocks were slow" in found["text"]
+    assert run_command_line(["rank", "--store", path]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert found["text"] in shown

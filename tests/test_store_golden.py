@@ -125,7 +125,7 @@ def told_then(answer: Any) -> list[dict[str, Any]]:
     """Results without the columns that came later, and without the means of runs' percentiles,
     which are percentiles of all operations now."""
     rows = list(csv.DictReader(answer.splitlines())) if isinstance(answer, str) else answer
-    later = {"low95", "high95", "pooled", "reason"}
+    later = {"low95", "high95", "pooled", "reason", "geomean"}
     pooled = {"mean", "ci95"}
     return [
         {

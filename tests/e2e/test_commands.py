@@ -76,7 +76,7 @@ def test_show_as_table_json_and_csv(measured: tuple[Path, proc.Completed]) -> No
         assert row["n"] == len(row["runs"]) == 2
         assert row["mean"] == pytest.approx(sum(row["runs"]) / 2)
         assert row["cell"]["frontend"] in ("host", "daemon")
-    assert [row["mean"] for row in rows] == sorted((r["mean"] for r in rows), reverse=True)
+    assert [row["geomean"] for row in rows] == sorted((r["geomean"] for r in rows), reverse=True)
     table = list(csv.DictReader(io.StringIO(diskproof("show", "--csv", cwd=folder).text)))
     assert [float(row["mean"]) for row in table] == [row["mean"] for row in rows]
     assert {row["format"] for row in table} == {"", "raw", "qcow2"}

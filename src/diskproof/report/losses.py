@@ -1,6 +1,7 @@
 """Whether the runs that a workload lacks are missing where it was slow."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from diskproof.report.labels import change, count
 from diskproof.stats.intervals import CONFIDENCE, Sample
@@ -22,6 +23,11 @@ def read_slow_losses(rows: Sequence[ResultRow], runs: Mapping[str, RunRow]) -> S
         [failed[row.cell.id] for row in rows],
         higher_is_better=rows[0].higher_is_better,
     )
+
+
+def losses_json(losses: SlowLosses | None) -> dict[str, object] | None:
+    """What ``losses_words`` says, with its figures."""
+    return {**asdict(losses), "text": losses_words(losses)} if losses else None
 
 
 def losses_words(losses: SlowLosses) -> str:

@@ -23,6 +23,8 @@ from diskproof.store.show import Figures
 
 POOLED = "a percentile is that of all operations of a cell's runs, its interval one by runs"
 
+ARITHMETIC = "mean is arithmetic; rank and compare go by geometric means (geomean)"
+
 
 def render_results(
     studies: Sequence[StudyRecord], rows: Sequence[ResultRow], figures: Figures
@@ -74,7 +76,8 @@ def _render_study(
         )
     means = [mean_interval(row.values) for row in rows if not figures[row].pooled]
     pooled = [POOLED] if any(figures[row].pooled for row in rows) else []
-    table.caption = "; ".join(filter(None, [too_few_text(means), *pooled])) or None
+    arithmetic = [ARITHMETIC] if means else []
+    table.caption = "; ".join(filter(None, [*arithmetic, too_few_text(means), *pooled])) or None
     return table
 
 

@@ -12,11 +12,14 @@ from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
 from diskproof.report.head import Head, find_head
 from diskproof.report.labels import group_name, interval_json
+from diskproof.report.losses import losses_json
 from diskproof.report.outputs import RankingJson, RankLineJson, WhatToUseJson
 from diskproof.report.race.words import race_json
+from diskproof.report.runs.table import hidden_lines
 from diskproof.report.scores.find import StudyScores
 from diskproof.report.scores.table import render_scores, scores_json
 from diskproof.report.view import Line, StudyView
+from diskproof.stats.intervals import mean_interval
 
 Ranking = tuple[StudyView, StudyScores | None]
 
@@ -67,6 +70,7 @@ def _tables(
 def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> RankingJson:
     """One study on one host; ``best`` cuts each ranking, 0 does not."""
     head, races = find_head(view), view.parts.get("race", {})
+    hidden = view.parts["runs"].hidden if "runs" in view.parts else {}
     return {
         "study": view.study.name,
         "id": view.study.id,
@@ -81,6 +85,8 @@ def ranking_json(view: StudyView, found: StudyScores | None, best: int) -> Ranki
                 "unit": load.unit,
                 "higher_is_better": load.higher_is_better,
                 "cells": [_line_json(line) for line in load.lines[: best or None]],
+                "skewed": load.skewed,
+                "slow_losses": losses_json(hidden.get(load.name)),
                 "race": race_json(races[load.name]) if load.name in races else None,
             }
             for load in view.workloads
@@ -103,7 +109,8 @@ def _advice_json(found: Recommendation) -> WhatToUseJson:
 
 
 def _line_json(line: Line) -> RankLineJson:
-    ranked = line.ranked
+    """``mean`` is arithmetic, as in ``show`` and exports; ranks and ratios go by ``geomean``."""
+    ranked, plain = line.ranked, mean_interval(line.values)
     return {
         "rank": ranked.rank,
         "shared": ranked.shared,
@@ -113,8 +120,10 @@ def _line_json(line: Line) -> RankLineJson:
         "default_of": list(ranked.cell.names),
         "n": ranked.interval.n,
         "stopped": ranked.stopped,
-        "mean": ranked.interval.mean,
-        "ci95": ranked.interval.half_width,
+        "mean": plain.mean,
+        "ci95": plain.half_width,
+        "geomean": ranked.interval.mean,
+        "geomean_ci95": ranked.interval.half_width,
         "ratio_to_best": ranked.ratio.ratio,
         "ratio_simultaneous95": interval_json(ranked.ratio.low, ranked.ratio.high),
         "ratio_ci95": interval_json(ranked.alone.low, ranked.alone.high),
@@ -139,6 +148,8 @@ def render_rankings(
     for view, found in rankings:
         groups += _opening(find_head(view))
         groups += [_tables(view, load.name, best) for load in view.workloads]
+        told = hidden_lines(view.parts["runs"]) if "runs" in view.parts else []
+        groups += [[layout.line(text, "yellow")] for text in told]
         scores = render_scores(view.study, found, best or best_scores) if found else []
         groups += [[table] for table in scores]
     return layout.paragraphs(groups)

@@ -52,7 +52,8 @@ class Line:
 @dataclass(frozen=True)
 class WorkloadView:
     """A workload's ranking by its primary metric, best line first. ``alpha`` is the error granted
-    to all claims of it together: its share of what the study's rankings are granted."""
+    to all claims of it together: its share of what the study's rankings are granted. ``skewed``:
+    its runs lean to one side, and intervals of single means hold less often than they say."""
 
     name: str
     metric: str
@@ -61,6 +62,7 @@ class WorkloadView:
     varying: tuple[str, ...]
     lines: tuple[Line, ...]
     alpha: float
+    skewed: bool = False
 
     @property
     def measured(self) -> str:
@@ -162,6 +164,7 @@ def _rank_workload(
 ) -> WorkloadView:
     """Imported results are not paired: their numbers of runs are not randomised blocks."""
     from diskproof.stats.ranking import Measured, rank
+    from diskproof.stats.skewness import are_skewed
 
     primary = [row for row in rows if row.primary]
     factors = varying_factors(row.cell for row in primary)
@@ -189,6 +192,7 @@ def _rank_workload(
         for ranked in rank(list(measured.values()), first.higher_is_better, alpha)
     )
     name = first.cell.workload.name
+    skewed = are_skewed([each.sample for each in measured.values()])
     return WorkloadView(
-        name, first.metric, first.unit, first.higher_is_better, factors, lines, alpha
+        name, first.metric, first.unit, first.higher_is_better, factors, lines, alpha, skewed
     )

@@ -128,6 +128,27 @@ def find_boundary(alpha: float) -> Boundary:
     return Boundary(alpha)
 
 
+def looked_tail(alpha: float, blocks: int) -> float:
+    """What of a one-sided ``alpha`` is left for the look after so many blocks: what is beyond its
+    boundary there."""
+    from scipy.special import ndtr
+
+    return float(ndtr(-find_boundary(alpha).at(max(blocks, FIRST))))
+
+
+_PAID = (1e-9, 1e-6, 1e-4, 1e-3, 5e-3, 0.025, 0.1, 0.3)
+
+
+def looked_p(tail: float, blocks: int) -> float:
+    """The one-sided p-value of what has this tail in a fixed sample, with all looks up to this one
+    paid for: the alpha whose boundary is just reached (between those of a grid, on logarithms)."""
+    if tail <= 0:
+        return 0.0
+    tails = np.log([looked_tail(alpha, blocks) for alpha in _PAID])
+    payment = float(np.interp(math.log(tail), tails, np.log(_PAID) - tails))
+    return min(1.0, tail * math.exp(payment))
+
+
 def sure_scores(runs: Array, freedom: Array, boundary: Boundary) -> Array:
     """How many standard errors a cell's difference to another must exceed after so many runs:
     Student's t at the boundary's probability, with the freedom of the cell's variance."""

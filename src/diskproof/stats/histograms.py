@@ -7,11 +7,11 @@ and export has it from here, so that one cell has one p99.9.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from diskproof.records import Histogram, Numbers
-from diskproof.stats.intervals import CONFIDENCE, mean_interval
+from diskproof.stats.intervals import geometric_mean, mean_interval, student_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,8 +34,11 @@ class CellFigure:
     """What a cell is told by in one metric: a mean over its ``n`` runs or, ``pooled``, a percentile
     of all their operations.
 
-    ``value`` is None where there is no such figure, and ``reason`` says why. ``low`` and ``high``
-    are its 95 % interval, ``half_width`` that of a mean; None for a single run.
+    ``value`` is None where there is no such figure, and ``reason`` says why. A mean is arithmetic;
+    ``geomean`` is the geometric one, which rankings and comparisons go by (None where a value has
+    no logarithm). ``low`` and ``high`` are the 95 % interval of ``value``, ``half_width`` that of a
+    mean; None for a single run. ``draws`` are logarithms of a pooled percentile as other runs would
+    have it, ``step`` the width of its bin on that scale: ``percentiles`` compares by them.
     """
 
     n: int
@@ -45,6 +48,9 @@ class CellFigure:
     half_width: float | None = None
     pooled: bool = False
     reason: str = ""
+    geomean: float | None = None
+    draws: "NDArray[np.float64] | None" = field(default=None, compare=False, repr=False)
+    step: float = 0.0
 
 
 def mean_figure(values: Sequence[float]) -> CellFigure:
@@ -52,7 +58,8 @@ def mean_figure(values: Sequence[float]) -> CellFigure:
     found = mean_interval(values)
     half = found.half_width
     low, high = (None, None) if half is None else (found.mean - half, found.mean + half)
-    return CellFigure(found.n, found.mean, low, high, half)
+    geomean = geometric_mean(values) if min(values) > 0 else None
+    return CellFigure(found.n, found.mean, low, high, half, geomean=geomean)
 
 
 def percentile_of(metric: str) -> tuple[tuple[str, ...], float] | None:
@@ -87,17 +94,32 @@ def pooled_figure(runs: Sequence[Histogram], percent: float) -> CellFigure:
     value = find_percentile(merged, percent)
     if value is None:
         return CellFigure(len(runs), None, None, None, None, True, TOO_FEW_OPERATIONS)
-    reach = _log_half_width(runs, merged, percent) if len(runs) > 1 and value > 0 else None
-    if reach is None:
+    draws = _draw_logs(runs, merged, percent) if len(runs) > 1 and value > 0 else None
+    if draws is None:
         return CellFigure(len(runs), value, None, None, None, True)
-    factor = math.exp(min(reach, 700.0))
-    return CellFigure(len(runs), value, value / factor, value * factor, None, True)
+    reach = student_quantile(len(runs) - 1) * spread_of(draws, len(runs))
+    factor, step = math.exp(min(reach, 700.0)), _log_step(merged, value)
+    bounds = value / factor, value * factor
+    return CellFigure(len(runs), value, *bounds, None, True, draws=draws, step=step)
 
 
-def _log_half_width(runs: Sequence[Histogram], merged: Histogram, percent: float) -> float | None:
-    """Half the width of the interval of the logarithm; None where a percentile is nought."""
+def spread_of(draws: "NDArray[np.float64]", runs: int) -> float:
+    """The standard error that resamples of so many runs show."""
+    return float(draws.std()) * math.sqrt(runs / (runs - 1))
+
+
+def _log_step(merged: Histogram, value: float) -> float:
+    """How far the bin below lies, on the log scale; nought where there is none."""
+    below = max((edge for edge in merged.edges if 0 < edge < value), default=value)
+    return math.log(value / below)
+
+
+def _draw_logs(
+    runs: Sequence[Histogram], merged: Histogram, percent: float
+) -> "NDArray[np.float64] | None":
+    """Logarithms of the percentile of resampled runs; None where one is nought. As many runs are
+    resampled in the same way, whatever they are: so those of equal blocks are paired."""
     import numpy as np
-    from scipy.special import stdtrit
 
     n, edges = len(runs), np.asarray(merged.edges, np.float64)
     counts = np.zeros((n, len(edges)))
@@ -109,8 +131,8 @@ def _log_half_width(runs: Sequence[Histogram], merged: Histogram, percent: float
     found = edges[_ranks(drawn @ counts, percent)]
     if not found.min() > 0:
         return None
-    error = float(np.log(found).std()) * math.sqrt(n / (n - 1))
-    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    logs: NDArray[np.float64] = np.log(found)
+    return logs
 
 
 def _ranks(counts: "NDArray[np.float64]", percent: float) -> "NDArray[np.intp]":

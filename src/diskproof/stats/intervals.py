@@ -64,6 +64,37 @@ class RatioInterval:
     n: int
 
 
+@dataclass(frozen=True)
+class LogRatio:
+    """The logarithm of a ratio as it is estimated: its standard ``error`` and degrees of
+    ``freedom`` are None where nothing tells them. ``looks``: after each of so many runs it was
+    looked whether a side runs on, as in a race; nought for runs whose number was fixed."""
+
+    difference: float
+    error: float | None
+    freedom: float | None
+    method: Literal["paired", "welch", "none"]
+    n: int
+    looks: int = 0
+
+    def interval(self, confidence: float = CONFIDENCE) -> RatioInterval:
+        """Student's t; where it was looked, at the boundary that pays for every look."""
+        from scipy.special import stdtr, stdtrit
+
+        from diskproof.stats.boundaries import looked_p, looked_tail
+
+        ratio = _exp(self.difference)
+        if self.error is None or self.freedom is None:
+            return RatioInterval(ratio, None, None, None, "none", self.n)
+        tail = (1 - confidence) / 2
+        p_value = float(stdtr(self.freedom, -abs(self.difference) / self.error))
+        if self.looks:
+            tail, p_value = looked_tail(tail, self.looks), looked_p(p_value, self.looks)
+        half = -float(stdtrit(self.freedom, tail)) * self.error
+        bounds = _exp(self.difference - half), _exp(self.difference + half)
+        return RatioInterval(ratio, *bounds, min(1.0, 2 * p_value), self.method, self.n)
+
+
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """As ``student_interval``, but no narrower than half a step of the values' resolution: what was
     rounded is known no better, however often it repeats."""
@@ -79,12 +110,19 @@ def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) 
     plain = mean_interval(values, confidence)
     if min(values) <= 0:
         return plain
+    mean = geometric_mean(values)
     logs = student_interval([math.log(value) for value in values], confidence)
-    mean = math.exp(logs.mean)
     if logs.half_width is None:
-        return Interval(1, values[0], None, None)
+        return Interval(1, mean, None, None)
     half = mean * (_exp(logs.half_width) - 1)
     return Interval(plain.n, mean, max(half, resolution(values) / 2), plain.sd)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of values above nought; a single one is its own, to the last digit."""
+    if len(values) == 1:
+        return values[0]
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def resolution(values: Sequence[float]) -> float:
@@ -102,8 +140,6 @@ def student_interval(values: Sequence[float], confidence: float = CONFIDENCE) ->
 
     Equal values have a half width of 0. Raises ValueError for no or non-finite values.
     """
-    from scipy.special import stdtrit
-
     if not values or not all(math.isfinite(value) for value in values):
         raise ValueError("an interval needs at least one value, all of them finite")
     n = len(values)
@@ -114,23 +150,27 @@ def student_interval(values: Sequence[float], confidence: float = CONFIDENCE) ->
         sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     except OverflowError:  # the square of what is a number still
         sd = math.hypot(*(value - mean for value in values)) / math.sqrt(n - 1)
-    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
+    half = student_quantile(n - 1, confidence) * sd / math.sqrt(n)
     return Interval(n, mean, half, sd)
+
+
+def student_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
+    """Half the width of Student's two-sided interval, in standard errors."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def runs_for(interval: Interval, share: float, most: int = 1000) -> int | None:
     """How many runs of such scatter have a mean with a half width of that share of it; None for a
     single run, and where ``most`` do not."""
-    from scipy.special import stdtrit
-
     wanted = share * abs(interval.mean)
     if interval.sd is None or not wanted:
         return None
-    quantile = (1 + CONFIDENCE) / 2
     enough = (
         n
         for n in range(2, most + 1)
-        if float(stdtrit(n - 1, quantile)) * interval.sd <= wanted * math.sqrt(n)
+        if student_quantile(n - 1) * interval.sd <= wanted * math.sqrt(n)
     )
     return next(enough, None)
 
@@ -161,53 +201,63 @@ def ratio_interval(a: Sample, b: Sample, confidence: float = CONFIDENCE) -> Rati
 
     Raises ValueError for an empty sample.
     """
+    found = estimate_ratio(a, b)
+    if found is not None:
+        return found.interval(confidence)
+    below = math.fsum(b.values) / len(b.values)
+    above = math.fsum(a.values) / len(a.values)
+    n = min(len(a.values), len(b.values))
+    return RatioInterval(above / below if below else math.nan, None, None, None, "none", n)
+
+
+def estimate_ratio(a: Sample, b: Sample) -> LogRatio | None:
+    """What ``ratio_interval`` rests on; None where a value has no logarithm. Raises as that."""
     if not a.values or not b.values:
         raise ValueError("a ratio needs a value on both sides")
     if min(*a.values, *b.values) <= 0:
-        below = math.fsum(b.values) / len(b.values)
-        above = math.fsum(a.values) / len(a.values)
-        n = min(len(a.values), len(b.values))
-        return RatioInterval(above / below if below else math.nan, None, None, None, "none", n)
+        return None
     common = paired_blocks(a, b)
-    return _paired(a, b, common, confidence) if common else _welch(a, b, confidence)
+    return _paired(a, b, common) if common else _welch(a, b)
 
 
-def _paired(a: Sample, b: Sample, common: tuple[int, ...], confidence: float) -> RatioInterval:
+def looks_at(*samples: Sample) -> int:
+    """The runs of the sample that has most to pay for being looked at; nought if none was."""
+    return max((len(each.values) for each in samples if each.looked), default=0)
+
+
+def _paired(a: Sample, b: Sample, common: tuple[int, ...]) -> LogRatio:
     above = dict(zip(a.blocks, a.values, strict=True))
     below = dict(zip(b.blocks, b.values, strict=True))
     logs = student_interval([math.log(above[block] / below[block]) for block in common])
     assert logs.sd is not None
     error = max(logs.sd, RESOLUTION) / math.sqrt(logs.n)
-    return _from_log(logs.mean, error, logs.n - 1, "paired", logs.n, confidence)
+    return LogRatio(logs.mean, error, logs.n - 1, "paired", logs.n, looks_at(a, b))
 
 
-def _welch(a: Sample, b: Sample, confidence: float) -> RatioInterval:
+def _welch(a: Sample, b: Sample) -> LogRatio:
     above = student_interval([math.log(value) for value in a.values])
     below = student_interval([math.log(value) for value in b.values])
     n = min(above.n, below.n)
     difference = above.mean - below.mean
     if above.sd is None or below.sd is None:
-        return RatioInterval(math.exp(difference), None, None, None, "none", n)
+        return LogRatio(difference, None, None, "none", n)
     parts = [max(each.sd or 0.0, RESOLUTION) ** 2 / each.n for each in (above, below)]
-    weights = parts[0] ** 2 / (above.n - 1) + parts[1] ** 2 / (below.n - 1)
-    freedom = min(sum(parts) ** 2 / weights, 2 * (n - 1))
-    return _from_log(difference, math.sqrt(sum(parts)), freedom, "welch", n, confidence)
+    counts = above.n - 1, below.n - 1
+    return LogRatio(
+        difference,
+        math.sqrt(sum(parts)),
+        welch_freedom(parts, counts),
+        "welch",
+        n,
+        looks_at(a, b),
+    )
 
 
-def _from_log(
-    difference: float,
-    error: float,
-    freedom: float,
-    method: Literal["paired", "welch"],
-    n: int,
-    confidence: float,
-) -> RatioInterval:
-    from scipy.special import stdtr, stdtrit
-
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
-    p_value = float(2 * stdtr(freedom, -abs(difference) / error))
-    low, high = math.exp(difference - half), _exp(difference + half)
-    return RatioInterval(math.exp(difference), low, high, p_value, method, n)
+def welch_freedom(parts: Sequence[float], counts: Sequence[float]) -> float:
+    """Satterthwaite's degrees of freedom of a sum of squared errors, held to what
+    ``ratio_interval`` says."""
+    weights = math.fsum(part**2 / count for part, count in zip(parts, counts, strict=True))
+    return min(math.fsum(parts) ** 2 / weights, 2 * min(counts))
 
 
 def _exp(power: float) -> float:

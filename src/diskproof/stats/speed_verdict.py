@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from diskproof.stats import intervals
@@ -25,7 +25,8 @@ class SpeedVerdict:
 
     ``same`` means that B is proved to be within delta of A. ``further_runs`` (a side, of an
     undecided one) would settle it with a probability of 90 % if the ratio and the scatter seen so
-    far are the true ones; None when a single run tells no scatter, or above MOST_RUNS.
+    far are the true ones; None when a single run tells no scatter, above MOST_RUNS, and of a race,
+    which itself says who runs on.
     """
 
     outcome: Outcome
@@ -38,64 +39,78 @@ def judge(
     pairs: Sequence[tuple[intervals.Sample, intervals.Sample]],
     higher_is_better: Sequence[bool],
     delta: float = DELTA,
+    percentiles: Sequence[intervals.LogRatio | None] = (),
 ) -> tuple[SpeedVerdict, ...]:
     """A verdict on each (A, B), with 5 % for any false ``faster`` or ``slower`` among all of them.
 
-    ``higher_is_better`` runs parallel to the pairs. ``same`` takes precedence: a difference that
-    is proved but surely within delta is of no practical interest. Raises ValueError for an empty
+    ``higher_is_better`` runs parallel to the pairs, and so do ``percentiles``: ratios that are
+    judged instead of those of the runs' means. ``same`` takes precedence: a difference that is
+    proved but surely within delta is of no practical interest. Raises ValueError for an empty
     sample or a delta outside 0..1.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta is a share between 0 and 1, not {delta}")
-    ratios = [intervals.ratio_interval(b, a) for a, b in pairs]
+    told = percentiles or [None] * len(pairs)
+    known = [
+        each or intervals.estimate_ratio(b, a) for each, (a, b) in zip(told, pairs, strict=True)
+    ]
+    ratios = [
+        each.interval() if each else intervals.ratio_interval(b, a)
+        for each, (a, b) in zip(known, pairs, strict=True)
+    ]
     tested = [place for place, ratio in enumerate(ratios) if ratio.p_value is not None]
     adjusted = holm_adjusted([ratios[place].p_value or 0.0 for place in tested])
     corrected = dict(zip(tested, adjusted, strict=True))
     found = []
-    for place, ((a, b), ratio) in enumerate(zip(pairs, ratios, strict=True)):
-        outcome = _outcome(a, b, ratio, corrected.get(place), higher_is_better[place], delta)
+    for place, (each, ratio) in enumerate(zip(known, ratios, strict=True)):
+        outcome = _outcome(each, ratio, corrected.get(place), higher_is_better[place], delta)
         further = None
-        if outcome == "undecided" and place in corrected:
-            further = find_further_runs(a, b, delta, len(tested))
+        if outcome == "undecided" and place in corrected and each and not each.looks:
+            further = find_further_runs(*pairs[place], delta, len(tested), each.difference)
         found.append(SpeedVerdict(outcome, ratio, corrected.get(place), further))
     return tuple(found)
 
 
 def _outcome(
-    a: intervals.Sample,
-    b: intervals.Sample,
+    estimate: intervals.LogRatio | None,
     ratio: intervals.RatioInterval,
     corrected: float | None,
     higher_is_better: bool,
     delta: float,
 ) -> Outcome:
-    if corrected is None:
+    if corrected is None or estimate is None:
         return "undecided"
-    if _within(a, b, delta):
+    if _within(estimate, delta):
         return "same"
     if corrected > 1 - intervals.CONFIDENCE:
         return "undecided"
     return "faster" if (ratio.ratio > 1) == higher_is_better else "slower"
 
 
-def _within(a: intervals.Sample, b: intervals.Sample, delta: float) -> bool:
+def _within(estimate: intervals.LogRatio, delta: float) -> bool:
     """Two one-sided tests at 5 % (Schuirmann 1987): the 90 % interval lies within delta."""
-    inner = intervals.ratio_interval(b, a, confidence=2 * intervals.CONFIDENCE - 1)
+    inner = estimate.interval(2 * intervals.CONFIDENCE - 1)
     if inner.low is None or inner.high is None:
         return False
     return inner.low >= 1 / (1 + delta) and inner.high <= 1 + delta
 
 
 def find_further_runs(
-    a: intervals.Sample, b: intervals.Sample, delta: float, comparisons: int = 1
+    a: intervals.Sample,
+    b: intervals.Sample,
+    delta: float,
+    comparisons: int = 1,
+    difference: float | None = None,
 ) -> int | None:
     """Runs that each side needs beyond those it has for a verdict with a probability of 90 %.
 
-    At the observed ratio and scatter; the difference is held against 5 % / ``comparisons``.
+    At the observed ratio (or this ``difference`` of logarithms) and scatter; the difference is held
+    against 5 % / ``comparisons``.
     """
     noise = _noise(a, b)
     if noise is None:
         return None
+    noise = noise if difference is None else replace(noise, difference=difference)
     low, high = 0, 1
     while not _decides(noise, high, delta, comparisons):
         low, high = high, 2 * high
@@ -193,13 +208,13 @@ def _by_block(samples: Sequence[intervals.Sample]) -> intervals.Sample | None:
     if not all(len(s.blocks) == len(s.values) == len(set(s.blocks)) for s in samples):
         # Without blocks the runs of different cells have nothing in common: any order will do.
         rows = zip(*(sample.values for sample in samples), strict=False)
-        return intervals.Sample(tuple(map(_geometric_mean, rows)))
+        return intervals.Sample(tuple(map(intervals.geometric_mean, rows)))
     runs = Counter(block for sample in samples for block in sample.blocks)
     if set(runs.values()) != {len(samples)}:
         return _fitted_by_block(samples, runs)
     tables = [dict(zip(s.blocks, s.values, strict=True)) for s in samples]
     common = tuple(sorted(runs))
-    values = (_geometric_mean([table[block] for table in tables]) for block in common)
+    values = (intervals.geometric_mean([table[block] for table in tables]) for block in common)
     return intervals.Sample(tuple(values), common)
 
 
@@ -215,7 +230,3 @@ def _fitted_by_block(
         if 2 * runs[block] >= len(samples)
     }
     return intervals.Sample(tuple(found.values()), tuple(found)) if found else None
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))

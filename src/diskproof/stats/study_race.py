@@ -142,6 +142,13 @@ def race_rules(study: StudyRecord) -> RaceRules | None:
     return find_rules(study.text) if study.origin == "run" else None
 
 
+def fixed_blocks(study: StudyRecord) -> int | None:
+    """The blocks that every cell of a race runs whatever was seen: their runs are a fixed sample.
+    None of a study that is no race."""
+    rules = race_rules(study)
+    return None if rules is None else rules.min_blocks
+
+
 def start_races(study: StudyRecord, cells: Sequence[Cell]) -> tuple[WorkloadRace, ...]:
     """The races of a study before any run; none when it is no race."""
     rules = race_rules(study)

@@ -64,7 +64,7 @@ _TABLES: dict[Kind, tuple[tuple[ExportColumn, ...], tuple[ExportColumn, ...]]] =
             *_columns("text", "metric", "unit"),
             *_columns("flag", "higher_is_better", "primary"),
             *_columns("integer", "n"),
-            *_columns("number", "mean", "ci95", "low95", "high95"),
+            *_columns("number", "mean", "ci95", "low95", "high95", "geomean"),
             *_columns("flag", "pooled"),
             *_columns("text", "reason"),
             *_columns("numbers", "runs"),

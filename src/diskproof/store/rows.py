@@ -1,6 +1,7 @@
 """What a store answers with, beside the records it was given."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from diskproof.records import Cell, Failure, Status
 
@@ -22,6 +23,13 @@ class ResultRow:
     values: tuple[float, ...]
     blocks: tuple[int, ...]
     run_ids: tuple[str, ...]
+
+    def only(self, wanted: Callable[[int, str], bool]) -> "ResultRow":
+        """The row with those of its runs alone of which block and id are wanted; maybe none."""
+        runs = zip(self.values, self.blocks, self.run_ids, strict=True)
+        kept = [(value, block, run) for value, block, run in runs if wanted(block, run)]
+        values, blocks, run_ids = zip(*kept, strict=True) if kept else ((), (), ())
+        return replace(self, values=values, blocks=blocks, run_ids=run_ids)
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,11 @@ def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[ShownJson]
     """Results as plain JSON, one object each (a contract).
 
     ``cell`` holds the levels by name, ``ci95`` is the half width of the 95 % Student-t interval of
-    the mean (None for a single run), ``runs`` the values in the order of their blocks, all in
-    ``unit``; ``default_of`` is there where managers give such a disk. ``study`` and ``host`` are
-    ids. A percentile of all operations of the runs has its interval in ``low95`` and ``high95``
-    (as means have); where there is none ``mean`` is None and ``reason`` says why.
+    the mean (None for a single run), ``geomean`` the geometric mean, which rankings go by (None for
+    a percentile, and where a value has no logarithm), ``runs`` the values in the order of their
+    blocks, all in ``unit``; ``default_of`` is there where managers give such a disk. ``study`` and
+    ``host`` are ids. A percentile of all operations of the runs has its interval in ``low95`` and
+    ``high95`` (as means have); where there is none ``mean`` is None and ``reason`` says why.
     """
     rows: list[ShownJson] = []
     for row in results:
@@ -62,6 +63,7 @@ def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[ShownJson]
                 "n": figure.n,
                 "mean": figure.value,
                 "ci95": figure.half_width,
+                "geomean": figure.geomean,
                 "low95": figure.low,
                 "high95": figure.high,
                 "pooled": figure.pooled,
@@ -76,8 +78,8 @@ def sorted_results(
     results: Sequence[ResultRow], figures: Figures, *, by_cell: bool
 ) -> list[ResultRow]:
     """Results by study and workload, and then by cell: in the study's order with ``by_cell``,
-    else the best first, judged by the workload's primary metric (or, where that was left out, by
-    the first one there is); a cell without a figure comes last.
+    else the best geometric mean first, judged by the workload's primary metric (or, where that was
+    left out, by the first one there is); a cell without a figure comes last.
 
     The order of studies, workloads and cells is that of their first result; the metrics of a cell
     stay together.
@@ -98,7 +100,8 @@ def sorted_results(
 
 def _badness(rows: Sequence[ResultRow], figures: Figures) -> float:
     judged = next((row for row in rows if row.primary), rows[0])
-    value = figures[judged].value
+    figure = figures[judged]
+    value = figure.value if figure.geomean is None else figure.geomean
     if value is None:
         return math.inf
     return -value if judged.higher_is_better else value

@@ -1,14 +1,15 @@
 """Two sides beside each other: which cells match, the verdict on each, and on all together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diskproof.errors import UsageError
 from diskproof.records import Cell
 from diskproof.report.compare.sides import Variant
 from diskproof.report.labels import cell_label, varying_factors
 from diskproof.stats.histograms import LEAST_BEYOND, TOO_FEW_OPERATIONS, CellFigure, mean_figure
-from diskproof.stats.intervals import Sample
+from diskproof.stats.intervals import LogRatio, Sample, looks_at
+from diskproof.stats.percentiles import estimate_percentiles, together
 from diskproof.stats.speed_verdict import SpeedVerdict, judge, overall_samples
 from diskproof.store import ResultRow
 
@@ -83,7 +84,7 @@ def compare_sides(
     factors = varying_factors([row.cell for one, other in pairs for row in (one, other)])
     shown = [name for name in factors if name not in named] if named else list(factors)
     lines = _judge(a, b, pairs, shown, delta)
-    notes += _proof_notes(lines)
+    notes += [*_proof_notes(lines), *_race_notes(a, b, pairs)]
     every = varying_factors([row.cell for rows in own for each in rows.values() for row in each])
     met = {id(row) for pair in matched for row in pair}
     missing = [
@@ -166,27 +167,80 @@ def _judge(
     delta: float,
 ) -> tuple[Compared, ...]:
     """Verdicts on all pairs, and on all cells of a workload together, corrected as one family."""
-    rows: list[tuple[ResultRow, ResultRow, Sample, Sample, bool]] = []
+    found: list[_Pair] = []
     for load in dict.fromkeys((one.cell.workload.name, one.metric) for one, _ in pairs):
-        own = [p for p in pairs if (p[0].cell.workload.name, p[0].metric) == load]
-        samples = [_samples(a, b, one, other) for one, other in own]
-        rows += [(*pair, *both, False) for pair, both in zip(own, samples, strict=True)]
-        together = overall_samples(samples) if len(own) > 1 else None
-        if together is not None:
-            rows.append((*own[0], *together, True))
-    verdicts = judge([row[2:4] for row in rows], [row[0].higher_is_better for row in rows], delta)
-    return tuple(_line((a, b), row, shown, each) for row, each in zip(rows, verdicts, strict=True))
+        own = [
+            _Pair(one, other, *_samples(a, b, one, other), (a.figures[one], b.figures[other]))
+            for one, other in pairs
+            if (one.cell.workload.name, one.metric) == load
+        ]
+        every = _all_cells(a, b, own) if len(own) > 1 else None
+        found += [*own, *([every] if every else [])]
+    verdicts = judge(
+        [(each.a, each.b) for each in found],
+        [each.one.higher_is_better for each in found],
+        delta,
+        [each.percentiles() for each in found],
+    )
+    return tuple(_line((a, b), *each, shown) for each in zip(found, verdicts, strict=True))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """What one line is judged by: rows of both sides, their runs and their figures. Of all cells
+    ``together`` the rows are those of the first."""
+
+    one: ResultRow
+    other: ResultRow
+    a: Sample
+    b: Sample
+    figures: tuple[CellFigure, CellFigure]
+    together: bool = False
+
+    def percentiles(self) -> LogRatio | None:
+        """B's percentile over A's; None of what is none, and where one is nought."""
+        a, b = self.figures
+        if not (a.pooled and b.pooled and a.value and b.value):
+            return None
+        paired = bool(self.a.blocks) and self.a.blocks == self.b.blocks
+        return estimate_percentiles(b, a, paired=paired, looks=looks_at(self.a, self.b))
+
+
+def _all_cells(a: Variant, b: Variant, own: Sequence[_Pair]) -> _Pair | None:
+    """All cells of a workload as one line: of races their first blocks alone, which are a fixed
+    sample; of percentiles only where both sides' cells ran in the same blocks."""
+    first = own[0]
+    if any(figure.pooled for each in own for figure in each.figures):
+        looked = any(each.a.looked or each.b.looked for each in own)
+        a_all = together([e.figures[0] for e in own], [e.a.blocks for e in own])
+        b_all = together([e.figures[1] for e in own], [e.b.blocks for e in own])
+        if a_all is None or b_all is None or looked:
+            return None
+        return replace(first, figures=(a_all, b_all), together=True)
+    fixed = [(_fixed(a, e.one), _fixed(b, e.other)) for e in own]
+    if not all(one.values and other.values for one, other in fixed):
+        return None
+    samples = [_samples(a, b, one, other) for one, other in fixed]
+    both = overall_samples(
+        [(replace(x, looked=False), replace(y, looked=False)) for x, y in samples]
+    )
+    if both is None:
+        return None
+    told = mean_figure(both[0].values), mean_figure(both[1].values)
+    return _Pair(first.one, first.other, *both, told, together=True)
+
+
+def _fixed(side: Variant, row: ResultRow) -> ResultRow:
+    """Of a race's cell the runs that it had whatever was seen."""
+    first = side.fixed_blocks.get(row.study_id)
+    return row if first is None else row.only(lambda block, _: block < first)
 
 
 def _line(
-    sides: tuple[Variant, Variant],
-    row: tuple[ResultRow, ResultRow, Sample, Sample, bool],
-    shown: Sequence[str],
-    verdict: SpeedVerdict,
+    sides: tuple[Variant, Variant], pair: _Pair, verdict: SpeedVerdict, shown: Sequence[str]
 ) -> Compared:
-    one, other, a, b, together = row
+    one, other, a, b, together = pair.one, pair.other, pair.a, pair.b, pair.together
     told = () if together else ((sides[0], one), (sides[1], other))
-    figures = [side.figures[each] for side, each in told] or [mean_figure(s.values) for s in (a, b)]
     kept = [side.kept_text(each) for side, each in told] or ["", ""]
     drops = [side.drops_flushes(each) for side, each in told] or [False, False]
     return Compared(
@@ -200,7 +254,7 @@ def _line(
         a,
         b,
         verdict,
-        (figures[0], figures[1]),
+        pair.figures,
         (kept[0], kept[1]),
         (drops[0], drops[1]),
     )
@@ -224,13 +278,19 @@ def _pair_label(one: ResultRow, other: ResultRow, shown: Sequence[str]) -> str:
 def _samples(a: Variant, b: Variant, one: ResultRow, other: ResultRow) -> tuple[Sample, Sample]:
     """Blocks pair only inside one study on one host, and only if they are its own randomised
     blocks; numbers of two studies mean nothing to each other."""
-    left = Sample(one.values, one.blocks if one.study_id in a.paired_studies else ())
-    right = Sample(other.values, other.blocks if other.study_id in b.paired_studies else ())
+    left, right = (
+        Sample(
+            row.values,
+            row.blocks if row.study_id in side.paired_studies else (),
+            row.study_id in side.fixed_blocks,
+        )
+        for side, row in ((a, one), (b, other))
+    )
     together = (one.study_id, one.host_id) == (other.study_id, other.host_id)
     if together and one.run_ids != other.run_ids:  # runs beside themselves are no pairs
         return left, right
     shift = 1 + max([*left.blocks, *right.blocks], default=0)
-    return left, Sample(right.values, tuple(block + shift for block in right.blocks))
+    return left, replace(right, blocks=tuple(block + shift for block in right.blocks))
 
 
 def _row_label(row: ResultRow, factors: Sequence[str]) -> str:
@@ -266,6 +326,16 @@ def _proof_notes(lines: Sequence[Compared]) -> list[str]:
     return [
         f"some of it rests on fewer than {FEW_RUNS} runs a side, and so on how alike they happened "
         "to be: no ground for a gate yet"
+    ]
+
+
+def _race_notes(a: Variant, b: Variant, pairs: Sequence[tuple[ResultRow, ResultRow]]) -> list[str]:
+    rows = [(a, one) for one, _ in pairs] + [(b, other) for _, other in pairs]
+    if not any(row.study_id in side.fixed_blocks for side, row in rows):
+        return []
+    return [
+        "runs of a race are judged at the race's boundary, which pays for every look at them; a "
+        "cell that it stopped looks slower than it is. All cells together: the race's first blocks"
     ]
 
 

@@ -19,6 +19,7 @@ from diskproof.report.durability import (
 )
 from diskproof.report.labels import cell_label, plain_label, varying_factors
 from diskproof.report.view import choose_studies
+from diskproof.stats.study_race import fixed_blocks
 from diskproof.store import ResultRow, Store, open_store
 from diskproof.store.show import Figures
 
@@ -31,8 +32,9 @@ class Variant:
     """One side of a comparison: its result rows, and the levels that were asked for by name.
 
     ``title`` says what ``asked`` was taken for. ``paired_studies`` are the ids of studies whose
-    blocks are randomised (not imported). ``bars`` are those of each study, ``verdicts`` all of the
-    store, ``figures`` what each cell is told by in the metric that was asked for.
+    blocks are randomised (not imported); of those that are races ``fixed_blocks`` says how many
+    blocks every cell ran, whatever was seen. ``bars`` are those of each study, ``verdicts`` all of
+    the store, ``figures`` what each cell is told by in the metric that was asked for.
     """
 
     asked: str
@@ -40,6 +42,7 @@ class Variant:
     rows: tuple[ResultRow, ...]
     levels: Mapping[str, str]
     paired_studies: frozenset[str]
+    fixed_blocks: Mapping[str, int] = field(default_factory=dict)
     bars: Mapping[str, Bars] = field(default_factory=dict)
     verdicts: Mapping[Levels, CellDurability] = field(default_factory=dict)
     figures: Figures = field(default_factory=dict)
@@ -87,6 +90,7 @@ def find_side(
             tuple(rows),
             {},
             frozenset(s.id for s in chosen if s.origin == "run"),
+            {s.id: first for s in chosen if (first := fixed_blocks(s)) is not None},
             {study.id: Bars(study) for study in chosen},
             join_verdicts(store.verdicts()),
         )
@@ -155,19 +159,9 @@ def _find_date(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> V
     if side.asked not in days.values():
         known = ", ".join(sorted(set(days.values()))) or "no run"
         raise UsageError(f"no run was made on {side.asked}", f"there are {known}")
-    rows = [_only_runs(row, {r for r in row.run_ids if days[r] == side.asked}) for row in side.rows]
+    rows = [row.only(lambda _, run: days[run] == side.asked) for row in side.rows]
     kept = tuple(row for row in rows if row.values)
     return replace(side, title=f"runs of {side.asked}", rows=kept)
-
-
-def _only_runs(row: ResultRow, wanted: set[str]) -> ResultRow:
-    places = [place for place, run_id in enumerate(row.run_ids) if run_id in wanted]
-    return replace(
-        row,
-        values=tuple(row.values[place] for place in places),
-        blocks=tuple(row.blocks[place] for place in places),
-        run_ids=tuple(row.run_ids[place] for place in places),
-    )
 
 
 def _find_label(side: Variant, store: Store, studies: Sequence[StudyRecord]) -> Variant | None:

@@ -5,6 +5,7 @@ from diskproof.report.compare.find import ALL_CELLS, Compared, Comparison
 from diskproof.report.labels import finite, percent, render_figure
 from diskproof.report.output_analyses import ComparedJson, ComparisonJson
 from diskproof.report.ratios import CANNOT_TELL, is_untold
+from diskproof.stats.histograms import CellFigure
 from diskproof.stats.speed_verdict import MOST_RUNS
 
 _STYLES = {"faster": "green", "slower": "red", "same": "", "undecided": "yellow"}
@@ -39,14 +40,14 @@ def _table(lines: list[Compared]) -> layout.Shown:
     first = lines[0]
     better = "higher" if first.higher_is_better else "lower"
     table = layout.start_table(
-        f"{first.workload}: {first.metric} in {first.unit}, {better} is better",
+        f"{first.workload}: {first.metric} in {first.unit}, {better} is better; {_kind(first)}",
         *("*cell", ">n", ">A", ">B", ">B/A", ">95 %", "-B is"),
     )
     for line in lines:
         table.add_row(
             line.label,
             f"{len(line.a.values)}+{len(line.b.values)}",
-            *("?" if each.value is None else render_figure(each.value) for each in line.told),
+            *(render_figure(shown_value(each)) for each in line.told),
             f"{line.verdict.ratio.ratio:.3f}",
             _interval(line),
             outcome_words(line),
@@ -55,6 +56,19 @@ def _table(lines: list[Compared]) -> layout.Shown:
     kept = _kept_text(lines)
     table.caption = layout.plain(f"in a crash: {kept}") if kept else None
     return table
+
+
+def shown_value(figure: CellFigure) -> float:
+    """What B/A is the ratio of: a geometric mean, or a percentile; a plain mean where a value is
+    nought. Whoever has no figure has no line."""
+    told = figure.value if figure.geomean is None else figure.geomean
+    assert told is not None
+    return told
+
+
+def _kind(line: Compared) -> str:
+    """What A and B are."""
+    return "of all operations" if line.told[0].pooled else "geometric means"
 
 
 def _interval(line: Compared) -> str:
@@ -74,6 +88,8 @@ def outcome_words(line: Compared) -> str:
     if verdict.p_corrected is None:
         few = min(len(line.a.values), len(line.b.values)) < 2
         return "undecided: a single run" if few else "undecided: a value of nought"
+    if line.a.looked or line.b.looked:
+        return "undecided by the race's runs"
     if verdict.further_runs is None:
         return f"undecided, > {MOST_RUNS} more runs"
     return f"undecided, {verdict.further_runs} more runs"
@@ -127,7 +143,8 @@ def conclusion(found: Comparison) -> str:
 
 
 def comparison_json(found: Comparison) -> ComparisonJson:
-    """Plain JSON. ``ratio`` is B over A in the metric; ``further_runs`` a side."""
+    """Plain JSON. ``ratio`` is B over A in the metric, of geometric means (``geomean_a``; null for
+    a percentile, which is ``mean_a``); ``further_runs`` a side."""
     return {
         "a": {"asked": found.a.asked, "is": found.a.title},
         "b": {"asked": found.b.asked, "is": found.b.title},
@@ -154,6 +171,8 @@ def _line_json(line: Compared) -> ComparedJson:
         "n_b": len(line.b.values),
         "mean_a": line.told[0].value,
         "mean_b": line.told[1].value,
+        "geomean_a": line.told[0].geomean,
+        "geomean_b": line.told[1].geomean,
         "ratio": finite(verdict.ratio.ratio),
         "low": finite(verdict.ratio.low),
         "high": finite(verdict.ratio.high),

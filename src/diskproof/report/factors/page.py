@@ -20,6 +20,7 @@ def _page(load: WorkloadFactors, view: StudyView, draw: Draw) -> Mapping[str, ob
     analysis = load.analysis
     return {
         "found": analysis,
+        "first_blocks": load.first_blocks,
         "higher_is_better": load.higher_is_better,
         "figures": [*_figures(load, analysis, draw)] if analysis else [],
         "told": factor_words,

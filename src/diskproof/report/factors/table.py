@@ -31,7 +31,10 @@ def _load_groups(load: WorkloadAnalysis) -> Iterator[Sequence[layout.Shown]]:
         why = "fewer than two cells with different levels, no factor to judge"
         yield [layout.line(f"{head}: {why}")]
         return
-    yield [layout.line(f"{head}; {words.summary_words(analysis)}"), _shares_table(analysis)]
+    yield [
+        layout.line(f"{head}; {words.summary_words(analysis, found.first_blocks)}"),
+        _shares_table(analysis),
+    ]
     yield [_effects_table(analysis, found.higher_is_better)]
     inseparable = map(words.alias_words, analysis.aliases)
     for title, lines in (
@@ -94,6 +97,7 @@ def _factors_json(load: WorkloadAnalysis) -> printed.FactorsJson | printed.NoFac
     return {
         **head,
         **_analysis_json(analysis),
+        "first_blocks": load.factors.first_blocks,
         "effects": [_effect_json(effect, higher_is_better) for effect in analysis.effects],
         "advice": load.advice,
     }

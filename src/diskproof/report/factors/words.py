@@ -97,15 +97,22 @@ def p_text(p_value: float | None) -> str:
     return "<.001" if p_value < 1e-3 else f"{p_value:.3f}".lstrip("0") if p_value < 1 else "1"
 
 
-def summary_words(analysis: FactorAnalysis) -> str:
-    """One line: what was analysed and on what the intervals rest."""
+def summary_words(analysis: FactorAnalysis, first_blocks: int | None = None) -> str:
+    """One line: what was analysed and on what the intervals rest; ``first_blocks`` of a race."""
     rests = {
         "repeats": "intervals from the scatter of repeats",
         "interactions": "no cell has a repeat: higher interactions are taken for noise",
         "none": "no cell has a repeat: no intervals",
     }[analysis.noise]
+    of_race = f" ({first_blocks_words(first_blocks)})" if first_blocks else ""
     left = f"; {analysis.left_out} cells with nought left out" if analysis.left_out else ""
-    return f"{analysis.cells} cells, {analysis.runs} runs; {rests}{left}"
+    return f"{analysis.cells} cells, {analysis.runs} runs{of_race}; {rests}{left}"
+
+
+def first_blocks_words(blocks: int) -> str:
+    """Which runs of a race are a fixed sample."""
+    first = "first block" if blocks == 1 else f"first {blocks} blocks"
+    return f"those of the race's {first}, which every cell ran whatever was seen"
 
 
 def shown_terms(analysis: FactorAnalysis) -> tuple[TermShare, ...]:

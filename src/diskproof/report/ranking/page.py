@@ -49,12 +49,16 @@ def _page(load: WorkloadView, view: StudyView, draw: Draw) -> Mapping[str, objec
         "verdict_mark": verdict_mark,
         "stopped_mark": words.STOPPED_MARK,
         "stopped": words.STOPPED if any(line.ranked.stopped for line in load.lines) else "",
+        "skewed": words.SKEWED if load.skewed else "",
         "lossy": {line.label for line in load.lines if is_lossy(line.durability)},
     }
 
 
 def _bars_figure(load: WorkloadView, unfit: Set[str], draw: Draw) -> Figure:
-    text = "Means with 95 % intervals; circles are single runs; blue: no cell is proved better."
+    text = (
+        "Geometric means with 95 % intervals; circles are single runs; blue: no cell is proved "
+        "better."
+    )
     if unfit:
         text = f"{text} {DROPS_FLUSHES}."
     hidden = len(load.lines) - chart.MAX_BARS

@@ -15,7 +15,7 @@ from diskproof.report.labels import (
     spell_groups,
     too_few_text,
 )
-from diskproof.report.ranking.words import STOPPED, STOPPED_MARK
+from diskproof.report.ranking.words import SKEWED, STOPPED, STOPPED_MARK
 from diskproof.report.view import Line, WorkloadView, present_latencies
 from diskproof.stats.histograms import LEAST_BEYOND
 
@@ -33,7 +33,7 @@ def render_ranking(load: WorkloadView, bars: Bars, *, best: int = 0) -> layout.S
     table = layout.start_table(
         f"{load.name}: {load.measured}",
         *("!#", "*cell"),
-        *(">n", ">mean", ">\u00b195%", "!tie"),
+        *(">n", ">geomean", ">\u00b195%", "!tie"),
         *(f">{row.narrow or row.label}" for row in present),
         *(["-crash"] if judged else []),
     )
@@ -89,6 +89,8 @@ def _caption(load: WorkloadView, present: Sequence[MetricRow], hidden: int) -> s
         parts.append("? cannot be placed: a single run, or far more scatter than others")
     if any(line.ranked.stopped for line in load.lines):
         parts.append(STOPPED)
+    if load.skewed:
+        parts.append(SKEWED)
     if present:
         parts.append("latencies are percentiles of all operations of a cell's runs")
     if any(each.reason for line in load.lines for each in line.latencies.values()):

@@ -61,6 +61,10 @@ STOPPED = (
     "~ the race went on without it: a cell stops when it looks slow, so it is rather faster than "
     "its mean says"
 )
+SKEWED = (
+    "these runs are skewed (most alike, some far off to one side): of few such runs the interval "
+    "of a mean holds it in 68 to 93 % of studies, not in 95 %; ratios and ranks keep what they say"
+)
 READING = (
     "The number before a cell is 1 plus the count of cells proved better; = is a tie, ? a cell "
     "that cannot be placed: a single run, or far more scatter than the others. Cells that share a "

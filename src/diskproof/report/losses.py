@@ -1,9 +1,9 @@
 """Whether the runs that a workload lacks are missing where it was slow."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from diskproof.report.labels import change, count
+from diskproof.report.outputs import SlowLossesJson
 from diskproof.stats.intervals import CONFIDENCE, Sample
 from diskproof.stats.slow_losses import SlowLosses, find_slow_losses
 from diskproof.store import ResultRow, RunRow
@@ -25,9 +25,16 @@ def read_slow_losses(rows: Sequence[ResultRow], runs: Mapping[str, RunRow]) -> S
     )
 
 
-def losses_json(losses: SlowLosses | None) -> dict[str, object] | None:
+def losses_json(losses: SlowLosses | None) -> SlowLossesJson | None:
     """What ``losses_words`` says, with its figures."""
-    return {**asdict(losses), "text": losses_words(losses)} if losses else None
+    if losses is None:
+        return None
+    return {
+        "failed": losses.failed,
+        "ratio": losses.ratio,
+        "p_value": losses.p_value,
+        "text": losses_words(losses),
+    }
 
 
 def losses_words(losses: SlowLosses) -> str:

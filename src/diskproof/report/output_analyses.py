@@ -25,6 +25,8 @@ class ComparedJson(TypedDict):
     n_b: int
     mean_a: float | None
     mean_b: float | None
+    geomean_a: float | None
+    geomean_b: float | None
     ratio: float | None
     low: float | None
     high: float | None
@@ -113,6 +115,7 @@ class FactorTermsJson(TypedDict):
 
 
 class FactorsJson(LoadHeadJson, FactorTermsJson):
+    first_blocks: int | None
     effects: list[EffectJson]
     advice: list[str]
 

@@ -186,6 +186,8 @@ class RankLineJson(TypedDict):
     stopped: bool
     mean: float
     ci95: float | None
+    geomean: float
+    geomean_ci95: float | None
     ratio_to_best: float
     ratio_simultaneous95: PairJson
     ratio_ci95: PairJson
@@ -195,12 +197,21 @@ class RankLineJson(TypedDict):
     durability: list[VerdictJson] | None
 
 
+class SlowLossesJson(TypedDict):
+    failed: int
+    ratio: float
+    p_value: float
+    text: str
+
+
 class RankedLoadJson(TypedDict):
     workload: str
     metric: str
     unit: str
     higher_is_better: bool
     cells: list[RankLineJson]
+    skewed: bool
+    slow_losses: SlowLossesJson | None
     race: RaceJson | None
 
 

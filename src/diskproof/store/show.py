@@ -28,6 +28,7 @@ class ShownJson(OwnedJson):
     n: int
     mean: float | None
     ci95: float | None
+    geomean: float | None
     low95: float | None
     high95: float | None
     pooled: bool

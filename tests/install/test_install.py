@@ -115,7 +115,9 @@ def test_from_nothing_to_a_ranked_table(person: Person) -> None:
     say(f"{person}: {steps}: {all_of_it:.0f} s of {BAR_SECONDS} to the ranked table")
     assert "sync-write-4k: IOPS, higher is better" in told
     assert "48 runs, none failed" in told
-    assert "8 of 9 crash cells kept all acknowledged writes" in told
+    # An ordinary user's qcow2 stays undecided: docs/install.md has it among what is open.
+    kept = "3 of 9" if person.user else "8 of 9"
+    assert f"{kept} crash cells kept all acknowledged writes" in told
     ranked = person.run("diskproof", "rank")
     assert "guest qcow2 writeback" in ranked and "daemon raw none" in ranked
 

@@ -115,7 +115,9 @@ def test_from_nothing_to_a_ranked_table(person: Person) -> None:
     say(f"{person}: {steps}: {all_of_it:.0f} s of {BAR_SECONDS} to the ranked table")
     assert "sync-write-4k: IOPS, higher is better" in told
     assert "48 runs, none failed" in told
-    assert "8 of 9 crash cells kept all acknowledged writes" in told
+    # An ordinary user's qcow2 stays undecided: docs/install.md has it among what is open.
+    kept = "3 of 9" if person.user else "8 of 9"
+    assert f"{kept} crash cells kept all acknowledged writes" in told
     ranked = person.run("diskproof", "rank")
     assert "guest qcow2 writeback" in ranked and "daemon raw none" in ranked
 
@@ -135,8 +137,8 @@ def test_advice_is_a_line_to_paste(person: Person) -> None:
 def test_a_crash_of_one_cell(person: Person) -> None:
     (person.home / "one.toml").write_text(ONE_CELL)
     asked = ("diskproof", "crash", "study", "one.toml", "--quiet", "--json")
-    found = json.loads(person.run(*asked, "--store", "one.sqlite", expected=(0, 1)))
-    verdicts = {each["cell"].split()[2]: each["verdict"] for each in found}
+    found = person.run_json(*asked, "--store", "one.sqlite", expected=(0, 1))
+    verdicts = {each["cell"]["cache"]: each["verdict"] for each in found}
     assert verdicts == {"none": "keeps", "unsafe": "loses"}
 
 
@@ -149,8 +151,8 @@ def test_the_tools_do_their_main_job(person: Person) -> None:
     person.run("diskproof", "nocache", "--", *job)
     seen = person.run("diskproof", "monitor", "--json", "0.1", "2")
     assert [json.loads(line) for line in seen.splitlines() if line.startswith("{")]
-    ways = person.run("diskproof-sync-ways", "--json", "--dir", ".", expected=(0, 1))
-    assert {each["outcome"] for each in json.loads(ways)["ways"]} <= {"reached", "unsupported"}
+    ways = person.run_json("diskproof-sync-ways", "--json", "--dir", ".", expected=(0, 1))
+    assert "reached" in {each["result"] for each in ways["ways"]}
     person.run("mkdir", "tree")
     size = ("--files", "20", "--bytes", "100000")
     person.run(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from diskproof.guest.ours import packages
 from diskproof.process.start import require_tool
@@ -98,10 +99,15 @@ class Person:
     def run(self, *argv: str, expected: Sequence[int] = (0,)) -> str:
         return self.system.run(*argv, user=self.user, expected=expected)
 
+    def run_json(self, *argv: str, expected: Sequence[int] = (0,)) -> Any:
+        """What it printed; notes on stderr come after that."""
+        told, _ = json.JSONDecoder().raw_decode(self.run(*argv, expected=expected))
+        return told
+
     def findings(self) -> dict[str, dict[str, str]]:
         """What ``doctor`` says, by name."""
-        told = self.run("diskproof", "doctor", "--json", expected=(0, 3))
-        return {each["name"]: each for each in json.loads(told)}
+        told = self.run_json("diskproof", "doctor", "--json", expected=(0, 3))
+        return {each["name"]: each for each in told}
 
 
 @contextmanager
@@ -121,6 +127,8 @@ def start_root(suite: str, folder: Path, *mmdebstrap: str) -> Iterator[Path]:
     for path in (Path("/etc/hosts"), Path("/etc/resolv.conf"), TRUSTED):
         (root / str(path)[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / str(path)[1:])
+    # As an installer does; fusermount3 reads it.
+    (root / "etc" / "mtab").symlink_to("../proc/self/mounts")
     yield root
 
 

@@ -37,6 +37,11 @@ def losses_json(losses: SlowLosses | None) -> SlowLossesJson | None:
     }
 
 
+def hidden_lines(hidden: Mapping[str, SlowLosses]) -> list[str]:
+    """What the failed runs of workloads, by name, hide."""
+    return [f"{name}: {losses_words(each)}" for name, each in hidden.items()]
+
+
 def losses_words(losses: SlowLosses) -> str:
     """What failed runs hide, if it is proved."""
     many = count(losses.failed, "failed run")

@@ -12,10 +12,9 @@ from diskproof.report.chapters import CHAPTERS
 from diskproof.report.durability import durability_json
 from diskproof.report.head import Head, find_head
 from diskproof.report.labels import group_name, interval_json
-from diskproof.report.losses import losses_json
+from diskproof.report.losses import hidden_lines, losses_json
 from diskproof.report.outputs import RankingJson, RankLineJson, WhatToUseJson
 from diskproof.report.race.words import race_json
-from diskproof.report.runs.table import hidden_lines
 from diskproof.report.scores.find import StudyScores
 from diskproof.report.scores.table import render_scores, scores_json
 from diskproof.report.view import Line, StudyView
@@ -148,7 +147,7 @@ def render_rankings(
     for view, found in rankings:
         groups += _opening(find_head(view))
         groups += [_tables(view, load.name, best) for load in view.workloads]
-        told = hidden_lines(view.parts["runs"]) if "runs" in view.parts else []
+        told = hidden_lines(view.parts["runs"].hidden) if "runs" in view.parts else []
         groups += [[layout.line(text, "yellow")] for text in told]
         scores = render_scores(view.study, found, best or best_scores) if found else []
         groups += [[table] for table in scores]

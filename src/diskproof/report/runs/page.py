@@ -6,9 +6,10 @@ from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Lead
 from diskproof.report.labels import cell_label, varying_factors
+from diskproof.report.losses import hidden_lines
 from diskproof.report.plan_tables import render_dropped
 from diskproof.report.runs.find import StudyRuns, find_runs
-from diskproof.report.runs.table import hidden_lines, render_failures
+from diskproof.report.runs.table import render_failures
 from diskproof.report.view import StudyView
 from diskproof.store import Store
 
@@ -41,7 +42,7 @@ def _page(runs: StudyRuns, view: StudyView, draw: Draw) -> Mapping[str, object]:
     factors = varying_factors(view.study.cells)
     return {
         "runs": runs,
-        "hidden": hidden_lines(runs),
+        "hidden": hidden_lines(runs.hidden),
         "study": view.study,
         "facts": _facts_lines(view.host)[:MOST_FACTS],
         "most_checks": MOST_CHECKS,

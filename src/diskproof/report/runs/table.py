@@ -5,7 +5,7 @@ from collections import Counter
 from diskproof.records import StudyRecord
 from diskproof.report import layout
 from diskproof.report.labels import cell_label, varying_factors
-from diskproof.report.losses import losses_words
+from diskproof.report.losses import hidden_lines
 from diskproof.report.runs.find import FailedRun, StudyRuns
 
 MAX_CELLS = 12
@@ -27,13 +27,8 @@ def render_failures(study: StudyRecord, runs: StudyRuns) -> layout.Shown:
             table.add_row(str(count), f"  {cell}")
         if len(cells) > MAX_CELLS:
             table.add_row("", f"  and {len(cells) - MAX_CELLS} more cells")
-    table.caption = "; ".join(hidden_lines(runs)) or None
+    table.caption = "; ".join(hidden_lines(runs.hidden)) or None
     return table
-
-
-def hidden_lines(runs: StudyRuns) -> list[str]:
-    """What the failed runs of a workload hide, where it is proved."""
-    return [f"{name}: {losses_words(each)}" for name, each in runs.hidden.items()]
 
 
 def _reason(failed: FailedRun) -> str:

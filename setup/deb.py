@@ -163,13 +163,13 @@ def _libraries(files: Iterable[Path]) -> Iterator[str]:
     told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     asked = set(re.findall(r"^\s+NEEDED\s+(\S+)", told, re.MULTILINE))
     foreign = asked - {path.name for path in linked}
-    packages = {_package_of(library) for library in foreign}
+    packages = {find_package(library) for library in foreign}
     oldest = max(map(int, re.findall(r"\bGLIBC_2\.(\d+)", told)))
     for package in sorted(packages):
         yield f"libc6 (>= 2.{oldest})" if package == "libc6" else package
 
 
-def _package_of(library: str) -> str:
+def find_package(library: str) -> str:
     for package, pattern in OF_PACKAGES.items():
         if re.fullmatch(pattern, library):
             return package

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from diskproof.drive import Command, Drive, DriveFacts, Execution
 from diskproof.errors import HostError, RunFailure, StudyError, UsageError
+from diskproof.fio_output.parse import parse_fio_output
 from diskproof.records import Check, WorkloadSpec
 from diskproof.study.job_file import ENGINES
 from diskproof.study.load import parse_study
@@ -278,3 +279,11 @@ def test_the_page_on_workloads_names_every_preset_and_engine() -> None:
     page = (Path(__file__).parent.parent / "docs" / "workloads.md").read_text()
     assert [preset.name for preset in PRESETS if f"`{preset.name}`" not in page] == []
     assert [engine for engine in ENGINES if f"`{engine}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"), [(0, ""), (22, "Invalid argument"), (2**32 - 1, "Unknown error -1")]
+)
+def test_an_error_of_a_job_has_a_text_however_fio_prints_it(printed: int, told: str) -> None:
+    result = parse_fio_output(json.dumps(answer(error=printed)).encode())
+    assert result.jobs[0].error_text == told

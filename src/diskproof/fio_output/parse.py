@@ -77,7 +77,9 @@ class FioJob:
 
     @property
     def error_text(self) -> str:
-        return os.strerror(self.error) if self.error else ""
+        # fio prints its -1 (libaio where a container's filter refuses io_pgetevents) as 2**32 - 1.
+        signed = (self.error + 2**31) % 2**32 - 2**31
+        return os.strerror(signed) if self.error else ""
 
     def share_at_depth(self, depth: int) -> float:
         """Share of submissions that found the queue this deep, as far as fio's classes (1, 2, 4,

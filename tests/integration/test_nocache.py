@@ -28,6 +28,7 @@ from support.residency import (
     make_cold,
     nocache,
     nocache_args,
+    succeed,
     why_unseen,
 )
 
@@ -104,10 +105,6 @@ def test_a_program_leaves_that_was_not_cached(folder: Path, readers: dict[str, P
     evict(program)
     assert nocache(program, "exit", program).returncode == 0
     assert cached(program) == [0]
-
-
-def succeed(*command: str | Path) -> None:
-    assert nocache(*command).returncode == 0
 
 
 @pytest.mark.parametrize("how", ["exit", "mmap"])

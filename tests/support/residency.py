@@ -170,3 +170,8 @@ def nocache_args(*command: str | Path, options: Sequence[str] = ("--wait",)) -> 
 
 def nocache(*command: str | Path, options: Sequence[str] = ("--wait",)) -> Completed:
     return run(nocache_args(*command, options=options), timeout=60, check=False)
+
+
+def succeed(*command: str | Path) -> None:
+    """Run a command under nocache to its good end."""
+    assert nocache(*command).returncode == 0

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _LARGEST = 1 << 17
 _ONE_AT_A_TIME = threading.Lock()
@@ -100,6 +102,15 @@ def stop_forker() -> None:
     if start_forker.cache_info().currsize:
         start_forker().close()
         start_forker.cache_clear()
+        _bury_adopted()
+
+
+def _bury_adopted() -> None:
+    """What a test killed may have ended while we adopted orphans: nobody else waits for it."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
+            if child.status() == psutil.STATUS_ZOMBIE:
+                os.waitpid(child.pid, os.WNOHANG)
 
 
 # -- the process that forks -------------------------------------------------------------------
@@ -108,7 +119,6 @@ def stop_forker() -> None:
 def _load_all() -> None:
     """What the verbs import."""
     import jinja2
-    import psutil
     import pydantic.fields
     import pytest
     import rich.live
@@ -126,7 +136,7 @@ def _load_all() -> None:
     from diskproof.cli import app
     from support import simulate
 
-    assert all((jinja2, psutil, pydantic, pytest, rich, scipy, typer, diskproof, app, simulate))
+    assert all((jinja2, pydantic, pytest, rich, scipy, typer, diskproof, app, simulate))
     gc.freeze()
 
 

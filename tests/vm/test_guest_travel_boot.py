@@ -12,16 +12,17 @@ from diskproof.guest.ours import packages
 from diskproof.guest.ours.boot import start_guest
 from diskproof.guest.ours.build import GuestFiles, require_guest
 from diskproof.qemu.machine import GuestMachine
+from support.json_schemas import validate
 
 
 def call(folder: Path, cache: Path, *words: str) -> dict[str, object]:
-
     argv = [sys.executable, "-m", "diskproof", "guest", *words, "--json"]
     env = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(
         argv, cwd=folder, env=env, stdout=subprocess.PIPE, timeout=300, check=True
     )
     told: dict[str, object] = json.loads(done.stdout)
+    validate(f"guest-{words[0]}", told)
     return told
 
 

@@ -13,6 +13,7 @@ from diskproof.cli.options import JsonOption
 from diskproof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from diskproof.cli.outputs import ExportedGuestJson, ImportedGuestJson
     from diskproof.guest.ours.parcel import Tell
 
 guest = typer.Typer(no_args_is_help=True, help="The Linux guest that measurements run in.")
@@ -99,9 +100,15 @@ def export(
     manifest = done.manifest
     note(f"guest {manifest.id}, Debian {manifest.suite}, in {render_bytes(done.size)}")
     if as_json:
-        given = {"file": str(file), "sha256": done.sha256, "bytes": done.size}
-        more = {"id": manifest.id, "suite": manifest.suite, "with": manifest.extra}
-        print_json(given | more)
+        told: ExportedGuestJson = {
+            "file": str(file),
+            "sha256": done.sha256,
+            "bytes": done.size,
+            "id": manifest.id,
+            "suite": manifest.suite,
+            "extra": manifest.extra,
+        }
+        print_json(told)
     else:
         print(f"{done.sha256}  {file}")
     return Exit.OK
@@ -133,9 +140,16 @@ def import_(
     if guest.id != manifest.id:
         note(f"it was {manifest.id} where it was exported: diskproof's own programs differ")
     if as_json:
-        given = {"id": guest.id, "exported_id": manifest.id, "folder": str(guest.kernel.parent)}
-        more = {"suite": manifest.suite, "with": manifest.extra, "sha256": done.sha256}
-        print_json(given | more | {"there_before": done.there})
+        found: ImportedGuestJson = {
+            "id": guest.id,
+            "exported_id": manifest.id,
+            "folder": str(guest.kernel.parent),
+            "suite": manifest.suite,
+            "extra": manifest.extra,
+            "sha256": done.sha256,
+            "there_before": done.there,
+        }
+        print_json(found)
     else:
         print(guest.kernel.parent)
     return Exit.OK

@@ -136,6 +136,32 @@ class MonitorSampleJson(TypedDict):
     rows: NotRequired[list[list[str | float | None]]]
 
 
+# -- guests as files -------------------------------------------------------------------------
+
+
+class ExportedGuestJson(TypedDict):
+    """``extra`` names what it was built ``--with``, or nothing."""
+
+    file: str
+    sha256: str
+    bytes: int
+    id: str
+    suite: str
+    extra: str
+
+
+class ImportedGuestJson(TypedDict):
+    """``id`` is not ``exported_id`` where diskproof's own programs differ."""
+
+    id: str
+    exported_id: str
+    folder: str
+    suite: str
+    extra: str
+    sha256: str
+    there_before: bool
+
+
 # -- all ------------------------------------------------------------------------------------
 
 
@@ -167,6 +193,8 @@ OUTPUTS: Mapping[str, Any] = {
     "doctor": list[Annotated[outputs.AsDict, Finding]],
     "doctor-walls": answers.WallsJson,
     "factors": list[analyses.AnalysedJson[analyses.FactorsJson | analyses.NoFactorsJson]],
+    "guest-export": ExportedGuestJson,
+    "guest-import": ImportedGuestJson,
     "monitor": MonitorHeaderJson | MonitorSampleJson,
     "nocache": PageCacheJson,
     "plan": outputs.WholePlanJson,

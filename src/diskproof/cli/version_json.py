@@ -25,6 +25,8 @@ NUMBERS = dict.fromkeys(
         "doctor",
         "doctor-walls",
         "factors",
+        "guest-export",
+        "guest-import",
         "monitor",
         "nocache",
         "plan",

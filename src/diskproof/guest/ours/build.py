@@ -61,8 +61,7 @@ def find_guest(extra: str = "") -> GuestFiles | None:
     """
     found = find_whole(extra)
     if found is None and not extra:
-        folders = cache.cache_folder().glob(f"{MINIMAL}-*")
-        newest = max(folders, key=lambda folder: folder.stat().st_mtime_ns, default=None)
+        newest = _newest(_find_cached(f"{MINIMAL}-*"))
         return read_guest(newest) if newest and _is_ready(newest) else None
     return found
 
@@ -101,13 +100,23 @@ def find_base(extra: str = "") -> Path | None:
     imported last, else that of the host's suite. None where a host without one is not Debian."""
     imported = [
         mark
-        for mark in cache.cache_folder().glob(f"*/{IMPORTED}")
+        for mark in _find_cached(f"*/{IMPORTED}")
         if mark.parent.name == base_id(_suite_of(mark.parent), extra)
     ]
-    if imported:
-        return max(imported, key=lambda mark: mark.stat().st_mtime_ns).parent
+    if (last := _newest(imported)) is not None:
+        return last.parent
     suite = packages.find_suite()
     return cache.cache_folder() / base_id(suite, extra) if suite else None
+
+
+def _find_cached(pattern: str) -> list[Path]:
+    """Paths in the cache; none where it is another user's."""
+    folder = cache.cache_folder()
+    return [*folder.glob(pattern)] if os.access(folder, os.R_OK | os.X_OK) else []
+
+
+def _newest(paths: Sequence[Path]) -> Path | None:
+    return max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def _suite_of(folder: Path) -> str:

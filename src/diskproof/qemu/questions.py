@@ -13,10 +13,12 @@ Command = tuple[str, Mapping[str, object]]
 
 @dataclass(frozen=True)
 class QemuAnswer:
-    """What QEMU said to one command: ``result`` (JSON), or ``error`` in its words."""
+    """What QEMU said to one command: ``result`` (JSON), or ``error`` in its words; ``silent`` if it
+    said nothing and ended."""
 
     result: object = None
     error: str = ""
+    silent: bool = False
 
 
 def ask(
@@ -43,7 +45,8 @@ def ask(
         cage=cage,
         pass_fds=pass_fds,
     )
-    silent = QemuAnswer(error=f"QEMU gave no answer; {done.error_text[-300:]}".rstrip("; "))
+    words = f"QEMU gave no answer; {done.error_text[-300:]}".rstrip("; ")
+    silent = QemuAnswer(error=words, silent=True)
     answers = parse_answers(done.stdout)
     return [answers.get(number, silent) for number in range(len(commands))]
 

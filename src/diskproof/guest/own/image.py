@@ -132,6 +132,8 @@ def _read_info(layer: ImageLayer) -> Mapping[str, Any]:
         )
     except RunFailure as failure:
         raise _too_large(path, failure.what) from None
+    if opened.silent:
+        raise _too_large(path, opened.error)
     if opened.error:
         raise _refusal(path, form, opened.error)
     facts = find_image(answer.result)

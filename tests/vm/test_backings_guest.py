@@ -4,51 +4,32 @@ Requires qemu-system-x86_64 and what builds the guest with LVM, md and Python (2
 time; ``diskproof guest build --with storage``).
 """
 
-import io
-import tarfile
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
 
-import diskproof
 from diskproof.guest.ours.boot import start_guest
 from diskproof.guest.ours.build import GuestFiles, build_guest
 from diskproof.guest.ours.kernel import EXTRA_MODULES
 from diskproof.host.accel import probe_accel
 from diskproof.qemu.machine import GuestMachine
+from support.in_guest import WORK, bring_sources
 
 pytestmark = pytest.mark.long
 
 SECONDS = 540.0  # a tenth of it, on a machine with nothing else to do
 TESTS = Path(__file__).parent.parent
 FILES = tuple(f"test_backings_{name}.py" for name in ("lvm", "md", "lio"))
-WORK = "/run/work"
 RESULT = f"{WORK}/result.xml"
 # open-iscsi keeps what it knows of targets in a folder of the root, which is read-only here.
 INITIATOR = """ip link set lo up; mkdir -p /run/lock /run/iscsi; cp -a /etc/iscsi/. /run/iscsi
 mount --bind /run/iscsi /etc/iscsi"""
-# The guest's /tmp has no device nodes (nodev).
-MOUNT = f"mkdir {WORK} && mount -t tmpfs -o size=768m work {WORK}"
-UNPACK = f"import tarfile; tarfile.open('/tmp/work.tar.xz').extractall('{WORK}')"
 
 
 @pytest.fixture(scope="module")
 def storage_files() -> GuestFiles:
     return build_guest(extra="storage")
-
-
-def pack_sources() -> bytes:
-    """Our code and those tests."""
-    source = Path(diskproof.__file__).parent
-    files = {path: f"src/diskproof/{path.relative_to(source)}" for path in source.rglob("*.py")}
-    files |= {TESTS / "integration" / name: f"tests/{name}" for name in FILES}
-    files[TESTS / "support" / "volumes.py"] = "tests/support/volumes.py"
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
-        for path, name in files.items():
-            archive.add(path, name)
-    return packed.getvalue()
 
 
 def test_the_backing_tests_pass_in_a_guest_whose_kernel_has_it_all(
@@ -57,9 +38,9 @@ def test_the_backing_tests_pass_in_a_guest_whose_kernel_has_it_all(
     machine = GuestMachine(probe_accel().accel, memory_bytes=1 << 30)
     with start_guest(storage_files, machine, run_dir=run_dir) as guest:
         guest.load_modules(["ext4", "loop", *EXTRA_MODULES["storage"]])
-        guest.channel.write_file("/tmp/work.tar.xz", pack_sources())
-        done = guest.channel.exec(["sh", "-ec", f'{MOUNT}; python3 -c "{UNPACK}"'], timeout=60)
-        assert done.exit.code == 0, done.stderr
+        tests = {TESTS / "integration" / name: f"tests/{name}" for name in FILES}
+        tests[TESTS / "support" / "volumes.py"] = "tests/support/volumes.py"
+        bring_sources(guest.channel, tests)
         done = guest.channel.exec(["sh", "-ec", INITIATOR], timeout=60)
         assert done.exit.code == 0, done.stderr
         options = [

@@ -21,13 +21,14 @@ READERS = ("bash-completion", "fish", "man-db", "zsh")
 LIBRARIES = ("libgcc-s1", "libstdc++6", "zlib1g")
 APTS_OWN = (
     "var/cache/apt",
+    "var/cache/debconf",
     "var/cache/ldconfig",
     "var/cache/man",
     "var/lib/apt",
     "var/lib/dpkg",
     "var/log",
 )
-"""Where apt, dpkg and man keep what they did."""
+"""Where apt, debconf, dpkg and man keep what they did."""
 ELSEWHERE = ("dev", "home", "mnt", "proc", "root", "run", "sys", "tmp")
 
 

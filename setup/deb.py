@@ -23,6 +23,7 @@ from deb_texts import render_changelog, render_copyright
 from diskproof import __version__
 from help_text import TOOLS
 from man_pages import write_pages
+from third_parties import find_parts, render_licences
 
 FILES = ROOT / "setup" / "debian"
 RECOMMENDS = (
@@ -98,7 +99,9 @@ def _add_documents(share: Path, packages: Path, version: str, suite: str) -> Non
     _pack(documents / "changelog", changes)
     rendered = render_changelog(changes, version, suite, maintainer(), epoch())
     _pack(documents / "changelog.Debian", rendered)
-    text = (FILES / "copyright").read_text() + render_copyright(packages)
+    parts = find_parts()
+    _pack(documents / "third-party", render_licences(parts, __version__))
+    text = (FILES / "copyright").read_text() + render_copyright(packages, parts)
     (documents / "copyright").write_text(text)
     overrides = share / "lintian/overrides"
     overrides.mkdir(parents=True)

@@ -3,11 +3,11 @@
 import re
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from natives import list_crates
+from third_parties import Part
 
 OWN = "diskproof"
 _CLASSIFIER = "License :: OSI Approved :: "
@@ -39,19 +39,18 @@ def _wrapped(item: str) -> list[str]:
     return textwrap.wrap(plain, 78, initial_indent="  * ", subsequent_indent="    ")
 
 
-def render_copyright(packages: Path) -> str:
-    """Who else's work is in a folder of Python packages, and in our native programs."""
+def render_copyright(packages: Path, parts: Iterable[Part]) -> str:
+    """Who else's work is in a folder of Python packages, and which parts in our programs."""
     found = (each for each in distributions(path=[str(packages)]) if each.name != OWN)
     bundled = sorted(f"  {each.name} {each.version}: {_license(each)}" for each in found)
-    crates = [f"  {name} {version}: {terms}" for name, version, terms in list_crates()]
+    native = [f"  {part.name} {part.version}: {part.licence}" for part in parts]
     return "\n".join(
         [
             "Python packages, and the libraries that their wheels hold:",
             *bundled,
             "",
-            "Rust's standard library and crates, in the native programs:",
-            "  std: MIT OR Apache-2.0",
-            *crates,
+            "In the native programs (texts: third-party.gz beside this file):",
+            *native,
             "",
         ]
     )

@@ -40,15 +40,6 @@ def _places(workspace: dict[str, list[dict[str, list[dict[str, str]]]]]) -> Iter
                 yield f"{PARTS}/lib{target['name']}.so"
 
 
-def list_crates() -> list[tuple[str, str, str]]:
-    """Name, version and licence of every crate of others that the programs are linked with."""
-    argv = ("tree", "--locked", "--workspace", "--edges=normal,no-proc-macro", "--prefix", "none")
-    listing = _cargo(*argv, "--format", "{p}|{l}").decode()
-    rows = {tuple(line.removesuffix(" (*)").split("|")) for line in listing.splitlines() if line}
-    foreign = [(*row[0].split()[:2], row[1]) for row in rows if "(/" not in row[0]]
-    return sorted((name, version.removeprefix("v"), terms) for name, version, terms in foreign)
-
-
 def install(prefix: Path) -> None:
     """Into an environment, in place of what an earlier build left there."""
     natives = build_natives()

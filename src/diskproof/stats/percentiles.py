@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from diskproof.stats.histograms import CellFigure, spread_of
-from diskproof.stats.intervals import RESOLUTION, LogRatio, welch_freedom
+from diskproof.stats.intervals import RESOLUTION, LogRatio, geometric_mean, welch_freedom
 
 STEPS = 6.0
 """A percentile is the edge of a bin: each side's squared error has its square over this, so that
@@ -46,7 +46,7 @@ def together(figures: Sequence[CellFigure], blocks: Sequence[tuple[int, ...]]) -
     values = [each.value for each in figures if each.value]
     if len(draws) < len(figures) or len(values) < len(figures) or len(set(blocks)) != 1:
         return None
-    mean = math.exp(math.fsum(map(math.log, values)) / len(values))
+    mean = geometric_mean(values)
     step = math.sqrt(math.fsum(each.step**2 for each in figures)) / len(figures)
     drawn = sum(draws[1:], draws[0]) / len(draws)
     return CellFigure(figures[0].n, mean, None, None, None, True, draws=drawn, step=step)

@@ -174,6 +174,12 @@ def test_a_small_disk_warns_which_cache_modes_hold_it() -> None:
     assert "256 MiB" in warning and "unsafe, writeback" in warning and "8 GiB" in warning
 
 
+def test_more_processors_than_the_host_has_are_told_of() -> None:
+    text = 'frontend = "guest"\nvcpus = [{}]\n'
+    assert [each for each in plan(text.format("2, 64")).warnings if "vcpus=64 on" in each]
+    assert not [each for each in plan(text.format("1")).warnings if "vcpus" in each]
+
+
 def test_no_room_is_said_before_anything_runs() -> None:
     small = BackingFacts("/small", "ext4", True, "", 1 << 30)
     made = plan("", facts=facts_with(backings={"directory": small}), size="4GiB")

@@ -207,3 +207,13 @@ def test_a_server_that_does_not_start_costs_its_own_cells_only(
     gone = replace(ssd, options=(("path", str(public / "none")),))
     with pytest.raises(HostError, match="none"):  # what it lies on is not left out
         probe_facts([replace(nbd, on=gone)], NO_CONSENT, guest=False, progress=lambda _: None)
+
+
+def test_what_lies_on_a_server_that_does_not_start_is_left_out_with_it(public: Path) -> None:
+    ssd = BackingSpec("ssd", "directory", (("path", str(public)),))
+    options = {"store": "no-such-store", "size": str(64 << 20)}
+    lio = BackingSpec("far", "lio", tuple(options.items()), on=ssd)
+    above = BackingSpec("above", "filesystem", (("fs", "ext4"),), on=lio)
+    facts = probe_facts([ssd, lio, above], NO_CONSENT, guest=False, progress=lambda _: None)
+    assert facts.backings["far"].obstacle and not facts.backings["ssd"].obstacle
+    assert facts.backings["above"].obstacle == facts.backings["far"].obstacle

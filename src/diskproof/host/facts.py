@@ -168,18 +168,22 @@ def _pick_backing(
 
 
 def _probe_disks(spec: BackingSpec, consent: Consent) -> BackingFacts:
-    """A backing; of one whose server does not start here, why, as of a container that does not.
+    """A backing; of one whose server does not start here, or that lies on such a one, why, as of a
+    container that does not.
 
     Raises HostError for any other one, and for what the server's disks would lie on.
     """
     try:
         return probe_backing(spec, consent)
     except DiskproofError as error:
-        if spec.kind not in SERVED or spec.on is None or spec.option("uri"):
+        if spec.on is None or spec.option("uri"):
+            raise
+        below = _probe_disks(spec.on, consent)
+        if spec.kind not in SERVED and not below.obstacle:
             raise
         network = spec.kind if spec.kind in OVER_NETWORK else ""
-        below = probe_backing(spec.on, consent)
-        return replace(below, network=network, fio=False, obstacle=explain(error))
+        why = below.obstacle or explain(error)
+        return replace(below, network=network, fio=False, obstacle=why)
 
 
 def _probe_block_layer(place: Place) -> tuple[Probed, Probed]:

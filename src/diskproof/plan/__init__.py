@@ -20,6 +20,7 @@ from diskproof.plan.sizes import (
     warn_of_caches,
     warn_of_discard,
     warn_of_emulation,
+    warn_of_processors,
 )
 from diskproof.plan.tiles import TilePlan, make_tile_plan
 from diskproof.records import Cell, Dropped, HostFacts
@@ -70,6 +71,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
         *(each.sentence for each in selection.defaults),
         *_warn_of_filters(study, selection),
         *warn_of_emulation(cells, facts),
+        *warn_of_processors(cells, facts),
         *tell_of_size(chosen, cells, facts),
         *warn_of_caches(cells, facts),
         *tell_of_backings(cells, facts),

@@ -250,3 +250,13 @@ def warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
     if any(cell.level("accel") == "tcg" for cell in cells):
         why = facts.accel_reason if facts.accel == "tcg" else "the study asks for it"
         yield f"guests run under TCG emulation, not KVM: {why}"
+
+
+def warn_of_processors(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """That guests have more processors than the host."""
+    most = max((int(cell.level("vcpus", "1")) for cell in cells), default=1)
+    if most > facts.cpus:
+        yield (
+            f"vcpus={most} on {facts.cpus} processors: vCPUs that wait for each other are "
+            "measured, and under TCG a guest may not come up in its time"
+        )

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+from diskproof.errors import RunFailure
 from diskproof.process.native import require_native
 from diskproof.process.start import run, start_process
 from support.recording import (
@@ -44,6 +45,24 @@ except sqlite3.DatabaseError as error:
 lost = len([number for number in wanted if number not in found])
 print(lost)
 sys.exit(1 if lost else 0)
+"""
+
+
+CHECK_ROWS_STAYING = """
+import os, sqlite3, sys
+for line in sys.stdin:
+    state, promises = line.rstrip("\\n").split("\\t")
+    wanted = [int(line) for line in open(promises)]
+    database = sqlite3.connect(state + "/rows.db")
+    try:
+        found = {row[0] for row in database.execute("SELECT number FROM rows")}
+    except sqlite3.DatabaseError as error:
+        print(2, 0, error, flush=True)
+        continue
+    finally:
+        database.close()
+    lost = len([number for number in wanted if number not in found])
+    print(1 if lost else 0, lost, flush=True)
 """
 
 
@@ -186,22 +205,71 @@ def write_rows(folder: Path, acks: Path, synchronous: str) -> None:
     database.close()
 
 
-@pytest.mark.parametrize(("synchronous", "keeps"), [("EXTRA", True), ("OFF", False)])
-def test_a_program_judges_a_database(tmp_path: Path, synchronous: str, keeps: bool) -> None:
-    places = make_places(tmp_path)
+def record_rows(folder: Path, synchronous: str) -> Places:
+    places = make_places(folder)
     database = sqlite3.connect(places.backing / "rows.db")
     database.execute("CREATE TABLE rows (number INTEGER)")
     database.close()
-    acks = tmp_path / "acks"
+    acks = folder / "acks"
     with start_recording(places, "--acks", str(acks)) as recording:
         write_rows(recording.mount, acks, synchronous)
         recording.unmount()
+    return places
+
+
+@pytest.mark.parametrize(("synchronous", "keeps"), [("EXTRA", True), ("OFF", False)])
+def test_a_program_judges_a_database(tmp_path: Path, synchronous: str, keeps: bool) -> None:
+    places = record_rows(tmp_path, synchronous)
     check = {"kind": "command", "argv": [sys.executable, "-c", CHECK_ROWS]}
     budget = {"states": 150, "seconds": 120, "minimise": 50}
     summary = explore(places, "power", check, budget=budget)[-1]
     assert (summary["verdict"] == "keeps") is keeps, summary
     if not keeps:
         assert summary["minimal"]
+
+
+@pytest.mark.parametrize("synchronous", ["EXTRA", "OFF"])
+def test_a_check_that_stays_finds_the_same(tmp_path: Path, synchronous: str) -> None:
+    places = record_rows(tmp_path, synchronous)
+    budget = {"states": 150, "seconds": 120, "minimise": 50}
+    found = []
+    for stays, text in ((False, CHECK_ROWS), (True, CHECK_ROWS_STAYING)):
+        check = {"kind": "command", "argv": [sys.executable, "-c", text], "stays": stays}
+        summary = explore(places, "power", check, budget=budget)[-1]
+        found.append([summary[name] for name in ("verdict", "lost", "age_ns", "state", "missing")])
+    assert found[0] == found[1] and (found[0][0] == "keeps") is (synchronous == "EXTRA")
+
+
+def test_a_check_that_stays_and_ends_is_started_again(tmp_path: Path) -> None:
+    """After each answer; and one that a state makes crash has found a corrupt one."""
+    places = record_rows(tmp_path, "OFF")
+    once = CHECK_ROWS_STAYING.replace("flush=True)", "flush=True); sys.exit(5)")
+    crash = CHECK_ROWS_STAYING.replace("print(1 if", "os.abort() if lost else print(1 if")
+    budget = {"states": 12, "seconds": 120, "minimise": 0}
+    for text, verdict in ((once, "loses"), (crash, "corrupts")):
+        check = {"kind": "command", "argv": [sys.executable, "-c", text], "stays": True}
+        assert explore(places, "power", check, budget=budget)[-1]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("for line in sys.stdin: print('fine', flush=True)", 'it answered "fine"'),
+        ("for line in sys.stdin: print('0\\n0', flush=True); time.sleep(0.3)", "nothing was asked"),
+        ("for line in sys.stdin: time.sleep(60)", "it took longer than 1 s"),
+        ("sys.exit('no such table')", "no such table"),
+        ("for line in sys.stdin: print('0' * 10**6, flush=True)", 'it answered "000'),
+    ],
+)
+def test_a_check_that_stays_and_is_wrong_ends_the_search(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    places = record_rows(tmp_path, "OFF")
+    argv = [sys.executable, "-c", f"import sys, time\n{text}"]
+    check = {"kind": "command", "argv": argv, "stays": True, "timeout_seconds": 1}
+    with pytest.raises(RunFailure) as told:
+        explore(places, "power", check, threads=1)
+    assert why in told.value.why and len(told.value.why) < 1000
 
 
 def test_killed_it_leaves_no_mount_and_no_process(tmp_path: Path) -> None:

@@ -26,6 +26,14 @@ CheckOption = Annotated[
         help="Judges a state in its folder: exit 0 keeps, 1 loses (a count on stdout), 2 corrupts.",
     ),
 ]
+StaysOption = Annotated[
+    bool,
+    typer.Option(
+        "--stays",
+        help="The check is started once: it reads a line for each state, its folder and (after a "
+        "tab) the file with the promises, and answers with a line: 0 keeps, 1 N loses, 2 corrupts.",
+    ),
+]
 SectorOption = Annotated[
     int | None,
     typer.Option(metavar="BYTES", help="With --writer: what a disk writes whole, 512 or 4096."),
@@ -71,6 +79,7 @@ def crash_study(
     target: Target,
     writer: WriterOption = None,
     check: CheckOption = None,
+    stays: StaysOption = False,
     sector: SectorOption = None,
     seed: SeedOption = None,
     cluster: ClusterOption = None,
@@ -102,6 +111,8 @@ def crash_study(
     if writer is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
+        if stays:
+            raise UsageError("--stays goes with --check", "a study's writers bring their checks")
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
@@ -111,7 +122,8 @@ def crash_study(
     if destroy_data or make:
         what = f"{options.DESTROY_DATA if destroy_data else '--make'} goes with a study"
         raise UsageError(what, "a program writes on copies of DIR")
-    return crash_program(order, target, (writer, check), program_rules(sector, seed), cluster)
+    rules = program_rules(sector, seed)
+    return crash_program(order, target, (writer, check), rules, cluster, stays=stays)
 
 
 @crash.command()

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from diskproof.crash.verdict import Coverage, Explored, Loss
+from diskproof.crash.writers.command import copied
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
@@ -72,7 +73,12 @@ def check_folder(
     if check.get("kind") == "ledger":
         target, form = str(check["target"]), str(check["format"])
         return read_exit(_verify_ledger(files / target, form, room, acks, timeout), frames)
-    return read_exit(_run_check(list(_words(check["argv"])), files, acks, timeout), frames)
+    argv = list(_words(check["argv"]))
+    if not check.get("stays"):
+        return read_exit(_run_check(argv, files, acks, timeout), frames)
+    with copied(files) as copy:  # such a check works in states that are thrown away
+        question = f"{copy}\t{acks}\n".encode()
+        return read_exit(_read_answer(_run_check(argv, room, acks, timeout, question)), frames)
 
 
 def _words(argv: object) -> Sequence[str]:
@@ -81,11 +87,25 @@ def _words(argv: object) -> Sequence[str]:
     raise RunFailure("tool", "the check names no program")
 
 
-def _run_check(argv: Sequence[str], files: Path, acks: Path, timeout: float) -> Completed:
+def _read_answer(done: Completed) -> Completed:
+    """The first line of a check that stays, which ends when nothing more is asked, as a status."""
+    line, _, _ = done.stdout.partition(b"\n")
+    code, _, said = line.strip().partition(b" ")
+    if code not in (b"0", b"1", b"2"):
+        if done.returncode:
+            return done
+        told = line.decode("utf-8", "replace")[:200]
+        raise RunFailure("tool", f"the check answered {told!r}", "no 0, 1 or 2 stands there")
+    return replace(done, returncode=int(code), stdout=said or b"1", stderr=said or done.stderr)
+
+
+def _run_check(
+    argv: Sequence[str], folder: Path, acks: Path, timeout: float, question: bytes = b""
+) -> Completed:
     environment = {**os.environ, "DISKPROOF_ACKNOWLEDGED": str(acks)}
     program = require_tool(argv[0])
     argv = [*_caller_args(), program, *argv[1:]]
-    return run(argv, timeout=timeout, cwd=files, env=environment, check=False)
+    return run(argv, timeout=timeout, cwd=folder, env=environment, check=False, stdin=question)
 
 
 def _caller_args() -> list[str]:

@@ -43,16 +43,24 @@ class WriterProgram:
     folder: Path
     seconds: float
     explore_seconds: float
+    stays: bool = False
+    """The check is started once: a state a line on its stdin, a verdict a line on its stdout."""
 
 
 def make_program(
-    writer: str, check: str, folder: Path, seconds: float, explore_seconds: float
+    writer: str,
+    check: str,
+    folder: Path,
+    seconds: float,
+    explore_seconds: float,
+    *,
+    stays: bool = False,
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
     words = split_command("--writer", writer), split_command("--check", check)
-    return WriterProgram(*words, folder.resolve(), seconds, explore_seconds)
+    return WriterProgram(*words, folder.resolve(), seconds, explore_seconds, stays)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
@@ -90,6 +98,7 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         "seconds": f"{program.seconds:g}",
         "explore_seconds": f"{program.explore_seconds:g}",
         **{name: options[name] for name in ("sector", "seed", "states")},
+        **({"stays": "on"} if program.stays else {}),
     }
     spec = WorkloadSpec(NAME, KIND, tuple(sorted(named.items())))
     return Cell((("backing", "directory"), ("frontend", "host")), spec)
@@ -104,7 +113,8 @@ def sent_no_flush(counts: Mapping[str, int]) -> bool:
 def program_check(cell: Cell) -> dict[str, object]:
     """The check as the explorer's request takes it."""
     argv = shlex.split(cell.workload.option("check"))
-    return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS}
+    stays = {"stays": True} if cell.workload.option("stays") else {}
+    return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, **stays}
 
 
 @contextmanager

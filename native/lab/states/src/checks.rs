@@ -7,6 +7,7 @@ mod daemon;
 mod format_ledger;
 mod image_check;
 pub mod raw_ledger;
+mod standing;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -144,6 +145,11 @@ impl Ground {
         Ok(Some(Ground { store, view, workplace, readers, next: AtomicU64::new(0) }))
     }
 
+    /// A folder that stays, beside the states.
+    pub fn folder(&self) -> &Path {
+        &self.workplace.path
+    }
+
     /// For a file or socket; never the same again.
     pub fn new_path(&self, name: &str) -> PathBuf {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -173,8 +179,8 @@ pub fn make_check<'s>(
         CheckRequest::Image { target, format } => {
             Box::new(ImageCheck::new(ground(), check_target(store, target)?, *format))
         }
-        CheckRequest::Command { argv, timeout_seconds } => {
-            Box::new(CommandCheck::new(ground(), argv, *timeout_seconds))
+        CheckRequest::Command { argv, timeout_seconds, stays } => {
+            Box::new(CommandCheck::new(ground(), argv, *timeout_seconds, *stays)?)
         }
     })
 }

@@ -82,6 +82,9 @@ pub enum CheckRequest {
         argv: Vec<String>,
         #[serde(default = "default_timeout")]
         timeout_seconds: f64,
+        /// It is started once, and asked by lines.
+        #[serde(default)]
+        stays: bool,
     },
 }
 
@@ -137,7 +140,7 @@ impl Request {
         }
         let threads = self.threads.unwrap_or(1) as f64;
         check_range("threads", threads, 1.0, MAX_THREADS as f64)?;
-        if let CheckRequest::Command { argv, timeout_seconds } = &self.check {
+        if let CheckRequest::Command { argv, timeout_seconds, .. } = &self.check {
             check_range("timeout_seconds", *timeout_seconds, 0.001, MAX_SECONDS)?;
             require_program(argv)?;
         }

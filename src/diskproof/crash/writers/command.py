@@ -3,7 +3,8 @@
 ``check`` is what the explorer calls in a state's folder. It works on a copy, so that a recovery
 changes no state; exits 0 (keeps), 1 (loses, their number on stdout), 2 (corrupts) or 3 (the check
 itself failed); and takes the promises up to the cut from ``--acks`` or DISKPROOF_ACKNOWLEDGED (a
-file), else from stdin.
+file), else from stdin. With ``--stay`` it is asked by lines, of one state after the other, and
+works in the states themselves: who asks throws them away.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -85,7 +86,9 @@ def main(database: Database, arguments: Sequence[str]) -> int:
     try:
         if options.verb == "write":
             return _write(database, options)
-        return tell(_check(database, options.folder, options.acks))
+        if options.stay:
+            return _stay(database, options.folder)
+        return tell(_check(database, options.folder, options.acks, copied))
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say: lost
         return fail(error)
 
@@ -101,6 +104,7 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     write.add_argument("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE")
     check.add_argument("folder", type=Path)
     check.add_argument("--acks", type=Path)
+    check.add_argument("--stay", action="store_true")
     return parser.parse_args(arguments)
 
 
@@ -138,14 +142,29 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _check(database: Database, folder: Path, acks: Path | None) -> Found:
+def _stay(database: Database, folder: Path) -> int:
+    """A line in: a state and the file with its promises; a line out: code, number lost, why."""
+    for line in sys.stdin:
+        state, _, acks = line.rstrip("\n").partition("\t")
+        found = _check(database, Path(state) / folder, Path(acks), nullcontext)
+        sys.stdout.write(f"{found.code} {found.lost} {' '.join(found.why.split())}\n")
+        sys.stdout.flush()
+    return 0
+
+
+def _check(
+    database: Database,
+    folder: Path,
+    acks: Path | None,
+    place: Callable[[Path], AbstractContextManager[Path]],
+) -> Found:
     promised = rows.read_promised(read_acks(acks), database.name)
     if promised == 0:
         return Found(rows.KEEPS)
     if not folder.is_dir():
-        return rows.all_lost(promised, f"{folder} is not there")
-    with copied(folder) as copy:
-        return database.check(copy, promised)
+        return rows.all_lost(promised, f"{folder.name} is not there")
+    with place(folder) as here:
+        return database.check(here, promised)
 
 
 def read_acks(acks: Path | None) -> list[str]:

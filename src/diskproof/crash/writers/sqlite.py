@@ -110,8 +110,8 @@ class SqliteWriter:
             from diskproof.crash.writers.ledger_fs import guest_check
 
             return guest_check(cell, NAME)
-        argv = [*command.PYTHON, __name__, "check", FOLDER]
-        return {"kind": "command", "argv": argv, "timeout_seconds": 60.0}
+        argv = [*command.PYTHON, __name__, "check", FOLDER, "--stay"]
+        return {"kind": "command", "argv": argv, "timeout_seconds": 60.0, "stays": True}
 
 
 def synchronous(durable: str) -> str:

@@ -6,7 +6,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,16 @@ impl Program {
         // SAFETY: as above.
         unsafe { command.process_group(0).pre_exec(enter) };
         command.spawn().map(Program)
+    }
+
+    /// Its ends of the pipes that it was started with.
+    pub fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.0.stdin.take(), self.0.stdout.take(), self.0.stderr.take())
+    }
+
+    /// How it ended; None when it has not by then.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        wait_until(&mut self.0, Instant::now() + limit)
     }
 
     /// Whether it is no more; what has closed its streams gets a moment to end.
@@ -174,7 +184,7 @@ pub fn run(command: &mut Command, served: Option<&Path>, limit: Duration) -> io:
         Some(folder) => Program::start_in(command, folder)?,
         None => Program::start(command)?,
     };
-    let (stdout, stderr) = (program.0.stdout.take(), program.0.stderr.take());
+    let (_, stdout, stderr) = program.streams();
     let (stdout, stderr) = (keep_front(stdout)?, keep_front(stderr)?);
     // Both pipes are closed when nobody is left who could write into them.
     let rest = || deadline.saturating_duration_since(Instant::now());
@@ -191,7 +201,7 @@ pub fn run(command: &mut Command, served: Option<&Path>, limit: Duration) -> io:
 }
 
 /// Reads a pipe to its end in a thread, and keeps the front.
-fn keep_front(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<String>> {
+pub fn keep_front(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<String>> {
     let (tell, told) = channel();
     std::thread::Builder::new().name("output".into()).spawn(move || {
         let mut front = Vec::new();

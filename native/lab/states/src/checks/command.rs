@@ -1,14 +1,16 @@
-//! Any program as a judge: it runs in the state's directory and may change it.
+//! Any program as a judge: it runs in the state's directory and may change it, or stays and is told
+//! of one state after the other.
 
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use diskproof_wire::ledger::Acknowledgement;
 
 use super::child::{run, Ended};
+use super::standing::{Answer, Standing};
 use super::{Check, Detail, Finding, Ground};
 use crate::cut::{Cut, State};
 use crate::failure::{During, Failure, Result};
@@ -29,11 +31,21 @@ pub struct CommandCheck<'s> {
     promised: Vec<(u64, u64)>,
     last: Finding,
     said: String,
+    stays: bool,
+    standing: Option<Standing>,
 }
 
 impl<'s> CommandCheck<'s> {
-    pub fn new(ground: &'s Ground, argv: &[String], seconds: f64) -> CommandCheck<'s> {
-        CommandCheck {
+    /// Call in a thread that lives as long as the check, where it `stays`.
+    pub fn new(
+        ground: &'s Ground,
+        argv: &[String],
+        seconds: f64,
+        stays: bool,
+    ) -> Result<CommandCheck<'s>> {
+        let mut made = CommandCheck {
+            stays,
+            standing: None,
             ground,
             argv: argv.to_vec(),
             limit: Duration::from_secs_f64(seconds),
@@ -42,6 +54,87 @@ impl<'s> CommandCheck<'s> {
             promised: Vec::new(),
             last: Finding::KEEPS,
             said: String::new(),
+        };
+        if stays {
+            made.standing = Some(made.start_standing()?);
+        }
+        Ok(made)
+    }
+
+    fn start_standing(&self) -> Result<Standing> {
+        let mut command = Command::new(&self.argv[0]);
+        command.args(&self.argv[1..]);
+        Standing::start(command, self.ground.folder()).during(self.starting())
+    }
+
+    fn starting(&self) -> String {
+        format!("starting {}", self.argv[0])
+    }
+
+    fn late(&self) -> Failure {
+        let why = format!("it took longer than {} s", self.limit.as_secs_f64());
+        Failure::new(self.running(), why)
+    }
+
+    fn running(&self) -> String {
+        format!("running {}", self.argv[0])
+    }
+
+    /// By one that stays. One that is gone may have been ended by something else, or by an earlier
+    /// state: a second one tells.
+    fn ask(&mut self, state: &Path) -> Result<Finding> {
+        let question = format!("{}\t{}\n", state.display(), self.acknowledged.display());
+        let mut is_second = false;
+        loop {
+            let mut standing = match self.standing.take() {
+                Some(standing) => standing,
+                None => self.start_standing()?,
+            };
+            match standing.ask(&question, self.limit).during(self.running())? {
+                Answer::Said(line) => {
+                    self.standing = Some(standing);
+                    return self.judge_line(&line);
+                }
+                Answer::Late => return Err(self.late()),
+                Answer::Gone(ended) if is_second => return self.judge_gone(ended),
+                Answer::Gone(_) => is_second = true,
+            }
+        }
+    }
+
+    fn judge_line(&mut self, line: &str) -> Result<Finding> {
+        let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        self.said = rest.trim().to_owned();
+        match code {
+            "0" => Ok(self.found(0, rest)),
+            "1" => Ok(self.found(1, rest)),
+            "2" => Ok(self.found(2, rest)),
+            _ => {
+                let line = shorten(line);
+                let why = format!("it answered {line:?}: no 0 (keeps), 1 (loses) or 2 (corrupts)");
+                Err(Failure::new(self.running(), why))
+            }
+        }
+    }
+
+    fn judge_gone(&mut self, ended: Ended) -> Result<Finding> {
+        let (said, crashed) = ended.said();
+        self.said = said;
+        if crashed {
+            return Ok(Finding::corrupts(0, None));
+        }
+        let how = ended.status.map_or_else(|| "no status".to_owned(), |status| status.to_string());
+        let why = format!("it ended without an answer: {how}: {}", self.said);
+        Err(Failure::new(self.running(), why))
+    }
+
+    /// `code` is 0 to 2; what it said begins with how much is lost.
+    fn found(&self, code: i32, said: &str) -> Finding {
+        let lost = count(said);
+        match code {
+            0 => Finding::KEEPS,
+            1 => Finding::loses(lost.max(1), self.since(lost.max(1))),
+            _ => Finding::corrupts(lost, self.since(lost)),
         }
     }
 
@@ -54,25 +147,13 @@ impl<'s> CommandCheck<'s> {
     }
 
     fn judge(&mut self, ended: Ended) -> Result<Finding> {
-        let named = || format!("running {}", self.argv[0]);
-        let Some(status) = ended.status else {
-            let why = format!("it took longer than {} s", self.limit.as_secs_f64());
-            return Err(Failure::new(named(), why));
-        };
+        let Some(status) = ended.status else { return Err(self.late()) };
         let (said, crashed) = ended.said();
         self.said = said;
         match status.code() {
             None if crashed => Ok(Finding::corrupts(0, None)),
-            Some(0) => Ok(Finding::KEEPS),
-            Some(1) => {
-                let lost = count(&ended.stdout).max(1);
-                Ok(Finding::loses(lost, self.since(lost)))
-            }
-            Some(2) => {
-                let lost = count(&ended.stdout);
-                Ok(Finding::corrupts(lost, self.since(lost)))
-            }
-            _ => Err(Failure::new(named(), format!("{status}: {}", self.said))),
+            Some(code @ 0..=2) => Ok(self.found(code, &ended.stdout)),
+            _ => Err(Failure::new(self.running(), format!("{status}: {}", self.said))),
         }
     }
 }
@@ -84,6 +165,11 @@ fn promised_by(line: &[u8], before: u64) -> u64 {
         Some(said) => before.max(said.sequence),
         None => before + 1,
     }
+}
+
+/// As much of a line as a message has room for.
+fn shorten(line: &str) -> String {
+    line.chars().take(200).collect()
 }
 
 /// The number that the output begins with; 0 for none.
@@ -114,10 +200,13 @@ impl Check for CommandCheck<'_> {
 
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
         let shown = self.ground.view.show(Snapshot::new(state));
+        if self.stays {
+            self.last = self.ask(&shown.path)?;
+            return Ok(self.last);
+        }
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]).env(ACKNOWLEDGED, &self.acknowledged).env(STATE, &shown.path);
-        let ended = run(&mut command, Some(&shown.path), self.limit)
-            .during(format!("starting {}", self.argv[0]))?;
+        let ended = run(&mut command, Some(&shown.path), self.limit).during(self.starting())?;
         self.last = self.judge(ended)?;
         Ok(self.last)
     }

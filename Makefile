@@ -8,6 +8,10 @@ DISKPROOF := .venv/bin/diskproof
 SECTION = @printf '\n== %s ==\n'
 # The tests start hundreds of interpreters: none compiles again what the one before it compiled.
 unexport PYTHONDONTWRITEBYTECODE
+# A shell has what it starts with "&" ignore Ctrl-C.
+BESIDE := env --default-signal=INT
+# From nothing: pip keeps one processor busy, and cargo has the others meanwhile; what fails here fails again below.
+EARLY_NATIVES := [ -e .venv ] || $(BESIDE) --chdir=native ../setup/cargo build --quiet --release --locked >/dev/null 2>&1 &
 BUILD_INPUTS := pyproject.toml src/diskproof/__init__.py setup/venv
 
 .PHONY: help
@@ -47,10 +51,11 @@ lint: setup-test ## style and types of Python, Rust and shell
 	$(SECTION) 'lint and types'
 	@$(PYTHON_BIN) -m ruff check
 	@$(PYTHON_BIN) -m ruff format --check
-	@$(PYTHON_BIN) -m mypy
 	@grep -lE '^#!/bin/(ba)?sh' setup/* native/* .ci/* 2>/dev/null | xargs shellcheck
 	@cd native && ../setup/cargo fmt --check
-	@cd native && ../setup/cargo clippy --quiet --locked --lib --bins --tests -- -D warnings
+	@$(BESIDE) $(PYTHON_BIN) -m mypy & cd native; \
+	../setup/cargo clippy --quiet --locked --lib --bins --tests -- -D warnings; status=$$?; \
+	wait $$! && exit $$status
 
 .PHONY: test-native
 test-native: setup-test
@@ -76,13 +81,13 @@ shape-verbose shape-lower: setup-test
 .PHONY: setup
 setup: ## packages, .venv with diskproof, native programs
 	@setup/packages setup/packages-demo.txt
-	@setup/once python requirements.lock $(BUILD_INPUTS) -- setup/venv requirements.lock
+	@$(EARLY_NATIVES) setup/once python requirements.lock $(BUILD_INPUTS) -- setup/venv requirements.lock; status=$$?; wait; exit $$status
 	@setup/once native native setup/natives.py -- $(PYTHON_BIN) setup/natives.py
 
 .PHONY: setup-test
 setup-test:
 	@setup/packages setup/packages-demo.txt setup/packages-test.txt
-	@setup/once python-dev requirements-dev.lock $(BUILD_INPUTS) -- setup/venv requirements-dev.lock
+	@$(EARLY_NATIVES) setup/once python-dev requirements-dev.lock $(BUILD_INPUTS) -- setup/venv requirements-dev.lock; status=$$?; wait; exit $$status
 	@setup/once native native setup/natives.py -- $(PYTHON_BIN) setup/natives.py
 
 .PHONY: guest

@@ -46,6 +46,9 @@ os.environ["DISKPROOF_LOCK"] = _HOST_LOCK.name
 
 # Started in the background of a script, we inherit that Ctrl-C is ignored; our children must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under nohup a hangup: with a handler of ours it still does nothing here, and ends a child.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -21,7 +21,8 @@ FDS = Descriptors(kernel=3, initrd=4, root=5, qmp=6, agent=7, console=8)
 
 def test_processor() -> None:
     tcg = GuestMachine("tcg", vcpus=2, memory_bytes=256 << 20)
-    expected = ["-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "262144K"]
+    expected = ["-machine", "pc,accel=tcg", "-cpu", "max,erms=off,fsrm=off"]
+    expected += ["-smp", "2", "-m", "262144K"]
     assert processor_args(tcg) == expected
     bounded = replace(tcg, translated_bytes=192 << 20)
     assert processor_args(bounded)[:4] == ["-machine", "pc", "-accel", "tcg,tb-size=192"]

@@ -51,11 +51,10 @@ def test_an_image_in_use_is_refused(tmp_path: Path) -> None:
     image = create(tmp_path / "vm", "-f", "qcow2")
     argv = ["qemu-nbd", "-t", "-k", str(tmp_path / "socket"), "-f", "qcow2", str(image)]
     with start_process(argv, name="nbd", log=tmp_path / "log") as server:
-        while not (tmp_path / "socket").exists():
-            assert server.poll() is None
-            time.sleep(0.01)
         with socket.socket(socket.AF_UNIX) as client:  # it listens before it opens the image
-            client.connect(str(tmp_path / "socket"))
+            while client.connect_ex(str(tmp_path / "socket")):  # its file is there before that
+                assert server.poll() is None
+                time.sleep(0.01)
             assert client.recv(8) == b"NBDMAGIC"
         with pytest.raises(HostError, match="is in use") as caught:
             inspect(image)

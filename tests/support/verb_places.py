@@ -23,6 +23,8 @@ import psutil
 
 from diskproof.guest.ours.build import build_guest
 from diskproof.process import start as proc
+from diskproof.process.kept import cache_home
+from diskproof.report.vega import bundle_scripts
 from support.forked import Forked
 from support.simulated_stores import fill, simulated_cells
 from support.tile_stores import fill_tiles
@@ -247,7 +249,7 @@ def make_place(root: Path) -> Place:
     for name in ("here", "tmp", "home", *_FOLDERS):
         (root / name).mkdir(parents=True)
     (place.here / "images").mkdir()
-    _link_guest(root / "cache" / "diskproof")
+    _fill_cache(root / "cache" / "diskproof")
     for name, text in FILES.items():
         (place.here / name).write_text(text)
     shutil.copy(GOLDEN / "kvm-perf-sample.txt", place.here / "kvm-perf.txt")
@@ -263,10 +265,13 @@ def make_place(root: Path) -> Place:
     return place
 
 
-def _link_guest(cache: Path) -> None:
-    """The guest that is built already; a build would take a minute in each place."""
+def _fill_cache(cache: Path) -> None:
+    """The guest that is built and the scripts that are bundled already: each place is spared it."""
     cache.mkdir()
     (cache / "guest").symlink_to(build_guest().kernel.parents[1])
+    bundle_scripts()
+    for kept in cache_home().glob("vega-*.js"):
+        shutil.copy(kept, cache)
 
 
 def _run_fio(output: Path) -> None:

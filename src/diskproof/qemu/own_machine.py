@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diskproof.qemu.machine import GuestMachine, isolation_args
+from diskproof.qemu.machine import CPUS, GuestMachine, isolation_args
 from diskproof.study.guest import OwnGuest
 
 QEMU_AGENT_PORT = "org.qemu.guest_agent.0"
@@ -64,7 +64,7 @@ def processor_args(own: OwnGuest, machine: GuestMachine, flash: bool) -> list[st
     flashes = ",pflash0=firmware,pflash1=variables" if flash else ""
     return [
         *("-machine", f"{own.machine},accel={machine.accel}{flashes}"),
-        *("-cpu", "host" if machine.accel == "kvm" else "max"),
+        *("-cpu", CPUS[machine.accel]),
         *("-smp", str(machine.vcpus)),
         *("-m", f"{machine.memory_bytes >> 10}K"),
         *("-device", "VGA"),

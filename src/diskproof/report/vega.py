@@ -11,11 +11,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure, UsageError
 from diskproof.process.extras import require_extra
+from diskproof.process.kept import make_once
 from diskproof.process.start import run
 from diskproof.report import draw_svg
 from diskproof.report.labels import cut
@@ -229,8 +231,11 @@ def draw_all(specs: Sequence[Spec]) -> list[str]:
 
 @cache
 def bundle_scripts() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert)."""
-    return _draw(b"", "scripts").decode().replace("\r\n", "\n")
+    """Vega, Vega-Lite and Vega-Embed as one script (BSD-licensed, shipped with vl-convert). To
+    bundle them takes seconds: those of a version are kept."""
+    require_extra("report")
+    name = f"vega-{version('vl-convert-python')}.js"
+    return make_once(name, lambda: _draw(b"", "scripts").replace(b"\r\n", b"\n")).decode()
 
 
 def _draw(told: bytes, *words: str) -> bytes:

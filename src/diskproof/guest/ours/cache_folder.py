@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diskproof.errors import NO_SPACE, HostError
+from diskproof.process.kept import cache_home
 from diskproof.process.owner import AS_USUAL, start_umask
 from diskproof.units import render_bytes
 
@@ -17,10 +18,8 @@ MORE_SPACE = "free some, or set XDG_CACHE_HOME to a folder on a larger file syst
 
 
 def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/diskproof/guest``; a relative value counts as unset."""
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    base = named if named.is_absolute() else Path.home() / ".cache"
-    return base / "diskproof" / "guest"
+    """``$XDG_CACHE_HOME/diskproof/guest``."""
+    return cache_home() / "guest"
 
 
 def require_space(folder: Path, needed: int) -> None:

@@ -36,8 +36,13 @@ where
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, Figure]:
-    return {figure.name: figure for figure in figures.measure_static(Tree(ROOT))}
+def tree() -> Tree:
+    return Tree(ROOT)
+
+
+@pytest.fixture(scope="module")
+def measured(tree: Tree) -> dict[str, Figure]:
+    return {figure.name: figure for figure in figures.measure_static(tree)}
 
 
 def module(text: str, tmp_path: Path) -> Module:
@@ -148,7 +153,6 @@ def test_the_quartile_of_counts_is_one_of_them() -> None:
     assert figures.lower_quartile([1, 2, 3, 4, 5]) == 2
 
 
-def test_the_measured_tree_is_ours() -> None:
-    tree = Tree(ROOT)
+def test_the_measured_tree_is_ours(tree: Tree) -> None:
     assert "cli/app.py" in [each.name for each in tree.modules]
     assert all(isinstance(each.syntax, ast.Module) for each in tree.modules)

@@ -31,7 +31,7 @@ from support.running import Children, find_offspring, mounted, under_load
 
 pytestmark = needs_fuse
 STUDY = '[factors]\nformat = "raw"\ncache = "writeback"\n[crash]\nrecords = 64\n'
-LONG = replace(RULES, records=100_000, seconds=60.0)
+LONG = replace(RULES, records=100_000, seconds=200.0)
 
 
 def no_mounts_below(folder: Path) -> bool:
@@ -104,7 +104,7 @@ def test_whoever_is_killed_it_is_a_failure_and_nothing_hangs(
         found = make_real_run(tmp_path, rules=LONG, format="raw", cache="none")
     assert found.failure is not None and found.failure.kind in kinds, found.failure
     assert {verdict.verdict for verdict in found.verdicts} == {"undecided"}
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < LONG.seconds - 20
     assert no_mounts_below(tmp_path)
 
 

@@ -289,14 +289,14 @@ def test_without_privileges(open_folder: Path, program: Path, dynamic_program: P
     (open_folder / LIBRARY).unlink()
     assert "sync trace by ptrace: 1 calls" in proc.run(run, timeout=DEADLINE).error_text
     asked = [*drop, str(tool), "--by", "preload", "--", "true"]
-    missing = proc.run(asked, timeout=5, check=False)
+    missing = proc.run(asked, timeout=DEADLINE, check=False)
     assert missing.returncode == 3
     assert "is not beside us" in missing.error_text
-    foreign = proc.run([*drop, str(tool), "-p", str(os.getpid())], timeout=5, check=False)
+    foreign = proc.run([*drop, str(tool), "-p", str(os.getpid())], timeout=DEADLINE, check=False)
     assert foreign.returncode == 3
     assert "it belongs to somebody else" in foreign.error_text
     points = [*drop, str(tool), "--by", "tracepoints", "--", "true"]
-    refused = proc.run(points, timeout=5, check=False)
+    refused = proc.run(points, timeout=DEADLINE, check=False)
     assert refused.returncode == 3
     assert "root or CAP_PERFMON" in refused.error_text
     with start_writer(program, file, drop) as child:

@@ -73,6 +73,12 @@ VERBS = (
         exempt=dict.fromkeys(("figures", "stdout", "interrupt"), GUEST),
     ),
     Verb(
+        "crash block-log",
+        "RUN --to disk.log",
+        makes=("disk.log",),
+        exempt={"wrong": "--to names a file that is not there", "again": "the file is there"},
+    ),
+    Verb(
         "crash reproduce",
         "RUN --fault lying-device --to state",
         code=1,  # it lost something again

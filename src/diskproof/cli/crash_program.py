@@ -1,4 +1,4 @@
-"""``diskproof crash --writer CMD --check CMD DIR``: a program of the user's own."""
+"""``diskproof crash --writer CMD|--block-log LOG --check CMD DIR``: a program of the user's own."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ def program_rules(sector: int | None, seed: int | None) -> CrashRules:
 def crash_program(
     order: Order,
     folder: Path,
-    commands: tuple[str, str],
+    writer: str | Path,
+    check: str,
     rules: CrashRules,
     cluster: str | None,
     *,
     stays: bool,
 ) -> int:
-    """A program of the user's own, on a copy of its folder."""
+    """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
     seconds = order.budget or PROGRAM_SECONDS
     # Half of the time is for the writer, the rest for the three faults that the host knows.
-    program = make_program(*commands, folder, seconds / 2, seconds / 6, stays=stays)
+    program = make_program(writer, check, folder, seconds / 2, seconds / 6, stays=stays)
     require_fuse()
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.

@@ -19,6 +19,17 @@ WriterOption = Annotated[
     str | None,
     typer.Option(metavar="CMD", help="A program to test; each line it prints is a promise."),
 ]
+LogOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--block-log",
+        metavar="LOG",
+        help="In place of --writer: what dm-log-writes or QEMU's blklogwrites recorded of the disk "
+        "that is the one file in DIR; each mark is a promise.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 CheckOption = Annotated[
     str | None,
     typer.Option(
@@ -78,6 +89,7 @@ def crash_study(
     context: typer.Context,
     target: Target,
     writer: WriterOption = None,
+    block_log: LogOption = None,
     check: CheckOption = None,
     stays: StaysOption = False,
     sector: SectorOption = None,
@@ -100,6 +112,8 @@ def crash_study(
     diskproof crash studies/crash.toml
 
     diskproof crash --writer './app --data .' --check './app --verify .' data
+
+    diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
     from diskproof.cli.conduct import Order, conduct
     from diskproof.cli.crash import start_crashing
@@ -108,7 +122,10 @@ def crash_study(
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
-    if writer is None and check is None:
+    if writer is not None and block_log is not None:
+        raise UsageError("--writer or --block-log, not both", "both say what was written")
+    source = writer if block_log is None else block_log
+    if source is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
         if stays:
@@ -117,13 +134,14 @@ def crash_study(
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
-    if writer is None or check is None:
-        raise UsageError("--writer and --check go together", "one writes, the other judges")
+    if source is None or check is None:
+        what = "--writer (or --block-log) and --check go together"
+        raise UsageError(what, "one writes, the other judges")
     if destroy_data or make:
         what = f"{options.DESTROY_DATA if destroy_data else '--make'} goes with a study"
         raise UsageError(what, "a program writes on copies of DIR")
     rules = program_rules(sector, seed)
-    return crash_program(order, target, (writer, check), rules, cluster, stays=stays)
+    return crash_program(order, target, source, check, rules, cluster, stays=stays)
 
 
 @crash.command()
@@ -194,3 +212,36 @@ def reproduce(
     else:
         print("\n".join(again.state_lines(made)))
     return Exit.FELL_SHORT if made.loss else Exit.OK
+
+
+@crash.command(name="block-log")
+def block_log(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a crash run.")],
+    to: Annotated[Path, typer.Option("--to", metavar="LOG", help="A new file.")],
+    disk: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The file, where there are several.")
+    ] = None,
+    store: options.StoreOption = options.DEFAULT_STORE,
+    as_json: options.JsonOption = False,
+) -> int:
+    """Write a recorded disk as a log of dm-log-writes, for its replay tool and others.
+
+    It begins with the disk as it was before (onto a disk of zeros); each promise is a mark.
+    Replayed up to a mark, the disk holds what was safe by then, and nothing else.
+    """
+    from diskproof.cli.terminal import print_json
+    from diskproof.crash import block_log as export
+    from diskproof.crash.reproduce import unpack_evidence
+    from diskproof.process.scratch import start_scratch_dir
+    from diskproof.store import open_store
+
+    with open_store(store) as opened:
+        found = opened.crash_run(run)
+    with start_scratch_dir(large=True) as room:
+        base, log = unpack_evidence(found, room)
+        made = export.export_log(log, base, disk, to)
+    if as_json:
+        print_json(export.exported_json(made, to))
+    else:
+        print(f"{to}: {made.entries:,} entries of {made.disk}, {made.promises:,} marks of promises")
+    return Exit.OK

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from diskproof.crash.block_log import ExportedJson
 from diskproof.crash.flush_audit import FlushesJson
 from diskproof.crash.reproduce import MadeAgainJson
 from diskproof.records import Finding
@@ -187,6 +188,7 @@ OUTPUTS: Mapping[str, Any] = {
     "audit": answers.MachinesJson,
     "audit-measure": answers.OwnSettingsJson,
     "compare": analyses.ComparisonJson,
+    "crash-block-log": ExportedJson,
     "crash-flushes": list[FlushesJson],
     "crash-reproduce": MadeAgainJson,
     "crash-study": list[outputs.CrashCellJson],

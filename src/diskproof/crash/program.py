@@ -1,4 +1,7 @@
-"""Anybody's program as the writer: it runs on a copy of a folder; a line it prints is a promise."""
+"""Anybody's program as the writer: it runs on a copy of a folder; a line it prints is a promise.
+
+Or what a disk's writes were, recorded elsewhere as a log of dm-log-writes: a mark is a promise.
+"""
 
 import os
 import selectors
@@ -11,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import Consent, start_disk_dir
+from diskproof.crash.block_log_import import find_disk, import_log
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
 from diskproof.errors import RunFailure, UsageError
 from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
 from diskproof.process.start import start_process
-from diskproof.recording.folder import Recording, start_recording
+from diskproof.recording.dm_log_writes import read_entries
+from diskproof.recording.folder import LOG, Recording, start_recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.study.crash import KIND, CrashRules, crash_workload
 
@@ -35,10 +40,11 @@ _LOG = "writer.log"
 
 @dataclass(frozen=True)
 class WriterProgram:
-    """A writer and its check as words, and the folder they start from. ``seconds`` is the time
-    that the writer has: what it has written by then is judged, for ``explore_seconds`` a fault."""
+    """A writer (or the log of one) and its check as words, and the folder they start from.
+    ``seconds`` is the time that the writer has: what it has written by then is judged, for
+    ``explore_seconds`` a fault."""
 
-    writer: tuple[str, ...]
+    writer: tuple[str, ...] | Path
     check: tuple[str, ...]
     folder: Path
     seconds: float
@@ -48,7 +54,7 @@ class WriterProgram:
 
 
 def make_program(
-    writer: str,
+    writer: str | Path,
     check: str,
     folder: Path,
     seconds: float,
@@ -56,11 +62,20 @@ def make_program(
     *,
     stays: bool = False,
 ) -> WriterProgram:
-    """Commands are split as a shell would, and run without one. Raises UsageError."""
+    """Commands are split as a shell would, and run without one; a path is a log's.
+
+    Raises UsageError.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
-    words = split_command("--writer", writer), split_command("--check", check)
-    return WriterProgram(*words, folder.resolve(), seconds, explore_seconds, stays)
+    if isinstance(writer, Path):
+        find_disk(folder)
+        next(read_entries(writer), None)  # what is no log is told before anything is made
+        source: tuple[str, ...] | Path = writer.resolve()
+    else:
+        source = split_command("--writer", writer)
+    words = split_command("--check", check)
+    return WriterProgram(source, words, folder.resolve(), seconds, explore_seconds, stays)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
@@ -91,8 +106,10 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
 def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
     """The crash cell of a program: the bare host, with the commands in its options."""
     options = dict(crash_workload(rules, NAME, "host").options)
+    writer = program.writer
+    source = {"log": str(writer)} if isinstance(writer, Path) else {"writer": shlex.join(writer)}
     named = {
-        "writer": shlex.join(program.writer),
+        **source,
         "check": shlex.join(program.check),
         "folder": str(program.folder),
         "seconds": f"{program.seconds:g}",
@@ -121,7 +138,8 @@ def program_check(cell: Cell) -> dict[str, object]:
 def start_recorded_program(
     cell: Cell, backing: BackingSpec, consent: Consent, deadline: Deadline, notes: RunNotes
 ) -> Iterator[Recorded]:
-    """Record a program on a copy of its folder; the copy is there for the length of the block.
+    """Record a program on a copy of its folder, or read what was recorded elsewhere; the copy is
+    there for the length of the block.
 
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
@@ -131,11 +149,17 @@ def start_recorded_program(
         with notes.phase("copy"):
             copy_folder(Path(spec.option("folder")), files, deadline)
             copy_folder(files, room / "base", deadline)
-        with notes.phase("record"), start_recording(files, room) as recording:
-            seconds = min(float(spec.option("seconds")), deadline.left())
-            run_writer(shlex.split(spec.option("writer")), recording, room, seconds)
-            recording.acknowledge(MARK)
-        yield finish_recording(room, files, recording, notes)
+        if source := spec.option("log"):
+            log = room / LOG
+            with notes.phase("import"):
+                import_log(Path(source), find_disk(files), log, MARK)
+        else:
+            with notes.phase("record"), start_recording(files, room) as recording:
+                seconds = min(float(spec.option("seconds")), deadline.left())
+                run_writer(shlex.split(spec.option("writer")), recording, room, seconds)
+                recording.acknowledge(MARK)
+            log = recording.log
+        yield finish_recording(room, files, log, notes)
 
 
 def run_writer(argv: Sequence[str], recording: Recording, room: Path, seconds: float) -> None:

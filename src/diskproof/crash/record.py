@@ -78,17 +78,17 @@ def start_recorded(
             copy_folder(files, room / _BASE, deadline)
         with notes.phase("record"):
             recording = _record(cell, made, files, room, accel, deadline, notes)
-        yield finish_recording(room, files, recording, notes)
+        yield finish_recording(room, files, recording.log, notes)
 
 
-def finish_recording(room: Path, files: Path, recording: Recording, notes: RunNotes) -> Recorded:
+def finish_recording(room: Path, files: Path, log: Path, notes: RunNotes) -> Recorded:
     """What an ended recording holds. Raises RunFailure ``log`` when it is not whole."""
     notes.keep(_recorder_log(room))
     with notes.phase("read_log"):
         killed = room / _KILLED
-        cut_at_mark(recording.log, killed)
+        cut_at_mark(log, killed)
         summary, promises = summarise_log(killed), count_promises(killed)
-    return Recorded(room, room / _BASE, files, recording.log, killed, summary, promises)
+    return Recorded(room, room / _BASE, files, log, killed, summary, promises)
 
 
 def make_files(room: Path) -> Path:
@@ -183,5 +183,6 @@ def _begins_ledger(line: bytes) -> bool:
 
 
 def _recorder_log(room: Path) -> tuple[Artefact, ...]:
-    text = (room / RECORDER_LOG).read_bytes()[-(1 << 16) :]
+    path = room / RECORDER_LOG  # not there where a log was brought
+    text = path.read_bytes()[-(1 << 16) :] if path.exists() else b""
     return (Artefact(RECORDER_LOG, "text/plain", text),) if text else ()

@@ -9,7 +9,7 @@ import math
 import os
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -268,20 +268,22 @@ def find_preallocation(image: DiskImage) -> str:
 
 def count_data(path: Path) -> int:
     """Bytes of a file that are data and not a hole, as its file system tells (SEEK_DATA)."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        end = os.fstat(handle).st_size
-        total = hole = 0
-        while hole < end:
-            try:
-                data = os.lseek(handle, hole, os.SEEK_DATA)
-            except OSError:  # ENXIO: no data behind here
-                break
-            hole = os.lseek(handle, data, os.SEEK_HOLE)
-            total += hole - data
-        return total
-    finally:
-        os.close(handle)
+    with path.open("rb") as stream:
+        end = os.fstat(stream.fileno()).st_size
+        return sum(stop - start for start, stop in data_ranges(stream.fileno(), 0, end))
+
+
+def data_ranges(handle: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where there is data in a part of a file, as its file system tells (SEEK_DATA)."""
+    while start < stop:
+        try:
+            data = os.lseek(handle, start, os.SEEK_DATA)
+        except OSError:  # ENXIO: no data behind here
+            return
+        if data >= stop:
+            return
+        start = os.lseek(handle, data, os.SEEK_HOLE)
+        yield data, min(start, stop)
 
 
 def _check_preallocation(image: DiskImage, asked: str) -> Check:

@@ -20,13 +20,14 @@ HEADER_BYTES = 64
 MAX_PAYLOAD = (1 << 20) + (64 << 10)
 _FRAME = struct.Struct("<IIIBBHQQQQ")
 _HEADER = struct.Struct("<8sIIIIQQQ12sI")
+_CHECKSUM = struct.Struct("<I")
 
-WRITE, FSYNC, ACKNOWLEDGE, END = 9, 12, 18, 20
-SYNC_WRITE = 2
+BASE, WRITE, TRUNCATE, FALLOCATE, FSYNC, ACKNOWLEDGE, END = 1, 9, 10, 11, 12, 18, 20
+SYNC_WRITE, DATA_ONLY = 2, 16
 KIND_NAMES = {
     WRITE: "writes",
-    10: "truncates",
-    11: "allocations",
+    TRUNCATE: "truncates",
+    FALLOCATE: "allocations",
     FSYNC: "flushes",
     ACKNOWLEDGE: "acknowledgements",
 }
@@ -115,6 +116,25 @@ def summarise_log(path: Path) -> LogSummary:
             counts["bytes"] += len(frame.payload) - 8
             counts["sync_writes"] += bool(frame.flags & SYNC_WRITE)
     return LogSummary(dict(counts), frames, complete)
+
+
+class LogWriter:
+    """A log that somebody else recorded, in our format. ``sector`` is the disk's, in bytes.
+
+    Records have no times but their order: each begins when all before it have ended.
+    """
+
+    def __init__(self, stream: IO[bytes], sector: int) -> None:
+        self._stream, self._count = stream, 0
+        head = _HEADER.pack(MAGIC, VERSION, sector, 4096, 0, 0, 0, 0, bytes(12), 0)[:60]
+        stream.write(head + _CHECKSUM.pack(zlib.crc32(head)))
+
+    def add(self, kind: int, payload: bytes = b"", *, file: int = 0, flags: int = 0) -> None:
+        self._count += 1
+        times = self._count, self._count, self._count
+        head = _FRAME.pack(0, zlib.crc32(payload), len(payload), kind, flags, 0, *times, file)[4:]
+        self._stream.write(_CHECKSUM.pack(zlib.crc32(head)) + head + payload)
+        self._stream.write(bytes(-len(payload) % 8))
 
 
 def copy_log(source: Path, target: Path, until: Frame) -> None:

@@ -1,5 +1,6 @@
 """The verb ``crash``: what does each setting lose when the power goes?"""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +57,10 @@ ClusterOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Search on a Dask cluster, e.g. tcp://HOST:8786."),
 ]
+
+
+OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
+OF_STUDIES = "a study", "a program writes on copies of DIR"
 
 
 class StudyByDefault(TyperGroup):
@@ -122,26 +127,37 @@ def crash_study(
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
-    if writer is not None and block_log is not None:
-        raise UsageError("--writer or --block-log, not both", "both say what was written")
-    source = writer if block_log is None else block_log
-    if source is None and check is None:
-        if sector is not None or seed is not None:
-            raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
-        if stays:
-            raise UsageError("--stays goes with --check", "a study's writers bring their checks")
+    if (source := _choose_source(writer, block_log, check)) is None:
+        _refuse({"--sector": sector, "--seed": seed, "--stays": stays}, *OF_PROGRAMS)
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
-    if source is None or check is None:
-        what = "--writer (or --block-log) and --check go together"
-        raise UsageError(what, "one writes, the other judges")
-    if destroy_data or make:
-        what = f"{options.DESTROY_DATA if destroy_data else '--make'} goes with a study"
-        raise UsageError(what, "a program writes on copies of DIR")
+    _refuse({options.DESTROY_DATA: destroy_data, "--make": make}, *OF_STUDIES)
     rules = program_rules(sector, seed)
-    return crash_program(order, target, source, check, rules, cluster, stays=stays)
+    return crash_program(order, target, *source, rules, cluster, stays=stays)
+
+
+def _choose_source(
+    writer: str | None, block_log: Path | None, check: str | None
+) -> tuple[str | Path, str] | None:
+    """What writes (or wrote) and what judges; None: a study says both. Raises UsageError."""
+    if writer is not None and block_log is not None:
+        raise UsageError("--writer or --block-log, not both", "both say what was written")
+    source = writer if block_log is None else block_log
+    if source is None and check is None:
+        return None
+    if source is None or check is None:
+        what = "--writer and --check go together" if block_log is None else "--check is missing"
+        raise UsageError(what, "one writes, the other judges")
+    return source, check
+
+
+def _refuse(given: Mapping[str, object], goes_with: str, why: str) -> None:
+    """Raises UsageError for the first option that was given and has no use here."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise UsageError(f"{name} goes with {goes_with}", why)
 
 
 @crash.command()

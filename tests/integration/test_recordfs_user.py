@@ -128,3 +128,73 @@ def test_what_a_user_lacks_is_named(device: None, room: Room) -> None:
     told = refused(room)
     assert "/dev/fuse: Permission denied" in told
     assert len(told.splitlines()) == 1
+
+
+# Modes that deny their owner what the file is opened for: they count for later opens.
+CLOSED = """
+import os, sys
+for mode in (0o444, 0o400, 0o200, 0):
+    fd = os.open(f"f{mode:o}", os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+    os.write(fd, b"data")
+    assert os.pread(fd, 9, 0) == b"data"
+    os.close(fd)
+    assert os.stat(f"f{mode:o}").st_mode & 0o777 == mode
+"""
+GIT = "git init -q g; cd g; echo 1 > f; git add -A; git -c user.name=n -c user.email=e commit -qm m"
+
+
+def test_a_file_may_be_made_that_its_owner_may_not_open(device: None, room: Room) -> None:
+    with start_recording(room.places, program=room.program) as recording:
+        for script in (f"python3 -c '{CLOSED}'", GIT):
+            done = room.do_in_mount(f'set -e; cd "$M"; {script}')
+            assert done.returncode == 0, done.stderr
+        assert room.do_in_mount('fusermount3 -u "$M"').returncode == 0
+        assert recording.process.wait(DEADLINE) == 0
+    records = read_log(room.places.log)
+    check_same(replay(records, room.places.base), read_tree(room.places.backing))
+
+
+# More files than descriptors, in more directories, with second names and without any.
+MANY = """
+import os
+for d in range(40):
+    os.mkdir(f"d{d}")
+    for f in range(40):
+        with open(f"d{d}/f{f}", "w") as file:
+            file.write(f"{d}.{f}")
+for d in range(40):
+    os.link(f"d{d}/f0", f"l{d}")
+    os.rename(f"d{d}", f"e{d}")
+    os.unlink(f"e{d}/f0")
+gone = [open(f"e{d}/f1") for d in range(10)]
+folders = [os.open(f"e{d}", os.O_RDONLY) for d in range(30, 35)]
+for d in range(10):
+    os.unlink(f"e{d}/f1")
+seen = sum(len(files) for _, _, files in os.walk("."))
+assert seen == 1 + 1600 - 10, seen
+for d in range(40):
+    assert open(f"l{d}").read() == f"{d}.0"
+    os.chmod(f"e{d}/f{d}", 0o600) if d > 1 else None
+    os.truncate(f"e{d}/f39", 1)
+    os.rename(f"e{d}/f38", f"e{(d + 7) % 40}/g{d}")
+for d, file in enumerate(gone):
+    assert file.read() == f"{d}.1"
+    os.fchmod(file.fileno(), 0o600)
+    assert os.fstat(file.fileno()).st_nlink == 0
+for d in range(40):
+    assert open(f"e{(d + 7) % 40}/g{d}").read() == f"{d}.38"
+"""
+
+
+def test_more_files_than_may_be_open_are_found_by_their_names(device: None, room: Room) -> None:
+    few = [room.program[0], *room.program[1:-1], "prlimit", "--nofile=96:96", room.program[-1]]
+    with start_recording(room.places, program=few) as recording:
+        # The kernel remembers all of them while they are listed in the next.
+        done = room.do_in_mount(f"set -e; cd \"$M\"; python3 -c '{MANY}'")
+        assert done.returncode == 0, done.stderr
+        open_now = len(os.listdir(f"/proc/{recording.process.pid}/fd"))
+        assert open_now < 96
+        assert room.do_in_mount('fusermount3 -u "$M"').returncode == 0
+        assert recording.process.wait(DEADLINE) == 0
+    records = read_log(room.places.log)
+    check_same(replay(records, room.places.base), read_tree(room.places.backing))

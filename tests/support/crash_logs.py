@@ -17,6 +17,7 @@ FRAME = struct.Struct("<IIIBBHQQQQ")
 DIRECT, DSYNC, SYNC, MAPPED, DATA_ONLY, DIRECTORY = (1 << bit for bit in range(6))
 KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 2, 16
 RENAME_EXCHANGE = 2
+BLOCK = 4096  # of the file systems that tests run on
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Record:
         return struct.unpack_from("<" + form, self.payload)
 
     def names(self, at: int) -> list[str]:
-        """The names from this place of the payload on; of an entry the target is left out."""
+        """The names from this place of the payload on; what is left of it may be no name."""
         found = []
-        while at < len(self.payload) and not (found and self.kind in KINDS[:4]):
+        while at < len(self.payload) and not (found and self.kind in (*KINDS[:4], "setxattr")):
             (length,) = struct.unpack_from("<H", self.payload, at)
             found.append(os.fsdecode(self.payload[at + 2 : at + 2 + length]))
             at += 2 + length
@@ -72,13 +73,26 @@ def _records(log: bytes) -> Iterator[Record]:
 
 @dataclass
 class Node:
-    """A file in memory; ``entries`` of a directory, ``content`` of a file, target of a link."""
+    """A file in memory; ``entries`` of a directory, ``content`` of a file, target of a link.
+
+    ``filled`` are the blocks that hold data; all others must be holes.
+    """
 
     mode: int
     uid: int
     gid: int
+    rdev: int = 0
     content: bytearray = field(default_factory=bytearray)
     entries: dict[str, int] = field(default_factory=dict)
+    extended: dict[str, bytes] = field(default_factory=dict)
+    filled: set[int] = field(default_factory=set)
+    identity: int = 0  # the same for all names of one file
+
+    def fill(self, start: int, end: int) -> None:
+        self.filled.update(range(start // BLOCK, -(-end // BLOCK)))
+
+    def clear(self, start: int, end: int) -> None:
+        self.filled.difference_update(range(-(-start // BLOCK), end // BLOCK))
 
 
 def replay(records: list[Record], base: Path) -> dict[str, Node]:
@@ -87,9 +101,23 @@ def replay(records: list[Record], base: Path) -> dict[str, Node]:
     for record in records:
         if not record.error and (apply := _APPLY.get(record.kind)):
             apply(nodes, record)
-        if record.kind == "base" and stat.S_ISREG(nodes[record.file].mode):
-            nodes[record.file].content[:] = _path_of(nodes, record.file, base).read_bytes()
+        if record.kind == "base":
+            _take_base(nodes[record.file], _path_of(nodes, record.file, base))
     return dict(_walk(nodes, 1, ""))
+
+
+def _take_base(node: Node, path: Path) -> None:
+    node.extended = read_extended(path)
+    if stat.S_ISREG(node.mode):
+        node.content[:] = path.read_bytes()
+        node.fill(0, len(node.content))
+
+
+def read_extended(path: Path) -> dict[str, bytes]:
+    """All attributes but those that only the host's own rules set."""
+    names = os.listxattr(path, follow_symlinks=False)
+    kept = (name for name in names if name != "security.selinux")
+    return {name: os.getxattr(path, name, follow_symlinks=False) for name in kept}
 
 
 def _path_of(nodes: dict[int, Node], file: int, base: Path) -> Path:
@@ -107,11 +135,11 @@ def _walk(nodes: dict[int, Node], file: int, path: str) -> Iterator[tuple[str, N
 
 
 def _enter(nodes: dict[int, Node], record: Record) -> None:
-    parent, mode, uid, gid, _rdev, _size = record.numbers("QIIIIQ")
+    parent, mode, uid, gid, rdev, _size = record.numbers("QIIIIQ")
     (name,) = record.names(32)
     target = record.payload[32 + 2 + len(os.fsencode(name)) :]
     if record.file not in nodes:  # else one more name in the base
-        nodes[record.file] = Node(mode, uid, gid, bytearray(target))
+        nodes[record.file] = Node(mode, uid, gid, rdev, bytearray(target), identity=record.file)
     if parent:
         nodes[parent].entries[name] = record.file
 
@@ -148,10 +176,13 @@ def _write(nodes: dict[int, Node], record: Record) -> None:
     if data:
         _resize(content, max(len(content), offset + len(data)))
         content[offset : offset + len(data)] = data
+        nodes[record.file].fill(offset, offset + len(data))
 
 
 def _truncate(nodes: dict[int, Node], record: Record) -> None:
-    _resize(nodes[record.file].content, record.numbers("Q")[0])
+    (size,) = record.numbers("Q")
+    _resize(nodes[record.file].content, size)
+    nodes[record.file].filled = {at for at in nodes[record.file].filled if at * BLOCK < size}
 
 
 def _fallocate(nodes: dict[int, Node], record: Record) -> None:
@@ -162,6 +193,10 @@ def _fallocate(nodes: dict[int, Node], record: Record) -> None:
     if mode & (PUNCH_HOLE | ZERO_RANGE):
         end = min(offset + length, len(content))
         content[offset:end] = bytes(max(0, end - offset))
+    if mode & PUNCH_HOLE:
+        nodes[record.file].clear(offset, offset + length)
+    else:
+        nodes[record.file].fill(offset, offset + length)
 
 
 def _setattr(nodes: dict[int, Node], record: Record) -> None:
@@ -170,6 +205,15 @@ def _setattr(nodes: dict[int, Node], record: Record) -> None:
     node.mode = stat.S_IFMT(node.mode) | mode if mask & 1 else node.mode
     node.uid = uid if mask & 2 else node.uid
     node.gid = gid if mask & 4 else node.gid
+
+
+def _setxattr(nodes: dict[int, Node], record: Record) -> None:
+    (name,) = record.names(0)[:1]
+    nodes[record.file].extended[name] = record.payload[2 + len(os.fsencode(name)) :]
+
+
+def _removexattr(nodes: dict[int, Node], record: Record) -> None:
+    del nodes[record.file].extended[record.names(0)[0]]
 
 
 _APPLY = {
@@ -182,6 +226,8 @@ _APPLY = {
     "truncate": _truncate,
     "fallocate": _fallocate,
     "setattr": _setattr,
+    "setxattr": _setxattr,
+    "removexattr": _removexattr,
 }
 
 
@@ -195,9 +241,32 @@ def read_tree(top: Path) -> dict[str, Node]:
             content = path.read_bytes()
         elif stat.S_ISLNK(facts.st_mode):
             content = os.fsencode(path.readlink())
-        relative = str(path)[len(str(top)) :]
-        found[relative] = Node(facts.st_mode, facts.st_uid, facts.st_gid, bytearray(content))
+        node = Node(facts.st_mode, facts.st_uid, facts.st_gid, facts.st_rdev, bytearray(content))
+        node.extended, node.identity = read_extended(path), facts.st_ino
+        if stat.S_ISREG(facts.st_mode):
+            for start, end in _data_ranges(path, facts.st_size):
+                node.fill(start, end)
+        found[str(path)[len(str(top)) :]] = node
     return found
+
+
+def _data_ranges(path: Path, size: int) -> Iterator[tuple[int, int]]:
+    with path.open("rb") as file:
+        at = 0
+        while at < size:
+            try:
+                start = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:  # ENXIO: only a hole is left
+                return
+            at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            yield start, at
+
+
+def _same_files(nodes: dict[str, Node]) -> list[list[str]]:
+    names: dict[int, list[str]] = {}
+    for path, node in sorted(nodes.items()):
+        names.setdefault(node.identity, []).append(path)
+    return sorted(names.values())
 
 
 def check_same(replayed: dict[str, Node], real: dict[str, Node]) -> None:
@@ -205,5 +274,9 @@ def check_same(replayed: dict[str, Node], real: dict[str, Node]) -> None:
     assert sorted(replayed) == sorted(real)
     for path, node in replayed.items():
         other = real[path]
-        assert (node.mode, node.uid, node.gid) == (other.mode, other.uid, other.gid), path
+        assert (oct(node.mode), node.uid, node.gid) == (oct(other.mode), other.uid, other.gid), path
+        assert node.rdev == other.rdev, path
         assert node.content == other.content, path
+        assert node.extended == other.extended, path
+        assert other.filled <= node.filled, f"{path} has data where the log has a hole"
+    assert _same_files(replayed) == _same_files(real)

@@ -1,14 +1,17 @@
 //! From what a request gave to what the kernel gets.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use diskproof_wire::crash_log::ROOT;
-use fuser::{Errno as FuseErrno, Generation, INodeNo, ReplyXattr, Request};
+use fuser::{Errno as FuseErrno, FileAttr, FileType, Generation, INodeNo, ReplyXattr, Request};
 use rustix::io::Errno;
 
 use crate::acks::ACK_NAME;
 use crate::attributes::Xattr;
+use crate::effects::Caller;
 use crate::names::NewName;
+use crate::recorder::TTL;
 
 /// Ids are never used again, so there is one generation.
 pub const GENERATION: Generation = Generation(0);
@@ -40,8 +43,26 @@ pub fn refuse_ack(parent: INodeNo, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-pub fn new_name<'a>(request: &Request, parent: INodeNo, name: &'a OsStr) -> NewName<'a> {
-    NewName { parent: parent.0, name, uid: request.uid(), gid: request.gid() }
+pub fn new_name<'a>(
+    request: &Request,
+    parent: INodeNo,
+    name: &'a OsStr,
+    umask: u32,
+) -> NewName<'a> {
+    NewName { parent: parent.0, name, uid: request.uid(), gid: request.gid(), umask }
+}
+
+pub fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+}
+
+/// The kernel believes what it knows of a file; set-ID bits may go by what it only passes on.
+pub fn ttl(found: &FileAttr) -> Duration {
+    if found.kind == FileType::RegularFile && found.perm & 0o6000 != 0 {
+        Duration::ZERO
+    } else {
+        TTL
+    }
 }
 
 pub(crate) use answer;

@@ -56,7 +56,7 @@ pub fn log_base(log: &Log, inodes: &Inodes, backing: &OwnedFd) -> io::Result<()>
                 let why = format!("{} is on another file system", path.join(&*name).display());
                 return Err(io::Error::other(why));
             }
-            let id = inodes.name(&found);
+            let id = inodes.add_name(&found, parent, &name);
             let target = read_target(&folder, &name, &found)?;
             let base = Operation::Base(entry(&found, parent, &name, &target));
             log.append(Asked::now(id), &base)?;

@@ -15,6 +15,7 @@ use rustix::io::{preadv2, pwrite, Errno, ReadWriteFlags};
 use crate::answers::{answer, code};
 use crate::buffer::with_buffer;
 use crate::durable::{commit, Durable};
+use crate::effects::{is_plain, watch, Caller};
 use crate::handles::{Handle, OpenFile};
 use crate::log::{Asked, Log};
 use crate::ranges::Guard;
@@ -25,13 +26,13 @@ use crate::recorder::Recorder;
 const PIECE: usize = 64 << 10;
 
 impl Recorder {
-    /// `how` is the kernel's flags of the request and those of the open file.
+    /// `how` is the kernel's flags of the request, those of the open file, and who asks.
     pub fn do_write(
         &self,
         handle: &Handle,
         offset: u64,
         data: &[u8],
-        how: (WriteFlags, i32),
+        how: (WriteFlags, i32, Caller),
         reply: ReplyWrite,
     ) {
         let file = match handle {
@@ -43,7 +44,8 @@ impl Recorder {
             Handle::Directory(_) => return reply.error(code(Errno::ISDIR)),
         };
         let flags = write_flags(how.0, how.1);
-        match self.write_backing(file, offset, data, how.0, flags) {
+        let kill = how.0.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then_some(how.2);
+        match self.write_backing(file, offset, data, kill, flags) {
             Err(error) => reply.error(code(error)),
             Ok(written) if flags.contains(Flags::DSYNC) => {
                 let (file, data) = (file.clone(), written.data.to_vec());
@@ -65,17 +67,18 @@ impl Recorder {
         file: &OpenFile,
         offset: u64,
         data: &'a [u8],
-        from: WriteFlags,
+        kill: Option<Caller>,
         flags: Flags,
     ) -> Result<Written<'a>, Errno> {
         let asked = Asked::now(file.inode.id);
         self.log.require_open()?;
-        if from.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            self.drop_privileges(&file.inode)?;
-        }
         let end = offset.checked_add(data.len() as u64).ok_or(Errno::FBIG)?;
-        let range = file.inode.ranges.lock(offset..end);
-        match write_pieces(file, offset, data, flags) {
+        let range = match is_plain(&file.inode)? {
+            true => file.inode.ranges.lock(offset..end),
+            false => file.inode.ranges.lock_all(),
+        };
+        let write = |_: &_| write_pieces(file, offset, data, flags);
+        match watch(&self.log, asked, &file.inode, kill, write) {
             Ok(count) => Ok(Written { asked, range, data: &data[..count] }),
             Err(error) => {
                 let failed = Operation::Write { flags, offset, data: Cow::Borrowed(&[]) };
@@ -109,8 +112,10 @@ impl Recorder {
         };
         let size = size as usize;
         if open_flags & libc::O_DIRECT != 0 {
+            // Behind the end there is nothing to read, however crookedly.
+            let ended = || file.inode.stat().is_ok_and(|stat| offset >= stat.st_size as u64);
             if let Err(error) = file.check_direct(offset, size) {
-                return reply.error(code(error));
+                return if ended() { reply.data(&[]) } else { reply.error(code(error)) };
             }
         }
         let cached = |reply: ReplyData| {
@@ -158,7 +163,7 @@ impl Recorder {
         handle: &Handle,
         offset: u64,
         length: u64,
-        mode: i32,
+        (mode, caller): (i32, Caller),
     ) -> Result<(), Errno> {
         let Handle::File(file) = handle else { return Err(Errno::INVAL) };
         let asked = Asked::now(file.inode.id);
@@ -166,7 +171,9 @@ impl Recorder {
         let mode = mode as u32;
         let _range = file.inode.ranges.lock_all();
         let flags = FallocateFlags::from_bits_retain(mode);
-        let done = rustix::fs::fallocate(&file.backing, flags, offset, length);
+        let done = watch(&self.log, asked, &file.inode, caller.kills(), |_| {
+            rustix::fs::fallocate(&file.backing, flags, offset, length)
+        });
         let operation = Operation::Fallocate { mode, offset, length };
         self.log.append_result(asked, &operation, errno(&done))?;
         done

@@ -19,7 +19,7 @@ impl Recorder {
     pub fn do_opendir(&self, id: u64) -> Result<u64, Errno> {
         let inode = self.inodes.require(id)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(inode.place(), ".", flags, Mode::empty())?;
+        let folder = openat(inode.place()?, ".", flags, Mode::empty())?;
         let open = OpenDirectory { inode, folder, names: Default::default() };
         Ok(self.handles.add(Handle::Directory(open)))
     }
@@ -62,7 +62,7 @@ impl Recorder {
     }
 
     fn id_of(&self, device: u64, inode: u64) -> u64 {
-        self.inodes.find_id_of(device, inode).unwrap_or(NO_ID)
+        self.inodes.find_id((device, inode)).unwrap_or(NO_ID)
     }
 }
 

@@ -15,7 +15,9 @@ use fuser::{
 };
 
 use crate::acks::{AckFile, ACK_ID};
-use crate::answers::{answer, answer_xattr, code, is_ack, new_name, refuse_ack, GENERATION};
+use crate::answers::{
+    answer, answer_xattr, caller, code, is_ack, new_name, refuse_ack, ttl, GENERATION,
+};
 use crate::attributes::Change;
 use crate::handles::{Handle, OpenFile};
 use crate::log::Asked;
@@ -35,7 +37,8 @@ impl Filesystem for Recorder {
         if is_ack(parent, name) {
             return reply.entry(&TTL, &self.acks.attributes(), GENERATION);
         }
-        answer!(reply, self.do_lookup(parent.0, name), found => reply.entry(&TTL, &found, GENERATION))
+        let found = self.do_lookup(parent.0, name);
+        answer!(reply, found, found => reply.entry(&ttl(&found), &found, GENERATION))
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
@@ -46,12 +49,12 @@ impl Filesystem for Recorder {
         if ino.0 == ACK_ID {
             return reply.attr(&TTL, &self.acks.attributes());
         }
-        answer!(reply, self.do_getattr(ino.0), found => reply.attr(&TTL, &found))
+        answer!(reply, self.do_getattr(ino.0), found => reply.attr(&ttl(&found), &found))
     }
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -71,9 +74,9 @@ impl Filesystem for Recorder {
         if ino.0 == ACK_ID {
             return reply.attr(&TTL, &self.acks.attributes());
         }
-        let change = Change { mode, uid, gid, size, atime, mtime };
-        let done = self.do_setattr(ino.0, fh.map(|fh| fh.0), &change);
-        answer!(reply, done, found => reply.attr(&TTL, &found))
+        let (handle, caller) = (fh.map(|fh| fh.0), caller(request));
+        let change = Change { mode, uid, gid, size, atime, mtime, handle, caller };
+        answer!(reply, self.do_setattr(ino.0, &change), found => reply.attr(&ttl(&found), &found))
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -86,11 +89,11 @@ impl Filesystem for Recorder {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let new = new_name(request, parent, name);
+        let new = new_name(request, parent, name, umask);
         let made = refuse_ack(parent, name).and_then(|()| self.do_mknod(&new, mode, rdev));
         answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
     }
@@ -101,10 +104,10 @@ impl Filesystem for Recorder {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        let new = new_name(request, parent, name);
+        let new = new_name(request, parent, name, umask);
         let made = refuse_ack(parent, name).and_then(|()| self.do_mkdir(&new, mode));
         answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
     }
@@ -126,7 +129,7 @@ impl Filesystem for Recorder {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let new = new_name(request, parent, name);
+        let new = new_name(request, parent, name, 0);
         let made = refuse_ack(parent, name).and_then(|()| self.do_symlink(&new, target));
         answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
     }
@@ -180,12 +183,12 @@ impl Filesystem for Recorder {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         let made = refuse_ack(parent, name)
-            .and_then(|()| self.do_create(&new_name(request, parent, name), mode, flags))
+            .and_then(|()| self.do_create(&new_name(request, parent, name, umask), mode, flags))
             .and_then(|(file, stat)| {
                 let found = attributes(file.inode.id, &stat);
                 Ok((found, self.log_open(file, flags)?))
@@ -214,7 +217,7 @@ impl Filesystem for Recorder {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -225,7 +228,9 @@ impl Filesystem for Recorder {
         reply: ReplyWrite,
     ) {
         let handle = self.handles.require(fh.0);
-        answer!(reply, handle, handle => self.do_write(&handle, offset, data, (from, flags.0), reply))
+        answer!(reply, handle, handle => {
+            self.do_write(&handle, offset, data, (from, flags.0, caller(request)), reply)
+        })
     }
 
     /// Closing a descriptor flushes nothing; with this answer the kernel does not ask again.
@@ -295,7 +300,7 @@ impl Filesystem for Recorder {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let root = self.inodes.require(ROOT);
-        answer!(reply, root.and_then(|root| rustix::fs::fstatvfs(root.place())), facts => reply.statfs(
+        answer!(reply, root.and_then(|root| rustix::fs::fstatvfs(root.place()?)), facts => reply.statfs(
             facts.f_blocks,
             facts.f_bfree,
             facts.f_bavail,
@@ -321,10 +326,16 @@ impl Filesystem for Recorder {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if ino.0 == ACK_ID {
+            return reply.error(FuseErrno::ENODATA);
+        }
         answer!(reply, self.do_getxattr(ino.0, name, size), value => answer_xattr(reply, value))
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        if ino.0 == ACK_ID {
+            return reply.error(FuseErrno::ENOTSUP);
+        }
         answer!(reply, self.do_listxattr(ino.0, size), value => answer_xattr(reply, value))
     }
 
@@ -334,7 +345,7 @@ impl Filesystem for Recorder {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -343,7 +354,8 @@ impl Filesystem for Recorder {
         reply: ReplyEmpty,
     ) {
         let handle = self.handles.require(fh.0);
-        let done = handle.and_then(|handle| self.do_fallocate(&handle, offset, length, mode));
+        let how = (mode, caller(request));
+        let done = handle.and_then(|handle| self.do_fallocate(&handle, offset, length, how));
         answer!(reply, done, () => reply.ok())
     }
 

@@ -39,10 +39,15 @@ pub struct OpenDirectory {
 
 impl OpenFile {
     pub fn open(inode: Arc<Inode>, flags: i32) -> Result<OpenFile, Errno> {
-        let flags = OFlags::from_bits_retain(flags as u32);
-        let mode = flags & (OFlags::RWMODE | OFlags::DIRECT);
-        let backing = open(inode.path(), mode | OFlags::CLOEXEC, Mode::empty())?;
-        if mode.contains(OFlags::DIRECT) {
+        let access = OFlags::from_bits_retain(flags as u32) & OFlags::RWMODE;
+        let backing = open(inode.place()?.path(), access | OFlags::CLOEXEC, Mode::empty())?;
+        OpenFile::new(inode, backing, flags)
+    }
+
+    /// EINVAL when O_DIRECT is wanted where the backing has none.
+    pub fn new(inode: Arc<Inode>, backing: OwnedFd, flags: i32) -> Result<OpenFile, Errno> {
+        if flags & libc::O_DIRECT != 0 {
+            fcntl_setfl(&backing, OFlags::DIRECT)?;
             fcntl_setfl(&backing, OFlags::empty())?;
         }
         Ok(OpenFile { inode, backing: backing.into(), alignment: OnceLock::new() })

@@ -22,6 +22,7 @@ mod crew;
 mod data;
 mod directories;
 mod durable;
+mod effects;
 mod filesystem;
 mod handles;
 mod inodes;
@@ -29,8 +30,10 @@ mod log;
 mod mounting;
 mod names;
 mod opening;
+mod places;
 mod ranges;
 mod recorder;
+mod tree;
 mod writeback;
 
 use std::fs::File;
@@ -96,6 +99,9 @@ const FOR_FILES: CapabilitySet = CapabilitySet::CHOWN
 /// Far above a million files and every request that the kernel may have under way.
 const MOST_MEMORY: u64 = 4 << 30;
 
+/// Descriptors that are of use.
+const MOST_OPEN: u64 = 1 << 20;
+
 /// They end the recording in order.
 const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 
@@ -124,10 +130,12 @@ fn record(options: &Options) -> io::Result<()> {
     diskproof_rights::limit(MOST_MEMORY)?;
     let mut guardian = MountGuard::start(&mountpoint)?;
     let signals = Signals::block(&ENDING)?;
-    raise_open_files()?;
+    let most_open = raise_open_files()?;
     rustix::process::umask(rustix::fs::Mode::empty());
     let log = begin_log(options, &backing)?;
-    let recorded = serve(options, backing, &mountpoint, &log, &mut guardian, starter, signals);
+    let inodes = Inodes::new(rustix::io::fcntl_dupfd_cloexec(&backing, 0)?, most_open)?;
+    let parts = (backing, inodes);
+    let recorded = serve(options, parts, &mountpoint, &log, &mut guardian, starter, signals);
     match &recorded {
         Ok(()) => guardian.dismiss()?,
         Err(error) => {
@@ -141,14 +149,13 @@ fn record(options: &Options) -> io::Result<()> {
 /// Mounts, answers until the end, unmounts, completes the log.
 fn serve(
     options: &Options,
-    backing: OwnedFd,
+    (backing, inodes): (OwnedFd, Inodes),
     mountpoint: &Path,
     log: &Arc<Log>,
     guardian: &mut MountGuard,
     starter: Starter,
     signals: Signals,
 ) -> io::Result<()> {
-    let inodes = Inodes::new(rustix::io::fcntl_dupfd_cloexec(&backing, 0)?)?;
     base::log_base(log, &inodes, &backing)?;
     let (tell, told) = channel();
     let (crew, workers) = Crew::new(READERS);
@@ -267,9 +274,15 @@ fn start_acks(acks: Option<&str>, log: &Arc<Log>) -> io::Result<Option<Acks>> {
     }
 }
 
-/// Every file that the kernel remembers is open here.
-fn raise_open_files() -> io::Result<()> {
+/// As many files as may be open, of which half are for what programs open: those that the kernel
+/// remembers are found by their names when there are more. Only root may raise the hard limit.
+fn raise_open_files() -> io::Result<usize> {
     use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
-    let limit = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
+    let most = most.and_then(|text| text.trim().parse().ok()).or(hard);
+    let to = |limit| setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit });
+    to(most).or_else(|_| to(hard))?;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(MOST_OPEN);
+    Ok((limit.min(MOST_OPEN) / 2) as usize)
 }

@@ -12,9 +12,11 @@ use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, CWD};
 use rustix::io::Errno;
 
 use crate::base;
+use crate::effects::{log_changes, Facts, DEFAULT_ACL};
 use crate::handles::OpenFile;
-use crate::inodes::{stat_entry, Inode};
+use crate::inodes::{key, stat_entry, Inode};
 use crate::log::Asked;
+use crate::places::Place;
 use crate::recorder::{attributes, Recorder};
 
 /// Who makes a file, and in what directory under what name.
@@ -23,13 +25,15 @@ pub struct NewName<'a> {
     pub name: &'a OsStr,
     pub uid: u32,
     pub gid: u32,
+    /// What the caller keeps from new files, where the directory has no list for them.
+    pub umask: u32,
 }
 
 impl Recorder {
     pub fn do_lookup(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let parent = self.inodes.require(parent)?;
         let _names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let (inode, stat) = self.inodes.look_up(&parent, name)?;
+        let (inode, stat) = self.inodes.look_up(&parent.place()?, name)?;
         Ok(attributes(inode.id, &stat))
     }
 
@@ -40,34 +44,37 @@ impl Recorder {
         mode: u32,
         flags: i32,
     ) -> Result<(OpenFile, Stat), Errno> {
-        let how =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (inode, stat) = self.make(new, Operation::Create, mode, b"", |parent| {
-            fs::openat(parent.place(), new.name, how, Mode::from_raw_mode(mode)).map(drop)
+        let access = OFlags::from_bits_retain(flags as u32) & OFlags::RWMODE;
+        let how = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut opened = None;
+        let (inode, stat) = self.make(new, Operation::Create, mode, b"", |parent, mode| {
+            opened = Some(fs::openat(parent, new.name, how, Mode::from_raw_mode(mode))?);
+            Ok(())
         })?;
-        Ok((OpenFile::open(inode, flags)?, stat))
+        // Its mode counts for those who open it later.
+        let opened = opened.ok_or(Errno::IO)?;
+        Ok((OpenFile::new(inode, opened, flags)?, stat))
     }
 
     pub fn do_mknod(&self, new: &NewName<'_>, mode: u32, rdev: u32) -> Result<FileAttr, Errno> {
         let kind = fs::FileType::from_raw_mode(mode);
-        let permissions = Mode::from_raw_mode(mode);
-        let made = self.make(new, Operation::Create, mode, b"", |parent| {
-            fs::mknodat(parent.place(), new.name, kind, permissions, rdev.into())
+        let made = self.make(new, Operation::Create, mode, b"", |parent, mode| {
+            fs::mknodat(parent, new.name, kind, Mode::from_raw_mode(mode), rdev.into())
         });
         made.map(|(inode, stat)| attributes(inode.id, &stat))
     }
 
     pub fn do_mkdir(&self, new: &NewName<'_>, mode: u32) -> Result<FileAttr, Errno> {
-        let made = self.make(new, Operation::Mkdir, mode, b"", |parent| {
-            fs::mkdirat(parent.place(), new.name, Mode::from_raw_mode(mode))
+        let made = self.make(new, Operation::Mkdir, mode, b"", |parent, mode| {
+            fs::mkdirat(parent, new.name, Mode::from_raw_mode(mode))
         });
         made.map(|(inode, stat)| attributes(inode.id, &stat))
     }
 
     pub fn do_symlink(&self, new: &NewName<'_>, target: &Path) -> Result<FileAttr, Errno> {
         let bytes = target.as_os_str().as_bytes();
-        let made = self.make(new, Operation::Symlink, 0, bytes, |parent| {
-            fs::symlinkat(target, parent.place(), new.name)
+        let made = self.make(new, Operation::Symlink, 0, bytes, |parent, _| {
+            fs::symlinkat(target, parent, new.name)
         });
         made.map(|(inode, stat)| attributes(inode.id, &stat))
     }
@@ -79,20 +86,28 @@ impl Recorder {
         operation: impl FnOnce(Entry<'a>) -> Operation<'a>,
         mode: u32,
         target: &'a [u8],
-        create: impl FnOnce(&Inode) -> Result<(), Errno>,
+        create: impl FnOnce(&Place, u32) -> Result<(), Errno>,
     ) -> Result<(Arc<Inode>, Stat), Errno> {
         let parent = self.inodes.require(new.parent)?;
         let begin_ns = Asked::now(0).begin_ns;
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
-        create(&parent)?;
+        let place = parent.place()?;
+        let listed = fs::getxattr_query(place.path(), DEFAULT_ACL).is_ok_and(|length| length > 0);
+        let mode = if listed { mode } else { mode & !new.umask };
+        create(&place, mode)?;
         if self.gives_owners {
-            give_owner(&parent, new, mode)?;
+            give_owner(&place, new, mode)?;
         }
-        let id = self.inodes.name(&stat_entry(&parent, new.name)?);
-        let (inode, stat) = self.inodes.look_up(&parent, new.name)?;
-        let made = base::entry(&stat, new.parent, new.name, target);
-        self.log.append(Asked { begin_ns, file: id }, &operation(made))?;
+        let id = self.inodes.add_name(&stat_entry(&place, new.name)?, new.parent, new.name);
+        let (inode, stat) = self.inodes.look_up(&place, new.name)?;
+        let (made, asked) =
+            (base::entry(&stat, new.parent, new.name, target), Asked { begin_ns, file: id });
+        self.log.append(asked, &operation(made))?;
+        if listed {
+            let facts = Facts::of(&inode.place()?)?;
+            log_changes(&self.log, asked, (&facts.without_lists(), &facts), [false; 3])?;
+        }
         Ok((inode, stat))
     }
 
@@ -101,8 +116,10 @@ impl Recorder {
         let asked = Asked::now(id);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
-        fs::linkat(CWD, inode.path(), parent.place(), new_name, AtFlags::SYMLINK_FOLLOW)?;
-        let (_, stat) = self.inodes.look_up(&parent, new_name)?;
+        let (from, to) = (inode.place()?, parent.place()?);
+        fs::linkat(CWD, from.path(), &to, new_name, AtFlags::SYMLINK_FOLLOW)?;
+        self.inodes.add_name(&from.stat()?, new_parent, new_name);
+        let (_, stat) = self.inodes.look_up(&to, new_name)?;
         let name = Cow::Borrowed(new_name.as_bytes());
         self.log.append(asked, &Operation::Link { parent: new_parent, name })?;
         Ok(attributes(id, &stat))
@@ -125,23 +142,22 @@ impl Recorder {
         flags: AtFlags,
         operation: &Operation<'_>,
     ) -> Result<(), Errno> {
-        let parent = self.inodes.require(parent)?;
+        let place = self.inodes.require(parent)?.place()?;
         let begin_ns = Asked::now(0).begin_ns;
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
-        let stat = stat_entry(&parent, name)?;
-        let file = self.inodes.find_id(&stat).ok_or(Errno::IO)?;
-        fs::unlinkat(parent.place(), name, flags)?;
-        self.unname_last(&stat);
+        let file = self.require_id(&place, name)?;
+        let held = self.inodes.hold(file)?;
+        let moving = self.inodes.moving();
+        fs::unlinkat(&place, name, flags)?;
+        self.inodes.take_name(file, parent, name, &held);
+        drop(moving);
         self.log.append(Asked { begin_ns, file }, operation)
     }
 
-    /// Call after a name was taken from a file that looked like this before.
-    fn unname_last(&self, before: &Stat) {
-        let is_directory = fs::FileType::from_raw_mode(before.st_mode) == fs::FileType::Directory;
-        if is_directory || before.st_nlink == 1 {
-            self.inodes.unname(before);
-        }
+    /// EIO for what came past the recording.
+    fn require_id(&self, parent: &Place, name: &OsStr) -> Result<u64, Errno> {
+        self.inodes.find_id(key(&stat_entry(parent, name)?)).ok_or(Errno::IO)
     }
 
     pub fn do_rename(
@@ -153,40 +169,49 @@ impl Recorder {
         if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
             return Err(Errno::INVAL);
         }
-        let (from, to) = (self.inodes.require(parent)?, self.inodes.require(new_parent)?);
+        let from = self.inodes.require(parent)?.place()?;
+        let to = self.inodes.require(new_parent)?.place()?;
         let begin_ns = Asked::now(0).begin_ns;
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
-        let file = self.inodes.find_id(&stat_entry(&from, name)?).ok_or(Errno::IO)?;
-        let target = stat_entry(&to, new_name).ok();
-        let replaced = target.as_ref().and_then(|stat| self.inodes.find_id(stat)).unwrap_or(0);
+        let file = self.require_id(&from, name)?;
+        let replaced = self.require_id(&to, new_name).unwrap_or(0);
+        let held = self.inodes.hold(replaced)?;
+        let moving = self.inodes.moving();
         let how = RenameFlags::from_bits_retain(flags);
-        fs::renameat_with(from.place(), name, to.place(), new_name, how)?;
-        if let Some(stat) = target.filter(|_| flags == 0 && replaced != file) {
-            self.unname_last(&stat);
+        fs::renameat_with(&from, name, &to, new_name, how)?;
+        if replaced != file {
+            let (old, new) = ((parent, name), (new_parent, new_name));
+            if flags == libc::RENAME_EXCHANGE {
+                self.inodes.move_name(replaced, new, old);
+            } else {
+                self.inodes.take_name(replaced, new_parent, new_name, &held);
+            }
+            self.inodes.move_name(file, old, new);
         }
+        drop(moving);
         let (name, new_name) = (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(new_name.as_bytes()));
         let done = Operation::Rename { flags, parent, new_parent, replaced, name, new_name };
         self.log.append(Asked { begin_ns, file }, &done)
     }
 
     pub fn do_readlink(&self, id: u64) -> Result<Vec<u8>, Errno> {
-        let inode = self.inodes.require(id)?;
-        Ok(fs::readlinkat(inode.place(), "", Vec::new())?.into_bytes())
+        let place = self.inodes.require(id)?.place()?;
+        Ok(fs::readlinkat(&place, "", Vec::new())?.into_bytes())
     }
 }
 
 /// The owner as the kernel would have set it: the directory's group where that is set-group-id.
-fn give_owner(parent: &Inode, new: &NewName<'_>, mode: u32) -> Result<(), Errno> {
+fn give_owner(parent: &Place, new: &NewName<'_>, mode: u32) -> Result<(), Errno> {
     let inherits = parent.stat()?.st_mode & libc::S_ISGID != 0;
     let gid = (!inherits).then(|| Gid::from_raw(new.gid));
     let uid = Some(Uid::from_raw(new.uid));
-    fs::chownat(parent.place(), new.name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+    fs::chownat(parent, new.name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
     // A change of owner takes these bits away.
     if mode & 0o6000 != 0 {
         let kept = stat_entry(parent, new.name)?.st_mode | (mode & 0o6000);
         let kept = Mode::from_raw_mode(kept & 0o7777);
-        fs::chmodat(parent.place(), new.name, kept, AtFlags::empty())?;
+        fs::chmodat(parent, new.name, kept, AtFlags::empty())?;
     }
     Ok(())
 }

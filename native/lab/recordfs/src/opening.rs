@@ -22,6 +22,10 @@ impl Recorder {
             InitFlags::FUSE_PARALLEL_DIROPS,
             // Without it the kernel asks for security.capability before every single write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            // The kernel obeys access control lists, and leaves the umask to us: it does not count
+            // where a directory has a list for what is made in it.
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
         ];
         for flag in wanted {
             // An older kernel works as well, only slower.

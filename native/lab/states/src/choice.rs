@@ -14,8 +14,45 @@ use diskproof_random::Random;
 pub enum Presence {
     Present,
     Missing,
-    /// A write of which these sectors, counted from its first, are there.
-    Torn(Arc<[bool]>),
+    /// A write of which a part is there.
+    Torn(Tear),
+}
+
+/// Which parts of a write are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tear {
+    /// Counted from its first.
+    pub sectors: Arc<[bool]>,
+    /// The file is as long as it made it.
+    pub sized: bool,
+}
+
+impl Tear {
+    /// The best-known loss: right length, zeros or what was there before.
+    pub fn hollow(sectors: u64) -> Tear {
+        Tear { sectors: vec![false; sectors as usize].into(), sized: true }
+    }
+}
+
+impl Presence {
+    /// Whether the file is as long as the change made it.
+    pub fn is_sized(&self) -> bool {
+        match self {
+            Presence::Present => true,
+            Presence::Missing => false,
+            Presence::Torn(tear) => tear.sized,
+        }
+    }
+
+    /// The same of a change that has so many sectors, when the file is not as long as it made it.
+    pub fn without_size(&self, sectors: u64) -> Presence {
+        let sectors = match self {
+            Presence::Torn(tear) => tear.sectors.clone(),
+            Presence::Present if sectors > 0 => vec![true; sectors as usize].into(),
+            _ => return Presence::Missing,
+        };
+        Presence::Torn(Tear { sectors, sized: false })
+    }
 }
 
 /// Which changes are there, by the sequence numbers of their records.
@@ -26,8 +63,8 @@ pub enum Choice {
     Everything,
     /// Those up to this record.
     Until(u64),
-    /// All but these; Some: the sectors of a torn write that are there.
-    Without(BTreeMap<u64, Option<Arc<[bool]>>>),
+    /// All but these; Some: what is there of a torn write.
+    Without(BTreeMap<u64, Option<Tear>>),
     /// By chance: seed and number.
     Random(u64, u64),
 }
@@ -38,6 +75,8 @@ pub struct Candidate {
     pub sequence: u64,
     /// Sectors that can be torn from each other; 0 or 1 for what is there or not.
     pub sectors: u64,
+    /// It may have made the file longer.
+    pub sized: bool,
     /// Had not ended at the cut.
     pub under_way: bool,
 }
@@ -62,7 +101,7 @@ impl Choice {
             Choice::Without(missing) => match missing.get(&candidate.sequence) {
                 None => true,
                 Some(None) => false,
-                Some(Some(sectors)) => return Presence::Torn(sectors.clone()),
+                Some(Some(tear)) => return Presence::Torn(tear.clone()),
             },
             Choice::Nothing | Choice::Random(..) => false,
         };
@@ -81,8 +120,8 @@ fn random_presences(seed: u64, number: u64, cut: u64, candidates: &[Candidate]) 
     let torn = [0, 10, 50][random.below(3) as usize];
     let mut one = |candidate: &Candidate| {
         let tear = if candidate.under_way { torn.max(30) } else { torn };
-        if candidate.sectors > 1 && random.chance(tear) {
-            Presence::Torn(torn_sectors(&mut random, candidate.sectors))
+        if candidate.can_tear() && random.chance(tear) {
+            Presence::Torn(tear_of(&mut random, candidate))
         } else if random.chance(missing) {
             Presence::Missing
         } else {
@@ -92,14 +131,25 @@ fn random_presences(seed: u64, number: u64, cut: u64, candidates: &[Candidate]) 
     candidates.iter().map(&mut one).collect()
 }
 
-/// The front, the back, or any of them.
-fn torn_sectors(random: &mut Random, sectors: u64) -> Arc<[bool]> {
-    let at = 1 + random.below(sectors - 1);
-    match random.below(3) {
-        0 => (0..sectors).map(|sector| sector < at).collect(),
-        1 => (0..sectors).map(|sector| sector >= at).collect(),
-        _ => (0..sectors).map(|_| random.chance(50)).collect(),
+impl Candidate {
+    /// Whether a part of it can be there: some of its sectors, or its size alone.
+    pub fn can_tear(&self) -> bool {
+        self.sectors > 1 || (self.sectors == 1 && self.sized)
     }
+}
+
+/// The front, the back, any of them, or the size alone; the size is seldom missing by itself.
+fn tear_of(random: &mut Random, candidate: &Candidate) -> Tear {
+    let count = candidate.sectors;
+    let kinds = if candidate.sized { 4 } else { 3 };
+    let at = 1 + random.below((count - 1).max(1));
+    let sectors = match random.below(kinds) {
+        0 => (0..count).map(|sector| sector < at).collect(),
+        1 => (0..count).map(|sector| sector >= at).collect(),
+        2 => (0..count).map(|_| random.chance(50)).collect(),
+        _ => return Tear::hollow(count),
+    };
+    Tear { sectors, sized: !candidate.sized || random.chance(75) }
 }
 
 /// One state, named so that seed, log and this text make it again.
@@ -122,10 +172,11 @@ impl fmt::Display for StateId {
             Choice::Random(seed, number) => write!(f, "random={seed}.{number}"),
             Choice::Without(missing) => {
                 f.write_str("without=")?;
-                for (index, (sequence, sectors)) in missing.iter().enumerate() {
+                for (index, (sequence, tear)) in missing.iter().enumerate() {
                     write!(f, "{}{sequence}", if index > 0 { "," } else { "" })?;
-                    if let Some(sectors) = sectors {
-                        write!(f, "~{}", hexadecimal(sectors))?;
+                    if let Some(Tear { sectors, sized }) = tear {
+                        let short = if *sized { "" } else { "s" };
+                        write!(f, "~{}{short}", hexadecimal(sectors))?;
                     }
                 }
                 Ok(())
@@ -163,16 +214,15 @@ fn parse(text: &str) -> Option<StateId> {
     Some(StateId { fault, sector, cut, choice })
 }
 
-fn parse_missing(text: &str) -> Option<(u64, Option<Arc<[bool]>>)> {
-    match text.split_once('~') {
-        None => Some((text.parse().ok()?, None)),
-        Some((sequence, digits)) => {
-            let digits = digits.chars().map(|digit| digit.to_digit(16));
-            let digits: Vec<u32> = digits.collect::<Option<_>>()?;
-            let bits = digits.iter().flat_map(|digit| (0..4).map(move |bit| digit >> bit & 1 == 1));
-            Some((sequence.parse().ok()?, Some(bits.collect())))
-        }
-    }
+fn parse_missing(text: &str) -> Option<(u64, Option<Tear>)> {
+    let Some((sequence, tear)) = text.split_once('~') else {
+        return Some((text.parse().ok()?, None));
+    };
+    let (digits, sized) = tear.strip_suffix('s').map_or((tear, true), |digits| (digits, false));
+    let digits = digits.chars().map(|digit| digit.to_digit(16));
+    let digits: Vec<u32> = digits.collect::<Option<_>>()?;
+    let bits = digits.iter().flat_map(|digit| (0..4).map(move |bit| digit >> bit & 1 == 1));
+    Some((sequence.parse().ok()?, Some(Tear { sectors: bits.collect(), sized })))
 }
 
 /// Four sectors a digit, the first in its lowest bit.

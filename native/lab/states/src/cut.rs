@@ -2,16 +2,15 @@
 
 use std::io;
 
-use crate::choice::{Candidate, Choice, Presence};
+use crate::choice::{Candidate, Choice, Presence, Tear};
 use crate::content::Source;
-use crate::image::{Image, Key, Value, Version};
+use crate::image::{size_of, Image, Key, Value, Version};
 
 /// A part of the directory that can be one of several things.
 pub struct Piece {
     pub key: Key,
     pub end: u64,
     pub versions: Vec<Version>,
-    /// For each version but the first: which of the cut's changes made it.
     makers: Vec<u32>,
 }
 
@@ -25,7 +24,7 @@ pub struct Cut<'i, 's> {
     pub pieces: Vec<Piece>,
     /// Changes that may be missing, oldest first.
     pub candidates: Vec<Candidate>,
-    /// For each, those of the candidates that must be there if it is.
+    /// For each, those of the candidates that must be there if it is, or if its size is.
     after: Vec<Vec<u32>>,
 }
 
@@ -64,9 +63,10 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
             }
             _ => 0,
         };
-        keys.extend(own);
+        let sized = own.first().is_some_and(|key| matches!(key, Key::Size(_)));
         let under_way = under_way.contains(&sequence);
-        candidates.push(Candidate { sequence, sectors, under_way });
+        keys.extend(own);
+        candidates.push(Candidate { sequence, sectors, sized, under_way });
     }
     keys.sort_unstable();
     keys.dedup();
@@ -83,7 +83,14 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         Some(crate::trace::Change::Names { after, .. }) => {
             after.iter().filter_map(|&sequence| at(sequence).ok()).map(|at| at as u32).collect()
         }
-        _ => Vec::new(),
+        _ => {
+            let truncation = trace.event(candidate.sequence).truncation;
+            truncation
+                .and_then(|sequence| at(sequence).ok())
+                .map(|at| at as u32)
+                .into_iter()
+                .collect()
+        }
     };
     let after = candidates.iter().map(earlier).collect();
     let moment_ns = match image.at {
@@ -98,12 +105,14 @@ impl<'i, 's> Cut<'i, 's> {
         self.state_of(self.presences(choice))
     }
 
-    /// What becomes of each candidate: a name is missing when one that it comes after is.
+    /// What becomes of each candidate: a name is missing when one that it comes after is, and a
+    /// size when the truncation before it is.
     pub fn presences(&self, choice: &Choice) -> Vec<Presence> {
         let mut presences = choice.presences(self.sequence, &self.candidates);
         for (index, after) in self.after.iter().enumerate() {
             if after.iter().any(|&earlier| presences[earlier as usize] == Presence::Missing) {
-                presences[index] = Presence::Missing;
+                let sectors = self.candidates[index].sectors;
+                presences[index] = presences[index].without_size(sectors);
             }
         }
         presences
@@ -124,6 +133,10 @@ impl<'i, 's> Cut<'i, 's> {
     /// The last version whose maker is there; for torn makers, sector by sector.
     fn pick(&self, piece: &Piece, presences: &[Presence]) -> Pick {
         let presence = |version: usize| &presences[piece.makers[version - 1] as usize];
+        if let Key::Size(_) = piece.key {
+            let there = |version: usize| presence(version).is_sized();
+            return Pick::Version(size_of(&self.image.store.trace, &piece.versions, there));
+        }
         let top = (1..piece.versions.len()).rev().find(|&at| *presence(at) != Presence::Missing);
         let Some(top) = top else { return Pick::Version(0) };
         let (Presence::Torn(_), Key::Data(file, start)) = (presence(top), &piece.key) else {
@@ -133,7 +146,7 @@ impl<'i, 's> Cut<'i, 's> {
             let there = |&at: &usize| match presence(at) {
                 Presence::Present => true,
                 Presence::Missing => false,
-                Presence::Torn(sectors) => {
+                Presence::Torn(Tear { sectors, .. }) => {
                     let maker = &self.candidates[piece.makers[at - 1] as usize];
                     let first = self.first_sector(maker.sequence, *file);
                     sectors.get((number - first) as usize).copied().unwrap_or(false)
@@ -152,7 +165,7 @@ impl<'i, 's> Cut<'i, 's> {
         clippy::expect_used,
         reason = "the candidates of a cut are changes, by how they are found"
     )]
-    fn first_sector(&self, sequence: u64, file: u64) -> u64 {
+    pub fn first_sector(&self, sequence: u64, file: u64) -> u64 {
         let trace = &self.image.store.trace;
         debug_assert_eq!(trace.event(sequence).file, file);
         let change = trace.change(sequence).expect("candidates are changes");
@@ -174,12 +187,30 @@ impl<'i, 's> Cut<'i, 's> {
         Ok(sum)
     }
 
+    /// Of the candidates, those that must be there if this one is.
+    pub fn after(&self, candidate: usize) -> &[u32] {
+        &self.after[candidate]
+    }
+
     fn find_piece(&self, key: &Key) -> Option<usize> {
         self.pieces.binary_search_by(|piece| piece.key.cmp(key)).ok()
     }
 }
 
 impl Piece {
+    /// For each version but the first: which of the cut's changes made it.
+    pub fn makers(&self) -> &[u32] {
+        &self.makers
+    }
+
+    /// Of data.
+    pub fn first_sector(&self) -> u64 {
+        match self.key {
+            Key::Data(_, start) => start,
+            _ => 0,
+        }
+    }
+
     pub fn source(&self, at: usize) -> &Source {
         match &self.versions[at].value {
             Value::Data(source) => source,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::checks::{make_check, Check, Detail, Finding, Ground, Severity};
 use crate::choice::{Choice, StateId};
+use crate::combinations;
 use crate::content::Store;
 use crate::counters::Counters;
 use crate::cut::{collect, Cut};
@@ -72,12 +73,15 @@ pub struct Exploration<'s> {
 }
 
 /// How an exploration ended.
+#[derive(Default)]
 pub struct Outcome {
     /// The losses of each pass that were worse than all before, the worst last.
     pub found: Vec<Found>,
     /// Passes that were finished.
     pub passes: u64,
     pub planned_done: bool,
+    /// Every combination was built at every cut.
+    pub complete: bool,
     pub timed_out: bool,
 }
 
@@ -138,15 +142,16 @@ impl<'s> Exploration<'s> {
 
     /// Works through passes until the budget is used up. `tell` hears of losses as they are found.
     pub fn run(&self, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
-        let mut outcome =
-            Outcome { found: Vec::new(), passes: 0, planned_done: false, timed_out: false };
-        let mut workers = Vec::new();
-        for _ in 0..self.threads() {
-            workers.push(Worker::new(self)?);
-        }
+        let mut outcome = Outcome::default();
+        let mut workers =
+            (0..self.threads()).map(|_| Worker::new(self)).collect::<Result<Vec<_>>>()?;
         let mut barren = 0;
         for number in 0.. {
             let pass = Pass::at(number);
+            if pass == Pass::All && !combinations::fit(self, &mut workers[0])? {
+                outcome.passes = number + 1;
+                continue;
+            }
             let before = self.counters.distinct.load(Ordering::Relaxed);
             let mut left = self.cuts.of(pass);
             while !left.is_empty() && !self.is_over() && self.budget_left() > 0 {
@@ -162,7 +167,8 @@ impl<'s> Exploration<'s> {
             let nothing_new = self.counters.distinct.load(Ordering::Relaxed) == before;
             barren = if nothing_new { barren + 1 } else { 0 };
             let lossy = self.request.stop_at_loss && !outcome.found.is_empty();
-            if lossy || (outcome.planned_done && barren >= BARREN_ROUNDS) {
+            outcome.complete = pass == Pass::All;
+            if lossy || outcome.complete || (outcome.planned_done && barren >= BARREN_ROUNDS) {
                 break;
             }
         }
@@ -204,7 +210,7 @@ impl<'s> Exploration<'s> {
         failure.map_or(Ok(()), Err)
     }
 
-    fn budget_left(&self) -> u64 {
+    pub fn budget_left(&self) -> u64 {
         let built = self.counters.built.load(Ordering::Relaxed);
         self.request.budget.states.saturating_sub(built)
     }

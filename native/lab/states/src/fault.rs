@@ -132,7 +132,7 @@ impl<'t> Settling<'t> {
         }
     }
 
-    /// A name is there only with what it came after.
+    /// A name is there only with what it came after, a size with the truncation before it.
     fn settle(&mut self, sequence: u64, by: u64) {
         let mut open = vec![sequence];
         let first = self.settled_by[by as usize - 1].len();
@@ -146,6 +146,7 @@ impl<'t> Settling<'t> {
             if let Some(Change::Names { after, .. }) = change {
                 open.extend(after);
             }
+            open.extend(self.trace.event(sequence).truncation);
         }
         self.settled_by[by as usize - 1][first..].sort_unstable();
     }

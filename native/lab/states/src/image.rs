@@ -7,13 +7,13 @@
 
 mod push;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
 use crate::content::{Source, Store};
 use crate::fault::Durability;
-use crate::trace::{Change, Place};
+use crate::trace::{Change, Place, Trace};
 
 /// A part of the directory; in the order of files and sectors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +85,44 @@ pub struct Image<'s> {
     pub at: u64,
     /// Runs of sectors (file, first, end) whose durable content changed.
     pub settled_data: Touched,
+    /// How long files are with all that was done to them; missing: as in the base.
+    sizes: HashMap<u64, Length>,
+}
+
+/// A file's length, and the least that whatever makes it longer finds: what is durable, or what
+/// the last truncation left.
+#[derive(Clone, Copy)]
+struct Length {
+    now: u64,
+    least: u64,
+}
+
+/// Which version says how long a file is, of those that are there. What makes a file longer counts
+/// only by where it ends.
+pub fn size_of(trace: &Trace, versions: &[Version], there: impl Fn(usize) -> bool) -> usize {
+    let later = (1..versions.len()).filter(|&at| there(at));
+    later.fold(0, |found, at| {
+        let sets = is_truncation(trace, &versions[at]);
+        if sets || versions[at].size() > versions[found].size() {
+            at
+        } else {
+            found
+        }
+    })
+}
+
+fn is_truncation(trace: &Trace, version: &Version) -> bool {
+    matches!(trace.change(version.sequence), Some(Change::Truncate { .. }))
+}
+
+impl Version {
+    /// Of the size of a file.
+    pub fn size(&self) -> u64 {
+        match self.value {
+            Value::Size(size) => size,
+            _ => unreachable!("a size is a size"),
+        }
+    }
 }
 
 impl<'s> Image<'s> {
@@ -97,6 +135,7 @@ impl<'s> Image<'s> {
             settled_hash: 0,
             at: 0,
             settled_data: Vec::new(),
+            sizes: HashMap::new(),
         };
         for (place, file, _) in &store.trace.base {
             let version = Version { sequence: 0, value: Value::Name(Some(*file)), hash: 0 };
@@ -135,6 +174,7 @@ impl<'s> Image<'s> {
             for key in self.keys(sequence) {
                 let cell = self.cells.get_mut(&key).expect("a key of a cell");
                 cell.versions.retain(|version| version.sequence != sequence);
+                self.measure(&key);
             }
             self.pending.remove(&sequence);
         }
@@ -181,31 +221,55 @@ impl<'s> Image<'s> {
     }
 
     pub fn size(&self, file: u64) -> u64 {
-        match self.cells.get(&Key::Size(file)).map(|cell| &cell.latest().value) {
-            Some(Value::Size(size)) => *size,
-            _ => self.store.base.size(file),
-        }
+        self.sizes.get(&file).map_or_else(|| self.store.base.size(file), |length| length.now)
+    }
+
+    /// Looks again how long a file is, when its size has other versions.
+    fn measure(&mut self, key: &Key) {
+        let (Key::Size(file), Some(cell)) = (key, self.cells.get(key)) else { return };
+        let trace = &self.store.trace;
+        let now = cell.versions[size_of(trace, &cell.versions, |_| true)].size();
+        let cut = cell.versions[1..].iter().rposition(|version| is_truncation(trace, version));
+        let least = cell.versions[cut.map_or(0, |at| at + 1)].size();
+        self.sizes.insert(*file, Length { now, least });
     }
 
     /// From now on this change, and what it was made over, is durable.
     fn settle(&mut self, sequence: u64) -> io::Result<()> {
         for key in self.keys(sequence) {
-            self.settle_cell(&key, sequence);
-        }
-        // O_DSYNC makes the size durable that its data needs, though another write gave it.
-        if let Some(Change::Write { offset, length, .. }) = self.store.trace.change(sequence) {
-            let key = Key::Size(self.store.trace.event(sequence).file);
-            let reaches = |version: &&Version| {
-                matches!(version.value, Value::Size(size) if size >= offset + length)
-                    && version.sequence <= sequence
-            };
-            let needed = self.cells.get(&key).and_then(|cell| cell.versions.iter().find(reaches));
-            if let Some(needed) = needed.map(|version| version.sequence) {
-                self.settle_cell(&key, needed);
+            match key {
+                Key::Size(_) => self.settle_size(&key, sequence),
+                _ => self.settle_cell(&key, sequence),
             }
         }
         self.pending.remove(&sequence);
         Ok(())
+    }
+
+    /// The size is at least what this change left of what is durable by now.
+    #[expect(
+        clippy::expect_used,
+        reason = "only what is pending is settled, and pushing it made these"
+    )]
+    fn settle_size(&mut self, key: &Key, sequence: u64) {
+        let trace = &self.store.trace;
+        let cell = self.cells.get_mut(key).expect("a key of a cell");
+        let index = cell.find(sequence).expect("a version of the cell");
+        let durable = size_of(trace, &cell.versions, |at| at == index);
+        let gone = cell.versions[0].hash;
+        let first = Version { sequence: 0, ..cell.versions[durable].clone() };
+        self.settled_hash = self.settled_hash.wrapping_add(first.hash).wrapping_sub(gone);
+        let cut = (1..=index).rev().find(|&at| is_truncation(trace, &cell.versions[at]));
+        let later = cell.versions.split_off(cut.map_or(1, |cut| cut + 1));
+        let least = first.size();
+        cell.versions = vec![first];
+        // Up to the next truncation only what is longer still makes a difference.
+        let mut cut_again = false;
+        cell.versions.extend(later.into_iter().filter(|version| {
+            cut_again |= is_truncation(trace, version);
+            version.sequence != sequence && (cut_again || version.size() > least)
+        }));
+        self.measure(key);
     }
 
     #[expect(

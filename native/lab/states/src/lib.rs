@@ -6,6 +6,7 @@
 pub mod alone;
 pub mod checks;
 pub mod choice;
+pub mod combinations;
 pub mod content;
 pub mod counters;
 pub mod cut;
@@ -22,6 +23,7 @@ pub mod rights;
 pub mod run;
 pub mod shard;
 pub mod show;
+pub mod sizes;
 pub mod snapshot;
 pub mod trace;
 pub mod tree;

@@ -64,7 +64,7 @@ impl Search<'_, '_, '_, '_, '_> {
     fn choice(&self, absent: &[usize]) -> Choice {
         let one = |&at: &usize| {
             let torn = match &self.start[at] {
-                Presence::Torn(sectors) => Some(sectors.clone()),
+                Presence::Torn(tear) => Some(tear.clone()),
                 _ => None,
             };
             (self.cut.candidates[at].sequence, torn)

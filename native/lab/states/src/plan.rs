@@ -1,7 +1,8 @@
 //! Which states are built, and in which order: those that are likely to show a loss come first.
 
 use crate::alone::Alone;
-use crate::choice::Choice;
+use crate::choice::{Candidate, Choice, Tear};
+use crate::combinations;
 use crate::cut::Cut;
 use crate::fault::Durability;
 use crate::trace::{Trace, What};
@@ -19,7 +20,7 @@ const ALL_COMBINATIONS: usize = 6;
 const RANDOM: u64 = 8;
 
 /// Passes that come before the random ones.
-pub const PLANNED: u64 = 4;
+pub const BEFORE_RANDOM: u64 = 5;
 
 /// One pass over cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum Pass {
     Alone,
     /// Everything, fronts, and each single change missing, at every cut.
     Single,
+    /// Every combination, at every cut: when all of them together are few enough.
+    All,
     /// Random states: the number of the round.
     Random(u64),
 }
@@ -57,8 +60,12 @@ impl Cuts {
         let changes = with(|what| matches!(what, What::Change(_)));
         let mut random = Random::new(&[seed, 0x6375_7473]);
         if !changes.is_empty() {
-            for _ in 0..changes.len().min(all.len().clamp(64, SAMPLED_CUTS)) {
-                all.push(changes[random.below(changes.len() as u64) as usize]);
+            let most = all.len().clamp(64, SAMPLED_CUTS);
+            if changes.len() <= most {
+                all.extend(&changes);
+            } else {
+                let some = |_| changes[random.below(changes.len() as u64) as usize];
+                all.extend((0..most).map(some).collect::<Vec<u64>>());
             }
         }
         all.extend((trace.last() > 0).then_some(trace.last()));
@@ -79,7 +86,7 @@ impl Cuts {
             Pass::Quick => &self.quick,
             Pass::Nothing => &self.acknowledgements,
             Pass::Alone => self.alone.cuts(),
-            Pass::Single | Pass::Random(_) => &self.all,
+            Pass::Single | Pass::All | Pass::Random(_) => &self.all,
         }
     }
 
@@ -96,13 +103,14 @@ impl Cuts {
     pub fn most_states(&self, pass: Pass, trace: &Trace, durability: &Durability, cut: u64) -> u64 {
         let under_way = || durability.under_way(trace, cut).count() as u64;
         match pass {
-            Pass::Quick => 9,
+            Pass::Quick => 17,
             Pass::Nothing => 1,
             Pass::Alone => self.alone.at(cut).len() as u64,
             Pass::Random(_) => RANDOM,
+            Pass::All => 0,
             Pass::Single => match durability.pending(cut) + under_way() {
-                few if few <= ALL_COMBINATIONS as u64 => 1 << few,
-                many => (2 + 2 * many.min(SINGLE as u64)).max(1 << ALL_COMBINATIONS),
+                few if few <= ALL_COMBINATIONS as u64 => (1 << few) + few,
+                many => (2 + 3 * many.min(SINGLE as u64)).max(1 << ALL_COMBINATIONS),
             },
         }
     }
@@ -116,7 +124,8 @@ impl Pass {
             1 => Pass::Nothing,
             2 => Pass::Alone,
             3 => Pass::Single,
-            round => Pass::Random(round - PLANNED),
+            4 => Pass::All,
+            round => Pass::Random(round - BEFORE_RANDOM),
         }
     }
 }
@@ -139,6 +148,7 @@ pub fn choices(pass: Pass, cuts: &Cuts, cut: &Cut<'_, '_>, seed: u64, most: usiz
             changes.map(|&change| Choice::without([change])).collect()
         }
         Pass::Single => single(cut, seed),
+        Pass::All => combinations::all(cut, most).unwrap_or_default(),
         Pass::Random(round) => (0..RANDOM)
             .map(|number| Choice::Random(seed, round * RANDOM + number))
             .take(if cut.candidates.is_empty() { 0 } else { RANDOM as usize })
@@ -153,7 +163,10 @@ fn quick(cut: &Cut<'_, '_>) -> Vec<Choice> {
     let oldest = cut.candidates.iter().take(4);
     let newest = cut.candidates.iter().skip(4).rev().take(4);
     let mut choices = vec![Choice::Nothing];
-    choices.extend(oldest.chain(newest).map(|one| Choice::without([one.sequence])));
+    for one in oldest.chain(newest) {
+        choices.push(Choice::without([one.sequence]));
+        choices.extend(hollow(one));
+    }
     choices
 }
 
@@ -172,8 +185,18 @@ fn single(cut: &Cut<'_, '_>, seed: u64) -> Vec<Choice> {
         let sequences = picked.iter().map(|&at| cut.candidates[at].sequence);
         choices.extend(sequences.clone().map(|sequence| Choice::without([sequence])));
         choices.extend(sequences.map(Choice::Until));
+        choices.extend(picked.iter().filter_map(|&at| hollow(&cut.candidates[at])));
+        return choices;
     }
+    choices.extend(cut.candidates.iter().filter_map(hollow));
     choices
+}
+
+/// The file as long as a write made it, and nothing of what it wrote.
+fn hollow(candidate: &Candidate) -> Option<Choice> {
+    let tear = Some(Tear::hollow(candidate.sectors));
+    let one = || Choice::Without([(candidate.sequence, tear)].into());
+    (candidate.sectors > 0 && candidate.sized).then(one)
 }
 
 /// All of them, or the older and newer ends and some between.

@@ -11,7 +11,7 @@ use crate::choice::StateId;
 use crate::explore::{Exploration, Found, Order, Outcome};
 use crate::fault::Fault;
 use crate::minimise::Minimal;
-use crate::plan::PLANNED;
+use crate::plan::BEFORE_RANDOM;
 use crate::shard::Shard;
 
 #[derive(Serialize)]
@@ -93,6 +93,8 @@ pub struct States {
     pub planned: u64,
     pub planned_done: bool,
     pub random_rounds: u64,
+    /// Every combination was built at every cut.
+    pub complete: bool,
 }
 
 /// What was looked at by its meaning, whoever of several shards checked it.
@@ -228,6 +230,7 @@ fn states(exploration: &Exploration<'_>, outcome: &Outcome, planned: u64) -> Sta
         losing: count(&counters.losing),
         planned,
         planned_done: outcome.planned_done,
-        random_rounds: outcome.passes.saturating_sub(PLANNED),
+        random_rounds: outcome.passes.saturating_sub(BEFORE_RANDOM),
+        complete: outcome.complete,
     }
 }

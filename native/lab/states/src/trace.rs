@@ -14,6 +14,7 @@ use diskproof_wire::crash_log::{
 
 use crate::content::sector_hash;
 use crate::failure::{During, Failure, Result};
+use crate::sizes::Sizes;
 
 /// Records of one log: 100 bytes each in memory.
 const MAX_RECORDS: u64 = 64 << 20;
@@ -89,6 +90,9 @@ pub struct Event {
     pub end_ns: u64,
     pub file: u64,
     pub what: What,
+    /// The truncation that a change of this file's size comes after: the size is there only with
+    /// it.
+    pub truncation: Option<u64>,
 }
 
 /// What a file is for its whole life.
@@ -192,6 +196,7 @@ struct Loading {
     base: Vec<(Place, u64, u64)>,
     last_of_file: HashMap<u64, u64>,
     last_of_name: HashMap<Place, u64>,
+    sizes: Sizes,
 }
 
 impl Loading {
@@ -203,6 +208,7 @@ impl Loading {
             base: Vec::new(),
             last_of_file: HashMap::new(),
             last_of_name: HashMap::new(),
+            sizes: Sizes::default(),
         }
     }
 
@@ -220,12 +226,17 @@ impl Loading {
             Operation::Base(entry) => {
                 self.take_node(record.file, entry);
                 self.base.push((place(entry.parent, &entry.name), record.file, entry.size));
+                self.sizes.begin(record.file, entry.size);
                 What::Remark
             }
             operation => self.change(record, operation, at)?.map_or(What::Remark, What::Change),
         };
+        let truncation = match &what {
+            What::Change(change) => self.sizes.take(record.file, record.sequence, change),
+            _ => None,
+        };
         let Record { begin_ns, end_ns, file, .. } = *record;
-        Ok(Event { begin_ns, end_ns, file, what })
+        Ok(Event { begin_ns, end_ns, file, what, truncation })
     }
 
     fn change(
@@ -258,7 +269,7 @@ impl Loading {
                 Change::Attributes(AttributeChange::Extended { name: name[..].into(), value: None })
             }
             operation => match self.names(record, operation)? {
-                Some((directory, sets)) => self.ordered(record.sequence, directory, sets),
+                Some((directory, sets)) => self.ordered(record, directory, sets),
                 None => return Ok(None),
             },
         }))
@@ -299,16 +310,22 @@ impl Loading {
         })
     }
 
+    /// After the earlier records about its names, and about the files that gain or lose one.
     fn ordered(
         &mut self,
-        sequence: u64,
+        record: &Record<'_>,
         directory: u64,
         sets: Vec<(Place, Option<u64>)>,
     ) -> Change {
-        let mut after = Vec::new();
-        for (name, file) in &sets {
+        let sequence = record.sequence;
+        let mut files = vec![record.file];
+        if let Operation::Rename { replaced, .. } = record.operation {
+            files.extend((replaced != 0).then_some(replaced));
+        }
+        let files = files.into_iter().filter_map(|file| self.last_of_file.insert(file, sequence));
+        let mut after: Vec<u64> = files.collect();
+        for (name, _) in &sets {
             after.extend(self.last_of_name.insert(name.clone(), sequence));
-            after.extend(file.and_then(|file| self.last_of_file.insert(file, sequence)));
         }
         after.retain(|&earlier| earlier < sequence);
         Change::Names { sets, directory, after }

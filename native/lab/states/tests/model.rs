@@ -136,15 +136,34 @@ impl Model<'_> {
             Fault::Power => matches!(step, Step::Write { synced: true, .. }),
             Fault::LyingDevice => false,
         };
-        if own && change < cut {
-            return Some(change);
-        }
         let flushes = (0..cut).filter(|_| fault == Fault::Power);
-        let mut flushes = flushes.filter(|&at| {
+        let flush = flushes.filter(|&at| {
             matches!(self.steps[at].0, Step::Fsync | Step::Fdatasync)
                 && self.ends[change] <= self.begins[at]
         });
-        flushes.next()
+        let own = (own && change < cut).then_some(change);
+        // What needs it may be durable before.
+        let later =
+            (change + 1..self.steps.len()).filter(|&at| self.truncation(at) == Some(change));
+        let later: Vec<usize> = later.filter_map(|at| self.durable_at(fault, at, cut)).collect();
+        own.into_iter().chain(flush).chain(later).min()
+    }
+
+    /// The truncation without which the file is not as long as this step needs.
+    fn truncation(&self, step: usize) -> Option<usize> {
+        let (mut last, mut least) = (None, self.base.size);
+        for (at, (earlier, _)) in self.steps[..step].iter().enumerate() {
+            if let Step::Truncate(size) = earlier {
+                (last, least) = (Some(at), least.min(*size));
+            }
+        }
+        let needs = match &self.steps[step].0 {
+            Step::Truncate(_) => true,
+            Step::Write { offset, length, .. } => offset + length > least,
+            Step::Grow(size) => *size > least,
+            _ => false,
+        };
+        last.filter(|_| needs)
     }
 
     /// Bytes and size of the file when `there` are the changes that are there, of those known at
@@ -153,55 +172,46 @@ impl Model<'_> {
         let mut after = HashMap::new();
         let mut before = HashMap::new();
         let mut now = self.base.clone();
-        let mut sizes = vec![(None, now.size)];
         for &at in known {
             let next = replay(&now, &self.steps[at].0);
-            let sets_size = matches!(self.steps[at].0, Step::Truncate(_)) || next.size != now.size;
-            if sets_size {
-                sizes.push((Some(at), next.size));
-            }
             after.insert(at, next.clone());
             before.insert(at, now.size);
             now = next;
         }
-        let is_durable = |at: usize| durable.iter().any(|&(change, _)| change == at);
+        let is_there =
+            |at: usize| there.contains(&at) || durable.iter().any(|&(change, _)| change == at);
+        let is_sized = |at: usize| {
+            let mut needed = Some(at);
+            while let Some(one) = needed {
+                if !is_there(one) {
+                    return false;
+                }
+                needed = self.truncation(one).filter(|at| known.contains(at));
+            }
+            true
+        };
+        let is_whole = |at: usize| !matches!(self.steps[at].0, Step::Write { .. });
         let mut bytes = vec![0; LENGTH];
         for sector in 0..LENGTH as u64 / SECTOR {
             let last = known.iter().rev().find(|&&at| {
                 touches(&self.steps[at].0, before[&at], sector)
-                    && (there.contains(&at) || is_durable(at))
+                    && if is_whole(at) { is_sized(at) } else { is_there(at) }
             });
             let range = (sector * SECTOR) as usize..((sector + 1) * SECTOR) as usize;
             let source = last.map_or(&self.base.bytes, |at| &after[at].bytes);
             bytes[range.clone()].copy_from_slice(&source[range]);
         }
-        let floor = self.size_floor(&sizes, durable);
-        let seen =
-            sizes.iter().enumerate().rev().find(|(number, (at, _))| {
-                *number <= floor || at.is_some_and(|at| there.contains(&at))
-            });
-        let size = seen.expect("the floor").1 .1;
+        let mut size = self.base.size;
+        for &at in known.iter().filter(|&&at| is_sized(at)) {
+            size = match self.steps[at].0 {
+                Step::Truncate(to) => to,
+                Step::Write { offset, length, .. } => size.max(offset + length),
+                Step::Grow(to) => size.max(to),
+                _ => size,
+            };
+        }
         bytes[size as usize..].fill(0);
         After { bytes, size }
-    }
-
-    /// Which of the sizes is the durable one.
-    fn size_floor(&self, sizes: &[(Option<usize>, u64)], durable: &[(usize, usize)]) -> usize {
-        let mut settled = durable.to_vec();
-        settled.sort_by_key(|&(change, by)| (by, change));
-        let mut floor = 0;
-        for (change, _) in settled {
-            if let Some(own) = sizes.iter().position(|(at, _)| *at == Some(change)) {
-                floor = floor.max(own);
-            }
-            if let Step::Write { offset, length, .. } = self.steps[change].0 {
-                let needed = sizes.iter().enumerate().skip(floor).find(|(_, (at, size))| {
-                    at.is_none_or(|at| at <= change) && *size >= offset + length
-                });
-                floor = needed.map_or(floor, |(number, _)| number);
-            }
-        }
-        floor
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::{Attributes, Cell, Image, Key, Value, Version};
+use super::{Attributes, Cell, Image, Key, Length, Value, Version};
 use crate::content::Source;
 use crate::trace::{AttributeChange, Change, Place};
 use diskproof_random::mix;
@@ -168,9 +168,11 @@ impl Image<'_> {
         Ok(())
     }
 
-    fn push_growth(&mut self, sequence: u64, file: u64, size: u64) {
-        if size > self.size(file) {
-            self.push_size(sequence, file, size);
+    /// It needs no version where the file is as long without it, whatever else is missing.
+    fn push_growth(&mut self, sequence: u64, file: u64, end: u64) {
+        let base = self.store.base.size(file);
+        if end > self.sizes.get(&file).map_or(base, |length| length.least) {
+            self.push_size(sequence, file, end);
         }
     }
 
@@ -181,6 +183,12 @@ impl Image<'_> {
         let new = Version { sequence, value: Value::Size(size), hash };
         let fresh = || Cell { end: 0, versions: vec![old] };
         self.cells.entry(Key::Size(file)).or_insert_with(fresh).versions.push(new);
+        let before = Length { now: base, least: base };
+        let length = self.sizes.entry(file).or_insert(before);
+        *length = match self.store.trace.change(sequence) {
+            Some(Change::Truncate { .. }) => Length { now: size, least: size },
+            _ => Length { now: length.now.max(size), ..*length },
+        };
     }
 
     fn push_names(&mut self, sequence: u64, sets: &[(Place, Option<u64>)]) {

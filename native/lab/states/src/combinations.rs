@@ -1,0 +1,277 @@
+//! Every state of a cut, where they are few enough to be built one by one.
+//!
+//! What can be chosen falls into parts that do not depend on each other: the names, the attributes
+//! of each file, the content and size of each file.
+
+use std::collections::BTreeMap;
+
+use crate::choice::{Choice, Presence, Tear};
+use crate::cut::{Cut, Piece};
+use crate::explore::{Exploration, Worker};
+use crate::failure::Result;
+use crate::image::{size_of, Key};
+use crate::plan::Pass;
+use crate::trace::Change;
+
+/// What becomes of some candidates, by their index.
+type Alternative = Vec<(usize, Presence)>;
+
+/// Changes of one kind of which all subsets are tried, at most.
+const MOST_WHOLE: usize = 14;
+
+/// All choices that make different states of the cut; None when there are more than `most`.
+pub fn all(cut: &Cut<'_, '_>, most: usize) -> Option<Vec<Choice>> {
+    let parts = parts(cut, most)?;
+    let count = product(parts.iter().map(Vec::len), most)?;
+    let choice = |mut number: usize| {
+        let mut missing = BTreeMap::new();
+        for part in &parts {
+            for (at, presence) in &part[number % part.len()] {
+                let tear = match presence {
+                    Presence::Present => continue,
+                    Presence::Missing => None,
+                    Presence::Torn(tear) => Some(tear.clone()),
+                };
+                missing.insert(cut.candidates[*at].sequence, tear);
+            }
+            number /= part.len();
+        }
+        if missing.is_empty() {
+            Choice::Everything
+        } else {
+            Choice::Without(missing)
+        }
+    };
+    Some((0..count).map(choice).collect())
+}
+
+/// How many there are; None when there are more than `most`.
+fn count(cut: &Cut<'_, '_>, most: usize) -> Option<usize> {
+    product(parts(cut, most)?.iter().map(Vec::len), most)
+}
+
+/// Whether all combinations of all cuts are no more than what is left of the budget.
+pub fn fit(exploration: &Exploration<'_>, worker: &mut Worker<'_, '_>) -> Result<bool> {
+    let mut left = exploration.budget_left() as usize;
+    for &cut in exploration.cuts.of(Pass::All) {
+        match worker.at(cut, |cut, _| Ok(count(cut, left)))? {
+            Some(count) if !exploration.is_over() => left -= count,
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn product(counts: impl Iterator<Item = usize>, most: usize) -> Option<usize> {
+    let mut product = 1usize;
+    for count in counts {
+        product = product.checked_mul(count).filter(|product| *product <= most)?;
+    }
+    Some(product)
+}
+
+fn parts(cut: &Cut<'_, '_>, most: usize) -> Option<Vec<Vec<Alternative>>> {
+    let mut names = Vec::new();
+    let mut files: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let trace = &cut.image.store.trace;
+    for (at, candidate) in cut.candidates.iter().enumerate() {
+        match trace.change(candidate.sequence) {
+            Some(Change::Names { .. }) => names.push(at),
+            Some(Change::Attributes(_)) | None => {}
+            Some(_) => files.entry(trace.event(candidate.sequence).file).or_default().push(at),
+        }
+    }
+    let mut parts = vec![subsets_of_names(cut, &names)?];
+    for piece in &cut.pieces {
+        if let Key::Attributes(_) = piece.key {
+            parts.push(ends_of(piece));
+        }
+    }
+    for (file, candidates) in files {
+        parts.push(Content::new(cut, file, candidates).alternatives(most)?);
+    }
+    Some(parts)
+}
+
+fn presence(there: bool) -> Presence {
+    if there {
+        Presence::Present
+    } else {
+        Presence::Missing
+    }
+}
+
+/// Names are there only with what they came after.
+fn subsets_of_names(cut: &Cut<'_, '_>, names: &[usize]) -> Option<Vec<Alternative>> {
+    let closed = |mask: &u32| {
+        let there =
+            |at: usize| names.iter().position(|&name| name == at).map(|bit| mask >> bit & 1);
+        names.iter().enumerate().all(|(bit, &at)| {
+            mask >> bit & 1 == 0 || cut.after(at).iter().all(|&one| there(one as usize) == Some(1))
+        })
+    };
+    let alternative = |mask: u32| {
+        let names = names.iter().enumerate();
+        names.map(|(bit, &at)| (at, presence(mask >> bit & 1 == 1))).collect()
+    };
+    (names.len() <= MOST_WHOLE)
+        .then(|| (0..1u32 << names.len()).filter(closed).map(alternative).collect())
+}
+
+/// Attributes are as one of the changes left them.
+fn ends_of(piece: &Piece) -> Vec<Alternative> {
+    let makers = piece.makers();
+    let until = |end: usize| {
+        let makers = makers.iter().enumerate();
+        makers.map(|(at, &maker)| (maker as usize, presence(at < end))).collect()
+    };
+    (0..=makers.len()).map(until).collect()
+}
+
+/// What one file can hold, and how long it can be.
+struct Content<'c, 'i, 's> {
+    cut: &'c Cut<'i, 's>,
+    file: u64,
+    writes: Vec<usize>,
+    /// Changes that are there or not, and never torn.
+    whole: Vec<usize>,
+}
+
+/// A sector, and the versions that it can be.
+struct Slot<'c> {
+    piece: &'c Piece,
+    sector: u64,
+    versions: Vec<usize>,
+}
+
+impl<'c, 'i, 's> Content<'c, 'i, 's> {
+    fn new(cut: &'c Cut<'i, 's>, file: u64, candidates: Vec<usize>) -> Content<'c, 'i, 's> {
+        let is_write = |at: &usize| {
+            let sequence = cut.candidates[*at].sequence;
+            matches!(cut.image.store.trace.change(sequence), Some(Change::Write { .. }))
+        };
+        let (writes, whole) = candidates.into_iter().partition(is_write);
+        Content { cut, file, writes, whole }
+    }
+
+    fn alternatives(&self, most: usize) -> Option<Vec<Alternative>> {
+        if self.whole.len() > MOST_WHOLE {
+            return None;
+        }
+        let mut found = Vec::new();
+        let sector = self.cut.image.store.trace.sector;
+        for mask in 0..1u32 << self.whole.len() {
+            let there = |at: usize| {
+                let bit = self.whole.iter().position(|&one| one == at);
+                bit.is_some_and(|bit| mask >> bit & 1 == 1)
+            };
+            if self.whole.iter().any(|&at| there(at) && !self.may_be(at, &there)) {
+                continue;
+            }
+            let slots = self.slots(&there);
+            for (size, sized) in self.sizes(&there) {
+                let seen = |slot: &&Slot<'_>| slot.sector * sector < size;
+                let slots: Vec<&Slot<'_>> = slots.iter().filter(seen).collect();
+                let left = most.checked_sub(found.len())?;
+                let count = product(slots.iter().map(|slot| slot.versions.len()), left)?;
+                for number in 0..count {
+                    let mut alternative = self.torn(&slots, number, &sized);
+                    alternative.extend(self.whole.iter().map(|&at| (at, presence(there(at)))));
+                    found.push(alternative);
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// A size is there only with the truncation before it.
+    fn may_be(&self, at: usize, there: &impl Fn(usize) -> bool) -> bool {
+        self.cut.after(at).iter().all(|&one| there(one as usize))
+    }
+
+    /// Sectors that can be more than one thing when just these whole changes are there.
+    fn slots(&self, there: &impl Fn(usize) -> bool) -> Vec<Slot<'c>> {
+        let mut slots = Vec::new();
+        for piece in &self.cut.pieces {
+            if !matches!(piece.key, Key::Data(file, _) if file == self.file) {
+                continue;
+            }
+            let makers = piece.makers().iter().map(|&maker| maker as usize);
+            let makers: Vec<(usize, usize)> = (1..).zip(makers).collect();
+            let top = makers.iter().rev().find(|(_, maker)| there(*maker)).map_or(0, |one| one.0);
+            let free = makers.iter().filter(|(at, maker)| *at > top && self.writes.contains(maker));
+            let versions: Vec<usize> = [top].into_iter().chain(free.map(|one| one.0)).collect();
+            if versions.len() < 2 {
+                continue;
+            }
+            for sector in piece.first_sector()..piece.end {
+                slots.push(Slot { piece, sector, versions: versions.clone() });
+            }
+        }
+        slots
+    }
+
+    /// Each size that the file can have, with the writes that make it as long as they end.
+    fn sizes(&self, there: &impl Fn(usize) -> bool) -> Vec<(u64, Vec<usize>)> {
+        let key = Key::Size(self.file);
+        let Some(piece) = self.cut.pieces.iter().find(|piece| piece.key == key) else {
+            return vec![(self.cut.image.size(self.file), Vec::new())];
+        };
+        let makers = piece.makers();
+        let size = |writes: &[usize]| {
+            let counts = |at: usize| {
+                let maker = makers[at - 1] as usize;
+                there(maker) || writes.contains(&maker)
+            };
+            let version = size_of(&self.cut.image.store.trace, &piece.versions, counts);
+            piece.versions[version].size()
+        };
+        let grows = |at: &&usize| makers.contains(&(**at as u32)) && self.may_be(**at, there);
+        let growing = || self.writes.iter().filter(grows);
+        let mut sizes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for one in [Vec::new()].into_iter().chain(growing().map(|&at| vec![at])) {
+            sizes.entry(size(&one)).or_insert(one);
+        }
+        // As many as may be, so that a write is seldom called torn.
+        let fill = |(wanted, mut writes): (u64, Vec<usize>)| {
+            for &at in growing() {
+                writes.push(at);
+                if size(&writes) != wanted {
+                    writes.pop();
+                }
+            }
+            (wanted, writes)
+        };
+        sizes.into_iter().map(fill).collect()
+    }
+
+    /// One version for each slot, told as what is there of each write.
+    fn torn(&self, slots: &[&Slot<'_>], mut number: usize, sized: &[usize]) -> Alternative {
+        let mut chosen = Vec::new();
+        for slot in slots {
+            chosen.push(slot.versions[number % slot.versions.len()]);
+            number /= slot.versions.len();
+        }
+        let one = |&at: &usize| {
+            let candidate = &self.cut.candidates[at];
+            let first = self.cut.first_sector(candidate.sequence, self.file);
+            let mut sectors = vec![true; candidate.sectors as usize];
+            for (slot, &version) in slots.iter().zip(&chosen) {
+                let made = slot.piece.makers().iter().position(|&maker| maker as usize == at);
+                if made.is_some_and(|made| version < made + 1) {
+                    sectors[(slot.sector - first) as usize] = false;
+                }
+            }
+            let is_sized = !candidate.sized || sized.contains(&at);
+            let whole = sectors.iter().all(|&there| there);
+            let none = !sectors.contains(&true) && !(candidate.sized && is_sized);
+            let presence = match (whole && is_sized, none) {
+                (true, _) => Presence::Present,
+                (_, true) => Presence::Missing,
+                _ => Presence::Torn(Tear { sectors: sectors.into(), sized: is_sized }),
+            };
+            (at, presence)
+        };
+        self.writes.iter().map(one).collect()
+    }
+}

@@ -1,0 +1,241 @@
+//! The states of small random logs against a slow model that tries every combination: each allowed
+//! state is built, none that is forbidden.
+
+#![cfg(test)]
+
+#[path = "../logs/mod.rs"]
+mod logs;
+mod model;
+mod world;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use diskproof_random::Random;
+use diskproof_states::choice::Choice;
+use diskproof_states::combinations;
+use diskproof_states::content::Store;
+use diskproof_states::cut::{collect, Cut};
+use diskproof_states::fault::{Durability, Fault};
+use diskproof_states::image::Image;
+use diskproof_states::plan::{choices, Cuts, Pass};
+use diskproof_states::request::Request;
+use diskproof_states::run::explore;
+use diskproof_states::snapshot::Snapshot;
+use diskproof_wire::crash_log::{Flags, Operation, ROOT};
+use diskproof_wire::ledger::{Acknowledgement, Geometry};
+use logs::{entry, Recording, DISK, SECTOR};
+use model::{Model, Seen};
+use world::{operation, Act, Timed, World};
+
+/// Directories of the base, beside `disk`.
+const FOLDERS: [(u64, &str); 2] = [(3, "d3"), (4, "d4")];
+const LOGS: u64 = 25;
+const MOST: usize = 1 << 20;
+
+fn seen(snapshot: &Snapshot, read: &dyn Fn(u64, &mut [u8])) -> Seen {
+    let mut seen = Seen::new();
+    let mut open = vec![(ROOT, Vec::new())];
+    while let Some((directory, path)) = open.pop() {
+        for (name, &file) in &snapshot.nodes[&directory].entries {
+            let path = [&path[..], b"/", name].concat();
+            let node = &snapshot.nodes[&file];
+            let mut bytes = vec![0; node.size as usize];
+            read(file, &mut bytes);
+            seen.insert(path.clone(), (file, node.attributes.mode, node.size, bytes));
+            if node.is_directory() {
+                open.push((file, path));
+            }
+        }
+    }
+    seen
+}
+
+fn look(cut: &Cut<'_, '_>, choice: &Choice) -> Seen {
+    let state = cut.state(choice).unwrap();
+    seen(&Snapshot::new(&state), &|file, bytes| state.read(file, 0, bytes).unwrap())
+}
+
+/// A recording of `disk` and two directories.
+fn begin(base: &[u8]) -> Recording {
+    let mut recording = Recording::new(base);
+    for (file, name) in FOLDERS {
+        std::fs::create_dir(recording.path.join("base").join(name)).unwrap();
+        recording.add(file, Operation::Base(entry(ROOT, 0o40755, 0, name.as_bytes())));
+    }
+    recording
+}
+
+/// A log of up to ten operations, some of which overlap.
+fn random_log(seed: u64) -> (Recording, Model) {
+    let mut random = Random::new(&[seed, 0x6c6f_6773]);
+    let base = vec![b'o'; random.below(3 * SECTOR) as usize];
+    let mut recording = begin(&base);
+    let (start, mut world, mut acts) = (recording.now, World::new(), Vec::<Timed>::new());
+    for _ in 0..3 + random.below(8) {
+        let Some(act) = world.act(&mut random) else { continue };
+        let overlaps = random.chance(20) && matches!(act, Act::Write { .. } | Act::Flush { .. });
+        let earlier = acts.len().checked_sub(1 + random.below(2) as usize);
+        let begin = match earlier.filter(|_| overlaps) {
+            Some(at) => acts[at].end.max(2),
+            None => recording.now + 1,
+        };
+        let (file, operation) = operation(&act);
+        recording.add_begun(begin, file, operation);
+        acts.push(Timed { act, begin, end: recording.now });
+    }
+    (recording, Model { base, acts, start })
+}
+
+/// Every state of every cut of a log against the model's; how many there are.
+fn check(seed: u64, recording: &mut Recording, model: &Model, expected: &[BTreeSet<Seen>]) -> u64 {
+    let (log, base) = recording.finish();
+    let store = Store::open(&log, &base, None).unwrap();
+    let durability = Durability::new(&store.trace, Fault::Power);
+    let cuts = Cuts::new(&store.trace, &durability, seed);
+    let mut image = Image::new(&store, &durability);
+    let first = store.trace.last() - 1 - model.acts.len() as u64;
+    for (cut, expected) in (first..).zip(expected) {
+        image.advance(cut).unwrap();
+        let under_way = image.push_under_way().unwrap();
+        let wrong = find_wrong(&collect(&image, &under_way), &cuts, seed, expected);
+        if let Some((what, state)) = wrong {
+            panic!("seed {seed}, cut {cut}, {what}: {state:?}\n{:#?}", model.acts);
+        }
+        image.retract(&under_way);
+    }
+    expected.iter().map(|states| states.len() as u64).sum()
+}
+
+fn find_wrong(
+    cut: &Cut<'_, '_>,
+    cuts: &Cuts,
+    seed: u64,
+    expected: &BTreeSet<Seen>,
+) -> Option<(&'static str, Seen)> {
+    let all = combinations::all(cut, MOST).unwrap();
+    let built: BTreeSet<Seen> = all.iter().map(|one| look(cut, one)).collect();
+    if let Some(missing) = expected.difference(&built).next() {
+        return Some(("not built", missing.clone()));
+    }
+    let passes = [
+        Pass::Quick,
+        Pass::Nothing,
+        Pass::Single,
+        Pass::Random(0),
+        Pass::Random(1),
+        Pass::Random(2),
+    ];
+    let others = passes.into_iter().flat_map(|pass| choices(pass, cuts, cut, seed, MOST));
+    let others: Vec<Seen> = others.map(|choice| look(cut, &choice)).collect();
+    let forbidden = built.into_iter().chain(others).find(|state| !expected.contains(state));
+    forbidden.map(|state| ("forbidden", state))
+}
+
+#[test]
+fn every_allowed_state_is_built_and_no_other() {
+    // `make suites` has more of them.
+    let logs = std::env::var("DISKPROOF_LOGS").map_or(LOGS, |text| text.parse().unwrap());
+    let (mut states, mut judged) = (0, 0);
+    for seed in 1.. {
+        let (mut recording, model) = random_log(seed);
+        let cuts = (0..=model.acts.len()).map(|cut| model.states(cut));
+        let Some(expected) = cuts.collect::<Option<Vec<_>>>() else { continue };
+        states += check(seed, &mut recording, &model, &expected);
+        judged += 1;
+        if judged == logs {
+            break;
+        }
+    }
+    println!("{states} states of {logs} logs, as the model has them");
+    assert!(states > logs * 20);
+}
+
+/// What a look at the cut after the last record gives.
+fn at_the_end<T>(log: &Path, base: &Path, look: impl FnOnce(&Cut<'_, '_>, &Cuts) -> T) -> T {
+    let store = Store::open(log, base, None).unwrap();
+    let durability = Durability::new(&store.trace, Fault::Power);
+    let cuts = Cuts::new(&store.trace, &durability, 1);
+    let mut image = Image::new(&store, &durability);
+    image.advance(store.trace.last()).unwrap();
+    look(&collect(&image, &[]), &cuts)
+}
+
+/// The states of the passes that are planned, after the last record.
+fn states_at_the_end(recording: &mut Recording) -> Vec<Seen> {
+    let (log, base) = recording.finish();
+    at_the_end(&log, &base, |cut, cuts| {
+        let choices = choices(Pass::Single, cuts, cut, 1, MOST);
+        choices.iter().map(|choice| look(cut, choice)).collect()
+    })
+}
+
+fn write(recording: &mut Recording, offset: u64, length: usize) {
+    let data = Cow::Owned(vec![5; length]);
+    recording.add(DISK, Operation::Write { flags: Flags::NONE, offset, data });
+}
+
+fn has_disk(states: &[Seen], content: &[u8]) -> bool {
+    states.iter().any(|state| state[&b"/disk"[..]].3 == content)
+}
+
+#[test]
+fn a_file_may_be_as_long_as_a_write_made_it_and_hold_nothing_of_it() {
+    for length in [100, SECTOR as usize, 128 * SECTOR as usize] {
+        let mut recording = begin(b"");
+        write(&mut recording, 0, length);
+        let states = states_at_the_end(&mut recording);
+        for content in [&b""[..], &vec![0; length], &vec![5; length]] {
+            assert!(has_disk(&states, content), "{length}");
+        }
+    }
+    // The head without what was written behind it before.
+    let mut recording = begin(b"");
+    write(&mut recording, 4096, 4096);
+    write(&mut recording, 0, 4096);
+    assert!(has_disk(&states_at_the_end(&mut recording), &[5; 4096]));
+}
+
+#[test]
+fn a_file_keeps_a_name_when_it_is_linked_and_unlinked() {
+    for flushes in [true, false] {
+        let mut recording = begin(b"kept");
+        let name = || Cow::Borrowed(&b"c"[..]);
+        recording.add(DISK, Operation::Link { parent: FOLDERS[0].0, name: name() });
+        let disk = Cow::Borrowed(&b"disk"[..]);
+        recording.add(DISK, Operation::Unlink { parent: ROOT, name: disk });
+        if flushes {
+            recording.add(ROOT, Operation::Fsync { flags: Flags::DIRECTORY });
+        }
+        let states = states_at_the_end(&mut recording);
+        assert!(states.len() > 1 || flushes);
+        for state in states {
+            assert!(state.values().any(|(file, ..)| *file == DISK), "{state:?}");
+        }
+    }
+}
+
+#[test]
+fn a_small_log_is_built_wholly() {
+    let mut recording = begin(b"");
+    let ledger = Geometry { id: 1, offset: 0, slots: 1, seed: 1 };
+    let text = Acknowledgement::begin(ledger).to_string().into_bytes();
+    recording.add(0, Operation::Acknowledge { text: Cow::Owned(text) });
+    for number in 0..8 {
+        write(&mut recording, number * SECTOR, SECTOR as usize);
+    }
+    let (log, base) = recording.finish();
+    let text = serde_json::json!({
+        "log": log, "base": base, "fault": "power", "threads": 2,
+        "check": {"kind": "ledger", "target": "disk"},
+    });
+    let summary = explore(&Request::parse(text.to_string().as_bytes()).unwrap()).unwrap();
+    assert!(summary.states.complete);
+    assert_eq!(summary.states.random_rounds, 0);
+    assert!(summary.states.distinct > 0);
+    // Each size with each choice of the sectors before its end.
+    let all: usize = (0..=8).map(|sectors| 1 << sectors).sum();
+    let count = at_the_end(&log, &base, |cut, _| combinations::all(cut, MOST).unwrap().len());
+    assert_eq!(count, all);
+}

@@ -1,0 +1,269 @@
+//! `docs/crash-model.md` by definition: every combination of what may be missing is tried.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use diskproof_wire::crash_log::ROOT;
+
+use crate::logs::{DISK, SECTOR};
+use crate::world::{operation, Act, Name, Timed, World};
+
+/// Choices that the model makes at one cut, at most; other logs are left out.
+const MOST_BITS: usize = 13;
+/// Longer than any file of these logs gets.
+const LENGTH: usize = 6 * SECTOR as usize;
+
+/// What a state shows under one name: file, mode, size, content.
+pub type Seen = BTreeMap<Vec<u8>, (u64, u32, u64, Vec<u8>)>;
+
+pub struct Model {
+    pub base: Vec<u8>,
+    pub acts: Vec<Timed>,
+    /// When the recording was ready.
+    pub start: u64,
+}
+
+impl Model {
+    fn file(&self, at: usize) -> u64 {
+        operation(&self.acts[at].act).0
+    }
+
+    fn is_name(&self, at: usize) -> bool {
+        matches!(
+            self.acts[at].act,
+            Act::Make { .. } | Act::Link { .. } | Act::Take { .. } | Act::Move { .. }
+        )
+    }
+
+    /// Names and files that a change of names is about.
+    fn about(&self, at: usize) -> (Vec<&Name>, Vec<u64>) {
+        match &self.acts[at].act {
+            Act::Make { file, name, .. }
+            | Act::Link { file, name }
+            | Act::Take { file, name, .. } => (vec![name], vec![*file]),
+            Act::Move { file, from, to, replaced } => {
+                let files = [*file, *replaced].into_iter().filter(|file| *file != 0);
+                (vec![from, to], files.collect())
+            }
+            _ => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// The change whose absence takes this one, or its size, away.
+    fn needs(&self, at: usize) -> Vec<usize> {
+        if self.is_name(at) {
+            let (names, files) = self.about(at);
+            let shares = |&earlier: &usize| {
+                let (other_names, other_files) = self.about(earlier);
+                other_names.iter().any(|name| names.contains(name))
+                    || other_files.iter().any(|file| files.contains(file))
+            };
+            return (0..at).filter(shares).collect();
+        }
+        let file = self.file(at);
+        let mut last = None;
+        let mut least = if file == DISK { self.base.len() as u64 } else { 0 };
+        for earlier in 0..at {
+            if let Act::Truncate { file: other, size } = self.acts[earlier].act {
+                if other == file {
+                    (last, least) = (Some(earlier), least.min(size));
+                }
+            }
+        }
+        let needed = match self.acts[at].act {
+            Act::Truncate { .. } => true,
+            Act::Write { offset, length, .. } => offset + length > least,
+            Act::Grow { size, .. } => size > least,
+            _ => false,
+        };
+        last.filter(|_| needed).into_iter().collect()
+    }
+
+    /// The directory whose flush makes a change of names durable.
+    fn directory(&self, at: usize) -> u64 {
+        match &self.acts[at].act {
+            Act::Move { to, .. } => to.0,
+            _ => self.about(at).0[0].0,
+        }
+    }
+
+    fn durable(&self, known: &[usize], cut: usize) -> BTreeSet<usize> {
+        let mut durable = BTreeSet::new();
+        for &at in known {
+            let synced = matches!(self.acts[at].act, Act::Write { synced: true, .. });
+            let flushed = (0..cut).any(|flush| {
+                let Act::Flush { file, data_only, .. } = self.acts[flush].act else { return false };
+                let covers = match self.acts[at].act {
+                    _ if self.is_name(at) => file == self.directory(at),
+                    Act::Mode { file: own, .. } => file == own && !data_only,
+                    _ => file == self.file(at),
+                };
+                covers && self.acts[at].end <= self.acts[flush].begin
+            });
+            if (synced && at < cut) || flushed {
+                durable.insert(at);
+            }
+        }
+        let mut open: Vec<usize> = durable.iter().copied().collect();
+        while let Some(at) = open.pop() {
+            for earlier in self.needs(at) {
+                if durable.insert(earlier) {
+                    open.push(earlier);
+                }
+            }
+        }
+        durable
+    }
+
+    /// All that a crash may leave at a cut; None when they are too many to try.
+    pub fn states(&self, cut: usize) -> Option<BTreeSet<Seen>> {
+        let moment = cut.checked_sub(1).map_or(self.start, |last| self.acts[last].end);
+        let known: Vec<usize> = (0..self.acts.len())
+            .filter(|&at| !matches!(self.acts[at].act, Act::Flush { .. }))
+            .filter(|&at| at < cut || self.acts[at].begin <= moment)
+            .collect();
+        let durable = self.durable(&known, cut);
+        // For each change that may be missing: one bit for itself or its size, and one for each
+        // sector of a write.
+        let mut bits = Vec::new();
+        for &at in known.iter().filter(|at| !durable.contains(at)) {
+            bits.push((at, None));
+            if let Act::Write { offset, length, .. } = self.acts[at].act {
+                let sectors = offset / SECTOR..(offset + length).div_ceil(SECTOR);
+                bits.extend(sectors.map(|sector| (at, Some(sector))));
+            }
+        }
+        if bits.len() > MOST_BITS {
+            return None;
+        }
+        let states = (0..1u32 << bits.len()).map(|mask| {
+            let chosen: BTreeSet<(usize, Option<u64>)> = (bits.iter().enumerate())
+                .filter(|(bit, _)| mask >> bit & 1 == 1)
+                .map(|(_, one)| *one)
+                .collect();
+            let there = |at: usize, sector: Option<u64>| {
+                durable.contains(&at) || chosen.contains(&(at, sector))
+            };
+            self.state(&known, &there)
+        });
+        Some(states.collect())
+    }
+
+    fn state(&self, known: &[usize], there: &impl Fn(usize, Option<u64>) -> bool) -> Seen {
+        let mut whole = BTreeSet::new();
+        for &at in known {
+            let needed = self.needs(at);
+            let mut needed = needed.iter().filter(|one| known.contains(one));
+            if there(at, None) && needed.all(|one| whole.contains(one)) {
+                whole.insert(at);
+            }
+        }
+        let mut names = World::new().names;
+        let mut modes: BTreeMap<u64, u32> = [(DISK, 0o100644), (3, 0o40755), (4, 0o40755)].into();
+        for act in self.acts.iter().map(|timed| &timed.act) {
+            if let Act::Make { file, mode, .. } = act {
+                modes.insert(*file, *mode);
+            }
+        }
+        for &at in known.iter().filter(|at| whole.contains(at)) {
+            match &self.acts[at].act {
+                Act::Make { file, name, .. } | Act::Link { file, name } => {
+                    names.insert(name.clone(), *file);
+                }
+                Act::Take { name, .. } => drop(names.remove(name)),
+                Act::Move { file, from, to, .. } => {
+                    names.remove(from);
+                    names.insert(to.clone(), *file);
+                }
+                Act::Mode { file, mode } => {
+                    let old = modes[file];
+                    modes.insert(*file, old & libc::S_IFMT | mode);
+                }
+                _ => {}
+            }
+        }
+        let mut seen = Seen::new();
+        self.walk(ROOT, b"", &names, &mut |path, file| {
+            let mode = modes[&file];
+            let (size, bytes) = if mode & libc::S_IFMT == libc::S_IFREG {
+                self.content(file, known, &whole, there)
+            } else {
+                (0, Vec::new())
+            };
+            seen.insert(path, (file, mode, size, bytes));
+        });
+        seen
+    }
+
+    fn walk(
+        &self,
+        directory: u64,
+        path: &[u8],
+        names: &BTreeMap<Name, u64>,
+        see: &mut impl FnMut(Vec<u8>, u64),
+    ) {
+        for ((parent, name), file) in names {
+            if *parent == directory {
+                let path = [path, b"/", name].concat();
+                see(path.clone(), *file);
+                self.walk(*file, &path, names, see);
+            }
+        }
+    }
+
+    /// A sector is what it was after the last change of it that is there; the size what the sizes
+    /// that are there make of the first.
+    fn content(
+        &self,
+        file: u64,
+        known: &[usize],
+        whole: &BTreeSet<usize>,
+        there: &impl Fn(usize, Option<u64>) -> bool,
+    ) -> (u64, Vec<u8>) {
+        let start = if file == DISK { &self.base[..] } else { &[] };
+        let mut full = start.to_vec();
+        let mut found = start.to_vec();
+        found.resize(LENGTH, 0);
+        let mut size = start.len() as u64;
+        let ours = known.iter().filter(|&&at| !self.is_name(at) && self.file(at) == file);
+        for &at in ours {
+            let before = full.len() as u64;
+            let changed = match self.acts[at].act {
+                Act::Write { offset, length, fill, .. } => {
+                    full.resize(full.len().max((offset + length) as usize), 0);
+                    full[offset as usize..(offset + length) as usize].fill(fill);
+                    offset..offset + length
+                }
+                Act::Truncate { size, .. } => {
+                    full.resize(size as usize, 0);
+                    size..before.max(size)
+                }
+                Act::Grow { size, .. } => {
+                    full.resize(full.len().max(size as usize), 0);
+                    0..0
+                }
+                _ => continue,
+            };
+            let mut padded = full.clone();
+            padded.resize(LENGTH, 0);
+            let is_write = matches!(self.acts[at].act, Act::Write { .. });
+            let sectors = changed.start / SECTOR..changed.end.div_ceil(SECTOR);
+            for sector in sectors.filter(|_| !changed.is_empty()) {
+                let is_there = if is_write { there(at, Some(sector)) } else { whole.contains(&at) };
+                if is_there {
+                    let range = (sector * SECTOR) as usize..((sector + 1) * SECTOR) as usize;
+                    found[range.clone()].copy_from_slice(&padded[range]);
+                }
+            }
+            if whole.contains(&at) {
+                size = match self.acts[at].act {
+                    Act::Truncate { size, .. } => size,
+                    Act::Write { offset, length, .. } => size.max(offset + length),
+                    Act::Grow { size: to, .. } => size.max(to),
+                    _ => size,
+                };
+            }
+        }
+        found.truncate(size as usize);
+        (size, found)
+    }
+}

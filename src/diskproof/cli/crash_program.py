@@ -44,11 +44,10 @@ def crash_program(
     commands: tuple[str, str],
     rules: CrashRules,
     cluster: str | None,
+    causes: float | None,
 ) -> int:
     """A program of the user's own, on a copy of its folder."""
-    seconds = order.budget or PROGRAM_SECONDS
-    # Half of the time is for the writer, the rest for the three faults that the host knows.
-    program = make_program(*commands, folder, seconds / 2, seconds / 6)
+    program = make_program(*commands, folder, order.budget or PROGRAM_SECONDS, causes)
     require_fuse()
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.

@@ -33,6 +33,15 @@ SectorOption = Annotated[
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", help="With --writer: of the random states.", min=0)
 ]
+CausesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--causes",
+        parser=options.parse_budget,
+        metavar="TIME",
+        help="With --writer: look for causes and needless flushes, also where nothing is lost.",
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Search on a Dask cluster, e.g. tcp://HOST:8786."),
@@ -73,6 +82,7 @@ def crash_study(
     check: CheckOption = None,
     sector: SectorOption = None,
     seed: SeedOption = None,
+    causes: CausesOption = None,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -102,6 +112,8 @@ def crash_study(
     if writer is None and check is None:
         if sector is not None or seed is not None:
             raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
+        if causes is not None:
+            raise UsageError("--causes goes with --writer", "a study has no program")
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
@@ -111,7 +123,8 @@ def crash_study(
     if destroy_data or make:
         what = f"{options.DESTROY_DATA if destroy_data else '--make'} goes with a study"
         raise UsageError(what, "a program writes on copies of DIR")
-    return crash_program(order, target, (writer, check), program_rules(sector, seed), cluster)
+    rules = program_rules(sector, seed)
+    return crash_program(order, target, (writer, check), rules, cluster, causes)
 
 
 @crash.command()
@@ -162,21 +175,35 @@ def reproduce(
     worst: Annotated[
         bool, typer.Option("--worst", help="The state that lost most, not the smallest loss.")
     ] = False,
+    cause: Annotated[
+        int | None,
+        typer.Option(
+            "--cause", metavar="N", help="This cause as a folder for a maintainer.", min=1
+        ),
+    ] = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     as_json: options.JsonOption = False,
 ) -> int:
     """Make a stored loss again as files, and check it again.
 
-    Every loss in a table has its command: `diskproof crash reproduce RUN --fault power`.
+    Every loss in a table has its command: `diskproof crash reproduce RUN --fault power`. With
+    --cause N the folder is one to send: the state, a script that checks it without diskproof, the
+    story, and a JUnit report.
     """
     from diskproof.cli.terminal import print_json
     from diskproof.crash import reproduce as again
+    from diskproof.crash.case_folder import make_case_folder
     from diskproof.store import open_store
 
     with open_store(store) as opened:
         found = opened.crash_run(run)
-    target = to or Path(f"crash-{run[:8]}-{fault}")
-    made = again.reproduce(found, fault, target, worst=worst)
+    name = f"crash-{run[:8]}-{fault}"
+    if cause is not None:
+        if worst:
+            raise UsageError("--cause and --worst do not go together", "each is another state")
+        made = make_case_folder(found, fault, cause, to or Path(f"{name}-cause-{cause}"))
+    else:
+        made = again.reproduce(found, fault, to or Path(name), worst=worst)
     if as_json:
         print_json(again.state_json(made))
     else:

@@ -36,23 +36,32 @@ _LOG = "writer.log"
 @dataclass(frozen=True)
 class WriterProgram:
     """A writer and its check as words, and the folder they start from. ``seconds`` is the time
-    that the writer has: what it has written by then is judged, for ``explore_seconds`` a fault."""
+    that the writer has: what it has written by then is judged, for ``explore_seconds`` a fault.
+    ``causes_seconds`` more are for the causes of what power takes; ``always``: and for flushes that
+    are not needed where nothing is lost."""
 
     writer: tuple[str, ...]
     check: tuple[str, ...]
     folder: Path
     seconds: float
     explore_seconds: float
+    causes_seconds: float
+    always: bool
 
 
 def make_program(
-    writer: str, check: str, folder: Path, seconds: float, explore_seconds: float
+    writer: str, check: str, folder: Path, budget: float, causes: float | None
 ) -> WriterProgram:
-    """Commands are split as a shell would, and run without one. Raises UsageError."""
+    """Commands are split as a shell would, and run without one. Raises UsageError.
+
+    Half of the ``budget`` is for the writer, the rest for the three faults that the host knows, and
+    as long again for ``causes`` of a loss unless their seconds are named.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
     words = split_command("--writer", writer), split_command("--check", check)
-    return WriterProgram(*words, folder.resolve(), seconds, explore_seconds)
+    half, always = budget / 2, causes is not None
+    return WriterProgram(*words, folder.resolve(), half, half / 3, causes or half, always)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
@@ -89,6 +98,8 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         "folder": str(program.folder),
         "seconds": f"{program.seconds:g}",
         "explore_seconds": f"{program.explore_seconds:g}",
+        "causes_seconds": f"{program.causes_seconds:g}",
+        "causes_of": "all" if program.always else "losses",
         **{name: options[name] for name in ("sector", "seed", "states")},
     }
     spec = WorkloadSpec(NAME, KIND, tuple(sorted(named.items())))

@@ -18,6 +18,16 @@ pub enum Presence {
     Torn(Arc<[bool]>),
 }
 
+impl Presence {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Presence::Present => "there",
+            Presence::Missing => "missing",
+            Presence::Torn(_) => "torn",
+        }
+    }
+}
+
 /// Which changes are there, by the sequence numbers of their records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {

@@ -258,7 +258,7 @@ impl Loading {
                 Change::Attributes(AttributeChange::Extended { name: name[..].into(), value: None })
             }
             operation => match self.names(record, operation)? {
-                Some((directory, sets)) => self.ordered(record.sequence, directory, sets),
+                Some((directory, sets)) => self.ordered(record, directory, sets),
                 None => return Ok(None),
             },
         }))
@@ -286,6 +286,8 @@ impl Loading {
             Operation::Rename { replaced, .. } if *replaced > MAX_FILE => {
                 return Err("a file id that no recorder gives")
             }
+            // Two names of one file: rename(2) does nothing.
+            Operation::Rename { replaced, .. } if *replaced == file => None,
             Operation::Rename { flags, parent, new_parent, replaced, name, new_name } => {
                 let left = match *flags {
                     0 | libc::RENAME_NOREPLACE => None,
@@ -299,16 +301,24 @@ impl Loading {
         })
     }
 
+    /// What takes a name from a file comes after what gave it another: unlink, a rename onto it.
     fn ordered(
         &mut self,
-        sequence: u64,
+        record: &Record<'_>,
         directory: u64,
         sets: Vec<(Place, Option<u64>)>,
     ) -> Change {
+        let replaced = match record.operation {
+            Operation::Rename { replaced, .. } if replaced != 0 => Some(replaced),
+            _ => None,
+        };
+        let sequence = record.sequence;
         let mut after = Vec::new();
-        for (name, file) in &sets {
+        for (name, _) in &sets {
             after.extend(self.last_of_name.insert(name.clone(), sequence));
-            after.extend(file.and_then(|file| self.last_of_file.insert(file, sequence)));
+        }
+        for file in [Some(record.file), replaced].into_iter().flatten() {
+            after.extend(self.last_of_file.insert(file, sequence));
         }
         after.retain(|&earlier| earlier < sequence);
         Change::Names { sets, directory, after }

@@ -17,7 +17,7 @@ from support.planted_causes import plant, score
 from support.recording import needs_fuse
 
 pytestmark = [needs_fuse, pytest.mark.long]
-KINDS = ("data", "rename", "mkdir")
+KINDS = ("data", "copies", "mkdir")
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,20 @@ from typing import Any
 
 WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "julia")
 KINDS = {
-    "data": ("write", "{}/new"),
-    "rename": ("rename", "{}/new"),
-    "mkdir": ("mkdir", "{}/below"),
-    "create": ("create", "{}/made"),
-    "append": ("write", "{}/old"),
-    "link": ("link", "{}/old"),
-    "unlink": ("unlink", "{}/old"),
-    "truncate": ("truncate", "{}/old"),
-    "mode": ("setattr", "{}/old"),
-    "overwrite": ("write", "{}/old"),
+    "data": [("write", "{}/new")],
+    "rename": [("rename", "{}/new")],
+    "mkdir": [("mkdir", "{}/below")],
+    "create": [("create", "{}/made")],
+    "append": [("write", "{}/old")],
+    "link": [("link", "{}/old")],
+    "unlink": [("unlink", "{}/old")],
+    "truncate": [("truncate", "{}/old")],
+    "mode": [("setattr", "{}/old")],
+    "overwrite": [("write", "{}/old")],
+    "copies": [("write", "{}/one"), ("write", "{}/two")],
 }
-"""What each kind forgets: the operation that is not durable when it is promised, and its path."""
+"""What each kind forgets: the operations that are not durable when it is promised, which must all
+be missing for a loss, and their paths."""
 
 WRITER = """
 import os, sys
@@ -53,6 +55,10 @@ def append(d):
     put(f"{d}/old", d, "a", durable=False)
 def overwrite(d):
     put(f"{d}/old", d.upper(), "r+", durable=False)
+def copies(d):
+    put(f"{d}/one", d, durable=False)
+    put(f"{d}/two", d, durable=False)
+    flush(d)
 def link(d):
     os.link(f"{d}/old", f"{d}/more")
 def unlink(d):
@@ -94,6 +100,7 @@ def is_kept(kind, d):
         "create": read(f"{d}/made") == d,
         "append": old == f"old of {d}{d}",
         "overwrite": (old or "").startswith(d.upper()),
+        "copies": d in (read(f"{d}/one"), read(f"{d}/two")),
         "link": read(f"{d}/more") == f"old of {d}",
         "unlink": old is None,
         "truncate": old == "",
@@ -162,14 +169,14 @@ def judge(folder: Path, kinds: Sequence[str], needless: int, seconds: float) -> 
 
 def score(causes: dict[str, Any], kinds: Sequence[str], needless: int) -> Score:
     wanted = {
-        (KINDS[kind][0], KINDS[kind][1].format(word))
+        tuple((operation, path.format(word)) for operation, path in KINDS[kind])
         for kind, word in zip(kinds, WORDS, strict=False)
     }
     found = Counter(
         tuple((each["operation"], each["path"]) for each in cause["operations"])
         for cause in causes["found"]
     )
-    named = sum(1 for each in wanted if found[each,])
+    named = sum(1 for each in wanted if found[each])
     proposed = [cause for cause in causes["found"] if cause["cure"]]
     spare = [each for each in causes["flushes_by_path"] if each["path"].startswith("spare")]
     other = [each for each in causes["flushes_by_path"] if not each["path"].startswith("spare")]

@@ -81,10 +81,10 @@ def story(cause: Cause, known: tuple[Operation, ...]) -> Iterator[str]:
     yield f"loss: {_plain(loss_text(cause))}"
     yield f"cure: {_plain(cure_text(cause))}"
     yield "time, ms  what happened before the crash"
-    room = STORY_LINES - 5
+    room = STORY_LINES - 6
     gone = [each for each in known if each.is_absent][:room]
-    wanted = {each.sequence for each in gone}
-    wanted |= {each.sequence for each in known[max(0, len(known) - (room - len(gone))) :]}
+    wanted = {each.sequence for each in (*gone, *([cause.there] if cause.there else []))}
+    wanted |= {each.sequence for each in known[max(0, len(known) - (room - len(wanted))) :]}
     shown = [each for each in known if each.sequence in wanted]
     began = shown[0].end if shown else 0
     for each in shown:

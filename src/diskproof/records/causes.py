@@ -60,7 +60,7 @@ class Flushes:
 @dataclass(frozen=True)
 class Causes:
     """``finished``: all planned states were seen; ``cured``: with all cures nothing was lost, None
-    where that was not looked at. ``failure`` is why nothing more is known."""
+    where that was not looked at to the end. ``failure`` is why nothing more is known."""
 
     found: tuple[Cause, ...] = ()
     finished: bool = False

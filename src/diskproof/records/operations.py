@@ -43,14 +43,21 @@ def read_operation(content: Mapping[str, Any]) -> Operation:
     return Operation(
         int(content["sequence"]),
         str(content["operation"]),
-        str(content["path"]),
-        str(content.get("to") or ""),
+        _printable(str(content["path"])),
+        _printable(str(content.get("to") or "")),
         offset,
         size,
         bool(content.get("durable")),
         int(content["begin_ns"]),
         int(content["end_ns"]),
         str(content.get("presence") or ""),
+    )
+
+
+def _printable(name: str) -> str:
+    """Anybody may have given it; it is shown in terminals."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name
     )
 
 

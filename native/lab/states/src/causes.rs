@@ -42,7 +42,7 @@ pub struct Found {
     pub flushes: Vec<(u64, Need)>,
     /// All planned states were seen, with the causes put back.
     pub finished: bool,
-    /// With all cures in the log nothing more was lost, as far as was looked; None: not looked.
+    /// With all cures in the log nothing more was lost; None: not looked, or not to the end.
     pub cured: Option<bool>,
 }
 
@@ -113,10 +113,10 @@ fn with_cures(search: &Search<'_, '_>) -> Result<Option<bool>> {
     let finished = again.run(&durability, &cuts)?;
     let left = again.causes().clone();
     let new = |cause: &&Cause| !known.iter().any(|one| !one.is_cured() && one.steps == cause.steps);
-    let mut is_whole = finished;
+    let mut more = false;
     let mut causes = search.causes();
     for cause in left.iter().filter(new) {
-        is_whole = false;
+        more = true;
         match causes.iter_mut().find(|one| one.steps == cause.steps) {
             // A flush helps against what is missing; what is torn on its way is another matter.
             Some(same) if cause.is_torn() == same.is_torn() => {
@@ -127,5 +127,5 @@ fn with_cures(search: &Search<'_, '_>) -> Result<Option<bool>> {
     }
     drop(causes);
     cure_all(search)?;
-    Ok(Some(is_whole))
+    Ok(if more || finished { Some(!more) } else { None })
 }

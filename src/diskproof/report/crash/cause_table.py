@@ -79,8 +79,10 @@ def causes_sentence(causes: Causes) -> str:
     return "; ".join(summary_lines(causes))
 
 
-def render_causes(causes: Causes, title: str) -> layout.Shown:
+def render_causes(causes: Causes, title: str) -> layout.Shown | str:
     """The causes of one verdict, with what is known of its flushes below them."""
+    if not causes.found:
+        return layout.plain(f"{title}: {causes_sentence(causes) or 'no cause of a loss was found'}")
     table = layout.start_table(
         f"causes: {title}", ">#", "*what is missing", "*what is lost by it", "*cure", ">states"
     )

@@ -66,7 +66,7 @@ pub struct CausesSummary {
     pub causes: u64,
     /// All planned states were seen, with the causes put back.
     pub finished: bool,
-    /// With all cures in the log nothing was lost; None: there is none, or no time to look.
+    /// With all cures in the log nothing was lost; None: there is none, or the time was up.
     pub cured: Option<bool>,
     pub flushes: FlushTotals,
     pub checked: u64,

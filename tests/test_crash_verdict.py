@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from diskproof.crash.end_state import promised_at
 from diskproof.crash.explore import StateSearch, _without_refusals, search_request
-from diskproof.crash.timeline import MAX_EVENTS, make_timeline
 from diskproof.crash.verdict import Coverage, Explored, Loss, fall_short, judge, take_line
 from diskproof.errors import RunFailure
-from diskproof.recording.log import ACKNOWLEDGE, FSYNC, WRITE, Frame
+from diskproof.recording.log import ACKNOWLEDGE, Frame
 from diskproof.records.verdicts import FAULTS, Verdict
 
 losses = st.builds(
@@ -292,54 +291,6 @@ def test_the_request() -> None:
         "check": check,
         "budget": {"states": 100, "seconds": 2.5, "minimise": 2000},
     }
-
-
-# -- timelines ------------------------------------------------------------------------------
-
-
-def make_frame(sequence: int, kind: int, payload: bytes = b"") -> Frame:
-    moment = 1_000_000_000 + sequence * 1_000_000
-    return Frame(kind, 0, 0, sequence, moment - 10, moment, 2, payload, 0)
-
-
-def write(sequence: int, offset: int = 0) -> Frame:
-    return make_frame(sequence, WRITE, offset.to_bytes(8, "little") + bytes(4096))
-
-
-def test_a_timeline_names_what_became_of_writes_and_promises() -> None:
-    frames = [
-        write(1),
-        make_frame(2, FSYNC),
-        make_frame(3, ACKNOWLEDGE, b"ledger 00 1"),
-        write(4, 4096),
-        make_frame(5, ACKNOWLEDGE, b"ledger 00 2"),
-        write(6),
-    ]
-    events = make_timeline(frames, 5, (4,), (2,))
-    assert [(event.kind, event.state) for event in events] == [
-        ("write", "kept"),
-        ("flush", ""),
-        ("acknowledge", "kept"),
-        ("write", "missing"),
-        ("acknowledge", "lost"),
-        ("cut", ""),
-    ]
-    assert [event.seconds for event in events] == [0.0, 0.001, 0.002, 0.003, 0.004, 0.004]
-    assert events[3].text == "4096 B at 4096"
-    assert make_timeline(frames, 0, ()) == ()
-    assert [e.state for e in make_timeline(frames, 5, (4,)) if e.kind == "acknowledge"] == ["", ""]
-
-
-@given(st.lists(st.sampled_from([WRITE, FSYNC, ACKNOWLEDGE, 16]), max_size=400), st.data())
-def test_timelines_are_bounded_and_in_order(kinds: list[int], data: st.DataObject) -> None:
-    frames = [make_frame(n, kind, bytes(8)) for n, kind in enumerate(kinds, 1)]
-    cut = data.draw(st.integers(0, len(frames)))
-    missing = data.draw(st.lists(st.integers(1, len(frames) + 1), max_size=5))
-    events = make_timeline(frames, cut, missing, missing)
-    assert len(events) <= MAX_EVENTS + 1
-    assert [e.seconds for e in events] == sorted(e.seconds for e in events)
-    if events:
-        assert events[-1].kind == "cut"
 
 
 def test_every_fault_has_its_verdict() -> None:

@@ -1,4 +1,4 @@
-"""recordfs and what files have beside their content: attributes, lists of access, set-ID bits, times.
+"""recordfs and what files have beside content: attributes, lists of access, set-ID bits, times.
 
 Each is held against the same on the backing's own file system, and the log against the backing.
 Requires root, /dev/fuse and the built diskproof-recordfs.
@@ -94,7 +94,7 @@ def change_what_costs_bits(folder: Path) -> list[tuple[int, bool]]:
             for mode in (0o4777, 0o6777, 0o2767):
                 file = folder / f"{number}-{user}-{mode:o}"
                 file.write_bytes(b"data")
-                os.chmod(file, mode)
+                file.chmod(mode)
                 os.setxattr(file, "security.capability", CAPABILITY)
                 assert stat.S_IMODE(file.stat().st_mode) == mode
                 do_as(user, script, file)

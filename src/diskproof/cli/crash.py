@@ -28,6 +28,7 @@ from diskproof.plan.sizes import tell_of_backings
 from diskproof.recording.folder import require_fuse
 from diskproof.records import HostFacts
 from diskproof.records.verdicts import CrashRun, VerdictRow
+from diskproof.report.crash.cause_table import causes_of, render_causes
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import crash_cells_json, run_text
 from diskproof.report.labels import cell_label, count, varying_factors
@@ -101,6 +102,10 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
             print_json(crash_cells_json(rows))
         elif rows:
             console().print(render_verdicts(rows))
+            for row, causes in causes_of(rows):
+                console().print(
+                    render_causes(causes, f"{row.cell.workload.name}, {row.verdict.fault}")
+                )
 
     def falls_short(self, outcome: Outcome) -> bool:
         """Where a promise was broken that a setting can keep, or nothing could be said."""

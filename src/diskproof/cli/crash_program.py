@@ -45,13 +45,13 @@ def crash_program(
     check: str,
     rules: CrashRules,
     cluster: str | None,
+    causes: float | None,
     *,
     stays: bool,
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
-    seconds = order.budget or PROGRAM_SECONDS
-    # Half of the time is for the writer, the rest for the three faults that the host knows.
-    program = make_program(writer, check, folder, seconds / 2, seconds / 6, stays=stays)
+    budget = order.budget or PROGRAM_SECONDS
+    program = make_program(writer, check, folder, budget, causes, stays=stays)
     require_fuse()
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.

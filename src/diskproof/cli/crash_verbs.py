@@ -53,6 +53,15 @@ SectorOption = Annotated[
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", help="With --writer: of the random states.", min=0)
 ]
+CausesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--causes",
+        parser=options.parse_budget,
+        metavar="TIME",
+        help="With --writer: look for causes and needless flushes, also where nothing is lost.",
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Search on a Dask cluster, e.g. tcp://HOST:8786."),
@@ -99,6 +108,7 @@ def crash_study(
     stays: StaysOption = False,
     sector: SectorOption = None,
     seed: SeedOption = None,
+    causes: CausesOption = None,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -128,14 +138,15 @@ def crash_study(
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     if (source := _choose_source(writer, block_log, check)) is None:
-        _refuse({"--sector": sector, "--seed": seed, "--stays": stays}, *OF_PROGRAMS)
+        given = {"--sector": sector, "--seed": seed, "--stays": stays, "--causes": causes}
+        _refuse(given, *OF_PROGRAMS)
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
     _refuse({options.DESTROY_DATA: destroy_data, "--make": make}, *OF_STUDIES)
     rules = program_rules(sector, seed)
-    return crash_program(order, target, *source, rules, cluster, stays=stays)
+    return crash_program(order, target, *source, rules, cluster, causes, stays=stays)
 
 
 def _choose_source(
@@ -208,21 +219,35 @@ def reproduce(
     worst: Annotated[
         bool, typer.Option("--worst", help="The state that lost most, not the smallest loss.")
     ] = False,
+    cause: Annotated[
+        int | None,
+        typer.Option(
+            "--cause", metavar="N", help="This cause as a folder for a maintainer.", min=1
+        ),
+    ] = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     as_json: options.JsonOption = False,
 ) -> int:
     """Make a stored loss again as files, and check it again.
 
-    Every loss in a table has its command: `diskproof crash reproduce RUN --fault power`.
+    Every loss in a table has its command: `diskproof crash reproduce RUN --fault power`. With
+    --cause N the folder is one to send: the state, a script that checks it without diskproof, the
+    story, and a JUnit report.
     """
     from diskproof.cli.terminal import print_json
     from diskproof.crash import reproduce as again
+    from diskproof.crash.case_folder import make_case_folder
     from diskproof.store import open_store
 
     with open_store(store) as opened:
         found = opened.crash_run(run)
-    target = to or Path(f"crash-{run[:8]}-{fault}")
-    made = again.reproduce(found, fault, target, worst=worst)
+    name = f"crash-{run[:8]}-{fault}"
+    if cause is not None:
+        if worst:
+            raise UsageError("--cause and --worst do not go together", "each is another state")
+        made = make_case_folder(found, fault, cause, to or Path(f"{name}-cause-{cause}"))
+    else:
+        made = again.reproduce(found, fault, to or Path(name), worst=worst)
     if as_json:
         print_json(again.state_json(made))
     else:

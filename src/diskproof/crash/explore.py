@@ -99,6 +99,12 @@ def _confinement(search: StateSearch) -> dict[str, object]:
     return {"confined": {"argv": grandchild_args(cage), **user}}
 
 
+def explorer_request(search: StateSearch) -> tuple[dict[str, object], dict[str, str]]:
+    """The request with how QEMU's programs are started, and the explorer's variables."""
+    confinement = _confinement(search)
+    return {**search_request(search), **confinement}, _reachable_home() if confinement else {}
+
+
 def _reachable_home() -> dict[str, str]:
     """Where states are shown, if those that open them as somebody else could not enter the folder
     of temporary files: root's may be closed to all others."""
@@ -133,14 +139,13 @@ def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], N
     count; the failure is in the answer. Raises HostError when the explorer is not there.
     """
     request = room / f"explore-{search.fault}.json"
-    confinement = _confinement(search)
-    write_private(request, json.dumps({**search_request(search), **confinement}).encode())
+    content, variables = explorer_request(search)
+    write_private(request, json.dumps(content).encode())
     log = room / f"explore-{search.fault}.log"
     found = Explored(search.fault, search.promises, 0, None, True, 0, search.seed, 0.0)
     began = time.monotonic()
     deadline = began + search.seconds + SLACK_SECONDS
     argv = [str(require_native("diskproof-states")), "explore", str(request)]
-    variables = _reachable_home() if confinement else {}
     reader, writer = os.pipe()
     with ExitStack() as stack:
         stack.callback(os.close, reader)
@@ -156,7 +161,7 @@ def explore(search: StateSearch, room: Path, on_progress: Callable[[Explored], N
             found = _with_end(found, process, deadline)
         except RunFailure as failure:
             found = replace(found, failure=": ".join(filter(None, (failure.what, failure.why))))
-    found = _without_refusals(found) if confinement else found
+    found = _without_refusals(found) if "confined" in content else found
     return replace(found, seconds=time.monotonic() - began)
 
 

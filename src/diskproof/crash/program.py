@@ -42,13 +42,16 @@ _LOG = "writer.log"
 class WriterProgram:
     """A writer (or the log of one) and its check as words, and the folder they start from.
     ``seconds`` is the time that the writer has: what it has written by then is judged, for
-    ``explore_seconds`` a fault."""
+    ``explore_seconds`` a fault. ``causes_seconds`` more are for the causes of what power takes;
+    ``always``: and for flushes that are not needed where nothing is lost."""
 
     writer: tuple[str, ...] | Path
     check: tuple[str, ...]
     folder: Path
     seconds: float
     explore_seconds: float
+    causes_seconds: float
+    always: bool
     stays: bool = False
     """The check is started once: a state a line on its stdin, a verdict a line on its stdout."""
 
@@ -57,14 +60,15 @@ def make_program(
     writer: str | Path,
     check: str,
     folder: Path,
-    seconds: float,
-    explore_seconds: float,
+    budget: float,
+    causes: float | None,
     *,
     stays: bool = False,
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one; a path is a log's.
 
-    Raises UsageError.
+    Half of the ``budget`` is for the writer, the rest for the three faults that the host knows, and
+    as long again for ``causes`` of a loss unless their seconds are named. Raises UsageError.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
@@ -74,8 +78,9 @@ def make_program(
         source: tuple[str, ...] | Path = writer.resolve()
     else:
         source = split_command("--writer", writer)
-    words = split_command("--check", check)
-    return WriterProgram(source, words, folder.resolve(), seconds, explore_seconds, stays)
+    words, half = split_command("--check", check), budget / 2
+    times = half, half / 3, causes or half, causes is not None
+    return WriterProgram(source, words, folder.resolve(), *times, stays)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
@@ -114,6 +119,8 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         "folder": str(program.folder),
         "seconds": f"{program.seconds:g}",
         "explore_seconds": f"{program.explore_seconds:g}",
+        "causes_seconds": f"{program.causes_seconds:g}",
+        "causes_of": "all" if program.always else "losses",
         **{name: options[name] for name in ("sector", "seed", "states")},
         **({"stays": "on"} if program.stays else {}),
     }

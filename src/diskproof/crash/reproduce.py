@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from diskproof.crash.end_state import check_folder
+from diskproof.crash.listing import list_operations
 from diskproof.crash.record import cut_at_mark, is_mark
 from diskproof.crash.run import BASE_ARTEFACT, LOG_ARTEFACT, find_check
 from diskproof.crash.verdict import Loss
@@ -14,7 +15,10 @@ from diskproof.process.owner import admit
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import run
 from diskproof.recording.log import ACKNOWLEDGE, Frame, read_frames
+from diskproof.records.operations import Operation, absences
 from diskproof.records.verdicts import CrashRun, Verdict
+from diskproof.report.crash.cause_table import change_json
+from diskproof.report.output_causes import ChangeJson
 
 SHOW_SECONDS = 600.0
 CHECK_SECONDS = 600.0
@@ -22,14 +26,18 @@ CHECK_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A state that was made again. ``state`` is the explorer's name of it, ``missing`` the writes
-    that are not in it, ``loss`` what the repeated check found."""
+    """A state that was made again. ``state`` is the explorer's name of it, ``missing`` the changes
+    that are not in it, ``told`` the same in words, ``loss`` what the repeated check found. All
+    that happened before the crash is ``known``, ``promises`` are its acknowledgements."""
 
     folder: Path
     state: str
     verdict: Verdict
-    missing: tuple[Frame, ...]
+    missing: tuple[Operation, ...]
+    told: tuple[str, ...]
     loss: Loss | None
+    known: tuple[Operation, ...] = ()
+    promises: tuple[Frame, ...] = ()
 
 
 def reproduce(run_: CrashRun, fault: str, target: Path, *, worst: bool = False) -> Reproduced:
@@ -37,30 +45,43 @@ def reproduce(run_: CrashRun, fault: str, target: Path, *, worst: bool = False) 
 
     Raises UsageError when there is no such verdict, no loss, or the log was too large to keep.
     """
-    verdict = _require_loss(run_, fault)
-    if target.exists():
-        raise UsageError(f"{target} is there already", hint="name a folder that is not, with --to")
+    verdict = require_loss(run_, fault)
+    require_new(target)
     with start_scratch_dir(large=True) as room:
         room.chmod(0o711)
         base, log = unpack_evidence(run_, room)
         state, until = _find_state(verdict, log, worst)
-        run(
-            [
-                *(str(require_native("diskproof-states")), "show"),
-                *(str(until), str(base), state, "--to", str(target)),
-            ],
-            timeout=SHOW_SECONDS,
-        )
-        cut = verdict.cut if verdict.cut is not None else 0
-        frames = [frame for frame in read_frames(until) if _is_before(frame, state, cut)]
-        promises = [f for f in frames if f.kind == ACKNOWLEDGE and not is_mark(f)]
-        gone = missing_writes(state)
-        missing = tuple(frame for frame in frames if frame.sequence in gone)
-        loss = check_folder(target, room, promises, find_check(run_.cell), CHECK_SECONDS)
-    return Reproduced(target, state, verdict, missing, loss)
+        return make_state(run_, verdict, (until, base, state), target, room)
 
 
-def _require_loss(run_: CrashRun, fault: str) -> Verdict:
+def make_state(
+    run_: CrashRun, verdict: Verdict, of: tuple[Path, Path, str], target: Path, room: Path
+) -> Reproduced:
+    """Build a state ``of`` a log and a base, and check it."""
+    until, base, state = of
+    run(
+        [
+            *(str(require_native("diskproof-states")), "show"),
+            *(str(until), str(base), state, "--to", str(target)),
+        ],
+        timeout=SHOW_SECONDS,
+    )
+    cut = verdict.cut if verdict.cut is not None else 0
+    frames = [frame for frame in read_frames(until) if _is_before(frame, state, cut)]
+    promises = [f for f in frames if f.kind == ACKNOWLEDGE and not is_mark(f)]
+    known = list_operations(until, base, state, room)
+    missing = tuple(each for each in known if each.is_absent)
+    loss = check_folder(target, room, promises, find_check(run_.cell), CHECK_SECONDS)
+    told = tuple(absences(known))
+    return Reproduced(target, state, verdict, missing, told, loss, known, tuple(promises))
+
+
+def require_new(target: Path) -> None:
+    if target.exists():
+        raise UsageError(f"{target} is there already", hint="name a folder that is not, with --to")
+
+
+def require_loss(run_: CrashRun, fault: str) -> Verdict:
     for verdict in run_.verdicts:
         if verdict.fault == fault and verdict.is_broken:
             return verdict
@@ -97,13 +118,6 @@ def _find_state(verdict: Verdict, log: Path, worst: bool) -> tuple[str, Path]:
     return name, killed
 
 
-def missing_writes(state: str) -> frozenset[int]:
-    """The records that a state's name lists as missing, torn ones too; other names list none."""
-    _, marker, listed = state.partition(":without=")
-    numbers = (part.partition("~")[0] for part in listed.split(",") if marker)
-    return frozenset(int(number) for number in numbers if number.isdecimal())
-
-
 def _is_before(frame: Frame, state: str, cut: int) -> bool:
     """Whether a record is up to the state's cut: the third part of its name."""
     parts = state.split(":")
@@ -113,12 +127,9 @@ def _is_before(frame: Frame, state: str, cut: int) -> bool:
 
 def state_lines(made: Reproduced) -> list[str]:
     """What was made, for people."""
-    writes = [
-        f"  record {frame.sequence}: {len(frame.payload) - 8} bytes at {_offset(frame)}"
-        for frame in made.missing[:20]
-    ]
-    more = len(made.missing) - len(writes)
-    writes += [f"  and {more} more"] if more > 0 else []
+    changes = [f"  record {o.sequence}: {t}" for o, t in zip(made.missing, made.told, strict=True)]
+    more = len(changes) - 20
+    changes[20:] = [f"  and {more} more"] if more > 0 else []
     head = f"{made.folder}: state {made.state}"
     found = made.loss
     if found is None:
@@ -127,14 +138,14 @@ def state_lines(made: Reproduced) -> list[str]:
         told = f"its check finds it corrupt: {found.text}".rstrip(": ")
     else:
         told = f"its check finds {found.lost} acknowledged writes lost"
-    listed = [f"writes that are missing or torn: {len(made.missing)}", *writes]
+    listed = [f"changes that are missing or torn: {len(made.missing)}", *changes]
     return [head, *(listed if made.missing else []), told]
 
 
-class MissingRecordJson(TypedDict):
-    record: int
-    offset: int
-    bytes: int
+class MissingRecordJson(ChangeJson):
+    """A change that is not in the state, or ``torn``; ``text`` says it."""
+
+    text: str
 
 
 class MadeAgainJson(TypedDict):
@@ -155,13 +166,9 @@ def state_json(made: Reproduced) -> MadeAgainJson:
         "state": made.state,
         "fault": made.verdict.fault,
         "missing": [
-            {"record": f.sequence, "offset": _offset(f), "bytes": max(0, len(f.payload) - 8)}
-            for f in made.missing
+            {**change_json(each), "text": text}
+            for each, text in zip(made.missing, made.told, strict=True)
         ],
         "corrupt": bool(made.loss and made.loss.verdict == "corrupts"),
         "lost": made.loss.lost if made.loss else 0,
     }
-
-
-def _offset(frame: Frame) -> int:
-    return int.from_bytes(frame.payload[:8], "little")

@@ -7,8 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from diskproof.crash import program
+from diskproof.crash.cause_search import look_for_causes
 from diskproof.crash.end_state import check_end_state
 from diskproof.crash.explore import SLACK_SECONDS, Explorer, StateSearch, explore
+from diskproof.crash.listing import list_operations
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
@@ -18,8 +20,8 @@ from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
 from diskproof.lab.setup import LabSetup
 from diskproof.process.start import run
-from diskproof.recording.log import read_frames
 from diskproof.records import Artefact, Cell
+from diskproof.records.causes import CAUSES
 from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.units import render_seconds
 
@@ -48,6 +50,12 @@ class CrashLab:
             search = partial(search_fault, recorded, cell, find_check(cell), self.explorer)
             with deadline.apart(judging_seconds(cell, len(faults))):
                 verdicts = judge_all(recorded, search, faults, notes, tell)
+                if seconds := float(cell.workload.option("causes_seconds", "0")):
+                    tell(Activity("looking for causes"))
+                    with notes.phase("causes"):
+                        verdicts = tuple(
+                            with_causes(each, recorded, cell, seconds) for each in verdicts
+                        )
             with notes.phase("keep"):
                 notes.keep(keep_evidence(recorded))
         if failure := notes.failure:
@@ -82,7 +90,8 @@ def judging_seconds(cell: Cell, faults: int) -> float:
     """What all searches for losses may take at most: each bounds itself, a fleet that begins a part
     anew by twice its time."""
     search = float(cell.workload.option("explore_seconds"))
-    return faults * (2 * (search + SLACK_SECONDS) + END_SECONDS)
+    causes = float(cell.workload.option("causes_seconds", "0")) + SLACK_SECONDS
+    return faults * (2 * (search + SLACK_SECONDS) + END_SECONDS) + causes
 
 
 def find_check(cell: Cell) -> Mapping[str, object]:
@@ -133,18 +142,34 @@ def search_fault(
         files = recorded.files
         within = max(seconds, 120.0)
         return check_end_state(found, files, recorded.room, recorded.killed, check, within)
-    search = StateSearch(
+    return explorer(make_search(recorded, cell, check, fault, seconds), recorded.room, tell)
+
+
+def make_search(
+    recorded: Recorded, cell: Cell, check: Mapping[str, object], fault: Fault, seconds: float
+) -> StateSearch:
+    spec = cell.workload
+    return StateSearch(
         log=recorded.killed,
         base=recorded.base,
         fault=fault,
         check=check,
-        promises=promises,
+        promises=recorded.promises,
         sector=int(spec.option("sector")),
-        seed=seed,
+        seed=int(spec.option("seed")),
         states=int(spec.option("states")),
         seconds=seconds,
     )
-    return explorer(search, recorded.room, tell)
+
+
+def with_causes(verdict: Verdict, recorded: Recorded, cell: Cell, seconds: float) -> Verdict:
+    """A verdict on power with the causes of what is lost, and with flushes that nobody needs."""
+    wanted = verdict.is_broken or cell.workload.option("causes_of") == "all"
+    if verdict.fault != "power" or not wanted or not recorded.promises:
+        return verdict
+    search = make_search(recorded, cell, find_check(cell), verdict.fault, seconds)
+    found = look_for_causes(search, recorded.room)
+    return replace(verdict, details={**verdict.details, CAUSES: found})
 
 
 def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:
@@ -154,7 +179,9 @@ def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:
     cut = verdict.cut or 0
     lost = verdict.details.get("smallest_lost")
     sequences = lost if isinstance(lost, list) else ()
-    timeline = make_timeline(read_frames(recorded.killed), cut, verdict.missing, sequences)
+    state = str(verdict.details.get("smallest_state") or "")
+    operations = list_operations(recorded.killed, recorded.base, state, recorded.room)
+    timeline = make_timeline(operations, cut, sequences)
     shown = f"diskproof crash reproduce {run_id} --fault {verdict.fault}"
     return replace(verdict, timeline=timeline, reproduce=shown)
 

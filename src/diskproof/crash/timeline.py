@@ -1,67 +1,69 @@
-"""The picture of one loss: the writes, flushes and promises around it, from the log. Pure."""
+"""The picture of one loss: changes, flushes and promises around it, from the log. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from diskproof.recording.log import ACKNOWLEDGE, FSYNC, SYNC_WRITE, WRITE, Frame
+from diskproof.records.operations import (
+    ACKNOWLEDGE,
+    CONTENT,
+    FLUSHES,
+    Operation,
+    operation_words,
+    until,
+)
 from diskproof.records.verdicts import TraceEvent
 
 MAX_EVENTS = 120
 BEFORE = 12
-"""Events shown before the first write that is missing."""
-
-_SHOWN = frozenset({WRITE, FSYNC, ACKNOWLEDGE})
+"""Events shown before the first change that is missing."""
+_MAX_TEXT = 160
 
 
 def make_timeline(
-    frames: Iterable[Frame], cut: int, missing: Iterable[int], lost: Iterable[int] = ()
+    operations: Iterable[Operation], cut: int, lost: Iterable[int] = ()
 ) -> tuple[TraceEvent, ...]:
-    """Events up to the cut: from shortly before the first missing write on, at most MAX_EVENTS;
-    of longer ones the middle is left out. Empty when nothing was written before the cut.
+    """Events up to the cut: from shortly before the first missing change on, at most MAX_EVENTS;
+    of longer ones the middle is left out. Empty when nothing was changed before the cut.
 
     ``lost`` are the numbers of lost records of a ledger: the acknowledgement that first promised
     one of them is ``lost``, the others are ``kept``. Without them none is marked.
     """
-    gone = frozenset(missing)
-    shown = [f for f in frames if f.sequence <= cut and f.kind in _SHOWN and not f.errno]
+    shown = list(until(operations, cut))
     if not shown:
         return ()
-    first = next((n for n, f in enumerate(shown) if f.sequence in gone), len(shown))
-    end = shown[-1].end
+    first = next((n for n, each in enumerate(shown) if each.is_absent), len(shown))
+    end = max(each.end for each in shown if each.sequence <= cut or each is shown[0])
     promises = _mark_promises(shown, sorted(lost))
     shown = shown[max(0, first - BEFORE) :]
     began = shown[0].end
-    events = [_event(frame, began, gone, promises) for frame in shown]
+    events = [_event(each, began, promises) for each in shown]
     events.append(TraceEvent(round((end - began) / 1e9, 6), "cut"))
     return _shortened(events)
 
 
-def _mark_promises(frames: Sequence[Frame], lost: Sequence[int]) -> dict[int, str]:
+def _mark_promises(operations: Sequence[Operation], lost: Sequence[int]) -> dict[int, str]:
     """What became of each acknowledgement of a ledger (``ledger ID N``: all up to N), by record."""
     marks, before = {}, 0
-    for frame in frames if lost else ():
-        words = frame.payload.split()
-        if frame.kind == ACKNOWLEDGE and len(words) == 3 and words[2].isdigit():
+    for each in operations if lost else ():
+        words = each.path.split()
+        if each.kind == ACKNOWLEDGE and len(words) == 3 and words[2].isdigit():
             upto = int(words[2])
             is_lost = any(before < number <= upto for number in lost)
-            marks[frame.sequence] = "lost" if is_lost else "kept"
+            marks[each.sequence] = "lost" if is_lost else "kept"
             before = upto
     return marks
 
 
-def _event(
-    frame: Frame, began: int, gone: frozenset[int], promises: Mapping[int, str]
-) -> TraceEvent:
-    seconds = round((frame.end - began) / 1e9, 6)
-    if frame.kind == FSYNC:
-        return TraceEvent(seconds, "flush")
-    if frame.kind == ACKNOWLEDGE:
-        text = frame.payload[:80].decode("utf-8", "replace")
-        return TraceEvent(seconds, "acknowledge", promises.get(frame.sequence, ""), text)
-    state = "missing" if frame.sequence in gone else "kept"
-    offset = int.from_bytes(frame.payload[:8], "little")
-    durable = ", durable" if frame.flags & SYNC_WRITE else ""
-    return TraceEvent(seconds, "write", state, f"{len(frame.payload) - 8} B at {offset}{durable}")
+def _event(operation: Operation, began: int, promises: Mapping[int, str]) -> TraceEvent:
+    seconds, text = round((operation.end - began) / 1e9, 6), operation_words(operation)[:_MAX_TEXT]
+    if operation.kind in FLUSHES:
+        return TraceEvent(seconds, "flush", "", text)
+    if operation.kind == ACKNOWLEDGE:
+        return TraceEvent(seconds, ACKNOWLEDGE, promises.get(operation.sequence, ""), text[:80])
+    state = operation.presence if operation.is_absent else "kept"
+    durable = ", durable" if operation.durable else ""
+    kind = "write" if operation.kind in CONTENT else "name"
+    return TraceEvent(seconds, kind, state, f"{text}{durable}")
 
 
 def _shortened(events: list[TraceEvent]) -> tuple[TraceEvent, ...]:

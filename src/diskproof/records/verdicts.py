@@ -22,9 +22,9 @@ _NOT_NOTED = "the search ended early, and what it had covered was not noted then
 class TraceEvent:
     """One thing that happened to the disk, for the picture of a loss.
 
-    ``seconds`` counts from the first event shown. ``kind`` is ``write``, ``flush``,
-    ``acknowledge`` or ``cut``; ``state`` says what became of a write or an acknowledgement:
-    ``kept``, ``missing``, ``torn``, ``lost`` or empty.
+    ``seconds`` counts from the first event shown. ``kind`` is ``write``, ``name`` (of names and
+    attributes), ``flush``, ``acknowledge`` or ``cut``; ``state`` says what became of a change or an
+    acknowledgement: ``kept``, ``missing``, ``torn``, ``lost`` or empty.
     """
 
     seconds: float

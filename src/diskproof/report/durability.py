@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from diskproof.records import Cell
+from diskproof.records.causes import find_causes
 from diskproof.records.verdicts import (
     COVERED,
     FAULTS,
@@ -21,6 +22,7 @@ from diskproof.records.verdicts import (
     Verdict,
     VerdictRow,
 )
+from diskproof.report.crash.cause_table import causes_json
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.outputs import CrashCellJson, VerdictJson
 from diskproof.study.factors import FACTORS
@@ -276,12 +278,12 @@ def worst_losses(
 def timeline_caption(label: str, verdict: Verdict) -> str:
     """What the picture of a loss shows, in a sentence."""
     count, lost = len(verdict.missing), verdict.lost
-    writes = "one write" if count == 1 else f"{count} writes"
+    changes = "one change" if count == 1 else f"{count} changes"
     promised = "one acknowledged write" if lost == 1 else f"{lost} acknowledged writes"
     oldest = f"the oldest acknowledged {render_age(verdict.age_seconds)} before the crash"
     worst = f"In the worst state {promised} are lost, {oldest}."
     return (
-        f"The smallest loss that was found for {label} under {verdict.fault}: without {writes} "
+        f"The smallest loss that was found for {label} under {verdict.fault}: without {changes} "
         f"that no flush had made durable. {worst if lost else 'The worst state cannot be used.'}"
     )
 
@@ -304,6 +306,7 @@ def verdict_json(row: VerdictRow) -> VerdictJson:
         "seed": verdict.seed,
         "cut": verdict.cut,
         "missing": list(verdict.missing),
+        "causes": causes_json(find_causes(verdict)),
         "reason": verdict.reason,
         "reproduce": verdict.reproduce,
         "study": row.study_id,

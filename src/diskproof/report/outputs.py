@@ -7,6 +7,7 @@ left out is NotRequired; None is for what is not known.
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
+from diskproof.report.output_causes import CausesJson
 from diskproof.study.like import DiskDefault
 from diskproof.study.protocol import RaceRules
 
@@ -35,6 +36,7 @@ class VerdictJson(TypedDict):
     seed: int
     cut: int | None
     missing: list[int]
+    causes: CausesJson | None
     reason: str
     reproduce: str
     study: str

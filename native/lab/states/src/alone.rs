@@ -15,7 +15,7 @@ pub struct Alone {
 impl Alone {
     /// `acknowledgements` are sequence numbers, rising.
     pub fn new(trace: &Trace, durability: &Durability, acknowledgements: &[u64]) -> Alone {
-        let settled = settled_at(trace, durability);
+        let settled = durability.settled_at();
         let mut by_cut: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for (event, change) in trace.events.iter().zip(1..) {
             if !matches!(event.what, What::Change(_)) {
@@ -51,17 +51,6 @@ impl Alone {
     pub fn states(&self) -> u64 {
         self.by_cut.values().map(|changes| changes.len() as u64).sum()
     }
-}
-
-/// By change: the record that makes it durable, one beyond the last where none does.
-fn settled_at(trace: &Trace, durability: &Durability) -> Vec<u64> {
-    let mut settled = vec![trace.last() + 1; trace.events.len()];
-    for by in 1..=trace.last() {
-        for &change in durability.settled_by(by) {
-            settled[change as usize - 1] = by;
-        }
-    }
-    settled
 }
 
 /// It had begun by then: what is durable with its own end is missing only while it is under way.

@@ -55,6 +55,16 @@ impl Presence {
     }
 }
 
+impl Presence {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Presence::Present => "there",
+            Presence::Missing => "missing",
+            Presence::Torn(_) => "torn",
+        }
+    }
+}
+
 /// Which changes are there, by the sequence numbers of their records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {

@@ -264,7 +264,7 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             }
             let is_sized = !candidate.sized || sized.contains(&at);
             let whole = sectors.iter().all(|&there| there);
-            let none = !sectors.contains(&true) && !(candidate.sized && is_sized);
+            let none = !(sectors.contains(&true) || candidate.sized && is_sized);
             let presence = match (whole && is_sized, none) {
                 (true, _) => Presence::Present,
                 (_, true) => Presence::Missing,

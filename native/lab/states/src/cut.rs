@@ -108,7 +108,10 @@ impl<'i, 's> Cut<'i, 's> {
     /// What becomes of each candidate: a name is missing when one that it comes after is, and a
     /// size when the truncation before it is.
     pub fn presences(&self, choice: &Choice) -> Vec<Presence> {
-        let mut presences = choice.presences(self.sequence, &self.candidates);
+        self.without_orphans(choice.presences(self.sequence, &self.candidates))
+    }
+
+    pub fn without_orphans(&self, mut presences: Vec<Presence>) -> Vec<Presence> {
         for (index, after) in self.after.iter().enumerate() {
             if after.iter().any(|&earlier| presences[earlier as usize] == Presence::Missing) {
                 let sectors = self.candidates[index].sectors;
@@ -116,6 +119,37 @@ impl<'i, 's> Cut<'i, 's> {
             }
         }
         presences
+    }
+
+    /// Makes a candidate present, and what must be there for that.
+    pub fn put_back(&self, presences: &mut [Presence], at: usize) {
+        let mut open = vec![at];
+        while let Some(at) = open.pop() {
+            if presences[at] != Presence::Present {
+                presences[at] = Presence::Present;
+                open.extend(self.after[at].iter().map(|&earlier| earlier as usize));
+            }
+        }
+    }
+
+    /// The choice that is these presences.
+    pub fn choice_of(&self, presences: &[Presence]) -> Choice {
+        let absent = self.candidates.iter().zip(presences).filter_map(|(one, presence)| {
+            Some((
+                one.sequence,
+                match presence {
+                    Presence::Present => return None,
+                    Presence::Missing => None,
+                    Presence::Torn(sectors) => Some(sectors.clone()),
+                },
+            ))
+        });
+        let absent: std::collections::BTreeMap<_, _> = absent.collect();
+        if absent.is_empty() {
+            Choice::Everything
+        } else {
+            Choice::Without(absent)
+        }
     }
 
     pub fn state_of(&self, presences: Vec<Presence>) -> io::Result<State<'_, 'i, 's>> {

@@ -16,9 +16,9 @@ use crate::cut::{collect, Cut};
 use crate::failure::{During, Failure, Result};
 use crate::fault::{Durability, Fault};
 use crate::image::Image;
+use crate::judge::judge;
 use crate::plan::{choices, Cuts, Pass};
 use crate::request::Request;
-use diskproof_random::mix;
 
 const WHAT: &str = "building a state";
 /// Threads seldom wait for each other's states.
@@ -235,13 +235,13 @@ impl<'s> Exploration<'s> {
     }
 
     /// What the check said of a state that held the same and was promised the same.
-    fn find_known(&self, key: u64) -> Option<Finding> {
+    pub fn find_known(&self, key: u64) -> Option<Finding> {
         self.shard(key).lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
     }
 
     /// True the first time. Two threads may have checked the same state at once; they found the
     /// same.
-    fn remember(&self, key: u64, finding: Finding) -> bool {
+    pub fn remember(&self, key: u64, finding: Finding) -> bool {
         let mut known = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key, finding).is_none()
     }
@@ -263,7 +263,7 @@ impl<'s> Exploration<'s> {
     }
 
     /// Another shard's states are known by their content only.
-    fn is_ours(&self, key: u64) -> bool {
+    pub fn is_ours(&self, key: u64) -> bool {
         self.request.shard.is_none_or(|shard| shard.has(key))
     }
 }
@@ -271,6 +271,7 @@ impl<'s> Exploration<'s> {
 /// One thread's image and judge; both go from cut to cut.
 pub struct Worker<'e, 's> {
     exploration: &'e Exploration<'s>,
+    durability: &'s Durability,
     image: Image<'s>,
     check: Box<dyn Check + 's>,
     begun: bool,
@@ -278,9 +279,17 @@ pub struct Worker<'e, 's> {
 
 impl<'e, 's> Worker<'e, 's> {
     pub fn new(exploration: &'e Exploration<'s>) -> Result<Worker<'e, 's>> {
+        Worker::under(exploration, exploration.durability)
+    }
+
+    /// As if the recording had been flushed otherwise.
+    pub fn under(
+        exploration: &'e Exploration<'s>,
+        durability: &'s Durability,
+    ) -> Result<Worker<'e, 's>> {
         let check = make_check(&exploration.request.check, exploration.store, exploration.ground)?;
-        let image = Image::new(exploration.store, exploration.durability);
-        Ok(Worker { exploration, image, check, begun: false })
+        let image = Image::new(exploration.store, durability);
+        Ok(Worker { exploration, durability, image, check, begun: false })
     }
 
     fn work(&mut self, queue: &Mutex<VecDeque<Job<'_>>>, tell: &Sender<Message>) {
@@ -326,7 +335,7 @@ impl<'e, 's> Worker<'e, 's> {
         work: impl FnOnce(&Cut<'_, 's>, &mut dyn Check) -> Result<T>,
     ) -> Result<T> {
         if cut < self.image.at {
-            self.image = Image::new(self.exploration.store, self.exploration.durability);
+            self.image = Image::new(self.exploration.store, self.durability);
             self.begun = false;
         }
         self.image.advance(cut).during(WHAT)?;
@@ -355,23 +364,7 @@ fn look(
     tell: &Sender<Message>,
 ) -> Result<()> {
     let state = cut.state(&choice).during(WHAT)?;
-    let counters = &exploration.counters;
-    counters.built.fetch_add(1, Ordering::Relaxed);
-    let key = mix(state.hash ^ mix(check.promise()));
-    let finding = match exploration.find_known(key) {
-        Some(finding) => finding,
-        None => {
-            let ours = exploration.is_ours(key);
-            let finding = if ours { check.check(&state)? } else { Finding::KEEPS };
-            if exploration.remember(key, finding) {
-                let loses = u64::from(finding.is_broken());
-                counters.distinct.fetch_add(1, Ordering::Relaxed);
-                counters.checked.fetch_add(u64::from(ours), Ordering::Relaxed);
-                counters.losing.fetch_add(loses, Ordering::Relaxed);
-            }
-            finding
-        }
-    };
+    let finding = judge(exploration, check, &state)?;
     if !finding.is_broken() {
         return Ok(());
     }

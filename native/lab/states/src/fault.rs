@@ -1,6 +1,6 @@
 //! When a change can no longer be lost: the fault models of `docs/crash-model.md`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,15 @@ impl Fault {
     }
 }
 
+/// Flushes that a recording could have had, or could do without.
+#[derive(Clone, Debug, Default)]
+pub struct Edits {
+    /// Records that flush nothing.
+    pub dropped: BTreeSet<u64>,
+    /// Files that are flushed once this record has ended, before the next one does.
+    pub added: BTreeMap<u64, BTreeSet<u64>>,
+}
+
 /// Which record makes which changes durable, and which changes were under way when a record ended.
 pub struct Durability {
     /// By sequence number of the record that has settled them (its index is one less).
@@ -42,10 +51,15 @@ pub struct Durability {
 
 impl Durability {
     pub fn new(trace: &Trace, fault: Fault) -> Durability {
+        Durability::edited(trace, fault, &Edits::default())
+    }
+
+    /// As if the program had flushed so.
+    pub fn edited(trace: &Trace, fault: Fault, edits: &Edits) -> Durability {
         let mut settling = Settling::new(trace);
         for sequence in 1..=trace.last() {
             match fault {
-                Fault::Power => settling.take(sequence),
+                Fault::Power => settling.take_edited(sequence, edits),
                 Fault::Kill => settling.settle(sequence, sequence),
                 Fault::LyingDevice => {}
             }
@@ -57,6 +71,18 @@ impl Durability {
     /// Changes that became durable with this record, oldest first.
     pub fn settled_by(&self, sequence: u64) -> &[u64] {
         &self.settled_by[sequence as usize - 1]
+    }
+
+    /// By change: the record that makes it durable, one beyond the last where none does.
+    pub fn settled_at(&self) -> Vec<u64> {
+        let beyond = self.settled_by.len() as u64 + 1;
+        let mut settled = vec![beyond; self.settled_by.len()];
+        for (changes, by) in self.settled_by.iter().zip(1..) {
+            for &change in changes {
+                settled[change as usize - 1] = by;
+            }
+        }
+        settled
     }
 
     /// Changes that had begun when record `cut` ended, and had not ended.
@@ -102,6 +128,16 @@ impl<'t> Settling<'t> {
         }
     }
 
+    fn take_edited(&mut self, sequence: u64, edits: &Edits) {
+        for &file in edits.added.get(&(sequence - 1)).into_iter().flatten() {
+            let moment = self.trace.event(sequence - 1).end_ns;
+            self.flush(sequence, file, moment, false);
+        }
+        if !edits.dropped.contains(&sequence) {
+            self.take(sequence);
+        }
+    }
+
     fn take(&mut self, sequence: u64) {
         let trace: &'t Trace = self.trace;
         let event = trace.event(sequence);
@@ -114,21 +150,22 @@ impl<'t> Settling<'t> {
                 self.attributes.entry(event.file).or_default().push_back(sequence);
             }
             What::Change(_) => self.data.entry(event.file).or_default().push_back(sequence),
-            What::Flush { data_only } => self.flush(sequence, event, *data_only),
+            What::Flush { data_only } => {
+                self.flush(sequence, event.file, event.begin_ns, *data_only);
+            }
             What::Acknowledge(_) | What::Remark => {}
         }
     }
 
-    fn flush(&mut self, flush: u64, event: &Event, data_only: bool) {
-        let mut covered = take_ended(self.trace, self.data.get_mut(&event.file), event.begin_ns);
-        covered.extend(take_ended(self.trace, self.names.get_mut(&event.file), event.begin_ns));
+    fn flush(&mut self, by: u64, file: u64, begin_ns: u64, data_only: bool) {
+        let mut covered = take_ended(self.trace, self.data.get_mut(&file), begin_ns);
+        covered.extend(take_ended(self.trace, self.names.get_mut(&file), begin_ns));
         if !data_only {
-            let waiting = self.attributes.get_mut(&event.file);
-            covered.extend(take_ended(self.trace, waiting, event.begin_ns));
+            covered.extend(take_ended(self.trace, self.attributes.get_mut(&file), begin_ns));
         }
         covered.sort_unstable();
         for sequence in covered {
-            self.settle(sequence, flush);
+            self.settle(sequence, by);
         }
     }
 

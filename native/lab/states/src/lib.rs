@@ -4,6 +4,7 @@
 //! `docs/crash-model.md` says what a crash may do, and how the states are looked for.
 
 pub mod alone;
+pub mod causes;
 pub mod checks;
 pub mod choice;
 pub mod combinations;
@@ -14,8 +15,10 @@ pub mod explore;
 pub mod failure;
 pub mod fault;
 pub mod image;
+pub mod judge;
 pub mod minimise;
 pub mod mounting;
+pub mod operation;
 pub mod plan;
 pub mod report;
 pub mod request;

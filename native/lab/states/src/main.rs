@@ -1,6 +1,7 @@
 //! `diskproof-states explore [--shard K/N] [REQUEST]`: a request as JSON (a file or standard
-//! input), findings as JSON lines. `diskproof-states show LOG BASE STATE --to DIR`: makes one
-//! state.
+//! input), findings as JSON lines. `diskproof-states causes [REQUEST]`: every cause of a loss, its
+//! cure, and the flushes that no promise needs. `diskproof-states show LOG BASE STATE --to DIR`:
+//! makes one state. `diskproof-states operations LOG BASE [STATE]`: what each record did, by names.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +11,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use diskproof_rights::{host_memory, keep, limit};
+use diskproof_states::causes::causes;
 use diskproof_states::choice::StateId;
 use diskproof_states::failure::{During, Failure, Result};
 use diskproof_states::report::{say, Line};
 use diskproof_states::request::{Request, MAX_REQUEST};
 use diskproof_states::rights;
 use diskproof_states::shard::Shard;
-use diskproof_states::show::show;
+use diskproof_states::show::{list, show};
 
 #[derive(Parser)]
 #[command(
@@ -38,6 +40,11 @@ enum Verb {
         #[arg(long, value_name = "K/N")]
         shard: Option<Shard>,
     },
+    /// Look for every cause of a loss; the request is that of `explore`.
+    Causes {
+        /// A file; standard input without it.
+        request: Option<PathBuf>,
+    },
     /// Make one state in a new directory.
     Show {
         log: PathBuf,
@@ -47,6 +54,13 @@ enum Verb {
         state: StateId,
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
+    },
+    /// Tell what each record did by operation and path, as JSON lines.
+    Operations {
+        log: PathBuf,
+        base: PathBuf,
+        /// Only what this state knows, and what is missing in it.
+        state: Option<StateId>,
     },
 }
 
@@ -62,9 +76,13 @@ fn main() -> ExitCode {
     let limited = limit(host_memory() / 4 * 3).during("limiting memory");
     let done = limited.and_then(|()| match Arguments::parse().verb {
         Verb::Explore { request, shard } => explore(request, shard),
+        Verb::Causes { request } => find_causes(request),
         Verb::Show { log, base, state, to } => keep(rights::TO_READ)
             .during("giving up rights")
             .and_then(|()| show(&log, &base, &state, &to)),
+        Verb::Operations { log, base, state } => keep(rights::TO_READ)
+            .during("giving up rights")
+            .and_then(|()| list(&log, &base, state.as_ref())),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,6 +100,15 @@ fn explore(request: Option<PathBuf>, shard: Option<Shard>) -> Result<()> {
     let request = if shard.is_some() { request.with_shard(shard)? } else { request };
     say(&Line::Summary(Box::new(diskproof_states::run::explore(&request)?)));
     Ok(())
+}
+
+fn find_causes(request: Option<PathBuf>) -> Result<()> {
+    let request = Request::parse(&read_request(request)?)?;
+    if request.shard.is_some() || request.stop_at_loss {
+        return Err(Failure::new("reading the request", "causes are looked for as a whole"));
+    }
+    keep(rights::to_begin(&request)).during("giving up rights")?;
+    causes(&request)
 }
 
 fn read_request(file: Option<PathBuf>) -> Result<Vec<u8>> {

@@ -6,11 +6,13 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::causes::lines::{CauseLine, CausesSummary};
 use crate::checks::{Detail, Finding};
 use crate::choice::StateId;
 use crate::explore::{Exploration, Found, Order, Outcome};
 use crate::fault::Fault;
 use crate::minimise::Minimal;
+use crate::operation::Operation;
 use crate::plan::BEFORE_RANDOM;
 use crate::shard::Shard;
 
@@ -33,6 +35,15 @@ pub enum Line<'a> {
         is_minimal: bool,
     },
     Summary(Box<Summary>),
+    Operation {
+        #[serde(flatten)]
+        named: &'a Operation,
+        /// Of a change, what became of it in the state that was asked about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        presence: Option<&'static str>,
+    },
+    Cause(Box<CauseLine>),
+    Causes(Box<CausesSummary>),
     Error {
         what: &'a str,
         why: &'a str,

@@ -47,7 +47,7 @@ pub fn explore(request: &Request) -> Result<Summary> {
 }
 
 /// A second thread tells how far it is while the work goes on.
-fn with_progress<T>(
+pub fn with_progress<T>(
     exploration: &Exploration<'_>,
     planned: u64,
     begun: Instant,

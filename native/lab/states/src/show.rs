@@ -1,5 +1,6 @@
 //! One state, made again in a directory.
 
+use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,12 +10,14 @@ use std::sync::Arc;
 
 use diskproof_wire::crash_log::ROOT;
 
-use crate::choice::StateId;
+use crate::choice::{Presence, StateId};
 use crate::content::Store;
 use crate::cut::{collect, read_runs, Cut};
 use crate::failure::{During, Failure, Result};
 use crate::fault::Durability;
 use crate::image::Image;
+use crate::operation::Operations;
+use crate::report::{say, Line};
 use crate::snapshot::{Node, Snapshot};
 
 /// Bytes copied at once.
@@ -45,6 +48,29 @@ pub fn show(log: &Path, base: &Path, id: &StateId, to: &Path) -> Result<()> {
     })?;
     let made = Making { store: &store, snapshot: &snapshot }.make(ROOT, to);
     made.during(format!("making {}", to.display()))
+}
+
+/// Tells each record by its operation and paths: all, or those that a state knows, each change with
+/// what became of it there.
+pub fn list(log: &Path, base: &Path, id: Option<&StateId>) -> Result<()> {
+    let store = Arc::new(Store::open(log, base, id.map(|id| id.sector))?);
+    let (mut presences, mut last) = (HashMap::new(), store.trace.last());
+    if let Some(id) = id {
+        presences = with_cut(&store, id, |cut| {
+            let words = cut.presences(&id.choice).into_iter().map(|one| one.word());
+            Ok(cut.candidates.iter().map(|one| one.sequence).zip(words).collect())
+        })?;
+        last = id.cut;
+    }
+    for named in Operations::new(&store.trace) {
+        let known = presences.get(&named.sequence).copied();
+        let changes = id.is_some() && store.trace.change(named.sequence).is_some();
+        if named.sequence <= last || known.is_some() {
+            let presence = known.or(changes.then_some(Presence::Present.word()));
+            say(&Line::Operation { named: &named, presence });
+        }
+    }
+    Ok(())
 }
 
 struct Making<'a> {

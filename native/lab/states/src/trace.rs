@@ -297,6 +297,8 @@ impl Loading {
             Operation::Rename { replaced, .. } if *replaced > MAX_FILE => {
                 return Err("a file id that no recorder gives")
             }
+            // Two names of one file: rename(2) does nothing.
+            Operation::Rename { replaced, .. } if *replaced == file => None,
             Operation::Rename { flags, parent, new_parent, replaced, name, new_name } => {
                 let left = match *flags {
                     0 | libc::RENAME_NOREPLACE => None,

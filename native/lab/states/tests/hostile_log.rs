@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use diskproof_states::causes::likeness::Steps;
 use diskproof_states::content::Store;
 use diskproof_states::cut::{collect, Cut};
 use diskproof_states::fault::{Durability, Fault};
@@ -36,6 +37,10 @@ fn any_log_is_explored_or_refused() {
         log.set_len(0).unwrap();
         log.write_all_at(&bytes, 0).unwrap();
         let Ok(store) = Store::open(Path::new(&path), &base, None) else { return };
+        let steps = Steps::new(&store.trace);
+        assert!(
+            (1..=store.trace.last()).all(|record| steps.of(record) <= store.trace.last() as u32)
+        );
         for fault in Fault::ALL {
             explore(&store, fault);
         }

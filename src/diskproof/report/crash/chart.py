@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from diskproof.records.verdicts import TraceEvent
 from diskproof.report import vega
 
-_LANES = ("write", "flush", "acknowledge")
+_LANES = ("write", "name", "flush", "acknowledge")
 _STATES = {
     "kept": "var(--c3)",
     "missing": "var(--c2)",
@@ -15,7 +15,7 @@ _STATES = {
     "promise": "var(--c1)",
 }
 _BROKEN = ("missing", "torn", "lost")
-_UNMARKED = {"write": "kept", "flush": "flush", "acknowledge": "promise"}
+_UNMARKED = {"write": "kept", "name": "kept", "flush": "flush", "acknowledge": "promise"}
 
 
 def timeline_chart(events: Sequence[TraceEvent]) -> vega.Spec:
@@ -31,7 +31,8 @@ def timeline_chart(events: Sequence[TraceEvent]) -> vega.Spec:
         if event.kind in _LANES
     ]
     cuts = [round(event.seconds * 1000, 4) for event in events if event.kind == "cut"]
-    lane = {"field": "lane", "type": "nominal", "sort": list(_LANES), "title": None}
+    lanes = [name for name in _LANES if name != "name" or any(r["lane"] == name for r in rows)]
+    lane = {"field": "lane", "type": "nominal", "sort": lanes, "title": None}
     time = {"title": "milliseconds", "tickCount": 5}
     seen = [state for state in _STATES if any(row["state"] == state for row in rows)]
     return vega.chart(
@@ -39,7 +40,7 @@ def timeline_chart(events: Sequence[TraceEvent]) -> vega.Spec:
         120,
         encoding={
             "x": vega.amount("ms", time),
-            "y": {**lane, "scale": {"domain": list(_LANES)}},
+            "y": {**lane, "scale": {"domain": lanes}},
             "color": vega.choice("state", {state: _STATES[state] for state in seen}),
             "tooltip": vega.tooltip("ms", "lane", "state", "what"),
         },

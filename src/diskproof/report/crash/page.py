@@ -6,6 +6,7 @@ from diskproof.records import StudyRecord
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Lead, Source
+from diskproof.report.crash.cause_table import cause_rows, causes_of, causes_sentence
 from diskproof.report.crash.chart import timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import (
@@ -55,11 +56,20 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
         "faults": [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)],
         "table": _by_cell(rows),
         "fault_words": FAULT_WORDS,
+        "causes": _causes(verdicts),
         "figures": [
             draw(timeline_chart(course), caption, 2)
             for course, caption in worst_losses(rows, MAX_TIMELINES)
         ],
     }
+
+
+def _causes(verdicts: Verdicts) -> list[tuple[str, str, list[tuple[str, ...]], str]]:
+    """(writer, fault, rows, what is known of all) where causes were looked for."""
+    return [
+        (each.cell.workload.name, each.verdict.fault, [*cause_rows(of)], causes_sentence(of))
+        for each, of in causes_of(verdicts)
+    ]
 
 
 def _by_cell(

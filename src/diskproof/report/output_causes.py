@@ -1,0 +1,49 @@
+"""What ``--json`` prints of the causes of a loss."""
+
+from typing import TypedDict
+
+
+class ChangeJson(TypedDict):
+    """A change of the recorded folder; ``to`` is the second path of a rename or link."""
+
+    record: int
+    operation: str
+    path: str
+    to: str
+    offset: int | None
+    bytes: int | None
+    torn: bool
+
+
+class CauseJson(TypedDict):
+    number: int
+    text: str
+    operations: list[ChangeJson]
+    verdict: str
+    lost: int
+    age_seconds: float
+    state: str
+    states: int
+    alike: int
+    cure: str
+    cures: bool
+
+
+class NeedlessJson(TypedDict):
+    operation: str
+    path: str
+    count: int
+    seconds: float
+    needless: int
+    needless_seconds: float
+    needless_alone: int
+    unknown: int
+
+
+class CausesJson(TypedDict):
+    found: list[CauseJson]
+    finished: bool
+    cured: bool | None
+    flushes: NeedlessJson
+    flushes_by_path: list[NeedlessJson]
+    failure: str

@@ -1,0 +1,83 @@
+"""Causes of a program's losses, from the command line to the page and to a folder to send.
+
+Requires root, /dev/fuse and the native programs.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from diskproof.cli import run_command_line
+from support.planted_causes import plant, score
+from support.recording import needs_fuse
+
+pytestmark = [needs_fuse, pytest.mark.long]
+KINDS = ("data", "copies", "mkdir")
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A program with three causes, and the verdict on power."""
+    folder = tmp_path_factory.mktemp("causes")
+    jobs = plant(folder, KINDS, 1)
+    writer = f"python3 -S -E {folder}/writer.py {' '.join(jobs)}"
+    check = f"python3 -S -E {folder}/check.py"
+    argv = [sys.executable, "-m", "diskproof", "crash", "--writer", writer, "--check", check]
+    argv += ["--budget", "12s", "--causes", "4min", "--json", "--quiet", "data"]
+    with (folder / "said.json").open("w") as said:
+        subprocess.run(argv, stdout=said, check=False, cwd=folder)
+    rows = json.loads((folder / "said.json").read_text())
+    return folder, next(row for row in rows if row["fault"] == "power")
+
+
+def test_every_planted_cause_is_named_once_with_a_cure_that_works(
+    crashed: tuple[Path, dict[str, Any]],
+) -> None:
+    found = score(crashed[1]["causes"], KINDS, 1)
+    assert (found.planted, found.named, found.extra) == (3, 3, 0), found.texts
+    assert found.proposed == found.cured == 3
+    assert (found.needless, found.found_needless, found.wrong) == (3, 3, 0)
+    texts = {cause["text"] for cause in crashed[1]["causes"]["found"]}
+    assert "mkdir charlie/below is missing" in texts
+    told = "rename alpha/new -> alpha/file is there, 200 bytes of alpha/new at 0 are not"
+    assert told in texts
+
+
+def test_a_cause_is_sent_as_a_folder_that_needs_nothing_of_ours(
+    crashed: tuple[Path, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, row = crashed
+    monkeypatch.chdir(folder)
+    mkdir = next(c for c in row["causes"]["found"] if c["text"] == "mkdir charlie/below is missing")
+    words = [*row["reproduce"].split()[1:], "--cause", str(mkdir["number"]), "--to", "parcel"]
+    assert run_command_line(words) == 1
+    assert "mkdir charlie/below is missing" in capsys.readouterr().out
+    checked = subprocess.run(["parcel/check.sh"], capture_output=True, text=True, check=False)
+    assert checked.returncode == 1 and "'charlie'" in checked.stdout
+    assert sorted(path.name for path in Path("parcel/state/charlie").iterdir()) == ["old"]
+    story = Path("parcel/story.txt").read_text().splitlines()
+    assert len(story) <= 20 and story[-1].strip() == "crash"
+    assert any("mkdir charlie/below  <- missing" in line for line in story)
+    (case,) = ElementTree.parse("parcel/junit.xml").getroot()
+    assert case.get("name") == "power: mkdir charlie/below is missing"
+    assert run_command_line([*words[:-2], "--to", "parcel"]) == 2
+    assert run_command_line([*words[:-3], "99", "--to", "other"]) == 2
+    assert "has no cause 99" in " ".join(capsys.readouterr().err.split())
+
+
+def test_causes_stand_on_the_page(
+    crashed: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(crashed[0])
+    assert run_command_line(["report", "-o", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert "mkdir charlie/below is missing" in page
+    assert "fsync of charlie after mkdir charlie/below" in page
+    assert "flushes can go" in page

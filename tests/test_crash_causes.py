@@ -1,0 +1,116 @@
+"""The words for causes, cures and needless flushes, from what the explorer says."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from diskproof.records.causes import CAUSES, find_causes, read_causes
+from diskproof.records.verdicts import Verdict
+from diskproof.report.crash.cause_table import (
+    cause_text,
+    causes_json,
+    causes_sentence,
+    cure_text,
+    flushes_text,
+    loss_text,
+)
+
+RENAME = {
+    "sequence": 9,
+    "operation": "rename",
+    "path": "a.tmp",
+    "to": "a",
+    "begin_ns": 1,
+    "end_ns": 2,
+}
+WRITE = {
+    "sequence": 8,
+    "operation": "write",
+    "path": "a.tmp",
+    "offset": 0,
+    "bytes": 40,
+    "begin_ns": 0,
+    "end_ns": 1,
+    "presence": "missing",
+}
+CAUSE: dict[str, Any] = {
+    "number": 1,
+    "verdict": "loses",
+    "lost": 2,
+    "age_ns": 1_500_000_000,
+    "cut": 9,
+    "state": "power:512:9:without=8",
+    "moment_ns": 3,
+    "alike": 3,
+    "states": 70,
+    "operations": [WRITE],
+    "there": RENAME,
+    "cure": {"after": 8, "path": "a.tmp", "flushes": 3, "works": True, "states": 5},
+}
+FLUSHES = {
+    "count": 20,
+    "ns": 52_000_000,
+    "needless": 14,
+    "needless_ns": 38_000_000,
+    "alone": 15,
+    "unknown": 0,
+    "records": [1],
+    "by_path": [],
+}
+SUMMARY: dict[str, Any] = {"finished": True, "cured": True, "flushes": FLUSHES, "found": [CAUSE]}
+
+
+def test_a_cause_is_told_with_its_cure() -> None:
+    (cause,) = read_causes(SUMMARY).found
+    assert cause_text(cause) == "rename a.tmp -> a is there, 40 bytes of a.tmp at 0 are not"
+    assert loss_text(cause) == "loses 2"
+    after = "fsync of a.tmp after 40 bytes of a.tmp at 0"
+    assert cure_text(cause) == f"{after}, and after 2 like it, checked"
+    assert cause.cure is not None
+    useless = replace(cause, cure=replace(cause.cure, works=False))
+    assert cure_text(useless) == f"none: {after} does not help"
+    assert cure_text(replace(cause, cure=None)) == "-"
+    corrupt = replace(cause, verdict="corrupts", text="0 bad index\nmore")
+    assert loss_text(corrupt) == "corrupts: 0 bad index"
+    assert cause_text(replace(cause, operations=())).startswith("nothing is missing")
+
+
+def test_flushes_are_told_by_number_and_time() -> None:
+    causes = read_causes(SUMMARY)
+    assert flushes_text(causes.flushes) == "14 of 20 flushes can go: 38 ms of 52 ms"
+    assert causes_sentence(causes).startswith("with all cures nothing more was lost; 14 of 20")
+    unknown = read_causes({**SUMMARY, "finished": False, "flushes": {**FLUSHES, "unknown": 3}})
+    assert "there may be more causes" in causes_sentence(unknown)
+    assert "3 were not looked at" in causes_sentence(unknown)
+
+
+def test_programs_get_the_same() -> None:
+    told = causes_json(read_causes(SUMMARY))
+    assert told is not None and told["cured"] is True
+    (cause,) = told["found"]
+    assert (cause["cures"], cause["operations"][0]["path"]) == (True, "a.tmp")
+    assert told["flushes"]["needless_seconds"] == 0.038
+    assert causes_json(None) is None
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"found": [{}]},
+        {"found": [{**CAUSE, "verdict": "what"}]},
+        {"found": [{**CAUSE, "operations": [{"path": 1}]}]},
+        {"found": [{**CAUSE, "cure": {"after": None}}]},
+        {"found": [], "flushes": [1]},
+    ],
+)
+def test_what_a_store_holds_of_causes_may_be_anything(kept: dict[str, Any]) -> None:
+    found = find_causes(Verdict("power", "loses", details={CAUSES: kept}))
+    assert found is not None and "cannot be read" in found.failure
+    assert find_causes(Verdict("power", "loses", details={CAUSES: [1]})) is None
+
+
+def test_a_name_cannot_write_on_the_terminal() -> None:
+    evil = {**WRITE, "path": "a\x1b[2Jb\n"}
+    (cause,) = read_causes({"found": [{**CAUSE, "operations": [evil]}]}).found
+    assert cause.operations[0].path.isprintable()

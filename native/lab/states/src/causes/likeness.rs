@@ -52,18 +52,21 @@ fn pattern_of_name(name: &str) -> String {
         return "*".to_owned();
     }
     let end = name.rfind(['_', '.', '-']).map_or(name.len(), |at| at + 1);
-    if is_random(&name[end..]) {
+    if is_random(&name[end..], &name[..end]) {
         return format!("{}*", without_numbers(&name[..end]));
     }
     without_numbers(name)
 }
 
-/// As mkstemp(3) ends a name: six letters and digits that are no word.
-fn is_random(text: &str) -> bool {
+/// As mkstemp(3) ends a name: six letters and digits; no word, unless what is before says that it is
+/// a temporary name.
+fn is_random(text: &str, before: &str) -> bool {
     let count = |wanted: fn(&u8) -> bool| text.bytes().filter(wanted).count();
+    let is_temporary =
+        ["tmp", "temp"].iter().any(|word| before.to_ascii_lowercase().contains(word));
     text.len() == 6
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        && (count(u8::is_ascii_uppercase) > 1 || count(u8::is_ascii_digit) > 0)
+        && (is_temporary || count(u8::is_ascii_uppercase) > 1 || count(u8::is_ascii_digit) > 0)
 }
 
 fn without_numbers(name: &str) -> String {
@@ -88,6 +91,7 @@ mod tests {
         let other = |one, two| assert_ne!(pattern(one), pattern(two));
         same(".git/objects/c8", ".git/objects/1f");
         same(".git/objects/tmp_obj_Xy1aB2", ".git/objects/tmp_obj_QQ0abc");
+        same(".git/objects/tmp_obj_nskupy", ".git/objects/tmp_obj_QQ0abc");
         same("db/000003.log", "db/12.log");
         same("a/550e8400-e29b-41d4-a716-446655440000", "a/650e8400-e29b-41d4-a716-446655440001");
         same(

@@ -4,8 +4,9 @@
 
 Parts: ``errors`` false differences among equal cells (``errors8``, ``loose8``: of 8 cells, in
 blocks and without), ``many`` those among 5, 40, 80 and 300; ``family`` those of a study of
-several workloads; ``rivals`` those where two cells are the best; ``choices`` what the model would claim if it were simpler. What it finds:
-calibration_power.py; whether intervals hold: calibration_intervals.py. Tables are printed as
+several workloads; ``rivals`` those where two cells are the best; ``choices`` what the model would
+claim if it were simpler. What it finds: calibration_power.py; what can be found at all:
+calibration_frontier.py; whether intervals hold: calibration_intervals.py. Tables are printed as
 docs/statistics.md has them.
 """
 
@@ -132,7 +133,7 @@ def rivals(studies: int) -> None:
     """Two equally good cells far ahead of equal ones: the worst case for who is the best. The wild
     cell is one of the two."""
     print(f"\nShare of {studies} studies of two best cells, others equal, with any false claim\n")
-    sizes = [(cells, blocks) for cells in (8, 24) for blocks in (2, 3, 5)]
+    sizes = [(cells, blocks) for cells in (8, 24) for blocks in (3, 5)]
     head("scatter", (f"{cells} x {blocks}" for cells, blocks in sizes))
     for shape in ("equal", "few noisy", "spread", *list(FURTHER)[:5]):
         told = []

@@ -37,6 +37,9 @@ that is none of those drawn. Blocks let a wild cell leak into all others, which 
 BEST = 0.25
 """Share of the error that is granted to the claim that one cell is ahead of all others; the pairs
 have the rest, and that as well once it is made (Holm 1979)."""
+KNOWN = 3
+"""Runs from which on a cell may be called the best: two show its scatter once, and too often that
+is small by chance."""
 OUTERMOST = 8
 """Cells of a draw whose pairs are looked at. Of 300 cells the ninth is two standard errors out:
 its pair with the next reaches nothing that is rare."""
@@ -129,8 +132,7 @@ def compare_fit(
     else:
         granted = KEPT[fit.blocked] * alpha
         largest = np.sort(_largest(fit.draws[:, cells], fit.errors[np.ix_(cells, cells)]))
-        # Two cells are a pair, and nothing else is to be told.
-        if higher_is_better is not None and len(cells) > 2:
+        if higher_is_better is not None and _asks_for_best(len(cells), fit.runs[cells].max()):
             best = _find_best(fit, cells, higher_is_better, BEST * granted)
         share = 1 - BEST if best and best.p_value > alpha else 1.0
         halves = largest[_place_of(share * granted, len(largest))] * np.sqrt(fit.errors)
@@ -141,6 +143,11 @@ def compare_fit(
     np.fill_diagonal(halves, np.inf)
     spent = replace(fit, draws=fit.draws[:0])  # megabytes that have said what they had to say
     return Comparisons(spent, differences, halves, largest, best)
+
+
+def _asks_for_best(cells: int, runs: float) -> bool:
+    """Two cells are a pair, of which nothing else is to be told."""
+    return cells > 2 and runs >= KNOWN
 
 
 def _place_of(alpha: float, draws: int) -> int:
@@ -154,7 +161,8 @@ def _find_best(fit: Fit, cells: Places, higher_is_better: bool, alpha: float) ->
     own = fit.centres[cells] if higher_is_better else -fit.centres[cells]
     place = int(own.argmax())
     others = np.delete(np.arange(len(cells)), place)
-    if not np.isfinite(fit.errors[cells[place], cells[others]]).all():
+    untied = not np.isfinite(fit.errors[cells[place], cells[others]]).all()
+    if untied or fit.runs[cells[place]] < KNOWN:
         return Best(int(cells[place]), -math.inf, 1.0)
     ahead, draws = own[place] - own[others], fit.draws[:, cells]
     gaps = np.sort(np.abs(draws[:, others] - draws[:, [place]]), axis=0)
@@ -196,9 +204,9 @@ def adjusted_p(compared: Comparisons, row: int) -> Array:
     return np.where(known, np.minimum(p_values, 1.0), 1.0)
 
 
-def shares_of_pairs(alpha: float, cells: int) -> float:
+def left_to_pairs(alpha: float, cells: int, runs: int) -> float:
     """What of the error the pairs have where no cell is ahead of all others."""
-    return alpha if cells < 3 else (1 - BEST) * alpha
+    return (1 - BEST) * alpha if _asks_for_best(cells, runs) else alpha
 
 
 def letter_groups(differ: Flags) -> list[tuple[int, ...]]:

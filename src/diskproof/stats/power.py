@@ -20,7 +20,7 @@ from diskproof.stats.comparisons import (
     Comparisons,
     compare_fit,
     draws_for,
-    shares_of_pairs,
+    left_to_pairs,
 )
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import fit_cells
@@ -148,7 +148,7 @@ class _Studies:
         logs = rng.standard_normal((cells, blocks)) * np.asarray(self._scatter)[:, None]
         samples = [Sample(tuple(row), tuple(range(blocks))) for row in np.exp(logs).tolist()]
         fit = fit_cells(samples, draws_for(self._alpha))
-        share = shares_of_pairs(self._alpha, cells)  # half of the cells are the best
+        share = left_to_pairs(self._alpha, cells, blocks)  # half of the cells are the best
         return compare_fit(fit, share), rng.permutation(cells) < cells // 2
 
 

@@ -4,8 +4,9 @@
 
 Parts: ``errors`` false differences among equal cells (``errors8``, ``loose8``: of 8 cells, in
 blocks and without), ``many`` those among 5, 40, 80 and 300; ``family`` those of a study of
-several workloads; ``choices`` what the model would claim if it were simpler. What it finds:
-calibration_power.py; whether intervals hold: calibration_intervals.py. Tables are printed as
+several workloads; ``rivals`` those where two cells are the best; ``choices`` what the model would
+claim if it were simpler. What it finds: calibration_power.py; what can be found at all:
+calibration_frontier.py; whether intervals hold: calibration_intervals.py. Tables are printed as
 docs/statistics.md has them.
 """
 
@@ -68,7 +69,7 @@ LOOSE: dict[str, tuple[Design, int]] = {
 
 
 def claims_any(samples: list[Sample]) -> bool:
-    return bool(samples) and bool(compare_all(samples).proved.any())
+    return bool(samples) and bool(compare_all(samples, higher_is_better=True).proved.any())
 
 
 EVERY = {**SHAPES, **FURTHER}
@@ -122,10 +123,30 @@ def family(studies: int) -> None:
             for _ in range(studies):
                 told = [complete(rng, EVERY["spread"](rng, 8, blocks)) for _ in range(loads)]
                 wrong += [
-                    any(bool(compare_all(each, alpha).proved.any()) for each in told)
+                    any(bool(compare_all(each, alpha, True).proved.any()) for each in told)
                     for alpha in (ALPHA, ALPHA / loads)
                 ]
             row(f"{loads}, {blocks}", (f"{each:.1%}" for each in wrong / studies))
+
+
+def rivals(studies: int) -> None:
+    """Two equally good cells far ahead of equal ones: the worst case for who is the best. The wild
+    cell is one of the two."""
+    print(f"\nShare of {studies} studies of two best cells, others equal, with any false claim\n")
+    sizes = [(cells, blocks) for cells in (8, 24) for blocks in (3, 5)]
+    head("scatter", (f"{cells} x {blocks}" for cells, blocks in sizes))
+    for shape in ("equal", "few noisy", "spread", *list(FURTHER)[:5]):
+        told = []
+        for cells, blocks in sizes:
+            rng = np.random.default_rng([*shape.encode(), cells, blocks])
+            ahead = np.where(np.arange(cells) < 2, 2.0, 0.0)[:, None]
+            wrong = 0
+            for _ in range(studies):
+                logs = EVERY[shape](rng, cells, blocks) + ahead
+                found = compare_all(to_samples(logs, blocked=True), higher_is_better=True)
+                wrong += bool(found.proved[0, 1] or found.proved[2:, 2:].any())
+            told.append(wrong / studies)
+        row(shape, (f"{each:.1%}" for each in told))
 
 
 def choices(studies: int) -> None:
@@ -159,7 +180,7 @@ def pooled_claims(logs: Array) -> bool:
 
 def main() -> None:
     studies = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    parts = sys.argv[2:] or ["errors", "many", "family"]
+    parts = sys.argv[2:] or ["errors", "many", "family", "rivals"]
     for cells in (CELLS, 8, 3):
         if "errors" in parts or f"errors{cells}" in parts:
             false_differences(studies, cells, EVERY)
@@ -169,6 +190,8 @@ def main() -> None:
         many_cells(studies)
     if "family" in parts:
         family(studies)
+    if "rivals" in parts:
+        rivals(studies)
     if "choices" in parts:
         choices(studies)
 

@@ -83,10 +83,11 @@ def coverage_of(
         pair = ratio_interval(samples[3], samples[4])
         assert pair.low is not None and pair.high is not None
         single += pair.low <= np.exp(truth[3] - truth[4]) <= pair.high
-        compared = compare_all(samples)
+        compared = compare_all(samples, higher_is_better=True)
         best = int(compared.fit.centres.argmax())
-        misses = np.abs(compared.differences[:, best] - (truth - truth[best]))
-        every += bool((misses <= compared.half_widths[:, best]).all())
+        misses = compared.differences[:, best] - (truth - truth[best])
+        halves = compared.half_widths
+        every += bool(((misses <= halves[:, best]) & (-misses <= halves[best])).all())
     return single / studies, every / studies
 
 

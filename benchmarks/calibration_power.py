@@ -72,7 +72,7 @@ def power_of(rng: np.random.Generator, name: str, blocks: int, ahead: float, stu
     truth = np.append(np.linspace(-np.log(1.2), 0, CELLS - 1), np.log(ahead))
     for _ in range(studies):
         logs = truth[:, None] + SHAPES[name](rng, CELLS, blocks)
-        compared = compare_all(to_samples(logs, blocked=True))
+        compared = compare_all(to_samples(logs, blocked=True), higher_is_better=True)
         better = compared.proved & (compared.differences > 0)
         peer = holm_pairs(logs)
         total += (
@@ -98,7 +98,9 @@ def against_tukey(studies: int) -> None:
             for _ in range(studies):
                 logs = sd * rng.standard_normal((cells, blocks))
                 logs[0] += np.log(ahead)
-                ours = compare_all(to_samples(logs, blocked=True)).proved[0, 1:]
+                ours = compare_all(to_samples(logs, blocked=True), higher_is_better=True).proved[
+                    0, 1:
+                ]
                 theirs = tukey_pairs(logs)[1:]
                 total += (ours.mean(), theirs.mean(), ours.all(), theirs.all())
             told = f"{cells}, {blocks}, {sd:.0%}, {ahead}"

@@ -171,7 +171,7 @@ def to_samples(rows: Sequence[Truth], looked: bool) -> list[Sample]:
 
 def ranks_wrongly(rows: Sequence[Truth], truth: Truth) -> bool:
     """Whether the ranking after a race tells a cell to be faster than one that is not slower."""
-    compared = compare_all(to_samples(rows, looked=True))
+    compared = compare_all(to_samples(rows, looked=True), higher_is_better=True)
     faster = compared.proved & (compared.differences > 0)
     return bool((faster & (np.subtract.outer(truth, truth) <= 0)).any())
 

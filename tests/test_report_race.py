@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from diskproof.records import StudyRecord
 from diskproof.report.analysis import read_analyses
@@ -24,6 +25,7 @@ from diskproof.report.race.words import (
     verdict_sentence,
 )
 from diskproof.report.read import read_views
+from diskproof.report.results import render_results
 from diskproof.report.study_tables import ranking_json
 from diskproof.report.vega import draw_all
 from diskproof.report.view import StudyView
@@ -103,6 +105,15 @@ def test_advice_after_a_likely_race_claims_no_proof(likely: StudyView) -> None:
     assert "likely within 2 % of the best" in page and "the race went on without it" in page
     alone = [cell for cell in told["rankings"][0]["cells"] if cell["n"] == 1]
     assert alone and all(cell["rank"] is None and cell["stopped"] for cell in alone)
+
+
+def test_a_table_of_means_says_that_stopped_cells_look_slower(store: Store) -> None:
+    rows = [row for row in store.results(STUDY.id) if row.primary]
+    console = Console(width=120)
+    with console.capture() as said:
+        console.print(render_results([STUDY], rows, store.figures(rows)))
+    told = " ".join(said.get().split())
+    assert "a race: a cell that it stopped early looks slower than it is" in told
 
 
 def test_every_drop_has_its_reason(races: dict[str, RaceState]) -> None:

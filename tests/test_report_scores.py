@@ -10,6 +10,7 @@ from rich.console import Console
 from diskproof.errors import UsageError
 from diskproof.records import Cell, HostRecord, StudyRecord, WorkloadSpec
 from diskproof.report.scores.find import direction, parse_weights, score_rows, spread_weights
+from diskproof.report.scores.table import column_words
 from diskproof.report.study_tables import ranking_json, render_rankings
 from diskproof.report.view import StudyView, rank_workloads
 from diskproof.store.rows import ResultRow
@@ -93,6 +94,9 @@ def test_cells_are_joined_and_what_is_missing_is_named() -> None:
     ]
     (lacking,) = found.scores.missing.items()
     assert dict(lacking[0])["format"] == "thin" and lacking[1] == ("rand-write-4k-d1",)
+    raced = score_rows(make_rows(), {}, blocked=True, looked=True)
+    assert found and raced and "race" not in column_words(found)
+    assert "a race stopped early looks slower than it is" in column_words(raced)
     only_reads = score_rows(make_rows(), {"read": 1}, blocked=True)
     assert only_reads is not None and len(only_reads.scores.lines) == 3
 

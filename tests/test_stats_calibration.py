@@ -32,7 +32,9 @@ def errors(shape: str, cells: int, blocks: int, studies: int, *, blocked: bool =
     found = 0
     for _ in range(studies):
         logs = EVERY[shape](rng, cells, blocks)
-        found += bool(compare_all(to_samples(logs, blocked=blocked)).proved.any())
+        found += bool(
+            compare_all(to_samples(logs, blocked=blocked), higher_is_better=True).proved.any()
+        )
     return found
 
 
@@ -66,9 +68,15 @@ def test_unequal_numbers_of_runs(shape: str) -> None:
         logs = SHAPES[shape](rng, 12, 10)
         present = np.ones(logs.shape, dtype=bool)
         present[::2, 3:] = False
-        wrong += bool(compare_all(to_samples(logs, present, blocked=False)).proved.any())
+        wrong += bool(
+            compare_all(
+                to_samples(logs, present, blocked=False), higher_is_better=True
+            ).proved.any()
+        )
         lost = rng.random(logs.shape) > 1 / 6
-        failed += bool(compare_all(to_samples(logs, lost, blocked=True)).proved.any())
+        failed += bool(
+            compare_all(to_samples(logs, lost, blocked=True), higher_is_better=True).proved.any()
+        )
     assert wrong <= at_most(30) and failed <= at_most(30)
 
 
@@ -110,8 +118,8 @@ def test_simultaneous_intervals_hold_together() -> None:
     studies, missed = 60, 0
     for _ in range(studies):
         logs = truth[:, None] + SHAPES["few noisy"](rng, 10, 5)
-        compared = compare_all(to_samples(logs, blocked=True))
-        misses = np.abs(compared.differences - np.subtract.outer(truth, truth))
+        compared = compare_all(to_samples(logs, blocked=True), higher_is_better=True)
+        misses = compared.differences - np.subtract.outer(truth, truth)  # either way round
         missed += bool((misses > compared.half_widths).any())
     assert missed <= at_most(studies)
 
@@ -123,5 +131,7 @@ def test_a_factor_is_found_in_three_blocks() -> None:
     for _ in range(40):
         logs = SHAPES["drifting"](rng, 12, 3)
         logs[0] += math.log(2)
-        found += bool(compare_all(to_samples(logs, blocked=True)).proved[0, 1:].all())
+        found += bool(
+            compare_all(to_samples(logs, blocked=True), higher_is_better=True).proved[0, 1:].all()
+        )
     assert found >= 36

@@ -18,12 +18,15 @@ from diskproof.report.labels import (
 from diskproof.report.protocols.table import is_part, part_tables
 from diskproof.stats.histograms import CellFigure
 from diskproof.stats.intervals import Interval, mean_interval
+from diskproof.stats.study_race import race_rules
 from diskproof.store import ResultRow
 from diskproof.store.show import Figures
 
 POOLED = "a percentile is that of all operations of a cell's runs, its interval one by runs"
 
 ARITHMETIC = "mean is arithmetic; rank and compare go by geometric means (geomean)"
+
+RACED = "a race: a cell that it stopped early looks slower than it is, and rank marks it ~"
 
 
 def render_results(
@@ -76,8 +79,9 @@ def _render_study(
         )
     means = [mean_interval(row.values) for row in rows if not figures[row].pooled]
     pooled = [POOLED] if any(figures[row].pooled for row in rows) else []
-    arithmetic = [ARITHMETIC] if means else []
-    table.caption = "; ".join(filter(None, [*arithmetic, too_few_text(means), *pooled])) or None
+    notes = [ARITHMETIC] if means else []
+    notes += [RACED] if race_rules(study) else []
+    table.caption = "; ".join(filter(None, [*notes, too_few_text(means), *pooled])) or None
     return table
 
 

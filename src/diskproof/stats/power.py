@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diskproof.stats.boundaries import any_pair_alpha
-from diskproof.stats.comparisons import ALPHA, Comparisons, compare_fit, draws_for
+from diskproof.stats.comparisons import (
+    ALPHA,
+    Comparisons,
+    compare_fit,
+    draws_for,
+    left_to_pairs,
+)
 from diskproof.stats.intervals import Sample
 from diskproof.stats.model import fit_cells
 from diskproof.stats.ranking import place
@@ -142,7 +148,8 @@ class _Studies:
         logs = rng.standard_normal((cells, blocks)) * np.asarray(self._scatter)[:, None]
         samples = [Sample(tuple(row), tuple(range(blocks))) for row in np.exp(logs).tolist()]
         fit = fit_cells(samples, draws_for(self._alpha))
-        return compare_fit(fit, self._alpha), rng.permutation(cells) < cells // 2
+        share = left_to_pairs(self._alpha, cells, blocks)  # half of the cells are the best
+        return compare_fit(fit, share), rng.permutation(cells) < cells // 2
 
 
 def _told_pairs(compared: Comparisons, fast: Flags, log_ratio: float) -> int:

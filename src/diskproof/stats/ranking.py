@@ -1,8 +1,8 @@
 """A ranking that prints ties as ties.
 
-The claims come from ``comparisons``: all pairs of cells at once. All pairs and not just those with
-the best: which cell is the best is read off the same data, so among equal cells the comparison
-with the observed best is a comparison of extremes.
+The claims come from ``comparisons``: all pairs of cells at once, and the best against all others.
+All pairs and not just those with the best: which cell is the best is read off the same data, so
+among equal cells the comparison with the observed best is a comparison of extremes.
 """
 
 import math
@@ -89,7 +89,7 @@ def rank(
     """
     if not rows:
         return ()
-    unsorted = compare_all([row.sample for row in rows], alpha)
+    unsorted = compare_all([row.sample for row in rows], alpha, higher_is_better)
     order = _by_mean(rows, unsorted.fit, higher_is_better)
     ordered, compared = [rows[i] for i in order], unsorted.reordered(order)
     samples = [row.sample for row in ordered]
@@ -211,15 +211,16 @@ def told_apart(proved: Flags, claimed: Flags, placed: Sequence[bool]) -> Flags:
 
 def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
     """Each cell over one of them, the blocks taken out; that one over itself has no interval."""
-    logs, halves = compared.differences[:, best], compared.half_widths[:, best]
+    logs, halves = compared.differences[:, best], compared.half_widths
+    down, up = halves[:, best], halves[best]
     runs, looked = compared.fit.runs, compared.fit.sure is not None
     p_values = adjusted_p(compared, best)
     with np.errstate(over="ignore"):
-        ratio, low, high = np.exp(logs), np.exp(logs - halves), np.exp(logs + halves)
+        ratio, low, high = np.exp(logs), np.exp(logs - down), np.exp(logs + up)
     ratios = []
     for i in range(len(logs)):
         n = int(min(runs[i], runs[best]))
-        if np.isfinite(halves[i]):
+        if np.isfinite(down[i]):
             bounds = (float(low[i]), float(high[i]), None if looked else float(p_values[i]))
             ratios.append(RatioInterval(float(ratio[i]), *bounds, "simultaneous", n))
         else:
@@ -227,10 +228,12 @@ def ratios_to(compared: Comparisons, best: int) -> list[RatioInterval]:
     return ratios
 
 
-def ratios_over(samples: Sequence[Sample], base: int, alpha: float = ALPHA) -> list[RatioInterval]:
+def ratios_over(
+    samples: Sequence[Sample], base: int, higher_is_better: bool, alpha: float = ALPHA
+) -> list[RatioInterval]:
     """Each sample over the one at ``base``, with intervals that hold for all pairs at once: what a
     ranking says of the best cell, said of any other."""
-    return _ratios(compare_all(samples, alpha), samples, base)
+    return _ratios(compare_all(samples, alpha, higher_is_better), samples, base)
 
 
 def _ratios(compared: Comparisons, samples: Sequence[Sample], base: int) -> list[RatioInterval]:

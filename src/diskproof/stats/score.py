@@ -111,7 +111,8 @@ def compare_scores(
     signs = [1.0 if load.higher_is_better else -1.0 for load in loads]
     speeds = np.array([sign * fit.centres for sign, fit in zip(signs, fits, strict=True)]).T
     weights = np.array([load.weight for load in loads])
-    return compare_fit(combine(fits, speeds, weights / weights.sum())), speeds
+    fit = combine(fits, speeds, weights / weights.sum())
+    return compare_fit(fit, higher_is_better=True), speeds
 
 
 def combine(fits: Sequence[Fit], speeds: Array, shares: Array) -> Fit:

@@ -307,7 +307,10 @@ class _Choice:
             return lambda each: each
         ids = [line.ranked.cell.id for line in self.load.lines]
         ratios = ratios_over(
-            [line.sample for line in self.load.lines], ids.index(chosen.cell.id), self.load.alpha
+            [line.sample for line in self.load.lines],
+            ids.index(chosen.cell.id),
+            self.load.higher_is_better,
+            self.load.alpha,
         )
 
         @cache  # the same candidate is the same object wherever it is told of

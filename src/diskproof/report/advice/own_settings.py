@@ -50,5 +50,6 @@ def _sentences(found: Recommendation, load: WorkloadView, mine: Line | None) -> 
 
 def _times(load: WorkloadView, base: Line, other: Line) -> Times:
     """How many times as fast ``other`` is as ``base``, for all pairs of the workload together."""
-    ratios = ratios_over([line.sample for line in load.lines], load.lines.index(base), load.alpha)
-    return times_of(ratios[load.lines.index(other)], load.higher_is_better)
+    samples, higher = [line.sample for line in load.lines], load.higher_is_better
+    ratios = ratios_over(samples, load.lines.index(base), higher, load.alpha)
+    return times_of(ratios[load.lines.index(other)], higher)

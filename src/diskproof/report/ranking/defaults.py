@@ -35,7 +35,8 @@ def _place(line: Line, load: WorkloadView, bars: Bars) -> str:
     if not single and not line.ranked.is_apart(best.ranked):
         return "not told apart from the best"
     places = [load.lines.index(each) for each in (best, line)]
-    ratio = ratios_over([each.sample for each in load.lines], places[0], load.alpha)[places[1]]
+    samples = [each.sample for each in load.lines]
+    ratio = ratios_over(samples, places[0], load.higher_is_better, load.alpha)[places[1]]
     if not ratio.ratio > 0:
         return "no ratio to the best"
     unproved = ", which a single run does not prove" if single else ""

@@ -25,12 +25,14 @@ RANDOM_4K["write"] = tuple(name.replace("read", "write") for name in RANDOM_4K["
 @dataclass(frozen=True)
 class StudyScores:
     """The scores of one study on one host. ``front`` is of (read, write) scores, empty unless both
-    kinds are there; ``weighted`` is None with the reason in ``unweighted``."""
+    kinds are there; ``weighted`` is None with the reason in ``unweighted``. ``raced``: cells may
+    have been stopped early."""
 
     scores: Scores
     front: tuple[FrontPoint, ...]
     weighted: WeightedSpeeds | None
     unweighted: str = ""
+    raced: bool = False
 
 
 def read_scores(
@@ -66,7 +68,7 @@ def score_rows(
         for aim in DIRECTIONS
     ]
     weighted, reason = _weighted(by_load)
-    return StudyScores(score(loads), find_front(aims), weighted, reason)
+    return StudyScores(score(loads), find_front(aims), weighted, reason, looked)
 
 
 def _load(

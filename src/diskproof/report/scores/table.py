@@ -139,6 +139,8 @@ def column_words(found: StudyScores) -> str:
         "Score: ratio to the best, with its interval; wins: share of all weights under which "
         "this cell is first."
     )
+    if found.raced:
+        text = f"{text} A cell that a race stopped early looks slower than it is."
     if not found.front:
         return text
     return (

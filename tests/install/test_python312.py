@@ -16,10 +16,10 @@ VERSION = "3.12"
 
 
 def find_python() -> Path | None:
-    """Where it lies: on PATH, or where pyenv keeps its own."""
+    """Where it lies: of pyenv, whose own word for it on PATH may mean none, else on PATH."""
     beside = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{VERSION}.*/bin/python{VERSION}"))
     on_path = shutil.which(f"python{VERSION}")
-    return Path(on_path) if on_path else next(reversed(beside), None)
+    return beside[-1] if beside else Path(on_path) if on_path else None
 
 
 @pytest.fixture(scope="module")

@@ -53,6 +53,8 @@ def main(folder: Path) -> None:
             path.chmod(0o644)
             path.rename(target / path.name)
     print(target, *sorted(path.name for path in target.iterdir()), sep="\n")
+    if not any(ROOT.glob("LICEN[CS]E*")):
+        print("Nobody has chosen a licence for diskproof itself; ask before you hand these on.")
 
 
 def _made(folder: Path) -> Path:

@@ -116,6 +116,7 @@ def test_it_is_the_guest_where_there_is_no_other_and_says_what_it_lacks(
     assert build.find_guest() == made and made.id.startswith("minimal-")
     assert build.find_whole() is None and build.find_guest("postgres") is None
     assert made.lacks[:2] == ("mkfs.none (a file system that is none)", "module ext4")
+    assert {*minimal.NEEDED, "module nvme"} <= made.has and "module ext4" not in made.has
 
 
 def test_its_figures_are_of_another_host(

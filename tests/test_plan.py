@@ -55,6 +55,31 @@ def test_a_container_is_a_baseline_as_the_host_is() -> None:
     assert reasons(missing) == {"frontend=container does not work here: no crun": 1}
 
 
+def test_what_the_minimal_guest_lacks_is_left_out_with_the_reason() -> None:
+    has = {"dd", "env", "cp", "mount", "umount", "sync", "mkfs.ext4", "module ext4"}
+    facts = facts_with(minimal_guest=frozenset({*has, "bus=virtio-blk"}))
+    text = """[workloads]
+rand-read-4k-d1 = {}
+dd-write = {}
+tree-copy = { filesystem = "xfs" }
+own = { command = ["stress-ng", "{disk}"] }
+[factors]
+frontend = ["guest", "daemon"]
+bus = ["virtio-blk", "nvme"]
+"""
+    made = make_plan(parse_study(text), facts)
+    cells = {(cell.level("frontend"), cell.workload.name, cell.level("bus")) for cell in made.cells}
+    assert cells == {("daemon", "rand-read-4k-d1", ""), ("guest", "dd-write", "virtio-blk")}
+    lacks = {each.split(": ")[0] for each in reasons(made) if "minimal" in each}
+    assert lacks == {
+        "the minimal guest lacks fio",
+        "the minimal guest lacks stress-ng",
+        "the minimal guest lacks mkfs.xfs, module xfs",
+        "the minimal guest lacks bus=nvme",
+    }
+    assert all("`diskproof guest build`" in each for each in reasons(made) if "minimal" in each)
+
+
 def test_no_knob_of_a_cell_is_hidden() -> None:
     cell = plan('frontend = "guest"').cells[0]
     assert cell.levels_dict() == {

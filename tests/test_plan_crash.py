@@ -39,6 +39,14 @@ def test_a_writer_that_a_frontend_cannot_carry_is_dropped_with_the_reason() -> N
     assert dropped[-1].reason == "the writer ledger-fs needs frontend=guest, not daemon"
 
 
+def test_the_minimal_guest_carries_the_ledger_only() -> None:
+    text = '[factors]\nfrontend = "guest"\n[crash]\nwriters = ["ledger", "sqlite"]\n'
+    facts = facts_with(minimal_guest=frozenset({"bus=virtio-blk"}))
+    cells, dropped = make_crash_plan(parse_study(text), facts)
+    assert [c.workload.name for c in cells] == ["ledger"]
+    assert dropped[-1].reason == "the writer sqlite needs the whole guest: `diskproof guest build`"
+
+
 def test_postgres_in_a_guest_needs_a_larger_disk_than_on_the_host() -> None:
     text = '[factors]\nfrontend = ["host", "guest"]\n[crash]\nwriters = ["postgres", "sqlite"]\n'
     cells, dropped = make_crash_plan(parse_study(text), FACTS)

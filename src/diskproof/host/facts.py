@@ -9,7 +9,7 @@ from diskproof.backings import Consent, Place, probe_backing, start_place
 from diskproof.backings.place import start_run_dir
 from diskproof.container.runtime import require_containers
 from diskproof.errors import DiskproofError, RunFailure
-from diskproof.guest.ours.build import find_guest, require_guest
+from diskproof.guest.ours.build import MINIMAL, find_guest, require_guest
 from diskproof.guest.own.image import open_own_image, require_firmware
 from diskproof.host.accel import KVM, AccelFacts, find_accel, probe_accel
 from diskproof.host.backing_ground import add_ground
@@ -18,6 +18,7 @@ from diskproof.host.iothread_probe import find_daemon_iothread_fault
 from diskproof.host.memory_limit import find_limit_obstacle
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
 from diskproof.process.start import require_tool, run
+from diskproof.qemu.machine import BUS_DRIVERS
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
 from diskproof.study.backings import OVER_NETWORK, SERVED
 from diskproof.study.factors import FRONTENDS
@@ -81,7 +82,16 @@ def probe_facts(
         backings=disks,
         reasons=reasons,
         bounds_caches=not unbounded,
+        minimal_guest=_find_minimal(),
     )
+
+
+def _find_minimal() -> frozenset[str] | None:
+    found = find_guest()
+    if found is None or found.kind != MINIMAL:
+        return None
+    loaded = {bus: {f"module {name}" for name in names} for bus, names in BUS_DRIVERS.items()}
+    return found.has | {f"bus={bus}" for bus, modules in loaded.items() if modules <= found.has}
 
 
 def probe_frontends() -> Probed:

@@ -180,7 +180,8 @@ def examine_build_tools() -> Finding:
     missing = [package for program, package in _BUILD_TOOLS if find_tool(program) is None]
     if missing:
         what = f"{', '.join(missing)} not installed"
-        return Finding(name, "no", what, f"apt-get install {' '.join(missing)}; {OTHER_WAY}")
+        hint = f"apt-get install {' '.join(missing)}   # {OTHER_WAY}"
+        return Finding(name, "no", what, hint)
     if find_suite() is None:
         hint = f"use a Debian container; {OTHER_WAY}"
         return Finding(name, "no", "it takes a Debian host", hint)

@@ -8,7 +8,7 @@ from diskproof.plan.like import Levels
 from diskproof.plan.select import select
 from diskproof.plan.sizes import FREE_MARGIN, find_obstacle
 from diskproof.records import Cell, Dropped, HostFacts
-from diskproof.study.crash import WRITERS, CrashRules, crash_workload, least_disk
+from diskproof.study.crash import ON_FILE_SYSTEM, WRITERS, CrashRules, crash_workload, least_disk
 from diskproof.study.load import Filter, Study
 from diskproof.units import render_bytes
 
@@ -72,6 +72,8 @@ def _obstacle(rules: CrashRules, facts: HostFacts, levels: Levels, writer: str) 
         return f"what is written is recorded in files, and backing {backing} is a block device"
     if frontend not in WRITERS[writer]:
         return f"the writer {writer} needs frontend={' or '.join(WRITERS[writer])}, not {frontend}"
+    if frontend == "guest" and facts.minimal_guest is not None and writer in ON_FILE_SYSTEM:
+        return f"the writer {writer} needs the whole guest: `diskproof guest build`"
     least = least_disk(rules, writer, frontend)
     if rules.size >= least:
         return ""

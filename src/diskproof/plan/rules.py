@@ -1,12 +1,17 @@
 """What cannot work, each rule with its reason: one function, one row in ``RULES``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from diskproof.records import HostFacts, WorkloadSpec
 from diskproof.study.boots import count_boots, memory_bytes, parse_scale
 from diskproof.study.factors import DIRECT, FACTORS, Factor, Need
-from diskproof.study.programs import PROGRAM_BY_KIND, SECOND_DISK_ON, has_own_system
+from diskproof.study.programs import (
+    PROGRAM_BY_KIND,
+    SECOND_DISK_ON,
+    has_own_system,
+    programs_in_guest,
+)
 from diskproof.units import parse_bytes, render_bytes
 
 
@@ -91,26 +96,39 @@ def _accel_of_host(levels: Mapping[str, str], facts: HostFacts) -> str | None:
     return None
 
 
-def program_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
-    """What a workload needs that is not one fio job."""
+def _find_lack(needed: Iterable[str], levels: Mapping[str, str], facts: HostFacts) -> str | None:
+    """Why the minimal guest, where it is the one that is used, cannot do what needs these."""
+    if levels.get("frontend") != "guest" or facts.minimal_guest is None:
+        return None
+    lacking = [name for name in needed if name not in facts.minimal_guest]
+    what = f"the minimal guest lacks {', '.join(lacking)}"
+    return f"{what}: `diskproof guest build` makes the whole one" if lacking else None
+
+
+def workload_rules(workload: WorkloadSpec) -> tuple[Rule, ...]:
+    """What a workload needs."""
+    needed = programs_in_guest(workload)
+    started = Rule(("frontend",), lambda levels, facts: _find_lack(needed, levels, facts))
+    return (started, *_program_rules(workload))
+
+
+def _program_rules(workload: WorkloadSpec) -> Iterator[Rule]:
+    """What it needs that is not one fio job."""
     program = PROGRAM_BY_KIND.get(workload.kind)
     if program is None:
-        return ()
+        return
     needs = {"frontend": program.frontends, **program.levels}
-    rules = [_works_with(workload.name, factor, levels) for factor, levels in needs.items()]
+    yield from (_works_with(workload.name, factor, levels) for factor, levels in needs.items())
     files_only = "host" in program.frontends and "daemon" not in program.frontends
     if program.own_system or files_only:
-        names = ("backing", "frontend")
-        rules.append(Rule(names, lambda levels, facts: _local(workload, levels, facts)))
+        yield Rule(("backing", "frontend"), lambda at, facts: _local(workload, at, facts))
     if program.own_system:
-        rules.append(Rule(("memory",), lambda levels, facts: _memory(workload, levels)))
-        rules.append(Rule(("frontend",), lambda levels, facts: _boots(workload)))
+        yield Rule(("memory",), lambda levels, facts: _memory(workload, levels))
+        yield Rule(("frontend",), lambda levels, facts: _boots(workload))
     if workload.option(SECOND_DISK_ON):
-        names = ("backing", "frontend")
-        rules.append(Rule(names, lambda levels, facts: _copied_from(workload, levels, facts)))
+        yield Rule(("backing", "frontend"), lambda at, facts: _copied_from(workload, at, facts))
     if program.own_backing:
-        rules.append(Rule(("backing",), lambda levels, facts: _own(workload.name, levels, facts)))
-    return tuple(rules)
+        yield Rule(("backing",), lambda levels, facts: _own(workload.name, levels, facts))
 
 
 def _works_with(workload: str, factor: str, wanted: tuple[str, ...]) -> Rule:
@@ -204,6 +222,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("backing", "preallocation"), _preallocation_of_device),
     Rule(("backing", "cache"), _directory_takes_direct),
     Rule(("iothread", "bus"), _iothread_of_bus),
+    Rule(("bus", "frontend"), lambda at, facts: _find_lack((f"bus={at.get('bus')}",), at, facts)),
     Rule(("frontend", "iothread"), _iothread_of_daemon),
 )
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from diskproof.errors import HostError, StudyError
 from diskproof.plan.like import Axes, Levels, find_like, find_whole, like_axes, without_decided
-from diskproof.plan.rules import RULES, Rule, program_rules
+from diskproof.plan.rules import RULES, Rule, workload_rules
 from diskproof.records import Cell, Dropped, HostFacts, WorkloadSpec
 from diskproof.study.factors import CACHE_MODES, FACTOR_BY_NAME, FACTORS, CacheMode, Factor
 from diskproof.study.like import DiskDefault, named
@@ -124,7 +124,7 @@ def _keep(
     named = _naming(axes, order)
     find_obstacle = _obstacles(axes, facts, RULES)
     screens = [
-        (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, program_rules(w)))
+        (w.name, _Screen(study, axes, w.name, facts), _obstacles(axes, facts, workload_rules(w)))
         for w in study.workloads
     ]
     for values in itertools.product(*axes.values()):

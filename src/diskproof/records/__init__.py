@@ -144,7 +144,8 @@ class HostFacts:
     this QEMU has, ``iothread_buses`` those that take an iothread. ``reasons`` says for each
     missing level, frontend or pair why (key ``"aio=io_uring"``, ``"frontend=guest"``,
     ``"frontend=daemon,iothread=on"``). ``bounds_caches``: the page cache of a run can be bounded;
-    the key of why not is ``"cache limit"``.
+    the key of why not is ``"cache limit"``. ``minimal_guest``: what the minimal guest has,
+    programs, ``"module NAME"`` and ``"bus=NAME"``; None where it is not the one that is used.
     """
 
     memory_bytes: int
@@ -159,6 +160,7 @@ class HostFacts:
     backings: Mapping[str, BackingFacts]
     reasons: Mapping[str, str] = field(default_factory=dict)
     bounds_caches: bool = False
+    minimal_guest: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

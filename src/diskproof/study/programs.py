@@ -1,9 +1,11 @@
 """The workloads that are not one fio job, by name, as data: each has steps of its own, in
 ``workloads/KIND.py``."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from diskproof.records import WorkloadSpec
 from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
 
@@ -14,7 +16,8 @@ class Program:
     table takes beside the common ones (size, runtime), ``fixed`` what the name says. It works with
     the given ``frontends`` and ``levels`` (factor -> levels) only. ``fill``: the disk is written
     once before. ``own_backing``: it needs one that the study makes, for it fills it up.
-    ``own_system``: the disk holds an operating system, which boots from it."""
+    ``own_system``: the disk holds an operating system, which boots from it. ``in_guest``: what it
+    starts or loads in a guest; ``{option}`` there is that option's value."""
 
     name: str
     kind: str
@@ -26,6 +29,7 @@ class Program:
     fill: bool = False
     own_backing: bool = False
     own_system: bool = False
+    in_guest: tuple[str, ...] = ("fio",)
 
 
 COMMAND = "command"
@@ -34,6 +38,7 @@ SECOND_DISK_ON = "source_on"
 _FILES = ("host", "container", "guest")
 """Where a disk has a name that any program can open."""
 _DD = {"bs": keys.size("1M"), "direct": keys.one_of("off", "on")}
+_DD_STARTS = ("env", "dd")
 _IOZONE = {
     "tests": keys.like("0,1,2,8", r"[0128](,[0128])*", "numbers of iozone's tests: 0,1,2,8"),
     "min_file": keys.size("64K"),
@@ -76,6 +81,7 @@ PROGRAMS = (
         "a command of your own; {disk} in it is the disk under test",
         _COMMAND,
         frontends=(*_FILES, "own-guest"),
+        in_guest=(),
     ),
     Program(
         "dd-write",
@@ -84,6 +90,7 @@ PROGRAMS = (
         _DD,
         {"rw": "write"},
         frontends=_FILES,
+        in_guest=_DD_STARTS,
     ),
     Program(
         "dd-read",
@@ -92,6 +99,7 @@ PROGRAMS = (
         _DD,
         {"rw": "read"},
         frontends=_FILES,
+        in_guest=_DD_STARTS,
         fill=True,
     ),
     Program(
@@ -107,6 +115,7 @@ PROGRAMS = (
         "a tree of many small and few big files, copied with cp -a, the sync in the time",
         _TREE,
         frontends=("host", "guest"),
+        in_guest=("cp", "mount", "umount", "sync", "mkfs.{filesystem}", "module {filesystem}"),
     ),
     Program(
         "first-write",
@@ -144,12 +153,23 @@ PROGRAMS = (
         _BOOTS,
         frontends=("guest",),
         own_system=True,
+        in_guest=("module ext4",),
     ),
 )
 
 PROGRAM_BY_NAME = {program.name: program for program in PROGRAMS}
 PROGRAM_BY_KIND = {program.kind: program for program in PROGRAMS}
 """Programs of one kind have the same needs."""
+
+
+def programs_in_guest(workload: WorkloadSpec) -> tuple[str, ...]:
+    """What a workload starts or loads in a guest: names of programs, and ``module NAME``."""
+    program = PROGRAM_BY_KIND.get(workload.kind)
+    if program is None:
+        return ("fio",) if workload.kind in ("fio", "fio-job") else ()
+    if program.kind == COMMAND:
+        return (str(json.loads(workload.option(COMMAND))[0]),)
+    return tuple(name.format(**dict(workload.options)) for name in program.in_guest)
 
 
 def has_own_system(kind: str) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from diskproof.drive import Drive, Execution
 from diskproof.errors import RunFailure, tells_no_space
 from diskproof.guest.ours.build import PROGRAM_FOLDER
+from diskproof.guest.ours.root import MAKE_FILE_SYSTEM
 from diskproof.process.native import require_native
 from diskproof.records import Check, Metric, WorkloadSpec
 from diskproof.study.boots import parse_scale
@@ -24,11 +25,6 @@ from diskproof.workloads import WorkloadResult
 PROGRAM = "diskproof-tree"
 MOUNT_POINT = "/mnt"
 SOURCE_POINT = "/tmp/source"
-MAKE = {
-    "ext4": ("mkfs.ext4", "-q", "-F"),
-    "xfs": ("mkfs.xfs", "-q", "-f"),
-    "btrfs": ("mkfs.btrfs", "-q", "-f"),
-}
 ROOM = 1.25  # of a tree: blocks that are not full, the file system's own
 SLOWEST = 2 << 20  # bytes/s, under emulation on a busy host
 FILE_SECONDS = 0.02
@@ -99,7 +95,7 @@ class Site:
             self.drive.facts.machine.load_modules([self.filesystem])
         for room in dict.fromkeys(self.rooms.values()):
             if room.device:
-                self.do(*MAKE[self.filesystem], room.device)
+                self.do(*MAKE_FILE_SYSTEM[self.filesystem], room.device)
                 self.do("mkdir", "-p", room.folder)
                 self._mount(room)
 

@@ -96,7 +96,9 @@ fn main() -> ExitCode {
 
 fn explore(request: Option<PathBuf>, shard: Option<Shard>) -> Result<()> {
     let request = Request::parse(&read_request(request)?)?;
-    keep(rights::to_begin(&request)).during("giving up rights")?;
+    if !rights::is_mounted_for_us(&request) {
+        keep(rights::to_begin(&request)).during("giving up rights")?;
+    }
     let request = if shard.is_some() { request.with_shard(shard)? } else { request };
     say(&Line::Summary(Box::new(diskproof_states::run::explore(&request)?)));
     Ok(())

@@ -34,6 +34,13 @@ const OF_THE_HOST: CapabilitySet = CapabilitySet::AUDIT_CONTROL
     .union(CapabilitySet::SYSLOG)
     .union(CapabilitySet::WAKE_ALARM);
 
+/// Whether another program mounts for us, fusermount3 for an ordinary user: it gains rights, which
+/// it cannot once we have given that up.
+pub fn is_mounted_for_us(request: &Request) -> bool {
+    let in_memory = matches!(request.check, CheckRequest::Ledger { format: Format::Raw, .. });
+    !in_memory && !rustix::process::geteuid().is_root()
+}
+
 /// Until everything is open and mounted.
 pub fn to_begin(request: &Request) -> CapabilitySet {
     TO_BEGIN.union(to_check(request))

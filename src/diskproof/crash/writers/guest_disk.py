@@ -11,6 +11,7 @@ from diskproof.frontends.guest import GuestDrive
 from diskproof.guest.ours.boot import Guest
 from diskproof.guest.ours.build import PROGRAM_FOLDER
 from diskproof.guest.ours.jobs import ArrivedAck
+from diskproof.guest.ours.root import MAKE_FILE_SYSTEM
 from diskproof.lab.deadline import BoundedDrive
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
@@ -18,11 +19,6 @@ from diskproof.records import Cell, WorkloadSpec
 
 LEDGER = f"{PROGRAM_FOLDER}/diskproof-ledger"
 MOUNT_POINT = "/mnt"
-FILE_SYSTEMS = {
-    "ext4": ("mkfs.ext4", "-q", "-F"),
-    "xfs": ("mkfs.xfs", "-q", "-f"),
-    "btrfs": ("mkfs.btrfs", "-q", "-f"),
-}
 _SETUP_SECONDS = 120.0  # mkfs and mount under emulation on a busy host
 
 
@@ -61,10 +57,10 @@ def write_in_guest(
 
 def make_file_system(guest: Guest, device: str, kind: str, options: str = "") -> None:
     """Make a file system on a disk of the guest and mount it. Raises RunFailure ``guest``."""
-    if kind not in FILE_SYSTEMS:
-        raise RunFailure("workload", f"unknown file system {kind!r}", ", ".join(FILE_SYSTEMS))
+    if kind not in MAKE_FILE_SYSTEM:
+        raise RunFailure("workload", f"unknown file system {kind!r}", ", ".join(MAKE_FILE_SYSTEM))
     guest.load_modules([kind])
-    require_done(guest, [*FILE_SYSTEMS[kind], device])
+    require_done(guest, [*MAKE_FILE_SYSTEM[kind], device])
     mount(guest, device, kind, options)
 
 

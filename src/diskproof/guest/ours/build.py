@@ -40,7 +40,8 @@ class GuestFiles:
     """A built guest. ``id`` names it in results.
 
     ``root_modules`` are those that lie in the root: name to paths in the guest, in load order.
-    ``kind`` is ``debian`` or ``minimal``, and ``lacks`` says what a minimal one cannot do.
+    ``kind`` is ``debian`` or ``minimal``; of a minimal one ``has`` names programs and
+    ``module NAME``, and ``lacks`` says what it cannot do.
     """
 
     kernel: Path
@@ -51,6 +52,7 @@ class GuestFiles:
     root_modules: Mapping[str, tuple[str, ...]]
     kind: str = "debian"
     lacks: tuple[str, ...] = ()
+    has: frozenset[str] = frozenset()
 
 
 def find_guest(extra: str = "") -> GuestFiles | None:
@@ -92,6 +94,7 @@ def read_guest(folder: Path) -> GuestFiles:
         root_modules={name: tuple(paths) for name, paths in facts["root_modules"].items()},
         kind=facts.get("kind", "debian"),
         lacks=tuple(facts.get("lacks", ())),
+        has=frozenset(facts.get("has", ())),
     )
 
 

@@ -21,20 +21,21 @@ from diskproof.guest.ours.squashfs import write_squashfs
 from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import content_id
 
-RECIPE = 1
+RECIPE = 2
 # Without these nothing runs in a guest; each is a program of coreutils, or any shell.
 NEEDED = ("sh", "cat", "mkdir", "rm", "test")
 USEFUL: Mapping[str, str] = {
     "fio": "workloads of fio",
     "dd": "workloads of dd",
+    "env": "workloads of dd",
+    "cp": "copies of trees",
     "insmod": "file systems in the guest",
     "mount": "file systems in the guest",
     "umount": "file systems in the guest",
     "mkfs.ext4": "ext4 in the guest",
     "mkfs.xfs": "xfs in the guest",
     "mkfs.btrfs": "btrfs in the guest",
-    "sqlite3": "the crash writer sqlite",
-    "sync": "commands that sync",
+    "sync": "copies of trees",
 }
 """What it has where the host has it, and what cannot be run without."""
 _SPACE = 1 << 30
@@ -131,7 +132,8 @@ def _fill(
     lacks = [f"{name} ({USEFUL[name]})" for name in USEFUL if name not in programs]
     lacks += [f"module {name}" for name in (*no_drivers, *not_in_root)]
     facts = {"kernel_release": modules.release, "suite": "", "root_modules": placed}
-    more = {"kind": build.MINIMAL, "lacks": lacks}
+    has = [*programs, *(f"module {name}" for name in (*drivers, *in_root))]
+    more = {"kind": build.MINIMAL, "has": has, "lacks": lacks}
     (folder / "guest.json").write_text(json.dumps(facts | more, indent=1))
     write_squashfs(tree, folder / "root.squashfs")
     shutil.rmtree(scratch)

@@ -13,6 +13,11 @@ from diskproof.process.start import require_tool, run
 COMPRESSION = ("-comp", "lz4", "-b", "128K")
 MOUNT_POINTS = ("proc", "sys", "dev", "tmp", "run", "mnt", "root")
 MODULE_FOLDER = "usr/lib/diskproof/modules"
+MAKE_FILE_SYSTEM: Mapping[str, tuple[str, ...]] = {
+    "ext4": ("mkfs.ext4", "-q", "-F"),
+    "xfs": ("mkfs.xfs", "-q", "-f"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f"),
+}
 SERVERS = "servers"
 UNUSED = (
     "boot",

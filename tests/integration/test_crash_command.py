@@ -346,7 +346,7 @@ def test_why_a_search_broke_off_is_told_beside_the_loss_that_it_found(
         (["--writer", "/no/such/program", "--check", "true", "data"], 2, "is no program"),
         (["--writer", "true", "--check", "true", "data"], 1, "promised nothing"),
         (["--writer", "true", "--check", "true", "data", "--sector", "513"], 2, "no sector"),
-        (["s.toml", "--seed", "3"], 2, "--sector and --seed go with --writer"),
+        (["s.toml", "--seed", "3"], 2, "--sector, --seed and --old-content go with --writer"),
         (["s.toml", "--cluster", "host:8786"], 2, "no address of a cluster"),
         (["no-such-study.toml"], 2, "cannot read the study"),
         (["reproduce", "no-such-run"], 2, "no crash run"),

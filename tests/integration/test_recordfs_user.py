@@ -192,7 +192,7 @@ def test_more_files_than_may_be_open_are_found_by_their_names(device: None, room
         # The kernel remembers all of them while they are listed in the next.
         done = room.do_in_mount(f"set -e; cd \"$M\"; python3 -c '{MANY}'")
         assert done.returncode == 0, done.stderr
-        open_now = len(os.listdir(f"/proc/{recording.process.pid}/fd"))
+        open_now = len(list(Path(f"/proc/{recording.process.pid}/fd").iterdir()))
         assert open_now < 96
         assert room.do_in_mount('fusermount3 -u "$M"').returncode == 0
         assert recording.process.wait(DEADLINE) == 0

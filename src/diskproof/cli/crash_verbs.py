@@ -28,10 +28,17 @@ CheckOption = Annotated[
 ]
 SectorOption = Annotated[
     int | None,
-    typer.Option(metavar="BYTES", help="With --writer: what a disk writes whole, 512 or 4096."),
+    typer.Option(metavar="BYTES", help="With --writer: what a disk writes whole, 64 to 65536."),
 ]
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", help="With --writer: of the random states.", min=0)
+]
+OldContentOption = Annotated[
+    bool,
+    typer.Option(
+        "--old-content",
+        help="With --writer: try too that new parts of files hold what other files left.",
+    ),
 ]
 ClusterOption = Annotated[
     str | None,
@@ -73,6 +80,7 @@ def crash_study(
     check: CheckOption = None,
     sector: SectorOption = None,
     seed: SeedOption = None,
+    old_content: OldContentOption = False,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -100,8 +108,9 @@ def crash_study(
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     if writer is None and check is None:
-        if sector is not None or seed is not None:
-            raise UsageError("--sector and --seed go with --writer", "a study has them in [crash]")
+        if sector is not None or seed is not None or old_content:
+            what = "--sector, --seed and --old-content go with --writer"
+            raise UsageError(what, "a study has them in [crash]")
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
@@ -111,7 +120,8 @@ def crash_study(
     if destroy_data or make:
         what = f"{options.DESTROY_DATA if destroy_data else '--make'} goes with a study"
         raise UsageError(what, "a program writes on copies of DIR")
-    return crash_program(order, target, (writer, check), program_rules(sector, seed), cluster)
+    rules = program_rules(sector, seed, old_content)
+    return crash_program(order, target, (writer, check), rules, cluster)
 
 
 @crash.command()

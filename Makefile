@@ -33,7 +33,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 HEAVY := $(addprefix --ignore=tests/,integration vm e2e install)
 
 .PHONY: test
-test: setup-test lint test-native guest-cached ## everything that must hold: lint, types, all tests
+test: setup-test suites-tools lint test-native guest-cached ## everything that must hold: lint, types, all tests
 	@status=0; \
 	suite() { printf '\n== %s ==\n' "$$1"; shift; $(PYTHON_BIN) -m pytest "$$@" || status=1; }; \
 	suite 'unit tests' tests -n 3 --dist worksteal $(HEAVY); \
@@ -61,6 +61,14 @@ lint: setup-test ## style and types of Python, Rust and shell
 test-native: setup-test
 	$(SECTION) 'native tests'
 	@cd native && $(if $(CI),CARGO_INCREMENTAL=0) ../setup/cargo test --quiet --locked
+
+.PHONY: suites suites-tools
+suites: setup-test suites-tools ## foreign test programs whole on recordfs, crash states against a slow model
+	@DISKPROOF_SUITES=whole $(PYTHON_BIN) -m pytest tests/integration/test_recordfs_suites.py -n 2
+	@cd native && DISKPROOF_LOGS=1000 ../setup/cargo test --locked -p diskproof-states --test exhaustive -- --nocapture
+suites-tools:
+	@setup/packages setup/packages-suites.txt
+	@setup/once suites setup/suites -- setup/suites
 
 .PHONY: fuzz
 fuzz: setup ## coverage chooses inputs for every Rust reader of foreign bytes: EACH=60 seconds, TARGETS="log qmp"

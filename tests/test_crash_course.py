@@ -18,9 +18,9 @@ from diskproof.lab.course import (
     start_telling,
 )
 from diskproof.records import Cell, HostRecord, StudyRecord
-from diskproof.records.verdicts import FAULTS, CrashRun, Fault, Verdict
+from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.store import Store, open_store
-from diskproof.study.crash import CrashRules, crash_workload
+from diskproof.study.crash import USUAL_FAULTS, CrashRules, crash_workload
 from support.crashing import make_crash_run, make_verdict
 
 STUDY = StudyRecord("s1", "study", "run", "", 1, 1, ())
@@ -59,7 +59,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def make_campaign(
-    store: Store, executor: MadeUp, faults: tuple[Fault, ...] = FAULTS
+    store: Store, executor: MadeUp, faults: tuple[Fault, ...] = USUAL_FAULTS
 ) -> CrashCampaign:
     cells = [Cell(cell.levels, make_crash_run().cell.workload) for cell in CELLS]
     return CrashCampaign(STUDY, cells, faults, executor.execute, store)
@@ -68,7 +68,7 @@ def make_campaign(
 def go(
     store: Store,
     executor: MadeUp,
-    faults: tuple[Fault, ...] = FAULTS,
+    faults: tuple[Fault, ...] = USUAL_FAULTS,
     retry: bool = False,
 ) -> tuple[str, int, list[CrashEvent]]:
     events: list[CrashEvent] = []

@@ -353,6 +353,7 @@ def test_why_a_search_broke_off_is_told_beside_the_loss_that_it_found(
         (["s.toml", "--stays"], 2, "--stays goes with --writer"),
         (["--writer", "true", "--check", "true", "data", "--make"], 2, "--make goes with a study"),
         (["s.toml", "--causes", "3s"], 2, "--causes goes with --writer"),
+        (["s.toml", "--old-content"], 2, "--old-content goes with --writer"),
         (["s.toml", "--cluster", "host:8786"], 2, "no address of a cluster"),
         (["no-such-study.toml"], 2, "cannot read the study"),
         (["reproduce", "no-such-run"], 2, "no crash run"),

@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from support.recording import DEADLINE, Recording, make_places, needs_fuse, start_recording
+from support.recording import (
+    DEADLINE,
+    Recording,
+    make_places,
+    needs_fuse,
+    open_folder,
+    start_recording,
+)
 
 pytestmark = needs_fuse
 
@@ -39,11 +46,15 @@ def access_list(user: int, permissions: int, mode: int) -> bytes:
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Iterator[Recording]:
+def folder() -> Iterator[Path]:
+    with open_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def recording(folder: Path) -> Iterator[Recording]:
     """Checked at its end: the log replays to the backing, attributes and all."""
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
-    with start_recording(make_places(tmp_path)) as recording:
+    with start_recording(make_places(folder)) as recording:
         yield recording
         recording.finish()
 
@@ -58,9 +69,9 @@ def do_as(user: int, script: str, path: Path, group: int | None = None) -> str:
     return done.stdout.strip() if done.returncode == 0 else "refused"
 
 
-def both(recording: Recording, tmp_path: Path, work: Callable[[Path], object]) -> None:
+def both(recording: Recording, folder: Path, work: Callable[[Path], object]) -> None:
     """The same work on the mount and on a plain directory gives the same."""
-    plain = tmp_path / "plain"
+    plain = folder / "plain"
     plain.mkdir(exist_ok=True)
     assert work(recording.mount) == work(plain)
 
@@ -103,8 +114,8 @@ def change_what_costs_bits(folder: Path) -> list[tuple[int, bool]]:
     return found
 
 
-def test_set_id_bits_and_capabilities_go_as_elsewhere(recording: Recording, tmp_path: Path) -> None:
-    both(recording, tmp_path, change_what_costs_bits)
+def test_set_id_bits_and_capabilities_go_as_elsewhere(recording: Recording, folder: Path) -> None:
+    both(recording, folder, change_what_costs_bits)
 
 
 def change_owners_and_lists(folder: Path) -> list[object]:
@@ -137,9 +148,9 @@ def change_owners_and_lists(folder: Path) -> list[object]:
 
 
 def test_what_an_operation_changes_besides_is_in_the_log(
-    recording: Recording, tmp_path: Path
+    recording: Recording, folder: Path
 ) -> None:
-    both(recording, tmp_path, change_owners_and_lists)
+    both(recording, folder, change_owners_and_lists)
 
 
 def make_under_a_list(folder: Path) -> list[object]:
@@ -162,9 +173,9 @@ def make_under_a_list(folder: Path) -> list[object]:
 
 
 def test_a_directory_gives_its_list_to_what_is_made_in_it(
-    recording: Recording, tmp_path: Path
+    recording: Recording, folder: Path
 ) -> None:
-    both(recording, tmp_path, make_under_a_list)
+    both(recording, folder, make_under_a_list)
 
 
 def ask_by_list(folder: Path) -> list[str]:
@@ -177,8 +188,8 @@ def ask_by_list(folder: Path) -> list[str]:
     return [*asked, do_as(33, 'printf more >>"$1" && cat "$1"', file)]
 
 
-def test_lists_of_access_are_obeyed(recording: Recording, tmp_path: Path) -> None:
-    both(recording, tmp_path, ask_by_list)
+def test_lists_of_access_are_obeyed(recording: Recording, folder: Path) -> None:
+    both(recording, folder, ask_by_list)
     assert ask_by_list(recording.mount) == ["secret", "refused", "refused", "secretmore"]
 
 

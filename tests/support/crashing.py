@@ -7,8 +7,8 @@ from diskproof.backings import NO_CONSENT
 from diskproof.crash.run import CrashLab
 from diskproof.lab.setup import LabSetup
 from diskproof.records import Artefact, BackingSpec, Cell, Check
-from diskproof.records.verdicts import FAULTS, CrashRun, Fault, TraceEvent, Verdict
-from diskproof.study.crash import CrashRules, crash_workload, faults_of
+from diskproof.records.verdicts import CrashRun, Fault, TraceEvent, Verdict
+from diskproof.study.crash import USUAL_FAULTS, CrashRules, crash_workload, faults_of
 from support.running import assert_nothing_left
 
 LOSS = Verdict(
@@ -78,7 +78,7 @@ def make_real_run(
     **levels: str,
 ) -> CrashRun:
     """One real crash run; afterwards no process, folder or mount of it is left."""
-    found = execute_real(folder, writer, FAULTS, replace(rules, durable=durable), **levels)
+    found = execute_real(folder, writer, USUAL_FAULTS, replace(rules, durable=durable), **levels)
     assert_nothing_of(folder)
     return found
 

@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -72,6 +73,14 @@ def make_places(folder: Path) -> Places:
     places.backing.mkdir()
     places.mount.mkdir()
     return places
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may look into; Pytest's own let nobody else in."""
+    with tempfile.TemporaryDirectory(prefix="recordfs-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def is_mounted(path: Path) -> bool:

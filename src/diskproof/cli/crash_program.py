@@ -13,28 +13,36 @@ from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_explorer
 from diskproof.crash.next import CrashCampaign
-from diskproof.crash.program import NO_FLUSH, RULES, make_program, program_cell, sent_no_flush
+from diskproof.crash.program import (
+    NO_FLUSH,
+    RULES,
+    Times,
+    make_program,
+    program_cell,
+    sent_no_flush,
+)
 from diskproof.crash.run import CrashLab
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome
 from diskproof.lab.setup import LabSetup
 from diskproof.recording.folder import require_fuse
 from diskproof.records import Cell, StudyRecord, content_id
-from diskproof.records.verdicts import FAULTS
+from diskproof.records.verdicts import FAULTS, Fault
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
-from diskproof.study.crash import SECTORS, CrashRules
+from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
 
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
 
 
-def program_rules(sector: int | None, seed: int | None) -> CrashRules:
+def program_rules(sector: int | None, seed: int | None, old_content: bool) -> CrashRules:
     """How a program's states are built. Raises UsageError."""
     if sector is not None and sector not in SECTORS:
-        known = " or ".join(str(each) for each in SECTORS)
-        raise UsageError(f"--sector {sector} is no sector of a disk", f"it is {known} bytes")
+        raise UsageError(f"--sector {sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
     rules = RULES if sector is None else replace(RULES, sector=sector)
+    faults = FAULTS if old_content else USUAL_FAULTS
+    rules = replace(rules, faults=faults)
     return rules if seed is None else replace(rules, seed=seed)
 
 
@@ -50,17 +58,19 @@ def crash_program(
     stays: bool,
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
-    budget = order.budget or PROGRAM_SECONDS
-    program = make_program(writer, check, folder, budget, causes, stays=stays)
+    budget, faults = order.budget or PROGRAM_SECONDS, faults_of("host", rules.faults)
+    program = make_program(writer, check, folder, Times(budget, len(faults), causes), stays=stays)
     require_fuse()
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.
-    return conduct(replace(order, budget=None), partial(_start_program, cell, name, cluster))
+    return conduct(
+        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, cluster)
+    )
 
 
 @contextmanager
 def _start_program(
-    cell: Cell, name: str, cluster: str | None, store: Store
+    cell: Cell, name: str, faults: tuple[Fault, ...], cluster: str | None, store: Store
 ) -> Iterator[ProgramWords]:
     """A study of its own for each call: a program may have changed since the last one."""
     with start_explorer(cluster) as explorer:
@@ -72,7 +82,7 @@ def _start_program(
         backings = {FOLDER.name: FOLDER}
         setup = LabSetup(study.id, host.id, backings, NO_CONSENT, "", 24 * 3600.0)
         make = CrashLab(setup, explorer).execute
-        yield ProgramWords(CrashCampaign(study, [cell], FAULTS, make, store))
+        yield ProgramWords(CrashCampaign(study, [cell], faults, make, store))
 
 
 class ProgramWords(CrashWords):

@@ -48,7 +48,7 @@ StaysOption = Annotated[
 ]
 SectorOption = Annotated[
     int | None,
-    typer.Option(metavar="BYTES", help="With --writer: what a disk writes whole, 512 or 4096."),
+    typer.Option(metavar="BYTES", help="With --writer: what a disk writes whole, 64 to 65536."),
 ]
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", help="With --writer: of the random states.", min=0)
@@ -60,6 +60,13 @@ CausesOption = Annotated[
         parser=options.parse_budget,
         metavar="TIME",
         help="With --writer: look for causes and needless flushes, also where nothing is lost.",
+    ),
+]
+OldContentOption = Annotated[
+    bool,
+    typer.Option(
+        "--old-content",
+        help="With --writer: try too that new parts of files hold what other files left.",
     ),
 ]
 ClusterOption = Annotated[
@@ -109,6 +116,7 @@ def crash_study(
     sector: SectorOption = None,
     seed: SeedOption = None,
     causes: CausesOption = None,
+    old_content: OldContentOption = False,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -139,13 +147,14 @@ def crash_study(
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     if (source := _choose_source(writer, block_log, check)) is None:
         given = {"--sector": sector, "--seed": seed, "--stays": stays, "--causes": causes}
+        given |= {"--old-content": old_content}
         _refuse(given, *OF_PROGRAMS)
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
     _refuse({options.DESTROY_DATA: destroy_data, "--make": make}, *OF_STUDIES)
-    rules = program_rules(sector, seed)
+    rules = program_rules(sector, seed, old_content)
     return crash_program(order, target, *source, rules, cluster, causes, stays=stays)
 
 

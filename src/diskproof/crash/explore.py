@@ -25,6 +25,7 @@ NATIVE_FAULTS: Mapping[Fault, str] = {
     "power": "power",
     "qemu-kill": "kill",
     "lying-device": "lying-device",
+    "old-content": "old-content",
 }
 """The explorer's names; what an end in order leaves is one state, and not explored."""
 

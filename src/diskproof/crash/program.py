@@ -56,19 +56,22 @@ class WriterProgram:
     """The check is started once: a state a line on its stdin, a verdict a line on its stdout."""
 
 
+@dataclass(frozen=True)
+class Times:
+    """Half of the ``budget`` is for the writer, the rest for so many ``faults``, and as long again
+    for the ``causes`` of a loss unless their seconds are named."""
+
+    budget: float
+    faults: int
+    causes: float | None = None
+
+
 def make_program(
-    writer: str | Path,
-    check: str,
-    folder: Path,
-    budget: float,
-    causes: float | None,
-    *,
-    stays: bool = False,
+    writer: str | Path, check: str, folder: Path, times: Times, *, stays: bool = False
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one; a path is a log's.
 
-    Half of the ``budget`` is for the writer, the rest for the three faults that the host knows, and
-    as long again for ``causes`` of a loss unless their seconds are named. Raises UsageError.
+    Raises UsageError.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "the program's data is copied from it")
@@ -78,9 +81,10 @@ def make_program(
         source: tuple[str, ...] | Path = writer.resolve()
     else:
         source = split_command("--writer", writer)
-    words, half = split_command("--check", check), budget / 2
-    times = half, half / 3, causes or half, causes is not None
-    return WriterProgram(source, words, folder.resolve(), *times, stays)
+    words, half = split_command("--check", check), times.budget / 2
+    seconds = half, half / times.faults, times.causes or half
+    always = times.causes is not None
+    return WriterProgram(source, words, folder.resolve(), *seconds, always, stays)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:

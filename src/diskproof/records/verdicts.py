@@ -6,7 +6,7 @@ from typing import Literal, Self, get_args
 
 from diskproof.records import Artefact, Cell, Check, Failure
 
-Fault = Literal["power", "qemu-kill", "guest-kill", "lying-device"]
+Fault = Literal["power", "qemu-kill", "guest-kill", "lying-device", "old-content"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 Durability = Literal["keeps", "undecided", "loses", "corrupts"]
 """From good to bad: of what is undecided nobody knows that it keeps."""
@@ -87,8 +87,9 @@ class Verdict:
 
     @property
     def counts(self) -> bool:
-        """Whether a setting answers for it: none can make up for a disk that lies."""
-        return self.fault != "lying-device"
+        """Whether a setting answers for it: none can make up for a disk that lies, or that gives
+        new files what others left."""
+        return self.fault not in ("lying-device", "old-content")
 
 
 @dataclass(frozen=True)

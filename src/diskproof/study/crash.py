@@ -16,7 +16,9 @@ from diskproof.units import parse_size, render_bytes
 KIND = "crash"
 """The kind of workload of a crash cell; its name is the writer."""
 
-SECTORS = (512, 4096)
+SECTORS = tuple(1 << bit for bit in range(6, 17))
+"""What a crash leaves whole: less than the 512 bytes of a disk is a shorn sector."""
+KNOWN_SECTORS = f"a power of two from {SECTORS[0]} to {SECTORS[-1]}"
 DURABLE = ("flush", "fua", "write")
 """What a writer takes for a promise: a flush, a write asked to be durable, or any write."""
 
@@ -45,8 +47,11 @@ FAULT_WORDS: dict[Fault, str] = {
     "qemu-kill": "QEMU, or the program on the host, is killed",
     "guest-kill": "the guest is killed, QEMU ends in order",
     "lying-device": "the host loses power and its disk ignores flushes",
+    "old-content": "the host loses power, and what was not written holds what was there before",
 }
 
+USUAL_FAULTS = tuple(fault for fault in FAULTS if fault != "old-content")
+"""Those of a study that names none."""
 
 MAX_RECORDS = 100_000
 MAX_DISK = 1 << 30
@@ -68,7 +73,7 @@ def _read_size(value: object) -> int:
 def _read_sector(value: object) -> int:
     size = parse_size(value) if isinstance(value, str | int) else 0
     if size not in SECTORS:
-        raise ValueError(f"{shown(value)} is no sector size: {' or '.join(map(str, SECTORS))}")
+        raise ValueError(f"{shown(value)} is no sector size: it is {KNOWN_SECTORS}")
     return size
 
 
@@ -83,7 +88,7 @@ class CrashRules:
     """
 
     writers: tuple[str, ...] = keys.field(("ledger",), keys.known("writer", WRITERS))
-    faults: tuple[Fault, ...] = keys.field(FAULTS, _read_faults)
+    faults: tuple[Fault, ...] = keys.field(USUAL_FAULTS, _read_faults)
     records: int = keys.field(256, keys.whole(1, MAX_RECORDS))
     seconds: float = keys.field(10.0, keys.duration(1))
     durable: str = keys.field("flush", keys.choice(*DURABLE))

@@ -9,6 +9,7 @@ use crate::choice::{Choice, Presence, Tear};
 use crate::cut::{Cut, Piece};
 use crate::explore::{Exploration, Worker};
 use crate::failure::Result;
+use crate::fault::Fault;
 use crate::image::{size_of, Key};
 use crate::plan::Pass;
 use crate::trace::Change;
@@ -51,7 +52,12 @@ fn count(cut: &Cut<'_, '_>, most: usize) -> Option<usize> {
 }
 
 /// Whether all combinations of all cuts are no more than what is left of the budget.
+///
+/// Old content in place of zeros is one choice more, and not counted.
 pub fn fit(exploration: &Exploration<'_>, worker: &mut Worker<'_, '_>) -> Result<bool> {
+    if exploration.fault() == Fault::OldContent {
+        return Ok(false);
+    }
     let mut left = exploration.budget_left() as usize;
     for &cut in exploration.cuts.of(Pass::All) {
         match worker.at(cut, |cut, _| Ok(count(cut, left)))? {

@@ -1,6 +1,7 @@
 //! What stands in a file's sectors, and where it is kept.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -8,10 +9,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{openat2, Mode, OFlags, ResolveFlags};
+use rustix::fs::{fgetxattr, flistxattr, openat2, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use crate::failure::{During, Failure, Result};
 use crate::trace::{Change, Trace};
+
+/// No list of extended attributes, and no value of one, is longer.
+const MAX_EXTENDED: usize = 64 << 10;
 
 /// Hashes what a sector of a file holds. Zeros hash to 0: a sector nobody wrote adds nothing.
 pub fn sector_hash(file: u64, number: u64, bytes: &[u8]) -> u64 {
@@ -23,6 +28,14 @@ pub fn sector_hash(file: u64, number: u64, bytes: &[u8]) -> u64 {
     hasher.write_u64(number);
     hasher.write(bytes);
     hasher.finish() | 1
+}
+
+/// The same at the same place each time, and nothing that anybody wrote.
+fn fill_old(file: u64, offset: u64, buffer: &mut [u8]) {
+    for (byte, at) in buffer.iter_mut().zip(offset..) {
+        let word = diskproof_random::mix(diskproof_random::mix(file) ^ (at / 8));
+        *byte = word.to_le_bytes()[(at % 8) as usize] | 1;
+    }
 }
 
 pub fn is_zero(bytes: &[u8]) -> bool {
@@ -43,6 +56,8 @@ pub enum Source {
     },
     /// Here: one sector that was changed in part.
     Own(Arc<[u8]>),
+    /// What another file left on the disk.
+    Old,
 }
 
 impl Source {
@@ -60,7 +75,12 @@ impl Source {
 /// The copy of the recorded directory from before: its files, open.
 pub struct Base {
     files: HashMap<u64, BaseFile>,
+    /// Of files and directories that have any.
+    extended: HashMap<u64, Extended>,
 }
+
+/// Extended attributes, by name.
+pub type Extended = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 
 struct BaseFile {
     file: File,
@@ -76,6 +96,7 @@ impl Base {
         let root = File::open(folder).during(named)?;
         let mut paths: HashMap<u64, PathBuf> = HashMap::new();
         let mut files = HashMap::new();
+        let mut extended = HashMap::new();
         for ((parent, name), file, size) in &trace.base {
             let path = match paths.get(parent) {
                 Some(parent) => parent.join(std::ffi::OsStr::from_bytes(name)),
@@ -83,12 +104,29 @@ impl Base {
                 None => return Err(Failure::new("reading the base", "a name without its parent")),
             };
             let mode = trace.nodes[file].mode;
-            if mode & libc::S_IFMT == libc::S_IFREG {
-                files.insert(*file, BaseFile::open(&root, &path, *size)?);
+            let named = || format!("opening {} in the base", path.display());
+            let opened = match mode & libc::S_IFMT {
+                libc::S_IFREG => Some(open_inside(&root, &path).during(named())?),
+                libc::S_IFDIR if name.is_empty() => Some(root.try_clone().during(named())?),
+                libc::S_IFDIR => Some(open_inside(&root, &path).during(named())?),
+                _ => None,
+            };
+            if let Some(opened) = opened {
+                let found = read_extended(&opened).during(named())?;
+                if !found.is_empty() {
+                    extended.insert(*file, found);
+                }
+                if mode & libc::S_IFMT == libc::S_IFREG {
+                    files.insert(*file, BaseFile::new(opened, &path, *size)?);
+                }
             }
             paths.insert(*file, path);
         }
-        Ok(Base { files })
+        Ok(Base { files, extended })
+    }
+
+    pub fn extended(&self, file: u64) -> Extended {
+        self.extended.get(&file).cloned().unwrap_or_default()
     }
 
     pub fn size(&self, file: u64) -> u64 {
@@ -137,12 +175,8 @@ impl Base {
 }
 
 impl BaseFile {
-    /// Opens a file, but never one outside the base, whatever has become of its directories.
-    fn open(root: &File, path: &Path, size: u64) -> Result<BaseFile> {
+    fn new(file: File, path: &Path, size: u64) -> Result<BaseFile> {
         let named = format!("opening {} in the base", path.display());
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let file: File = openat2(root, path, flags, Mode::empty(), inside).during(&named)?.into();
         let found = file.metadata().during(&named)?;
         if !found.is_file() || found.len() != size {
             let why = format!("it is not the file of {size} bytes that the log begins with");
@@ -153,10 +187,33 @@ impl BaseFile {
     }
 }
 
+/// Opens a file, but never one outside the base, whatever has become of its directories.
+fn open_inside(root: &File, path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    Ok(openat2(root, path, flags, Mode::empty(), inside)?.into())
+}
+
+/// What the file system can keep of them: nothing on some.
+fn read_extended(file: &File) -> std::io::Result<Extended> {
+    let mut names = vec![0; MAX_EXTENDED];
+    let length = match flistxattr(file, &mut names[..]) {
+        Ok(length) => length,
+        Err(Errno::OPNOTSUPP) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    let names = names[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    let one = |name: &[u8]| {
+        let mut value = vec![0; MAX_EXTENDED];
+        let length = fgetxattr(file, OsStr::from_bytes(name), &mut value[..])?;
+        Ok((name.into(), value[..length].into()))
+    };
+    names.map(one).collect()
+}
+
 /// Finds what lseek(2) calls data: all of it where the file system does not say.
 fn data_ranges(file: &File, size: u64) -> std::io::Result<Vec<(u64, u64)>> {
     use rustix::fs::{seek, SeekFrom};
-    use rustix::io::Errno;
     let mut ranges = Vec::new();
     let mut at = 0;
     while at < size {
@@ -205,6 +262,10 @@ impl Store {
                 Some(Change::Write { at, .. }) => self.trace.read_data(at + before + skip, buffer),
                 _ => unreachable!("only writes are sources"),
             },
+            Source::Old => {
+                fill_old(file, offset + skip, buffer);
+                Ok(())
+            }
             Source::Own(bytes) => {
                 let start = skip as usize;
                 buffer.copy_from_slice(&bytes[start..start + buffer.len()]);
@@ -220,6 +281,11 @@ impl Store {
             Source::Base => return Ok(0),
             Source::Zero => 0,
             Source::Own(bytes) => sector_hash(file, sectors.0, bytes),
+            Source::Old => (sectors.0..sectors.1).fold(0u64, |sum, number| {
+                let mut bytes = vec![0; sector as usize];
+                fill_old(file, number * sector, &mut bytes);
+                sum.wrapping_add(sector_hash(file, number, &bytes))
+            }),
             Source::Write { sequence, skip } => match self.trace.change(*sequence) {
                 Some(Change::Write { offset, hashes, .. }) => {
                     let first = ((offset + skip) / sector - offset.div_ceil(sector)) as usize;

@@ -4,7 +4,9 @@ use std::io;
 
 use crate::choice::{Candidate, Choice, Presence, Tear};
 use crate::content::Source;
+use crate::fault::Fault;
 use crate::image::{size_of, Image, Key, Value, Version};
+use crate::trace::{Change, Trace};
 
 /// A part of the directory that can be one of several things.
 pub struct Piece {
@@ -36,6 +38,9 @@ pub enum Pick {
     Sectors(Box<[usize]>),
 }
 
+/// In place of a version: what another file left there.
+const OLD: usize = usize::MAX;
+
 /// One state: base, durable changes, and some of the others.
 pub struct State<'c, 'i, 's> {
     pub cut: &'c Cut<'i, 's>,
@@ -58,7 +63,7 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
             continue;
         }
         let sectors = match trace.change(sequence) {
-            Some(change @ crate::trace::Change::Write { .. }) => {
+            Some(change @ Change::Write { .. }) => {
                 image.sectors(change).map_or(0, |(start, end)| end - start)
             }
             _ => 0,
@@ -79,18 +84,9 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         Piece { end: cell.end, versions: cell.versions.clone(), makers: makers.collect(), key }
     };
     let pieces = keys.into_iter().map(piece).collect();
-    let earlier = |candidate: &Candidate| match trace.change(candidate.sequence) {
-        Some(crate::trace::Change::Names { after, .. }) => {
-            after.iter().filter_map(|&sequence| at(sequence).ok()).map(|at| at as u32).collect()
-        }
-        _ => {
-            let truncation = trace.event(candidate.sequence).truncation;
-            truncation
-                .and_then(|sequence| at(sequence).ok())
-                .map(|at| at as u32)
-                .into_iter()
-                .collect()
-        }
+    let earlier = |candidate: &Candidate| {
+        let earlier = comes_after(trace, candidate.sequence);
+        earlier.into_iter().filter_map(|sequence| at(sequence).ok()).map(|at| at as u32).collect()
     };
     let after = candidates.iter().map(earlier).collect();
     let moment_ns = match image.at {
@@ -98,6 +94,14 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         sequence => trace.event(sequence).end_ns,
     };
     Cut { image, sequence: image.at, moment_ns, pieces, candidates, after }
+}
+
+/// Records that must be there if this one is, or if its size is.
+fn comes_after(trace: &Trace, sequence: u64) -> Vec<u64> {
+    match trace.change(sequence) {
+        Some(Change::Names { after, .. }) => after.clone(),
+        _ => trace.event(sequence).truncation.into_iter().collect(),
+    }
 }
 
 impl<'i, 's> Cut<'i, 's> {
@@ -186,13 +190,25 @@ impl<'i, 's> Cut<'i, 's> {
                     sectors.get((number - first) as usize).copied().unwrap_or(false)
                 }
             };
-            (1..=top).rev().find(there).unwrap_or(0)
+            (1..=top).rev().find(there).unwrap_or_else(|| match self.holds_old(piece, number) {
+                true if presence(top).is_sized() => OLD,
+                _ => 0,
+            })
         };
         let sectors: Box<[usize]> = (*start..piece.end).map(one).collect();
-        match sectors.iter().all(|at| *at == sectors[0]) {
+        match sectors.iter().all(|at| *at == sectors[0] && *at != OLD) {
             true => Pick::Version(sectors[0]),
             false => Pick::Sectors(sectors),
         }
+    }
+
+    /// Whether a block that the file got holds what was there before, until it is written.
+    fn holds_old(&self, piece: &Piece, number: u64) -> bool {
+        let (store, Key::Data(file, _)) = (self.image.store, &piece.key) else { return false };
+        let sector = store.trace.sector;
+        let new =
+            || store.base.data(*file, number * sector, (number + 1) * sector).next().is_none();
+        self.image.fault() == Fault::OldContent && matches!(piece.source(0), Source::Base) && new()
     }
 
     #[expect(
@@ -246,6 +262,9 @@ impl Piece {
     }
 
     pub fn source(&self, at: usize) -> &Source {
+        if at == OLD {
+            return &Source::Old;
+        }
         match &self.versions[at].value {
             Value::Data(source) => source,
             _ => unreachable!("a run of sectors has sources"),

@@ -16,16 +16,19 @@ pub enum Fault {
     Kill,
     /// The host loses its power, and its disk has never flushed anything.
     LyingDevice,
+    /// As power; a block that a file got and that was not written holds what was there before.
+    OldContent,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 3] = [Fault::Power, Fault::Kill, Fault::LyingDevice];
+    pub const ALL: [Fault; 4] = [Fault::Power, Fault::Kill, Fault::LyingDevice, Fault::OldContent];
 
     pub fn name(self) -> &'static str {
         match self {
             Fault::Power => "power",
             Fault::Kill => "kill",
             Fault::LyingDevice => "lying-device",
+            Fault::OldContent => "old-content",
         }
     }
 }
@@ -41,6 +44,7 @@ pub struct Edits {
 
 /// Which record makes which changes durable, and which changes were under way when a record ended.
 pub struct Durability {
+    pub fault: Fault,
     /// By sequence number of the record that has settled them (its index is one less).
     settled_by: Vec<Vec<u64>>,
     /// By sequence number of a cut: the highest of the records that had begun by then.
@@ -59,13 +63,14 @@ impl Durability {
         let mut settling = Settling::new(trace);
         for sequence in 1..=trace.last() {
             match fault {
-                Fault::Power => settling.take_edited(sequence, edits),
+                Fault::Power | Fault::OldContent => settling.take_edited(sequence, edits),
                 Fault::Kill => settling.settle(sequence, sequence),
                 Fault::LyingDevice => {}
             }
         }
         let pending = pending_counts(trace, &settling.settled_by);
-        Durability { settled_by: settling.settled_by, horizon: horizons(trace), pending }
+        let (settled_by, horizon) = (settling.settled_by, horizons(trace));
+        Durability { fault, settled_by, horizon, pending }
     }
 
     /// Changes that became durable with this record, oldest first.

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::content::{Source, Store};
-use crate::fault::Durability;
+use crate::fault::{Durability, Fault};
 use crate::trace::{Change, Place, Trace};
 
 /// A part of the directory; in the order of files and sectors.
@@ -143,6 +143,10 @@ impl<'s> Image<'s> {
             image.cells.insert(Key::Name(place.clone()), cell);
         }
         image
+    }
+
+    pub fn fault(&self) -> Fault {
+        self.durability.fault
     }
 
     /// Goes on to a later record.

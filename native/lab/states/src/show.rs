@@ -1,14 +1,17 @@
 //! One state, made again in a directory.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{symlink, DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use diskproof_wire::crash_log::ROOT;
+use rustix::fs::{mknodat, setxattr, FileType, Mode, XattrFlags, CWD};
+use rustix::io::Errno;
 
 use crate::choice::{Presence, StateId};
 use crate::content::Store;
@@ -46,7 +49,8 @@ pub fn show(log: &Path, base: &Path, id: &StateId, to: &Path) -> Result<()> {
         let state = cut.state(&id.choice).during("building the state")?;
         Ok(Snapshot::new(&state))
     })?;
-    let made = Making { store: &store, snapshot: &snapshot }.make(ROOT, to);
+    let mut making = Making { store: &store, snapshot: &snapshot, made: HashMap::new() };
+    let made = making.make(ROOT, to);
     made.during(format!("making {}", to.display()))
 }
 
@@ -76,29 +80,47 @@ pub fn list(log: &Path, base: &Path, id: Option<&StateId>) -> Result<()> {
 struct Making<'a> {
     store: &'a Store,
     snapshot: &'a Snapshot,
+    /// Where a file was made, for its other names.
+    made: HashMap<u64, PathBuf>,
 }
 
 impl Making<'_> {
-    /// Owners stay those of who makes it; a file with several names gets a copy for each.
-    fn make(&self, file: u64, path: &Path) -> io::Result<()> {
-        let node = &self.snapshot.nodes[&file];
-        let mode = node.attributes.mode & 0o777;
+    /// Owners stay those of who makes it, so set-ID bits and what only root may set are left out;
+    /// devices and sockets are too.
+    fn make(&mut self, file: u64, path: &Path) -> io::Result<()> {
+        if let Some(first) = self.made.get(&file) {
+            return std::fs::hard_link(first, path);
+        }
+        let snapshot = self.snapshot;
+        let node = &snapshot.nodes[&file];
         match node.attributes.mode & libc::S_IFMT {
             libc::S_IFDIR => {
                 DirBuilder::new().mode(0o700).create(path)?;
                 for (name, &inner) in &node.entries {
-                    self.make(inner, &path.join(std::ffi::OsStr::from_bytes(name)))?;
+                    self.make(inner, &path.join(OsStr::from_bytes(name)))?;
                 }
-                std::fs::set_permissions(path, Permissions::from_mode(mode))
             }
-            libc::S_IFLNK => symlink(std::ffi::OsStr::from_bytes(&node.target), path),
+            libc::S_IFLNK => return symlink(OsStr::from_bytes(&node.target), path),
             libc::S_IFREG => {
-                let new = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-                self.fill(file, node, &new)
+                let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+                self.fill(file, node, &new)?;
+                self.made.insert(file, path.to_owned());
             }
-            // Sockets and fifos hold nothing.
-            _ => Ok(()),
+            libc::S_IFIFO => {
+                mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+                self.made.insert(file, path.to_owned());
+            }
+            _ => return Ok(()),
         }
+        for (name, value) in &node.attributes.extended {
+            if name.starts_with(b"user.") {
+                match setxattr(path, OsStr::from_bytes(name), value, XattrFlags::empty()) {
+                    Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        std::fs::set_permissions(path, Permissions::from_mode(node.attributes.mode & 0o777))
     }
 
     /// Only what is not zeros takes space.

@@ -88,7 +88,7 @@ fn node(state: &State<'_, '_, '_>, file: u64) -> Option<Node> {
             mode: born.mode,
             uid: born.uid,
             gid: born.gid,
-            extended: BTreeMap::new(),
+            extended: image.store.base.extended(file),
         }),
     };
     let is_regular = born.mode & libc::S_IFMT == libc::S_IFREG;

@@ -26,6 +26,9 @@ const MAX_FILE: u64 = crate::tree::NEW_IDS - 1;
 /// The offset in a write's payload goes before its data.
 const DATA_AT: u64 = FRAME_LENGTH as u64 + 8;
 
+/// Bytes that a crash leaves whole; fewer than 512 are a shorn sector.
+const SECTORS: std::ops::RangeInclusive<u64> = 64..=65536;
+
 const PUNCH: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | libc::FALLOC_FL_KEEP_SIZE as u32;
 const ZERO: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
@@ -127,7 +130,7 @@ impl Trace {
         let mut reader = Reader::new(BufReader::with_capacity(1 << 20, &log)).during(&named)?;
         let header = reader.header();
         let sector = sector.unwrap_or(u64::from(header.sector));
-        if !matches!(sector, 512 | 1024 | 2048 | 4096) {
+        if !sector.is_power_of_two() || !SECTORS.contains(&sector) {
             return Err(Failure::new(named, format!("a sector of {sector} bytes is none")));
         }
         let mut loading = Loading::new(sector);

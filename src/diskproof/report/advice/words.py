@@ -21,6 +21,7 @@ CUTS: dict[Fault, str] = {
     "qemu-kill": "the end of QEMU",
     "guest-kill": "the end of the guest",
     "lying-device": "a power cut with a disk that lies",
+    "old-content": "a power cut that leaves old content in new files",
 }
 
 

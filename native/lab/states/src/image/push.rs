@@ -1,6 +1,5 @@
 //! What a change makes of the parts that it is about: their next versions.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -207,7 +206,7 @@ impl Image<'_> {
         let node = self.store.trace.nodes.get(&file);
         let fresh = || {
             let (mode, uid, gid) = node.map_or((0, 0, 0), |node| (node.mode, node.uid, node.gid));
-            let base = Attributes { mode, uid, gid, extended: BTreeMap::new() };
+            let base = Attributes { mode, uid, gid, extended: self.store.base.extended(file) };
             let version = Version { sequence: 0, value: Value::Attributes(base.into()), hash: 0 };
             Cell { end: 0, versions: vec![version] }
         };

@@ -10,10 +10,11 @@ mod world;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use diskproof_random::Random;
-use diskproof_states::choice::Choice;
+use diskproof_states::choice::{Choice, StateId};
 use diskproof_states::combinations;
 use diskproof_states::content::Store;
 use diskproof_states::cut::{collect, Cut};
@@ -22,11 +23,13 @@ use diskproof_states::image::Image;
 use diskproof_states::plan::{choices, Cuts, Pass};
 use diskproof_states::request::Request;
 use diskproof_states::run::explore;
+use diskproof_states::show::show;
 use diskproof_states::snapshot::Snapshot;
 use diskproof_wire::crash_log::{Flags, Operation, ROOT};
 use diskproof_wire::ledger::{Acknowledgement, Geometry};
 use logs::{entry, Recording, DISK, SECTOR};
 use model::{Model, Seen};
+use rustix::fs::XattrFlags;
 use world::{operation, Act, Timed, World};
 
 /// Directories of the base, beside `disk`.
@@ -198,6 +201,49 @@ fn a_file_may_be_as_long_as_a_write_made_it_and_hold_nothing_of_it() {
 }
 
 #[test]
+fn what_was_not_written_may_hold_what_was_there_before() {
+    for (fault, old) in [("power", false), ("old-content", true)] {
+        let mut recording = begin(&[1; 512]);
+        write(&mut recording, 0, 1536);
+        let (log, base) = recording.finish();
+        let shown = |name: &str, choice: &str| {
+            let to = recording.path.join(name);
+            let id = format!("{fault}:512:5:without=5~{choice}").parse().unwrap();
+            show(&log, &base, &id, &to).unwrap();
+            std::fs::read(to.join("disk")).unwrap()
+        };
+        // The first sector was written before, and its block with it.
+        let (none, again, middle) = (shown("0", "0"), shown("1", "0"), shown("2", "2"));
+        assert_eq!((none.len(), &none[..512]), (1536, &[1; 512][..]));
+        assert_eq!(none, again);
+        for (from, content) in [(512, &none), (1024, &none), (1024, &middle)] {
+            let part = &content[from..from + 512];
+            assert_eq!(part.iter().all(|byte| *byte == 0), !old, "{fault}");
+            assert_ne!(part, [5; 512]);
+        }
+        assert_eq!(middle[512..1024], [5; 512]);
+        assert_eq!(shown("3", "0s").len(), 512);
+    }
+}
+
+#[test]
+fn sectors_are_from_64_bytes_to_64_kib() {
+    let mut recording = begin(b"");
+    write(&mut recording, 0, 2 * 65536);
+    let (log, base) = recording.finish();
+    for (sector, known) in [(64, true), (65536, true), (32, false), (131_072, false), (96, false)] {
+        assert_eq!(Store::open(&log, &base, Some(sector)).is_ok(), known, "{sector}");
+    }
+    for (sector, left) in [(64, 64), (16384, 16384), (65536, 65536)] {
+        let to = recording.path.join(sector.to_string());
+        let id = format!("power:{sector}:5:without=5~1").parse().unwrap();
+        show(&log, &base, &id, &to).unwrap();
+        let content = std::fs::read(to.join("disk")).unwrap();
+        assert_eq!(content.iter().filter(|byte| **byte == 5).count(), left);
+    }
+}
+
+#[test]
 fn a_file_keeps_a_name_when_it_is_linked_and_unlinked() {
     for flushes in [true, false] {
         let mut recording = begin(b"kept");
@@ -238,4 +284,31 @@ fn a_small_log_is_built_wholly() {
     let all: usize = (0..=8).map(|sectors| 1 << sectors).sum();
     let count = at_the_end(&log, &base, |cut, _| combinations::all(cut, MOST).unwrap().len());
     assert_eq!(count, all);
+}
+
+#[test]
+fn a_shown_state_has_modes_attributes_and_second_names() {
+    let mut recording = begin(b"old");
+    let disk = recording.path.join("base/disk");
+    rustix::fs::setxattr(&disk, "user.old", b"1", XattrFlags::empty()).unwrap();
+    let mode = Some(0o666);
+    recording.add(DISK, Operation::Setattr { mode, uid: None, gid: None });
+    let (name, value) = (Cow::Borrowed(&b"user.new"[..]), Cow::Borrowed(&b"22"[..]));
+    recording.add(DISK, Operation::Setxattr { name, value });
+    let name = Cow::Borrowed(&b"second"[..]);
+    recording.add(DISK, Operation::Link { parent: 3, name });
+    recording.add(9, Operation::Create(entry(ROOT, libc::S_IFIFO | 0o622, 0, b"fifo")));
+    let (log, base) = recording.finish();
+    let to = recording.path.join("shown");
+    let all: StateId = "power:512:9:everything".parse().unwrap();
+    show(&log, &base, &all, &to).unwrap();
+    let first = std::fs::metadata(to.join("disk")).unwrap();
+    let second = std::fs::metadata(to.join("d3/second")).unwrap();
+    assert_eq!((first.ino(), first.mode() & 0o777), (second.ino(), 0o666));
+    for (name, value) in [("user.old", &b"1"[..]), ("user.new", b"22")] {
+        let mut buffer = [0; 8];
+        let length = rustix::fs::getxattr(to.join("disk"), name, &mut buffer[..]).unwrap();
+        assert_eq!(&buffer[..length], value);
+    }
+    assert_eq!(std::fs::metadata(to.join("fifo")).unwrap().mode() & 0o777, 0o622);
 }

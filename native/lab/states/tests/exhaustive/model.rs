@@ -1,6 +1,7 @@
 //! `docs/crash-model.md` by definition: every combination of what may be missing is tried.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use diskproof_wire::crash_log::ROOT;
 
@@ -226,23 +227,7 @@ impl Model {
         let mut size = start.len() as u64;
         let ours = known.iter().filter(|&&at| !self.is_name(at) && self.file(at) == file);
         for &at in ours {
-            let before = full.len() as u64;
-            let changed = match self.acts[at].act {
-                Act::Write { offset, length, fill, .. } => {
-                    full.resize(full.len().max((offset + length) as usize), 0);
-                    full[offset as usize..(offset + length) as usize].fill(fill);
-                    offset..offset + length
-                }
-                Act::Truncate { size, .. } => {
-                    full.resize(size as usize, 0);
-                    size..before.max(size)
-                }
-                Act::Grow { size, .. } => {
-                    full.resize(full.len().max(size as usize), 0);
-                    0..0
-                }
-                _ => continue,
-            };
+            let Some(changed) = apply(&self.acts[at].act, &mut full) else { continue };
             let mut padded = full.clone();
             padded.resize(LENGTH, 0);
             let is_write = matches!(self.acts[at].act, Act::Write { .. });
@@ -255,15 +240,40 @@ impl Model {
                 }
             }
             if whole.contains(&at) {
-                size = match self.acts[at].act {
-                    Act::Truncate { size, .. } => size,
-                    Act::Write { offset, length, .. } => size.max(offset + length),
-                    Act::Grow { size: to, .. } => size.max(to),
-                    _ => size,
-                };
+                size = size_after(&self.acts[at].act, size);
             }
         }
         found.truncate(size as usize);
         (size, found)
+    }
+}
+
+/// Does it to the whole content; which bytes it may have changed. None: none of its.
+fn apply(act: &Act, full: &mut Vec<u8>) -> Option<Range<u64>> {
+    let before = full.len() as u64;
+    Some(match *act {
+        Act::Write { offset, length, fill, .. } => {
+            full.resize(full.len().max((offset + length) as usize), 0);
+            full[offset as usize..(offset + length) as usize].fill(fill);
+            offset..offset + length
+        }
+        Act::Truncate { size, .. } => {
+            full.resize(size as usize, 0);
+            size..before.max(size)
+        }
+        Act::Grow { size, .. } => {
+            full.resize(full.len().max(size as usize), 0);
+            0..0
+        }
+        _ => return None,
+    })
+}
+
+fn size_after(act: &Act, size: u64) -> u64 {
+    match *act {
+        Act::Truncate { size, .. } => size,
+        Act::Write { offset, length, .. } => size.max(offset + length),
+        Act::Grow { size: to, .. } => size.max(to),
+        _ => size,
     }
 }

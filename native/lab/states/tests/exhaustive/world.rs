@@ -109,6 +109,64 @@ impl World {
         }
     }
 
+    fn make(&mut self, random: &mut Random) -> Option<Act> {
+        let name = self.some_name(random);
+        if self.names.contains_key(&name) {
+            return None;
+        }
+        let (file, is_directory) = (self.next, random.chance(30));
+        self.next += 1;
+        self.names.insert(name.clone(), file);
+        if is_directory {
+            self.directories.insert(file);
+        } else {
+            self.files.push(file);
+        }
+        let mode = if is_directory { libc::S_IFDIR | 0o755 } else { libc::S_IFREG | 0o644 };
+        Some(Act::Make { file, name, mode })
+    }
+
+    fn link(&mut self, random: &mut Random) -> Option<Act> {
+        let (name, (_, file)) = (self.some_name(random), self.some_link(random));
+        if file == 0 || self.names.contains_key(&name) {
+            return None;
+        }
+        self.names.insert(name.clone(), file);
+        Some(Act::Link { file, name })
+    }
+
+    fn unlink(&mut self, random: &mut Random) -> Option<Act> {
+        let (name, file) = self.some_link(random);
+        self.names.remove(&name)?;
+        Some(Act::Take { file, name, directory: false })
+    }
+
+    fn rmdir(&mut self, random: &mut Random) -> Option<Act> {
+        let empty = |(name, file): (&Name, &u64)| {
+            let used = self.names.keys().any(|(parent, _)| parent == file);
+            (self.directories.contains(file) && !used).then(|| (name.clone(), *file))
+        };
+        let empty: Vec<(Name, u64)> = self.names.iter().filter_map(empty).collect();
+        if empty.is_empty() {
+            return None;
+        }
+        let (name, file) = World::pick(random, &empty);
+        self.names.remove(&name);
+        self.directories.remove(&file);
+        Some(Act::Take { file, name, directory: true })
+    }
+
+    fn rename(&mut self, random: &mut Random) -> Option<Act> {
+        let ((from, file), to) = (self.some_link(random), self.some_name(random));
+        let replaced = self.names.get(&to).copied().unwrap_or(0);
+        if file == 0 || file == replaced || self.directories.contains(&replaced) {
+            return None;
+        }
+        self.names.remove(&from);
+        self.names.insert(to.clone(), file);
+        Some(Act::Move { file, from, to, replaced })
+    }
+
     pub fn act(&mut self, random: &mut Random) -> Option<Act> {
         let file = World::pick(random, &self.files);
         let edge = |random: &mut Random| match random.below(3) {
@@ -124,59 +182,11 @@ impl World {
             3 => Act::Truncate { file, size: edge(random) },
             4 => Act::Grow { file, size: 1 + edge(random) },
             5 => Act::Mode { file, mode: 0o600 + random.below(8) as u32 },
-            6 | 7 => {
-                let name = self.some_name(random);
-                if self.names.contains_key(&name) {
-                    return None;
-                }
-                let (file, is_directory) = (self.next, random.chance(30));
-                self.next += 1;
-                self.names.insert(name.clone(), file);
-                if is_directory {
-                    self.directories.insert(file);
-                } else {
-                    self.files.push(file);
-                }
-                let mode = if is_directory { libc::S_IFDIR | 0o755 } else { libc::S_IFREG | 0o644 };
-                Act::Make { file, name, mode }
-            }
-            8 => {
-                let (name, (_, file)) = (self.some_name(random), self.some_link(random));
-                if file == 0 || self.names.contains_key(&name) {
-                    return None;
-                }
-                self.names.insert(name.clone(), file);
-                Act::Link { file, name }
-            }
-            9 => {
-                let (name, file) = self.some_link(random);
-                self.names.remove(&name)?;
-                Act::Take { file, name, directory: false }
-            }
-            10 => {
-                let empty = |(name, file): (&Name, &u64)| {
-                    let used = self.names.keys().any(|(parent, _)| parent == file);
-                    (self.directories.contains(file) && !used).then(|| (name.clone(), *file))
-                };
-                let empty: Vec<(Name, u64)> = self.names.iter().filter_map(empty).collect();
-                if empty.is_empty() {
-                    return None;
-                }
-                let (name, file) = World::pick(random, &empty);
-                self.names.remove(&name);
-                self.directories.remove(&file);
-                Act::Take { file, name, directory: true }
-            }
-            11 => {
-                let ((from, file), to) = (self.some_link(random), self.some_name(random));
-                let replaced = self.names.get(&to).copied().unwrap_or(0);
-                if file == 0 || file == replaced || self.directories.contains(&replaced) {
-                    return None;
-                }
-                self.names.remove(&from);
-                self.names.insert(to.clone(), file);
-                Act::Move { file, from, to, replaced }
-            }
+            6 | 7 => return self.make(random),
+            8 => return self.link(random),
+            9 => return self.unlink(random),
+            10 => return self.rmdir(random),
+            11 => return self.rename(random),
             12 => Act::Flush { file, data_only: random.chance(40), directory: false },
             _ => {
                 let directories: Vec<u64> = self.directories.iter().copied().collect();

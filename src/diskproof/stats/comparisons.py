@@ -57,7 +57,7 @@ class Comparisons:
     differences: Array
     half_widths: Array
     largest: Array
-    best: Best | None = None
+    best: AheadOfAll | None = None
 
     @property
     def proved(self) -> Flags:
@@ -83,7 +83,7 @@ class Comparisons:
 
 
 @dataclass(frozen=True)
-class Best:
+class AheadOfAll:
     """The ``cell`` ahead of all others: by ``lead`` on the log scale at least, if that is above
     nought. ``p_value`` of its being ahead, corrected for all that is claimed."""
 
@@ -155,7 +155,7 @@ def _place_of(alpha: float, draws: int) -> int:
     return min(math.ceil((draws + 1) * (1 - alpha)), draws) - 1
 
 
-def _find_best(fit: Fit, cells: Places, higher_is_better: bool, alpha: float) -> Best:
+def _find_best(fit: Fit, cells: Places, higher_is_better: bool, alpha: float) -> AheadOfAll:
     """The best mean against each other cell, in a two-sided test of that pair alone: one true best
     is all that it can be wrong about, and two cells that are equally good are the worst case."""
     own = fit.centres[cells] if higher_is_better else -fit.centres[cells]
@@ -163,12 +163,12 @@ def _find_best(fit: Fit, cells: Places, higher_is_better: bool, alpha: float) ->
     others = np.delete(np.arange(len(cells)), place)
     untied = not np.isfinite(fit.errors[cells[place], cells[others]]).all()
     if untied or fit.runs[cells[place]] < KNOWN:
-        return Best(int(cells[place]), -math.inf, 1.0)
+        return AheadOfAll(int(cells[place]), -math.inf, 1.0)
     ahead, draws = own[place] - own[others], fit.draws[:, cells]
     gaps = np.sort(np.abs(draws[:, others] - draws[:, [place]]), axis=0)
     lead = float((ahead - gaps[_place_of(alpha, len(gaps))]).min())
     p_value = float((1 + (gaps >= ahead).sum(axis=0)).max()) / (1 + len(gaps))
-    return Best(int(cells[place]), lead, min(1.0, p_value / KEPT[fit.blocked] / BEST))
+    return AheadOfAll(int(cells[place]), lead, min(1.0, p_value / KEPT[fit.blocked] / BEST))
 
 
 def _largest(draws: Array, errors: Array) -> Array:

@@ -16,7 +16,7 @@ from diskproof.crash.next import CrashCampaign
 from diskproof.crash.program import (
     NO_FLUSH,
     RULES,
-    Times,
+    TimeShares,
     make_program,
     program_cell,
     sent_no_flush,
@@ -59,7 +59,9 @@ def crash_program(
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
     budget, faults = order.budget or PROGRAM_SECONDS, faults_of("host", rules.faults)
-    program = make_program(writer, check, folder, Times(budget, len(faults), causes), stays=stays)
+    program = make_program(
+        writer, check, folder, TimeShares(budget, len(faults), causes), stays=stays
+    )
     require_fuse()
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.

@@ -20,7 +20,7 @@ from diskproof.recording.dm_log_writes import (
     FUA,
     MAX_PIECE,
     SECTOR,
-    LogWriter,
+    BlockLogWriter,
     start_log,
 )
 from diskproof.recording.log import (
@@ -133,7 +133,7 @@ class _Change:
 class _Disk:
     """A disk as it is after each record, and what of it is not safe yet."""
 
-    def __init__(self, out: LogWriter, content: IO[bytes]) -> None:
+    def __init__(self, out: BlockLogWriter, content: IO[bytes]) -> None:
         self._out, self._fd = out, content.fileno()
         self._pending: list[_Change] = []
         for start, stop in data_ranges(self._fd, 0, self._size()):

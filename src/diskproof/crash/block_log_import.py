@@ -10,7 +10,7 @@ from diskproof.recording.dm_log_writes import (
     FUA,
     MARK,
     OWN_MARKS,
-    Entry,
+    LoggedChange,
     read_entries,
 )
 from diskproof.recording.log import (
@@ -75,11 +75,11 @@ def _entry(parent: int, mode: int, size: int, name: bytes) -> bytes:
     return _ENTRY.pack(parent, mode, 0, 0, 0, size) + struct.pack("<H", len(name)) + name
 
 
-def _is_promise(entry: Entry) -> bool:
+def _is_promise(entry: LoggedChange) -> bool:
     return bool(entry.flags & MARK) and entry.text not in OWN_MARKS
 
 
-def _add(log: LogWriter, entry: Entry) -> None:
+def _add(log: LogWriter, entry: LoggedChange) -> None:
     """An entry as records: a flush covers all that stands before it, not its own data."""
     if entry.flags & FLUSH:
         log.add(FSYNC, file=_DISK, flags=DATA_ONLY)

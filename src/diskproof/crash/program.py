@@ -57,7 +57,7 @@ class WriterProgram:
 
 
 @dataclass(frozen=True)
-class Times:
+class TimeShares:
     """Half of the ``budget`` is for the writer, the rest for so many ``faults``, and as long again
     for the ``causes`` of a loss unless their seconds are named."""
 
@@ -67,7 +67,7 @@ class Times:
 
 
 def make_program(
-    writer: str | Path, check: str, folder: Path, times: Times, *, stays: bool = False
+    writer: str | Path, check: str, folder: Path, times: TimeShares, *, stays: bool = False
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one; a path is a log's.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from diskproof.errors import HostError
 from diskproof.records import BackingFacts, Cell, HostFacts, WorkloadSpec
 from diskproof.study.boots import disk_bytes, parse_scale
-from diskproof.study.factors import DIRECT
+from diskproof.study.factors import DIRECT, count_processors
 from diskproof.study.ground import Ground
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.study.workloads import CACHE_LIMIT
@@ -254,9 +254,9 @@ def warn_of_emulation(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
 
 def warn_of_processors(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
     """That guests have more processors than the host."""
-    most = max((int(cell.level("vcpus", "1")) for cell in cells), default=1)
+    most = max((count_processors(dict(cell.levels)) for cell in cells), default=1)
     if most > facts.cpus:
         yield (
-            f"vcpus={most} on {facts.cpus} processors: vCPUs that wait for each other are "
-            "measured, and under TCG a guest may not come up in its time"
+            f"a guest has {most} processors and the host {facts.cpus}: virtual ones that wait for "
+            "each other are measured, and under TCG a guest may not come up in its time"
         )

@@ -32,7 +32,7 @@ _SECTORS = frozenset(1 << bit for bit in range(9, 17))
 
 
 @dataclass(frozen=True)
-class Entry:
+class LoggedChange:
     """``start`` and ``length`` in bytes of the disk; ``data`` of a write, ``text`` of a mark.
     ``offset`` is where the entry stands in the log."""
 
@@ -44,7 +44,7 @@ class Entry:
     offset: int
 
 
-class LogWriter:
+class BlockLogWriter:
     """A log that is being written, with the number of its entries so far."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -77,16 +77,16 @@ class LogWriter:
 
 
 @contextmanager
-def start_log(target: Path) -> Iterator[LogWriter]:
+def start_log(target: Path) -> Iterator[BlockLogWriter]:
     """Write a log; its superblock, which makes it one, comes last. The file must not be there."""
     with target.open("xb") as stream:
-        writer = LogWriter(stream)
+        writer = BlockLogWriter(stream)
         yield writer
         stream.seek(0)
         stream.write(_SUPER.pack(MAGIC, VERSION, writer.entries, SECTOR))
 
 
-def read_entries(path: Path) -> Iterator[Entry]:
+def read_entries(path: Path) -> Iterator[LoggedChange]:
     """The entries of a log in order.
 
     Raises UsageError for what is no such log, is damaged, or ends before its last entry.
@@ -112,7 +112,7 @@ def _read_super(stream: IO[bytes], path: Path) -> tuple[int, int]:
     return count, sector
 
 
-def _read_entry(stream: IO[bytes], path: Path, number: int, sector: int, size: int) -> Entry:
+def _read_entry(stream: IO[bytes], path: Path, number: int, sector: int, size: int) -> LoggedChange:
     offset = stream.tell()
     head = stream.read(sector)
     if len(head) < sector:
@@ -121,15 +121,15 @@ def _read_entry(stream: IO[bytes], path: Path, number: int, sector: int, size: i
     if flags & MARK:
         if sectors or told > sector - _ENTRY.size:
             raise _damaged(path, offset, "a mark that is larger than its sector")
-        return Entry(flags, 0, 0, b"", head[_ENTRY.size :][:told], offset)
+        return LoggedChange(flags, 0, 0, b"", head[_ENTRY.size :][:told], offset)
     start, length = first * sector, sectors * sector
     if start + length > 1 << 62:
         raise _damaged(path, offset, "an entry beyond any disk")
     if flags & DISCARD:
-        return Entry(flags, start, length, b"", b"", offset)
+        return LoggedChange(flags, start, length, b"", b"", offset)
     if length > size - stream.tell():
         raise _damaged(path, offset, f"it ends within entry {number}")
-    return Entry(flags, start, length, stream.read(length), b"", offset)
+    return LoggedChange(flags, start, length, stream.read(length), b"", offset)
 
 
 def _damaged(path: Path, offset: int, why: str) -> UsageError:

@@ -203,6 +203,11 @@ FACTORS = (
 FACTOR_BY_NAME = {factor.name: factor for factor in FACTORS}
 
 
+def count_processors(levels: Mapping[str, str]) -> int:
+    """Of a cell's guest; 1 where it has none."""
+    return int(levels.get("vcpus") or 1)
+
+
 def _said(factor: str, theirs: str, ours: str, more: str = "") -> tuple[tuple[str, str], str]:
     told = f"{factor} has no {theirs!r}; what Proxmox and libvirt call so is {ours!r} here{more}"
     return (factor, theirs), told

@@ -58,8 +58,8 @@ fn pattern_of_name(name: &str) -> String {
     without_numbers(name)
 }
 
-/// As mkstemp(3) ends a name: six letters and digits; no word, unless what is before says that it is
-/// a temporary name.
+/// As mkstemp(3) ends a name: six letters and digits; no word, unless what is before says that it
+/// is a temporary name.
 fn is_random(text: &str, before: &str) -> bool {
     let count = |wanted: fn(&u8) -> bool| text.bytes().filter(wanted).count();
     let is_temporary =

@@ -227,7 +227,7 @@ def test_words_of_steady_state_and_advice() -> None:
 
 def test_a_number_of_blocks_that_nobody_runs_is_not_advised() -> None:
     few = power_line(find_power((0.03,) * 24, 3), 60.0)
-    assert few.endswith("5 % takes 19, 16 min 0 s more")
+    assert few.endswith("5 % takes 21, 18 min 0 s more")
     wild = power_line(find_power((1.4,) * 8, 3), 60.0)
     assert (
         wild == "3 blocks tell no two cells apart as a rule; 5 % would take more than 1000 blocks"

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from diskproof.records.causes import CAUSES, find_causes, read_causes
-from diskproof.records.verdicts import Verdict
 from diskproof.report.crash.cause_table import (
     cause_text,
     causes_json,
@@ -71,7 +70,7 @@ def test_a_cause_is_told_with_its_cure() -> None:
     useless = replace(cause, cure=replace(cause.cure, works=False))
     assert cure_text(useless) == f"none: {after} does not help"
     assert cure_text(replace(cause, cure=None)) == "-"
-    corrupt = replace(cause, verdict="corrupts", text="0 bad index\nmore")
+    corrupt = replace(cause, corrupts=True, text="0 bad index\nmore")
     assert loss_text(corrupt) == "corrupts: 0 bad index"
     assert cause_text(replace(cause, operations=())).startswith("nothing is missing")
 
@@ -105,9 +104,9 @@ def test_programs_get_the_same() -> None:
     ],
 )
 def test_what_a_store_holds_of_causes_may_be_anything(kept: dict[str, Any]) -> None:
-    found = find_causes(Verdict("power", "loses", details={CAUSES: kept}))
+    found = find_causes({CAUSES: kept})
     assert found is not None and "cannot be read" in found.failure
-    assert find_causes(Verdict("power", "loses", details={CAUSES: [1]})) is None
+    assert find_causes({CAUSES: [1]}) is None
 
 
 def test_a_name_cannot_write_on_the_terminal() -> None:

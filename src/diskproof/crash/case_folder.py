@@ -43,7 +43,7 @@ def make_case_folder(run_: CrashRun, fault: str, number: int, target: Path) -> R
     Raises UsageError when there is no such cause, or the evidence was too large to keep.
     """
     verdict = require_loss(run_, fault)
-    causes = find_causes(verdict)
+    causes = find_causes(verdict.details)
     cause = next((each for each in causes.found if each.number == number), None) if causes else None
     if cause is None:
         there = f"it has {len(causes.found)}" if causes else "nobody looked for any"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from diskproof.records.operations import Operation, read_operation
-from diskproof.records.verdicts import DURABILITIES, Durability, Verdict
 
 CAUSES = "causes"
 """The key of a verdict's details for what was found of its causes."""
+_CORRUPTS = {"loses": False, "corrupts": True}
 ODD = (ValueError, LookupError, TypeError, AttributeError, OverflowError)
 
 
@@ -30,7 +30,7 @@ class Cause:
     later name that tells of it; ``alike``: all operations of the log of the same steps."""
 
     number: int
-    verdict: Durability
+    corrupts: bool
     lost: int
     age_seconds: float
     state: str
@@ -70,9 +70,9 @@ class Causes:
     failure: str = ""
 
 
-def find_causes(verdict: Verdict) -> Causes | None:
+def find_causes(details: Mapping[str, object]) -> Causes | None:
     """What a verdict keeps of them; None where nobody looked."""
-    kept = verdict.details.get(CAUSES)
+    kept = details.get(CAUSES)
     if not isinstance(kept, Mapping):
         return None
     try:
@@ -103,7 +103,7 @@ def _read_cause(content: Mapping[str, Any]) -> Cause:
     cure, there = content.get("cure"), content.get("there")
     return Cause(
         int(content["number"]),
-        DURABILITIES[DURABILITIES.index(content["verdict"])],
+        _CORRUPTS[content["verdict"]],
         int(content["lost"]),
         int(content.get("age_ns") or 0) / 1e9,
         str(content["state"]),

@@ -306,7 +306,7 @@ def verdict_json(row: VerdictRow) -> VerdictJson:
         "seed": verdict.seed,
         "cut": verdict.cut,
         "missing": list(verdict.missing),
-        "causes": causes_json(find_causes(verdict)),
+        "causes": causes_json(find_causes(verdict.details)),
         "reason": verdict.reason,
         "reproduce": verdict.reproduce,
         "study": row.study_id,

@@ -19,7 +19,7 @@ def cause_text(cause: Cause) -> str:
 
 
 def loss_text(cause: Cause) -> str:
-    if cause.verdict == "corrupts":
+    if cause.corrupts:
         first = next(iter(cause.text.strip().splitlines()), "")
         return f"corrupts: {first}"[:120].rstrip(": ")
     return f"loses {cause.lost}"
@@ -64,7 +64,7 @@ def summary_lines(causes: Causes) -> Iterator[str]:
 
 def causes_of(rows: Sequence[VerdictRow]) -> list[tuple[VerdictRow, Causes]]:
     """The verdicts of which causes were looked for."""
-    found = ((row, find_causes(row.verdict)) for row in rows)
+    found = ((row, find_causes(row.verdict.details)) for row in rows)
     return [(row, causes) for row, causes in found if causes is not None]
 
 
@@ -123,7 +123,7 @@ def _cause_json(cause: Cause) -> CauseJson:
         "number": cause.number,
         "text": cause_text(cause),
         "operations": [change_json(each) for each in cause.operations],
-        "verdict": cause.verdict,
+        "verdict": "corrupts" if cause.corrupts else "loses",
         "lost": cause.lost,
         "age_seconds": cause.age_seconds,
         "state": cause.state,

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from diskproof.cli import run_command_line
 from diskproof.crash.block_log import export_log
 from diskproof.crash.block_log_import import find_disk, import_log
-from diskproof.errors import UsageError
+from diskproof.errors import RunFailure, UsageError
 from diskproof.process.native import require_native
-from diskproof.recording.dm_log_writes import read_entries
+from diskproof.recording.dm_log_writes import read_entries, start_log
+from diskproof.recording.log import read_frames
 from support.crash_logs import DATA_ONLY, DSYNC, FRAME, KINDS, PUNCH_HOLE, SYNC, read_log
 from support.recording import needs_fuse
 
@@ -201,6 +202,14 @@ def test_what_is_no_log_or_a_damaged_one_is_told(tmp_path: Path) -> None:
         import_log(good, disk, tmp_path / "small.crash", MARK)
     with pytest.raises(UsageError, match="no file of the recording"):
         export_log(tmp_path / "crash.log", tmp_path / "base", "other", tmp_path / "no.log")
+    for target in (tmp_path / "nowhere" / "log", Path("/proc/log")):
+        with pytest.raises(UsageError, match="cannot be written"):
+            export_log(tmp_path / "crash.log", tmp_path / "base", DISK, target)
+    cut = tmp_path / "cut.log"
+    (tmp_path / "crash.log").write_bytes(b"x" * 200)
+    with pytest.raises(RunFailure), start_log(cut):
+        list(read_frames(tmp_path / "crash.log"))
+    assert not cut.exists()
     with pytest.raises(UsageError, match="does not hold one file"):
         find_disk(tmp_path)
 

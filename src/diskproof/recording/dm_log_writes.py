@@ -28,6 +28,7 @@ MAX_PIECE = 64 << 20
 """Bytes of an entry. Its replay tool writes zeros where discards are not supported, up to 128 MiB
 at once, and reads data in one piece."""
 _SUPER, _ENTRY = struct.Struct("<QQQI"), struct.Struct("<QQQQ")
+_MOST_DATA = 1 << 30
 _SECTORS = frozenset(1 << bit for bit in range(9, 17))
 
 
@@ -78,12 +79,27 @@ class BlockLogWriter:
 
 @contextmanager
 def start_log(target: Path) -> Iterator[BlockLogWriter]:
-    """Write a log; its superblock, which makes it one, comes last. The file must not be there."""
-    with target.open("xb") as stream:
-        writer = BlockLogWriter(stream)
-        yield writer
-        stream.seek(0)
-        stream.write(_SUPER.pack(MAGIC, VERSION, writer.entries, SECTOR))
+    """Write a log; its superblock, which makes it one, comes last. The file must not be there, and
+    is not when writing it fails. Raises UsageError where it cannot be written."""
+    try:
+        stream = target.open("xb")
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    try:
+        with stream:
+            writer = BlockLogWriter(stream)
+            yield writer
+            stream.seek(0)
+            stream.write(_SUPER.pack(MAGIC, VERSION, writer.entries, SECTOR))
+    except BaseException as error:
+        target.unlink()
+        if isinstance(error, OSError):
+            raise _unwritable(target, error) from None
+        raise
+
+
+def _unwritable(target: Path, error: OSError) -> UsageError:
+    return UsageError(f"{target} cannot be written", error.strerror or "", "name another file")
 
 
 def read_entries(path: Path) -> Iterator[LoggedChange]:
@@ -127,6 +143,8 @@ def _read_entry(stream: IO[bytes], path: Path, number: int, sector: int, size: i
         raise _damaged(path, offset, "an entry beyond any disk")
     if flags & DISCARD:
         return LoggedChange(flags, start, length, b"", b"", offset)
+    if length > _MOST_DATA:
+        raise _damaged(path, offset, "an entry of more than 1 GiB")
     if length > size - stream.tell():
         raise _damaged(path, offset, f"it ends within entry {number}")
     return LoggedChange(flags, start, length, stream.read(length), b"", offset)

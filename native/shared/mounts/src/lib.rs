@@ -64,11 +64,11 @@ impl Guardian {
     /// Call while there is one thread. The guardian calls `clean` with all that it was told.
     pub fn start(clean: impl FnOnce(Vec<u8>) -> io::Result<()>) -> io::Result<Guardian> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (there, arriving) = pipe_with(PipeFlags::CLOEXEC)?;
         // SAFETY: we have one thread, so the child may do whatever we may.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                drop(write);
                 diskproof_session::stay_behind();
                 let _ = rustix::process::set_parent_process_death_signal(None);
                 close_others(&read);
@@ -82,7 +82,12 @@ impl Guardian {
                 // SAFETY: ends the child without the parent's destructors.
                 unsafe { libc::_exit(i32::from(done.is_err())) }
             }
-            pid => Ok(Guardian { pipe: Some(write.into()), pid }),
+            pid => {
+                drop(arriving);
+                // Whoever ends our group must not meet the guardian in it.
+                let _ = File::from(there).read(&mut [0])?;
+                Ok(Guardian { pipe: Some(write.into()), pid })
+            }
         }
     }
 
@@ -111,6 +116,22 @@ fn close_others(kept: &OwnedFd) {
         if first <= last {
             // SAFETY: this process uses no other descriptor, and `kept` is not in the range.
             unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guardian_is_out_of_its_groups_reach_from_the_start() {
+        for _ in 0..200 {
+            let mut guardian = Guardian::start(|_| Ok(())).expect("a guardian");
+            let pid = Pid::from_raw(guardian.pid);
+            let (theirs, ours) = (rustix::process::getsid(pid), rustix::process::getsid(None));
+            guardian.end().expect("it ends well");
+            assert_ne!(theirs.expect("it is there"), ours.expect("we are"));
         }
     }
 }

@@ -269,7 +269,7 @@ def _shown(folder: Path, found: Imported) -> Any:
     with open_store(str(folder / "s.sqlite"), create=True) as store:
         store.add_imported(found.study, found.host, found.runs)
         results = store.results("study")
-        return show_rows(results, store.figures(results))
+        return show_rows(results, store.figures(results), [])
 
 
 def test_status_reports_of_the_real_fio_are_one_run(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_every_printed_figure_of_the_sample_is_shown(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "s.sqlite"), create=True) as store:
         store.add_imported(found.study, found.host, found.runs)
         results = store.results("kvm-perf")
-        rows = show_rows(results, store.figures(results))
+        rows = show_rows(results, store.figures(results), [])
     names = {"if": "bus", "type": "format", "prealloc": "preallocation"}
     ours = {"virtio": "virtio-blk", "yes": "metadata", "no": "off"}
     checked = 0

@@ -35,7 +35,7 @@ def figures(rows: Sequence[ResultRow]) -> Figures:
 
 
 def shown(rows: Sequence[ResultRow]) -> list[dict[str, object]]:
-    return show_rows(rows, figures(rows))
+    return show_rows(rows, figures(rows), [])
 
 
 def test_an_object_has_what_the_contract_promises() -> None:

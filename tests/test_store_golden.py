@@ -125,7 +125,7 @@ def told_then(answer: Any) -> list[dict[str, Any]]:
     """Results without the columns that came later, and without the means of runs' percentiles,
     which are percentiles of all operations now."""
     rows = list(csv.DictReader(answer.splitlines())) if isinstance(answer, str) else answer
-    later = {"low95", "high95", "pooled", "reason", "geomean"}
+    later = {"low95", "high95", "pooled", "reason", "geomean", "stopped"}
     pooled = {"mean", "ci95"}
     return [
         {
@@ -135,6 +135,14 @@ def told_then(answer: Any) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_cell_that_a_race_went_on_without_is_marked(url: str, version: int) -> None:
+    put(url, version)
+    rows = answers_of(url)["show True"]
+    assert {(row["study"], row["n"]) for row in rows if row["stopped"]} == {("race", 2)}
+    assert {row["n"] for row in rows if row["study"] == "race" and not row["stopped"]} == {4}
 
 
 def test_the_golden_stores_hold_what_they_are_for() -> None:

@@ -33,7 +33,7 @@ def test_results_and_runs_come_back(store: Store, tmp_path: Path) -> None:
     heads, *rows = book["results"].values
     told = [dict(zip(heads, row, strict=True)) for row in rows]
     results = store.results("=study")
-    wanted = show_rows(results, store.figures(results))
+    wanted = show_rows(results, store.figures(results), store.studies())
     assert [row["metric"] for row in told] == [row["metric"] for row in wanted]
     for name in ("n", "mean", "ci95", "primary"):
         assert [row[name] for row in told] == [row[name] for row in wanted]

@@ -131,7 +131,7 @@ class MeasureWords(Words[PlannedRun, RunRecord, RaceState]):
         store, study = self.campaign.store, self.campaign.study
         if as_json:
             results = store.results(study.id)
-            print_json(show_rows(results, store.figures(results)))
+            print_json(show_rows(results, store.figures(results), store.studies()))
             return
         for view in name_files(read_views(store, [study.id])):
             console().print(render_study(view))

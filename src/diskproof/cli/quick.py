@@ -226,7 +226,9 @@ class QuickWords(MeasureWords):
         views = [view for view in name_files(read_views(store, [study.id])) if view.workloads]
         if as_json:
             results = store.results(study.id)
-            print_json(self._json(views, show_rows(results, store.figures(results))))
+            print_json(
+                self._json(views, show_rows(results, store.figures(results), store.studies()))
+            )
             return
         for view in views:
             print_answers(view, self._answers(view), conditions=False)

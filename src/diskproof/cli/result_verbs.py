@@ -75,9 +75,9 @@ def show(
         figures = opened.figures(chosen)
     results = sorted_results(chosen, figures, by_cell=sort is Sort.CELL)
     if as_json:
-        print_json(show_rows(results, figures))
+        print_json(show_rows(results, figures, studies))
     elif as_csv:
-        _print_csv(show_rows(results, figures))
+        _print_csv(show_rows(results, figures, studies))
     else:
         nothing = tiles or _nothing_yet(store)
         console().print(render_results(studies, results, figures) if results else nothing)

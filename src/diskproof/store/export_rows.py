@@ -64,6 +64,7 @@ _TABLES: dict[Kind, tuple[tuple[ExportColumn, ...], tuple[ExportColumn, ...]]] =
             *_columns("text", "metric", "unit"),
             *_columns("flag", "higher_is_better", "primary"),
             *_columns("integer", "n"),
+            *_columns("flag", "stopped"),
             *_columns("number", "mean", "ci95", "low95", "high95", "geomean"),
             *_columns("flag", "pooled"),
             *_columns("text", "reason"),
@@ -124,7 +125,7 @@ def table_rows(store: Store, studies: Sequence[StudyRecord], kind: Kind) -> Iter
     for study in studies:
         if kind == "results":
             results = store.results(study.id)
-            rows = show_rows(results, store.figures(results))
+            rows = show_rows(results, store.figures(results), [study])
             yield [{"study_name": study.name, **row} for row in rows]
         elif kind == "runs":
             yield _run_rows(store, study)

@@ -1,10 +1,12 @@
 """What ``diskproof show`` prints: results with their intervals, in a useful order."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NotRequired, TypedDict
 
+from diskproof.records import StudyRecord
 from diskproof.stats.histograms import CellFigure
+from diskproof.stats.study_race import race_rules
 from diskproof.store.rows import ResultRow
 
 Figures = Mapping[ResultRow, CellFigure]
@@ -26,6 +28,7 @@ class ShownJson(OwnedJson):
     higher_is_better: bool
     primary: bool
     n: int
+    stopped: bool
     mean: float | None
     ci95: float | None
     geomean: float | None
@@ -36,17 +39,21 @@ class ShownJson(OwnedJson):
     runs: list[float]
 
 
-def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[ShownJson]:
+def show_rows(
+    results: Sequence[ResultRow], figures: Figures, studies: Collection[StudyRecord]
+) -> list[ShownJson]:
     """Results as plain JSON, one object each (a contract).
 
     ``cell`` holds the levels by name, ``ci95`` is the half width of the 95 % Student-t interval of
     the mean (None for a single run), ``geomean`` the geometric mean, which rankings go by (None for
     a percentile, and where a value has no logarithm), ``runs`` the values in the order of their
     blocks, all in ``unit``; ``default_of`` is there where managers give such a disk. ``study`` and
-    ``host`` are ids. A percentile of all operations of the runs has its interval in ``low95`` and
-    ``high95`` (as means have); where there is none ``mean`` is None and ``reason`` says why.
+    ``host`` are ids. ``stopped``: a race went on without the cell, whose figures are too slow. A
+    percentile of all operations of the runs has its interval in ``low95`` and ``high95`` (as means
+    have); where there is none ``mean`` is None and ``reason`` says why.
     """
     rows: list[ShownJson] = []
+    last = _last_blocks_of_races(results, studies)
     for row in results:
         figure, names = figures[row], row.cell.names
         owned: OwnedJson = {"default_of": list(names)} if names else {}
@@ -62,6 +69,7 @@ def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[ShownJson]
                 "higher_is_better": row.higher_is_better,
                 "primary": row.primary,
                 "n": figure.n,
+                "stopped": max(row.blocks, default=0) < last.get(_load(row), 0),
                 "mean": figure.value,
                 "ci95": figure.half_width,
                 "geomean": figure.geomean,
@@ -73,6 +81,23 @@ def show_rows(results: Sequence[ResultRow], figures: Figures) -> list[ShownJson]
             }
         )
     return rows
+
+
+def _last_blocks_of_races(
+    results: Sequence[ResultRow], studies: Collection[StudyRecord]
+) -> dict[tuple[str, str, str], int]:
+    """The last block that any cell has, by study, workload and metric."""
+    shown = {row.study_id for row in results}
+    races = {study.id for study in studies if study.id in shown and race_rules(study)}
+    last: dict[tuple[str, str, str], int] = {}
+    for row in results:
+        if row.study_id in races:
+            last[_load(row)] = max(last.get(_load(row), 0), *row.blocks)
+    return last
+
+
+def _load(row: ResultRow) -> tuple[str, str, str]:
+    return row.study_id, row.cell.workload.name, row.metric
 
 
 def sorted_results(

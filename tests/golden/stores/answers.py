@@ -41,7 +41,7 @@ def _ask(store: Store) -> Iterator[tuple[str, object]]:
     for by_cell in (False, True):
         results, figures = store.results(), store.figures(store.results())
         ordered = sorted_results(results, figures, by_cell=by_cell)
-        yield f"show {by_cell}", show_rows(ordered, figures)
+        yield f"show {by_cell}", show_rows(ordered, figures, studies)
     yield "verdicts", store.verdicts()
     yield "tile_runs", store.tile_runs()
     for study in studies:

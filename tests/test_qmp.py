@@ -3,8 +3,12 @@
 Requires nothing; a real QEMU answers in tests/integration/test_daemon.py.
 """
 
+import gc
 import json
+import os
+import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,7 +32,7 @@ def monitor(answer: Answer, greeting: bytes | None = None) -> Iterator[socket.so
     ours, theirs = socket.socketpair()
 
     def serve() -> None:
-        with theirs:
+        with theirs, suppress(BrokenPipeError, ConnectionResetError):
             theirs.sendall(greeting if greeting is not None else _line(GREETING))
             for request in _requests(theirs):
                 known = request["execute"] == "qmp_capabilities"
@@ -108,6 +112,42 @@ def test_bad_greeting_is_a_failure(greeting: bytes) -> None:
         with pytest.raises(RunFailure, match="greeting"):
             connect(sock, 0.3)
         assert sock.fileno() == -1
+
+
+@contextmanager
+def interrupted_at(call: int) -> Iterator[None]:
+    """Ctrl-C when the block has called so many functions, ours or the client's."""
+    left = call
+
+    def count(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            sys.setprofile(None)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("call", range(1, 2000, 37))
+def test_ctrl_c_at_any_moment_is_heard_once(call: int, capfd: pytest.CaptureFixture[str]) -> None:
+    with monitor(lambda request: _line({"return": {}, "id": request["id"]})) as sock:
+        with pytest.raises(KeyboardInterrupt), start_qmp(sock, 5) as qmp, interrupted_at(call):
+            while True:
+                qmp.execute("query-block")
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ctrl_c_does_not_wait_for_an_answer() -> None:
+    with monitor(lambda _: b"") as sock, start_qmp(sock, 5) as qmp:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            qmp.execute("query-block", timeout=1000)
 
 
 def test_close_twice() -> None:

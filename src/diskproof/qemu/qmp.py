@@ -5,9 +5,11 @@ private event loop until its answer is there. One thread at a time may use a con
 """
 
 import asyncio
+import signal
 import socket
+import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -102,6 +104,8 @@ async def _or_silence(step: Coroutine[Any, Any, T], timeout: float) -> T:
         raise _Silence from None
 
 
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+
 _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """What the client raises for lines that no QEMU says: a guest may have taken it over."""
 
@@ -112,11 +116,10 @@ def _drive(
     if loop.is_closed():
         step.close()
         raise RunFailure("qemu", what, "the connection was given up")
+    task = loop.create_task(asyncio.wait_for(step, timeout))
     try:
-        return loop.run_until_complete(asyncio.wait_for(step, timeout))
-    except KeyboardInterrupt:
-        _give_up(loop)
-        raise
+        with _signals_wait(lambda: loop.call_soon_threadsafe(task.cancel)):
+            return loop.run_until_complete(task)
     except ExecuteError as error:
         raise RunFailure("qemu", what, f"it answered: {error}") from None
     except TimeoutError:
@@ -126,11 +129,28 @@ def _drive(
         raise RunFailure("qemu", what, f"the connection ended: {reason}") from None
 
 
-def _give_up(loop: asyncio.AbstractEventLoop) -> None:
-    """End what Ctrl-C left half done in the loop: a task that is only dropped complains loudly."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    with suppress(KeyboardInterrupt, RuntimeError):
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.close()
+@contextmanager
+def _signals_wait(cancel: Callable[[], object]) -> Iterator[None]:
+    """What a signal's handler raises in the middle of the loop may hit a task of the client's, be
+    lost there, or leave it in pieces. So the first signal only cancels, and is handled afterwards.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where no handler runs
+        return
+    heard: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        heard.append(number)
+        cancel()
+
+    before = {number: signal.getsignal(number) for number in _STOPS}
+    ours = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in ours:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+        if heard:
+            signal.raise_signal(heard[0])

@@ -2,11 +2,13 @@
 
 import sqlite3
 import threading
+from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
-from diskproof.store import open_store
+from diskproof.store import open_store, sqlite_file
 from test_lab import STUDY
 
 
@@ -26,3 +28,27 @@ def test_a_store_that_another_process_writes_to_is_waited_for_and_that_is_said(
         store.add_study(STUDY)
     (told,) = [record.getMessage() for record in caplog.records]
     assert told == "another process has the store: waiting up to 30 s for it"
+
+
+def test_a_signal_at_any_moment_of_a_transaction_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite swallows what its progress handler raises and answers SQLITE_INTERRUPT."""
+    steps: Iterator[int] = repeat(0)
+
+    def hear() -> int:
+        if next(steps, 0):
+            raise KeyboardInterrupt
+        return 0
+
+    monkeypatch.setattr(sqlite_file, "_go_on", hear)
+    monkeypatch.setattr(sqlite_file, "SIGNAL_STEPS", 1)
+    with open_store(str(tmp_path / "s.sqlite"), create=True) as store:
+        for moment in range(60):
+            steps = chain(repeat(0, moment), [1])
+            with pytest.raises(KeyboardInterrupt):
+                store.add_study(STUDY)
+            assert next(steps, None) is None
+        assert store.find_study(STUDY.id) is None
+        store.add_study(STUDY)
+        assert store.find_study(STUDY.id) is not None

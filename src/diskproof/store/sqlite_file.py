@@ -92,6 +92,8 @@ def _begins(raw: sqlite3.Connection, statement: str) -> bool:
             _log.warning("another process has the store: waiting up to %.0f s for it", BUSY_SECONDS)
         if raw.in_transaction:
             raw.execute("ROLLBACK")
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from None  # what a signal raised is gone by now
         return False
     finally:
         raw.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")

@@ -39,7 +39,7 @@ TCG_BOOT_SECONDS = 2.0
 
 FEW_STATES_SECONDS: dict[Fault, float] = {"qemu-kill": 0.5, "guest-kill": 0.3}
 """Faults that leave few states; of others there are as many as there is time for."""
-OWN_STATES_SECONDS = 0.5
+OWN_STATES_SECONDS, OWN_FEW_STATES_SECONDS = 0.2, 0.02
 """All states of a ledger on a raw disk, which no other program has to open."""
 
 
@@ -134,8 +134,10 @@ def foretell_verdicts(cell: Cell, faults: tuple[Fault, ...], history: History) -
     such were, else as is usual."""
     asked = {f"{EXPLORE}{fault}": fault for fault in faults_of(cell.level("frontend"), faults)}
     search = float(cell.workload.option("explore_seconds", "0"))
-    many = OWN_STATES_SECONDS if reads_states_itself(cell) else search
-    guess = {name: min(search, FEW_STATES_SECONDS.get(f, many)) for name, f in asked.items()}
+    own = reads_states_itself(cell)
+    many = OWN_STATES_SECONDS if own else search
+    few = dict.fromkeys(FEW_STATES_SECONDS, OWN_FEW_STATES_SECONDS) if own else FEW_STATES_SECONDS
+    guess = {name: min(search, few.get(f, many)) for name, f in asked.items()}
     if cell.level("frontend") == "guest":
         guess["record"] = RECORDING_SECONDS["guest"]
     known = history.expect(cell).get(WORK, {})

@@ -28,7 +28,8 @@ demo: setup guest-cached ## which cache mode is fast here, and which keep the da
 	[ $$status -eq 0 ] || printf '%s\n' 'Error 1: not every answer is there; above are what failed, and what was only kept so far.'; \
 	exit $$status
 
-# In the order that tests/conftest.py gives them; more workers than processors, for most tests wait.
+# In the order of tests/conftest.py, by files as in tests/support/spreading.py; more workers than
+# processors, for most tests wait.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 HEAVY := $(addprefix --ignore=tests/,integration vm e2e install)
 
@@ -37,9 +38,7 @@ test: setup-test suites-tools lint test-native guest-cached ## everything that m
 	@status=0; \
 	suite() { printf '\n== %s ==\n' "$$1"; shift; $(PYTHON_BIN) -m pytest "$$@" || status=1; }; \
 	suite 'unit tests' tests -n 3 --dist worksteal $(HEAVY); \
-	suite 'integration tests: real processes' tests/integration -n 4 $(BY_FILE); \
-	suite 'guest tests: real virtual machines' tests/vm -n 3 $(BY_FILE); \
-	suite 'end-to-end tests: the command line and the page' tests/e2e -n 3 $(BY_FILE); \
+	suite 'integration, guest and end-to-end tests' $(addprefix tests/,integration vm e2e) -n 4 $(BY_FILE); \
 	exit $$status
 
 .PHONY: properties

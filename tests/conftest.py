@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
 from support.forked import stop_forker
+from support.spreading import FilesAndParts
 
 # A busy machine is not a defect: no example fails for being slow. The same tree gives the same
 # inputs, so that a red run is about its change; "make properties" looks for new ones.
@@ -28,6 +30,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndParts | None:
+    return FilesAndParts(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:

@@ -7,20 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from support.forked import adopted_orphans, start_forker
+from support.forked import adopted_orphans, start_forker, stop_forker
 from support.verb_places import Place, make_place
 
 
 @pytest.fixture(autouse=True, scope="module")
-def forker() -> None:
-    """One for all modules, there before a place is looked at for what is left in it."""
+def forker() -> Iterator[None]:
+    """There before a place is looked at for what is left in it."""
     start_forker()
+    yield
+    stop_forker()
+
+
+@pytest.fixture(scope="session")
+def made_place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return make_place(tmp_path_factory.mktemp("verbs") / "template")
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def template(made_place: Place) -> Iterator[Place]:
     with adopted_orphans():  # what a call leaves behind is seen as a child of ours
-        yield make_place(tmp_path_factory.mktemp("verbs") / "template")
+        yield made_place
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

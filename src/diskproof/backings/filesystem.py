@@ -25,7 +25,13 @@ _MKFS = {
     "jfs": ("-q",),
     "f2fs": ("-q", "-f"),
 }
-_PACKAGES = {"xfs": "xfsprogs", "btrfs": "btrfs-progs", "jfs": "jfsutils", "f2fs": "f2fs-tools"}
+_PACKAGES = {
+    **dict.fromkeys(("ext2", "ext3", "ext4"), "e2fsprogs"),
+    "xfs": "xfsprogs",
+    "btrfs": "btrfs-progs",
+    "jfs": "jfsutils",
+    "f2fs": "f2fs-tools",
+}
 
 
 class FilesystemBacking:
@@ -73,11 +79,16 @@ def make_file(folder: Path, size: int) -> Path:
 
 def make_filesystem(target: Path, kind: str, options: str) -> None:
     """Raises HostError with the words of mkfs."""
-    mkfs = require_tool(f"mkfs.{kind}", _PACKAGES.get(kind, ""))
+    mkfs = require_mkfs(kind)
     argv = [mkfs, *_MKFS.get(kind, ()), *options.split(), str(target)]
     done = run(argv, timeout=MKFS_SECONDS, check=False)
     if done.returncode != 0:
         raise HostError(f"mkfs.{kind} failed", "\n".join(done.error_text.splitlines()[-5:]))
+
+
+def require_mkfs(kind: str) -> str:
+    """Path of the program, or HostError with its package."""
+    return require_tool(f"mkfs.{kind}", _PACKAGES.get(kind, ""))
 
 
 def read_mount_options(point: Path) -> str:

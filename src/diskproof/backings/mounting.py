@@ -30,8 +30,15 @@ def start_mount(arguments: Sequence[str], point: Path) -> Iterator[Path]:
     done = run(["mount", *arguments, "--", str(point)], timeout=SECONDS, check=False)
     if done.returncode != 0:
         raise HostError(f"mount {' '.join(arguments)} failed", done.error_text)
-    try:
+    with start_unmounting(point):
         yield point
+
+
+@contextmanager
+def start_unmounting(point: Path) -> Iterator[None]:
+    """What is mounted is no more after the block. Raises RunFailure ``tool``."""
+    try:
+        yield
     except BaseException:
         with suppress(RunFailure):  # it must not hide why the block ended
             _unmount(point)

@@ -14,13 +14,16 @@ from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_explorer
 from diskproof.crash.next import CrashCampaign
 from diskproof.crash.program import (
+    BROKEN_BEFORE,
     NO_FLUSH,
+    NO_FLUSH_HERE,
     RULES,
     TimeShares,
     make_program,
     program_cell,
     sent_no_flush,
 )
+from diskproof.crash.real_fs import RealFs, require_real_fs
 from diskproof.crash.run import CrashLab
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome
@@ -28,6 +31,7 @@ from diskproof.lab.setup import LabSetup
 from diskproof.recording.folder import require_fuse
 from diskproof.records import Cell, StudyRecord, content_id
 from diskproof.records.verdicts import FAULTS, Fault
+from diskproof.report.barred import Bars, dropping_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
 from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
@@ -56,13 +60,16 @@ def crash_program(
     causes: float | None,
     *,
     stays: bool,
+    on: RealFs | None,
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
     budget, faults = order.budget or PROGRAM_SECONDS, faults_of("host", rules.faults)
     program = make_program(
-        writer, check, folder, TimeShares(budget, len(faults), causes), stays=stays
+        writer, check, folder, TimeShares(budget, len(faults), causes), stays=stays, on=on
     )
     require_fuse()
+    if on:
+        require_real_fs(on)
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(
@@ -89,4 +96,13 @@ def _start_program(
 
 class ProgramWords(CrashWords):
     def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
-        return [NO_FLUSH] if any(sent_no_flush(row.counts) for row in self.verdicts()) else ()
+        return [*filter(None, dict.fromkeys(self._tell()))]
+
+    def _tell(self) -> Iterator[str]:
+        for row in self.verdicts():
+            on = row.cell.level("on")
+            yield dropping_text([row.cell], Bars(self.campaign.study))
+            if sent_no_flush(row.counts):
+                yield NO_FLUSH_HERE if on else NO_FLUSH
+            if on and row.verdict.fault == "qemu-kill" and row.verdict.is_broken:
+                yield BROKEN_BEFORE

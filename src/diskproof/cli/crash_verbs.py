@@ -69,6 +69,15 @@ OldContentOption = Annotated[
         help="With --writer: try too that new parts of files hold what other files left.",
     ),
 ]
+OnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="FS[,OPTIONS]",
+        help="With --writer: on a real file system of this host (ext4, xfs or btrfs, with mount "
+        "options), as root: each state of its disk is mounted.",
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Search on a Dask cluster, e.g. tcp://HOST:8786."),
@@ -76,6 +85,7 @@ ClusterOption = Annotated[
 
 
 OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
+OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
 OF_STUDIES = "a study", "a program writes on copies of DIR"
 
 
@@ -117,6 +127,7 @@ def crash_study(
     seed: SeedOption = None,
     causes: CausesOption = None,
     old_content: OldContentOption = False,
+    on: OnOption = None,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -136,26 +147,33 @@ def crash_study(
 
     diskproof crash --writer './app --data .' --check './app --verify .' data
 
+    diskproof crash --writer './app --data .' --check './app --verify .' --on ext4 data
+
     diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
     from diskproof.cli.conduct import Order, conduct
     from diskproof.cli.crash import start_crashing
     from diskproof.cli.crash_program import crash_program, program_rules
+    from diskproof.crash.real_fs import read_real_fs
     from diskproof.recording.folder import require_fuse
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     if (source := _choose_source(writer, block_log, check)) is None:
         given = {"--sector": sector, "--seed": seed, "--stays": stays, "--causes": causes}
-        given |= {"--old-content": old_content}
+        given |= {"--old-content": old_content, "--on": on}
         _refuse(given, *OF_PROGRAMS)
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
     _refuse({options.DESTROY_DATA: destroy_data, "--make": make}, *OF_STUDIES)
-    rules = program_rules(sector, seed, old_content)
-    return crash_program(order, target, *source, rules, cluster, causes, stays=stays)
+    rules, real = program_rules(sector, seed, old_content), None
+    if on is not None:
+        given = {"--block-log": block_log, "--old-content": old_content, "--causes": causes}
+        _refuse(given | {"--stays": stays, "--cluster": cluster}, *OF_FOLDERS)
+        real = read_real_fs(on)
+    return crash_program(order, target, *source, rules, cluster, causes, stays=stays, on=real)
 
 
 def _choose_source(

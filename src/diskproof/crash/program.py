@@ -14,14 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import Consent, start_disk_dir
+from diskproof.crash import writers
 from diskproof.crash.block_log_import import find_disk, import_log
+from diskproof.crash.real_fs import (
+    DISK,
+    RealFs,
+    alone_args,
+    make_disk,
+    read_real_fs,
+    start_recording_on,
+    writer_args,
+)
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
+from diskproof.crash.writers.command import PYTHON
 from diskproof.errors import RunFailure, UsageError
 from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
 from diskproof.process.start import start_process
 from diskproof.recording.dm_log_writes import read_entries
-from diskproof.recording.folder import LOG, Recording, start_recording
+from diskproof.recording.folder import LOG, Recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.study.crash import KIND, CrashRules, crash_workload
 
@@ -31,6 +42,14 @@ NO_FLUSH = (
     "the program was promised things and no flush of it reached the disk: no fsync, fdatasync or "
     "durable write. If it relies on sync(2) or syncfs(2): those do not reach the file system that "
     "records it (FUSE), and count for nothing here"
+)
+NO_FLUSH_HERE = (
+    "the program was promised things and no flush reached the disk: no fsync, fdatasync, sync or "
+    "durable write, or the file system was mounted so that it sends none"
+)
+BROKEN_BEFORE = (
+    "the check does not hold even of what the program left without any crash: the check or the "
+    "program is wrong"
 )
 MAX_WORDS = 1000
 CHECK_SECONDS = 60.0
@@ -54,6 +73,8 @@ class WriterProgram:
     always: bool
     stays: bool = False
     """The check is started once: a state a line on its stdin, a verdict a line on its stdout."""
+    on: RealFs | None = None
+    """Where the program runs; None: in a folder, under the rules of POSIX."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +88,13 @@ class TimeShares:
 
 
 def make_program(
-    writer: str | Path, check: str, folder: Path, times: TimeShares, *, stays: bool = False
+    writer: str | Path,
+    check: str,
+    folder: Path,
+    times: TimeShares,
+    *,
+    stays: bool = False,
+    on: RealFs | None = None,
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one; a path is a log's.
 
@@ -82,9 +109,10 @@ def make_program(
     else:
         source = split_command("--writer", writer)
     words, half = split_command("--check", check), times.budget / 2
-    seconds = half, half / times.faults, times.causes or half
-    always = times.causes is not None
-    return WriterProgram(source, words, folder.resolve(), *seconds, always, stays)
+    # A file system's own writes are no operations of the program.
+    causes = 0.0 if on else times.causes or half
+    seconds, always = (half, half / times.faults, causes), times.causes is not None
+    return WriterProgram(source, words, folder.resolve(), *seconds, always, stays, on)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
@@ -129,7 +157,8 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         **({"stays": "on"} if program.stays else {}),
     }
     spec = WorkloadSpec(NAME, KIND, tuple(sorted(named.items())))
-    return Cell((("backing", "directory"), ("frontend", "host")), spec)
+    on = (("on", str(program.on)),) if program.on else ()
+    return Cell((("backing", "directory"), ("frontend", "host"), *on), spec)
 
 
 def sent_no_flush(counts: Mapping[str, int]) -> bool:
@@ -141,6 +170,10 @@ def sent_no_flush(counts: Mapping[str, int]) -> bool:
 def program_check(cell: Cell) -> dict[str, object]:
     """The check as the explorer's request takes it."""
     argv = shlex.split(cell.workload.option("check"))
+    if on := read_real_fs(cell.level("on")):
+        module = f"{writers.__name__}.mounted_state"
+        argv = [*alone_args(), *PYTHON, module, on.kind, on.options, *argv]
+        return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, "stays": True}
     stays = {"stays": True} if cell.workload.option("stays") else {}
     return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, **stays}
 
@@ -154,27 +187,36 @@ def start_recorded_program(
 
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
-    spec = cell.workload
+    spec, on = cell.workload, read_real_fs(cell.level("on"))
     with start_disk_dir(backing, consent) as room:
-        files = make_files(room)
+        files, source_folder = make_files(room), Path(spec.option("folder"))
         with notes.phase("copy"):
-            copy_folder(Path(spec.option("folder")), files, deadline)
+            if on:
+                make_disk(on, source_folder, files / DISK, room, deadline)
+            else:
+                copy_folder(source_folder, files, deadline)
             copy_folder(files, room / "base", deadline)
         if source := spec.option("log"):
             log = room / LOG
             with notes.phase("import"):
                 import_log(Path(source), find_disk(files), log, MARK)
         else:
-            with notes.phase("record"), start_recording(files, room) as recording:
+            argv = [*writer_args(on), *shlex.split(spec.option("writer"))]
+            with (
+                notes.phase("record"),
+                start_recording_on(on, files, room) as (recording, folder),
+            ):
                 seconds = min(float(spec.option("seconds")), deadline.left())
-                run_writer(shlex.split(spec.option("writer")), recording, room, seconds)
+                run_writer(argv, recording, folder, room, seconds)
                 recording.acknowledge(MARK)
             log = recording.log
         yield finish_recording(room, files, log, notes)
 
 
-def run_writer(argv: Sequence[str], recording: Recording, room: Path, seconds: float) -> None:
-    """Run a program in the recorded folder; each line on its stdout becomes a promise.
+def run_writer(
+    argv: Sequence[str], recording: Recording, folder: Path, room: Path, seconds: float
+) -> None:
+    """Run a program in a recorded folder; each line on its stdout becomes a promise.
 
     One that is still writing after ``seconds`` is killed: that is what it is recorded for.
     Raises RunFailure ``workload`` when it ends badly by itself.
@@ -184,7 +226,7 @@ def run_writer(argv: Sequence[str], recording: Recording, room: Path, seconds: f
     with ExitStack() as stack:
         stack.callback(os.close, reader)
         with os.fdopen(writer, "wb") as stdout:
-            folder, log = recording.folder, room / _LOG
+            log = room / _LOG
             starting = start_process(argv, name="writer", log=log, cwd=folder, stdout=stdout)
             process = stack.enter_context(starting)
         ended = _take_promises(reader, recording, deadline)

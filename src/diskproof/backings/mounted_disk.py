@@ -31,8 +31,9 @@ _FLAGS = {
     "strictatime": 1 << 24,
     "lazytime": 1 << 25,
 }
-_OWN = {"xfs": ("nouuid",)}
-"""Without it xfs has no two disks with the same number, which all states of a disk have."""
+_OWN = {"ext4": ("errors=continue",), "xfs": ("nouuid",)}
+"""A damaged ext4 may not end the host, whatever it says of itself. xfs has no two disks with the
+same number, which all states of a disk have, without that word."""
 _PASSES = (errno.EBUSY, errno.EEXIST, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 """What others do to us, for a while. btrfs says EEXIST while another disk of the same number is
 mounted, or still known."""
@@ -48,9 +49,9 @@ _FORGET = 0x50009405  # linux/btrfs.h: BTRFS_IOC_FORGET_DEV
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Unmountable(OSError):
+class Unmountable(Exception):
     """The kernel does not mount a file system for what it has found on the disk, or for the
-    options."""
+    options. Its text is the kernel's."""
 
 
 @contextmanager
@@ -92,7 +93,7 @@ def _mount(device: Path, kind: str, options: str, point: Path) -> None:
     if number in _OF_THE_HOST:
         hint = _KERNEL if number == errno.ENODEV else ""
         raise HostError(f"{kind} cannot be mounted on this host", os.strerror(number), hint)
-    raise Unmountable(number, os.strerror(number))
+    raise Unmountable(os.strerror(number))
 
 
 def _forget(device: Path) -> None:

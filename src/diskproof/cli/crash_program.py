@@ -16,7 +16,6 @@ from diskproof.crash.next import CrashCampaign
 from diskproof.crash.program import (
     BROKEN_BEFORE,
     NO_FLUSH,
-    NO_FLUSH_HERE,
     RULES,
     TimeShares,
     make_program,
@@ -24,7 +23,7 @@ from diskproof.crash.program import (
     sent_no_flush,
 )
 from diskproof.crash.real_fs import RealFs, require_real_fs
-from diskproof.crash.run import CrashLab
+from diskproof.crash.run import CrashLab, leaves_one_state
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome
 from diskproof.lab.setup import LabSetup
@@ -63,9 +62,11 @@ def crash_program(
     on: RealFs | None,
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
-    budget, faults = order.budget or PROGRAM_SECONDS, faults_of("host", rules.faults)
+    budget = order.budget or PROGRAM_SECONDS
+    # On a file system of its own a killed program leaves the one state that it had made.
+    searches = len(faults_of("host", rules.faults)) - bool(on)
     program = make_program(
-        writer, check, folder, TimeShares(budget, len(faults), causes), stays=stays, on=on
+        writer, check, folder, TimeShares(budget, searches, causes), stays=stays, on=on
     )
     require_fuse()
     if on:
@@ -100,9 +101,8 @@ class ProgramWords(CrashWords):
 
     def _tell(self) -> Iterator[str]:
         for row in self.verdicts():
-            on = row.cell.level("on")
             yield dropping_text([row.cell], Bars(self.campaign.study))
             if sent_no_flush(row.counts):
-                yield NO_FLUSH_HERE if on else NO_FLUSH
-            if on and row.verdict.fault == "qemu-kill" and row.verdict.is_broken:
-                yield BROKEN_BEFORE
+                yield NO_FLUSH
+            one = leaves_one_state(row.cell, row.verdict.fault)
+            yield BROKEN_BEFORE if one and row.verdict.is_broken else ""

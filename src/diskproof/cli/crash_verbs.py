@@ -160,7 +160,8 @@ def crash_study(
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     if (source := _choose_source(writer, block_log, check)) is None:
-        given = {"--sector": sector, "--seed": seed, "--stays": stays, "--causes": causes}
+        given: dict[str, object] = {"--sector": sector, "--seed": seed, "--stays": stays}
+        given |= {"--causes": causes}
         given |= {"--old-content": old_content, "--on": on}
         _refuse(given, *OF_PROGRAMS)
         study = load_study(target, make)
@@ -171,7 +172,8 @@ def crash_study(
     rules, real = program_rules(sector, seed, old_content), None
     if on is not None:
         given = {"--block-log": block_log, "--old-content": old_content, "--causes": causes}
-        _refuse(given | {"--stays": stays, "--cluster": cluster}, *OF_FOLDERS)
+        given |= {"--stays": stays, "--cluster": cluster}
+        _refuse(given, *OF_FOLDERS)
         real = read_real_fs(on)
     return crash_program(order, target, *source, rules, cluster, causes, stays=stays, on=real)
 

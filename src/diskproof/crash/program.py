@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import Consent, start_disk_dir
-from diskproof.crash import writers
 from diskproof.crash.block_log_import import find_disk, import_log
 from diskproof.crash.real_fs import (
     DISK,
@@ -43,10 +42,6 @@ NO_FLUSH = (
     "durable write. If it relies on sync(2) or syncfs(2): those do not reach the file system that "
     "records it (FUSE), and count for nothing here"
 )
-NO_FLUSH_HERE = (
-    "the program was promised things and no flush reached the disk: no fsync, fdatasync, sync or "
-    "durable write, or the file system was mounted so that it sends none"
-)
 BROKEN_BEFORE = (
     "the check does not hold even of what the program left without any crash: the check or the "
     "program is wrong"
@@ -55,6 +50,7 @@ MAX_WORDS = 1000
 CHECK_SECONDS = 60.0
 _MAX_LINE = 1 << 16
 _LOG = "writer.log"
+_MOUNTED = "diskproof.crash.writers.mounted_state"
 
 
 @dataclass(frozen=True)
@@ -171,8 +167,7 @@ def program_check(cell: Cell) -> dict[str, object]:
     """The check as the explorer's request takes it."""
     argv = shlex.split(cell.workload.option("check"))
     if on := read_real_fs(cell.level("on")):
-        module = f"{writers.__name__}.mounted_state"
-        argv = [*alone_args(), *PYTHON, module, on.kind, on.options, *argv]
+        argv = [*alone_args(), *PYTHON, _MOUNTED, on.kind, on.options, *argv]
         return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, "stays": True}
     stays = {"stays": True} if cell.workload.option("stays") else {}
     return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, **stays}

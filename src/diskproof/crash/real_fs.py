@@ -57,8 +57,8 @@ def read_real_fs(text: str) -> RealFs | None:
     if kind not in FILE_SYSTEM_BYTES:
         known = ", ".join(FILE_SYSTEM_BYTES)
         raise UsageError(f"--on {text}: no file system that can be had here", f"it is {known}")
-    if not _OPTIONS.fullmatch(options) or "ro" in options.split(","):
-        why = "they are words with commas between them, and the program has to write"
+    if not _OPTIONS.fullmatch(options) or "ro" in options.split(",") or "panic" in options:
+        why = "they are words with commas between them, none that forbids to write or ends the host"
         raise UsageError(f"--on {text}: no such mount options can be had", why)
     return RealFs(kind, options)
 
@@ -79,11 +79,11 @@ def require_real_fs(on: RealFs) -> None:
                 pass
         except Unmountable as error:
             if not on.options:
-                raise HostError(f"{on.kind} cannot be mounted here", error.strerror) from None
+                raise HostError(f"{on.kind} cannot be mounted here", str(error)) from None
             with start_mounted(disk, on.kind, "", room / "mnt"):
                 pass
             what = f"--on {on}: {on.kind} of this kernel does not take these options"
-            raise UsageError(what, f"mount: {error.strerror}", "see mount(8)") from None
+            raise UsageError(what, f"mount: {error}", "see mount(8)") from None
 
 
 def make_disk(on: RealFs, source: Path, disk: Path, room: Path, deadline: Deadline) -> None:
@@ -108,7 +108,7 @@ def _mounted(on: RealFs, disk: Path, room: Path) -> Iterator[Path]:
         with start_mounted(disk, on.kind, on.options, room / "mnt") as point:
             yield point / FOLDER
     except Unmountable as error:
-        raise RunFailure("workload", f"{on} cannot be mounted", error.strerror) from None
+        raise RunFailure("workload", f"{on} cannot be mounted", str(error)) from None
 
 
 @contextmanager
@@ -122,18 +122,23 @@ def start_recording_on(
         return
     enter_private_mounts()  # before: else the recorder's mount would stay in ours, without it
     with start_recording(files, room) as recording:
-        with _mounted(on, recording.folder / DISK, room) as folder:
-            yield recording, folder
-        _await_detached(recording.folder)
+        try:
+            with _mounted(on, recording.folder / DISK, room) as folder:
+                yield recording, folder
+        finally:
+            is_detached = _await_detached(recording.folder)
+        if not is_detached:
+            raise RunFailure("tool", "the file system of the program was not unmounted")
 
 
-def _await_detached(folder: Path) -> None:
+def _await_detached(folder: Path) -> bool:
     """The last of the program's processes may end a little later, and the file system with it."""
     deadline = time.monotonic() + _DETACH_SECONDS
     while find_loops(folder):
         if time.monotonic() > deadline:
-            raise RunFailure("tool", "the file system of the program was not unmounted")
+            return False
         time.sleep(0.02)
+    return True
 
 
 def alone_args() -> list[str]:

@@ -50,7 +50,7 @@ def judge(disk: Path, on: tuple[str, str], point: Path, argv: Sequence[str], ack
         try:
             stack.enter_context(start_mounted(disk, *on, point))
         except Unmountable as error:
-            return f"2 it cannot be mounted: {error.strerror}"
+            return f"2 it cannot be mounted: {error}"
         stack.callback(_end_all)
         folder = point / FOLDER
         try:

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +296,6 @@ def test_a_full_disk_is_a_failure_with_its_name(
         "    for _ in range(400):\n        stream.write(os.urandom(1 << 20))\n"
         "        os.fsync(stream.fileno())\n"
     )
-    arguments = words(here, "ext4", f"../fills.py", budget="60s")
     with mounted(here / "small", "-t", "tmpfs", "-o", "size=200m", "tmpfs") as small:
         monkeypatch.chdir(small)
         (small / "data").mkdir()
@@ -358,11 +357,13 @@ def test_a_missing_mkfs_is_told_with_its_package(here: Path) -> None:
 # -- a state --------------------------------------------------------------------------------
 
 
-def ask(folder: Path, disk: bytes, *before: str) -> subprocess.CompletedProcess[str]:
-    """One question to the check that stays, about a disk; it keeps where it can be mounted."""
+def ask(
+    folder: Path, disk: bytes, *before: str, check: Sequence[str] = ("true",)
+) -> subprocess.CompletedProcess[str]:
+    """One question to the check that stays, about a disk."""
     (folder / "state").mkdir()
     (folder / "state" / "disk.raw").write_bytes(disk)
-    module = ["-m", "diskproof.crash.writers.mounted_state", "ext4", "", "true"]
+    module = ["-m", "diskproof.crash.writers.mounted_state", "ext4", "", *check]
     argv = [*alone_args(), *before, sys.executable, *module]
     question = f"{folder}/state\t/dev/null\n"
     return subprocess.run(
@@ -373,6 +374,20 @@ def ask(folder: Path, disk: bytes, *before: str) -> subprocess.CompletedProcess[
 def test_a_disk_without_a_file_system_is_corrupt(here: Path) -> None:
     done = ask(here, bytes(1 << 20))
     assert (done.returncode, done.stdout) == (0, "2 it cannot be mounted: Invalid argument\n")
+
+
+def test_a_state_gives_no_rights_and_ends_no_host(here: Path) -> None:
+    """Neither set-ID bits nor devices, and no panic though the disk asks for it."""
+    disk = here / "disk"
+    disk.write_bytes(b"")
+    os.truncate(disk, 64 << 20)
+    run(["mkfs.ext4", "-q", "-F", str(disk)], timeout=60)
+    run(["tune2fs", "-e", "panic", str(disk)], timeout=60)
+    run(["debugfs", "-w", "-R", "mkdir data", str(disk)], timeout=60)
+    done = ask(here, disk.read_bytes(), check=("sh", "-c", "grep /mounted- /proc/mounts; exit 2"))
+    code, _, point, kind, options, *_ = done.stdout.split()
+    assert (code, kind) == ("2", "ext4") and "/mounted-" in point
+    assert {"nosuid", "nodev", "errors=continue"} <= set(options.split(",")), done
 
 
 def test_a_host_that_does_not_let_us_mount_is_no_verdict(here: Path) -> None:

@@ -137,7 +137,7 @@ def loops_below(folder: Path) -> list[str]:
     found = []
     for entry in Path("/sys/block").glob("loop*/loop"):
         try:
-            with open(f"/dev/{entry.parent.name}", "rb") as device:
+            with Path("/dev", entry.parent.name).open("rb") as device:
                 status = fcntl.ioctl(device, _GET_STATUS64, bytes(232))
         except OSError:  # detached meanwhile
             continue

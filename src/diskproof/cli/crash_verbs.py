@@ -169,12 +169,10 @@ def crash_study(
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
     _refuse({options.DESTROY_DATA: destroy_data, "--make": make}, *OF_STUDIES)
-    rules, real = program_rules(sector, seed, old_content), None
     if on is not None:
         given = {"--block-log": block_log, "--old-content": old_content, "--causes": causes}
-        given |= {"--stays": stays, "--cluster": cluster}
-        _refuse(given, *OF_FOLDERS)
-        real = read_real_fs(on)
+        _refuse(given | {"--stays": stays, "--cluster": cluster}, *OF_FOLDERS)
+    real = None if on is None else read_real_fs(on)
     return crash_program(order, target, *source, rules, cluster, causes, stays=stays, on=real)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
@@ -22,7 +23,7 @@ from diskproof.crash.program import (
     program_cell,
     sent_no_flush,
 )
-from diskproof.crash.real_fs import RealFs, require_real_fs
+from diskproof.crash.real_fs import RealFs, read_real_fs, require_real_fs
 from diskproof.crash.run import CrashLab, leaves_one_state
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome
@@ -39,14 +40,56 @@ PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
 
 
-def program_rules(sector: int | None, seed: int | None, old_content: bool) -> CrashRules:
+OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
+OF_STUDIES = "a study", "a program writes on copies of DIR"
+OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
+
+
+class ProgramOptions(NamedTuple):
+    """What can be typed beside a program."""
+
+    stays: bool
+    sector: int | None
+    seed: int | None
+    causes: float | None
+    old_content: bool
+    on: str | None
+    cluster: str | None
+
+
+def refuse_for_study(own: ProgramOptions) -> None:
+    """Raises UsageError for an option that a study has no use for."""
+    given = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays or None}
+    given |= {"--causes": own.causes, "--old-content": own.old_content or None}
+    _refuse(given | {"--on": own.on}, *OF_PROGRAMS)
+
+
+def _refuse(given: Mapping[str, object], goes_with: str, why: str) -> None:
+    """Raises UsageError for the first option that was given and has no use here."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise UsageError(f"{name} goes with {goes_with}", why)
+
+
+def _make_rules(own: ProgramOptions) -> CrashRules:
     """How a program's states are built. Raises UsageError."""
-    if sector is not None and sector not in SECTORS:
-        raise UsageError(f"--sector {sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
-    rules = RULES if sector is None else replace(RULES, sector=sector)
-    faults = FAULTS if old_content else USUAL_FAULTS
-    rules = replace(rules, faults=faults)
-    return rules if seed is None else replace(rules, seed=seed)
+    if own.sector is not None and own.sector not in SECTORS:
+        raise UsageError(f"--sector {own.sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
+    rules = RULES if own.sector is None else replace(RULES, sector=own.sector)
+    rules = replace(rules, faults=FAULTS if own.old_content else USUAL_FAULTS)
+    return rules if own.seed is None else replace(rules, seed=own.seed)
+
+
+def _read_on(own: ProgramOptions, source: str | Path) -> RealFs | None:
+    """Where the program runs, which can be had. Raises UsageError, HostError."""
+    if own.on is None:
+        return None
+    given: dict[str, object] = {"--block-log": isinstance(source, Path), "--causes": own.causes}
+    given |= {"--old-content": own.old_content, "--stays": own.stays, "--cluster": own.cluster}
+    _refuse(given, *OF_FOLDERS)
+    on = read_real_fs(own.on)
+    require_real_fs(on)
+    return on
 
 
 def crash_program(
@@ -54,27 +97,22 @@ def crash_program(
     folder: Path,
     writer: str | Path,
     check: str,
-    rules: CrashRules,
-    cluster: str | None,
-    causes: float | None,
-    *,
-    stays: bool,
-    on: RealFs | None,
+    own: ProgramOptions,
+    for_study: Mapping[str, object],
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
-    budget = order.budget or PROGRAM_SECONDS
+    _refuse(for_study, *OF_STUDIES)
+    rules = _make_rules(own)
     # On a file system of its own a killed program leaves the one state that it had made.
-    searches = len(faults_of("host", rules.faults)) - bool(on)
-    program = make_program(
-        writer, check, folder, TimeShares(budget, searches, causes), stays=stays, on=on
-    )
+    searches = len(faults_of("host", rules.faults)) - (own.on is not None)
+    times = TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
+    program = make_program(writer, check, folder, times, stays=own.stays)
     require_fuse()
-    if on:
-        require_real_fs(on)
+    program = replace(program, on=_read_on(own, writer))
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(
-        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, cluster)
+        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, own.cluster)
     )
 
 

@@ -1,6 +1,5 @@
 """The verb ``crash``: what does each setting lose when the power goes?"""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -84,11 +83,6 @@ ClusterOption = Annotated[
 ]
 
 
-OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
-OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
-OF_STUDIES = "a study", "a program writes on copies of DIR"
-
-
 class StudyByDefault(TyperGroup):
     """``diskproof crash STUDY`` is ``diskproof crash study STUDY``."""
 
@@ -145,35 +139,26 @@ def crash_study(
 
     diskproof crash studies/crash.toml
 
-    diskproof crash --writer './app --data .' --check './app --verify .' data
-
-    diskproof crash --writer './app --data .' --check './app --verify .' --on ext4 data
+    diskproof crash --writer './app --data .' --check './app --verify .' [--on ext4] data
 
     diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
     from diskproof.cli.conduct import Order, conduct
     from diskproof.cli.crash import start_crashing
-    from diskproof.cli.crash_program import crash_program, program_rules
-    from diskproof.crash.real_fs import read_real_fs
+    from diskproof.cli.crash_program import ProgramOptions, crash_program, refuse_for_study
     from diskproof.recording.folder import require_fuse
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
+    own = ProgramOptions(stays, sector, seed, causes, old_content, on, cluster)
     if (source := _choose_source(writer, block_log, check)) is None:
-        given: dict[str, object] = {"--sector": sector, "--seed": seed, "--stays": stays}
-        given |= {"--causes": causes}
-        given |= {"--old-content": old_content, "--on": on}
-        _refuse(given, *OF_PROGRAMS)
+        refuse_for_study(own)
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
-    _refuse({options.DESTROY_DATA: destroy_data, "--make": make}, *OF_STUDIES)
-    if on is not None:
-        given = {"--block-log": block_log, "--old-content": old_content, "--causes": causes}
-        _refuse(given | {"--stays": stays, "--cluster": cluster}, *OF_FOLDERS)
-    real = None if on is None else read_real_fs(on)
-    return crash_program(order, target, *source, rules, cluster, causes, stays=stays, on=real)
+    for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
+    return crash_program(order, target, *source, own, for_study)
 
 
 def _choose_source(
@@ -189,13 +174,6 @@ def _choose_source(
         what = "--writer and --check go together" if block_log is None else "--check is missing"
         raise UsageError(what, "one writes, the other judges")
     return source, check
-
-
-def _refuse(given: Mapping[str, object], goes_with: str, why: str) -> None:
-    """Raises UsageError for the first option that was given and has no use here."""
-    for name, value in given.items():
-        if value is not None and value is not False:
-            raise UsageError(f"{name} goes with {goes_with}", why)
 
 
 @crash.command()

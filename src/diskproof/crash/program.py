@@ -19,8 +19,8 @@ from diskproof.crash.real_fs import (
     DISK,
     RealFs,
     alone_args,
+    find_real_fs,
     make_disk,
-    read_real_fs,
     start_recording_on,
     writer_args,
 )
@@ -90,7 +90,6 @@ def make_program(
     times: TimeShares,
     *,
     stays: bool = False,
-    on: RealFs | None = None,
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one; a path is a log's.
 
@@ -105,10 +104,9 @@ def make_program(
     else:
         source = split_command("--writer", writer)
     words, half = split_command("--check", check), times.budget / 2
-    # A file system's own writes are no operations of the program.
-    causes = 0.0 if on else times.causes or half
-    seconds, always = (half, half / times.faults, causes), times.causes is not None
-    return WriterProgram(source, words, folder.resolve(), *seconds, always, stays, on)
+    seconds = half, half / times.faults, times.causes or half
+    always = times.causes is not None
+    return WriterProgram(source, words, folder.resolve(), *seconds, always, stays)
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
@@ -147,7 +145,8 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         "folder": str(program.folder),
         "seconds": f"{program.seconds:g}",
         "explore_seconds": f"{program.explore_seconds:g}",
-        "causes_seconds": f"{program.causes_seconds:g}",
+        # What is missing on a disk are blocks, and no operations of the program.
+        "causes_seconds": "0" if program.on else f"{program.causes_seconds:g}",
         "causes_of": "all" if program.always else "losses",
         **{name: options[name] for name in ("sector", "seed", "states")},
         **({"stays": "on"} if program.stays else {}),
@@ -166,7 +165,7 @@ def sent_no_flush(counts: Mapping[str, int]) -> bool:
 def program_check(cell: Cell) -> dict[str, object]:
     """The check as the explorer's request takes it."""
     argv = shlex.split(cell.workload.option("check"))
-    if on := read_real_fs(cell.level("on")):
+    if on := find_real_fs(cell):
         argv = [*alone_args(), *PYTHON, _MOUNTED, on.kind, on.options, *argv]
         return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, "stays": True}
     stays = {"stays": True} if cell.workload.option("stays") else {}
@@ -182,7 +181,7 @@ def start_recorded_program(
 
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
-    spec, on = cell.workload, read_real_fs(cell.level("on"))
+    spec, on = cell.workload, find_real_fs(cell)
     with start_disk_dir(backing, consent) as room:
         files, source_folder = make_files(room), Path(spec.option("folder"))
         with notes.phase("copy"):

@@ -19,6 +19,7 @@ from diskproof.lab.deadline import Deadline
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import require_tool
 from diskproof.recording.folder import Recording, start_recording
+from diskproof.records import Cell
 from diskproof.study.crash import FILE_SYSTEM_BYTES
 
 DISK = "disk.raw"
@@ -49,10 +50,8 @@ class RealFs:
         return ",".join(filter(None, (self.kind, self.options)))
 
 
-def read_real_fs(text: str) -> RealFs | None:
-    """``KIND[,OPTIONS]``; None for no text. Raises UsageError."""
-    if not text:
-        return None
+def read_real_fs(text: str) -> RealFs:
+    """``KIND[,OPTIONS]``. Raises UsageError."""
     kind, _, options = text.partition(",")
     if kind not in FILE_SYSTEM_BYTES:
         known = ", ".join(FILE_SYSTEM_BYTES)
@@ -61,6 +60,12 @@ def read_real_fs(text: str) -> RealFs | None:
         why = "they are words with commas between them, none that forbids to write or ends the host"
         raise UsageError(f"--on {text}: no such mount options can be had", why)
     return RealFs(kind, options)
+
+
+def find_real_fs(cell: Cell) -> RealFs | None:
+    """Where the program of a crash cell runs; None: in a folder."""
+    text = cell.level("on")
+    return read_real_fs(text) if text else None
 
 
 def require_real_fs(on: RealFs) -> None:

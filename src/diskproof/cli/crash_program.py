@@ -59,9 +59,9 @@ class ProgramOptions(NamedTuple):
 
 def refuse_for_study(own: ProgramOptions) -> None:
     """Raises UsageError for an option that a study has no use for."""
-    given = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays or None}
-    given |= {"--causes": own.causes, "--old-content": own.old_content or None}
-    _refuse(given | {"--on": own.on}, *OF_PROGRAMS)
+    given: dict[str, object] = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays}
+    given |= {"--causes": own.causes, "--old-content": own.old_content, "--on": own.on}
+    _refuse(given, *OF_PROGRAMS)
 
 
 def _refuse(given: Mapping[str, object], goes_with: str, why: str) -> None:

@@ -79,16 +79,11 @@ def make_file(folder: Path, size: int) -> Path:
 
 def make_filesystem(target: Path, kind: str, options: str) -> None:
     """Raises HostError with the words of mkfs."""
-    mkfs = require_mkfs(kind)
+    mkfs = require_tool(f"mkfs.{kind}", _PACKAGES.get(kind, ""))
     argv = [mkfs, *_MKFS.get(kind, ()), *options.split(), str(target)]
     done = run(argv, timeout=MKFS_SECONDS, check=False)
     if done.returncode != 0:
         raise HostError(f"mkfs.{kind} failed", "\n".join(done.error_text.splitlines()[-5:]))
-
-
-def require_mkfs(kind: str) -> str:
-    """Path of the program, or HostError with its package."""
-    return require_tool(f"mkfs.{kind}", _PACKAGES.get(kind, ""))
 
 
 def read_mount_options(point: Path) -> str:

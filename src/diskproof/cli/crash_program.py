@@ -23,7 +23,7 @@ from diskproof.crash.program import (
     program_cell,
     sent_no_flush,
 )
-from diskproof.crash.real_fs import RealFs, read_real_fs, require_real_fs
+from diskproof.crash.real_fs import RealFs, find_real_fs, read_real_fs, require_root, try_real_fs
 from diskproof.crash.run import CrashLab, leaves_one_state
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome
@@ -38,7 +38,6 @@ from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRul
 
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
-
 
 OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
 OF_STUDIES = "a study", "a program writes on copies of DIR"
@@ -81,14 +80,14 @@ def _make_rules(own: ProgramOptions) -> CrashRules:
 
 
 def _read_on(own: ProgramOptions, source: str | Path) -> RealFs | None:
-    """Where the program runs, which can be had. Raises UsageError, HostError."""
+    """Where the program runs. Raises UsageError, HostError."""
     if own.on is None:
         return None
     given: dict[str, object] = {"--block-log": isinstance(source, Path), "--causes": own.causes}
     given |= {"--old-content": own.old_content, "--stays": own.stays, "--cluster": own.cluster}
     _refuse(given, *OF_FOLDERS)
     on = read_real_fs(own.on)
-    require_real_fs(on)
+    require_root(on)
     return on
 
 
@@ -121,6 +120,8 @@ def _start_program(
     cell: Cell, name: str, faults: tuple[Fault, ...], cluster: str | None, store: Store
 ) -> Iterator[ProgramWords]:
     """A study of its own for each call: a program may have changed since the last one."""
+    if on := find_real_fs(cell):
+        try_real_fs(on)
     with start_explorer(cluster) as explorer:
         host = prepare_host([FOLDER], "", "no guest is started", store)
         now, seed = time.time(), int(cell.workload.option("seed"))

@@ -21,6 +21,7 @@ from diskproof.crash.real_fs import (
     alone_args,
     find_real_fs,
     make_disk,
+    require_root,
     start_recording_on,
     writer_args,
 )
@@ -166,6 +167,7 @@ def program_check(cell: Cell) -> dict[str, object]:
     """The check as the explorer's request takes it."""
     argv = shlex.split(cell.workload.option("check"))
     if on := find_real_fs(cell):
+        require_root(on)
         argv = [*alone_args(), *PYTHON, _MOUNTED, on.kind, on.options, *argv]
         return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, "stays": True}
     stays = {"stays": True} if cell.workload.option("stays") else {}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diskproof.backings.filesystem import make_filesystem, require_mkfs
+from diskproof.backings.filesystem import make_filesystem
 from diskproof.backings.loop import find_loops
 from diskproof.backings.mounted_disk import Unmountable, start_mounted
 from diskproof.backings.mounting import enter_private_mounts
@@ -30,7 +30,6 @@ _LEAST = 512 << 20
 """mkfs chooses for smaller disks what nobody has on larger ones (blocks of 1 KiB on ext4)."""
 _TIMES = 4
 """A program may make so much of what it finds."""
-_TRY_SECONDS = 60.0
 _DETACH_SECONDS = 20.0
 _OPTIONS = re.compile(r"[a-z0-9_=.:-]+(,[a-z0-9_=.:-]+)*|", re.ASCII)
 # Its own processes, their ends, and mounts: whatever a program leaves goes with the first of them.
@@ -68,14 +67,17 @@ def find_real_fs(cell: Cell) -> RealFs | None:
     return read_real_fs(text) if text else None
 
 
-def require_real_fs(on: RealFs) -> None:
-    """Make one, small and empty, before anything else is made. Raises HostError where this host
-    cannot, UsageError where it does not take the options."""
+def require_root(on: RealFs) -> None:
+    """Raises HostError."""
     if os.geteuid() != 0:
         why = "only root makes loop devices and mounts them"
         hint = "run it as root; without --on it runs in a folder, under the rules of POSIX"
         raise HostError(f"no program can be put on {on.kind} by this user", why, hint)
-    require_mkfs(on.kind)
+
+
+def try_real_fs(on: RealFs) -> None:
+    """Make one, empty, before anything else is made. Raises HostError where this host cannot,
+    UsageError where it does not take the options."""
     with start_scratch_dir(large=True) as room:
         disk = room / DISK
         _make_empty(disk, on, _LEAST)

@@ -141,7 +141,7 @@ class ProgramWords(CrashWords):
     def _tell(self) -> Iterator[str]:
         for row in self.verdicts():
             yield dropping_text([row.cell], Bars(self.campaign.study))
-            if sent_no_flush(row.counts):
+            if not row.cell.level("on") and sent_no_flush(row.counts):
                 yield NO_FLUSH
             one = leaves_one_state(row.cell, row.verdict.fault)
             yield BROKEN_BEFORE if one and row.verdict.is_broken else ""

@@ -99,4 +99,4 @@ def _mount(device: Path, kind: str, options: str, point: Path) -> None:
 def _forget(device: Path) -> None:
     """btrfs remembers a disk that it has seen, and takes no older one of the same number."""
     with suppress(OSError), _BTRFS.open("rb") as control:
-        fcntl.ioctl(control, _FORGET, bytes(8) + os.fsencode(device).ljust(4088, b"\0"))
+        fcntl.ioctl(control, _FORGET, bytearray(8) + os.fsencode(device).ljust(4088, b"\0"))

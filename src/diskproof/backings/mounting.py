@@ -46,10 +46,11 @@ def start_unmounting(point: Path) -> Iterator[None]:
     _unmount(point)
 
 
-def enter_private_mounts() -> None:
-    """Give this thread, and all that it starts, mounts of its own. Raises HostError."""
+def enter_private_mounts(*, anew: bool = False) -> None:
+    """Give this thread, and all that it starts, mounts of its own; ``anew``: what it has started
+    so far sees nothing of them. Raises HostError."""
     thread = threading.get_native_id()
-    if thread in _private:
+    if thread in _private and not anew:
         return
     if os.geteuid() != 0:
         raise HostError("a file system cannot be mounted", "that needs root", "run it as root")

@@ -17,7 +17,7 @@ from diskproof.crash.record import copy_folder
 from diskproof.errors import HostError, RunFailure, UsageError
 from diskproof.lab.deadline import Deadline
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import require_tool
+from diskproof.process.start import require_tool, run
 from diskproof.recording.folder import Recording, start_recording
 from diskproof.records import Cell
 from diskproof.study.crash import FILE_SYSTEM_BYTES
@@ -127,13 +127,16 @@ def start_recording_on(
         with start_recording(files, room) as recording:
             yield recording, recording.folder
         return
-    enter_private_mounts()  # before: else the recorder's mount would stay in ours, without it
     with start_recording(files, room) as recording:
+        # Killed, the recorder would unmount what it sees before it is gone. What lies on its own
+        # file needs its answer for that: it would wait for itself, and sync(2) of all others too.
+        enter_private_mounts(anew=True)
         try:
             with _mounted(on, recording.folder / DISK, room) as folder:
                 yield recording, folder
         finally:
             is_detached = _await_detached(recording.folder)
+            run(["umount", "--lazy", str(recording.folder)], timeout=60.0, check=False)
         if not is_detached:
             raise RunFailure("tool", "the file system of the program was not unmounted")
 

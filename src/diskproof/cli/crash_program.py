@@ -106,8 +106,8 @@ def crash_program(
     searches = len(faults_of("host", rules.faults)) - (own.on is not None)
     times = TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
     program = make_program(writer, check, folder, times, stays=own.stays)
-    require_fuse()
     program = replace(program, on=_read_on(own, writer))
+    require_fuse()
     cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(

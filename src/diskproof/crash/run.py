@@ -146,7 +146,7 @@ def search_fault(
     if leaves_one_state(cell, fault):
         found = Explored(fault, promises, 0, 1, False, 1, seed, 0.0)
         files = recorded.files
-        within = max(seconds, 120.0)
+        within = program.CHECK_SECONDS if cell.level("on") else max(seconds, 120.0)
         return check_end_state(found, files, recorded.room, recorded.killed, check, within)
     return explorer(make_search(recorded, cell, check, fault, seconds), recorded.room, tell)
 

@@ -288,8 +288,9 @@ def test_however_it_ends_nothing_stays_mounted(
     await_true(lambda: not has_left(here))
 
 
+@pytest.mark.parametrize("on", [["--on", "ext4"], []])
 def test_a_full_disk_is_a_failure_with_its_name(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, on: list[str]
 ) -> None:
     Path("fills.py").write_text(
         "import os\nwith open('big', 'wb') as stream:\n"
@@ -299,7 +300,8 @@ def test_a_full_disk_is_a_failure_with_its_name(
     with mounted(here / "small", "-t", "tmpfs", "-o", "size=200m", "tmpfs") as small:
         monkeypatch.chdir(small)
         (small / "data").mkdir()
-        code, rows, _ = crash(capsys, *words(here, "ext4", "fills.py", budget="60s"))
+        called = [each for each in words(here, "ext4", "fills.py") if each not in ("--on", "ext4")]
+        code, rows, _ = crash(capsys, *called, *on)
         monkeypatch.chdir(here)
     assert code == 1 and {row["verdict"] for row in rows.values()} == {"undecided"}
     assert all(row["reason"].startswith("space: ") for row in rows.values()), rows["power"]

@@ -230,6 +230,7 @@ def run_writer(
         tail = process.read_log(4000).decode("utf-8", "replace").strip()
         process.kill()
     if status:
+        recording.require_room()
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         why = "\n".join(tail.splitlines()[-5:])
         raise RunFailure("workload", f"the writer {how}", why, evidence=((_LOG, tail.encode()),))

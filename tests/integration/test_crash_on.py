@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from diskproof.cli import run_command_line
 from diskproof.crash import program
 from diskproof.crash.program import BROKEN_BEFORE
 from diskproof.crash.real_fs import alone_args
-from diskproof.process.start import find_tool, run
+from diskproof.process.start import Completed, find_tool, run
 from support.commands import let_everybody_in, start_diskproof
 from support.recording import needs_fuse
 from support.running import find_offspring, mounted
@@ -97,7 +96,7 @@ HANGS = """
 import os, pathlib, subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "f = open('held', 'w'); import time; time.sleep(999)"],
                  start_new_session=True)
-pathlib.Path(sys.argv[1]).touch()
+pathlib.Path(sys.argv[0]).with_name("mark").touch()
 time.sleep(999)
 """
 _GET_STATUS64 = 0x4C05
@@ -127,9 +126,9 @@ def assert_clean(folder: Path) -> None:
 
 def await_true(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
+    while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert holds()
 
 
 def loops_below(folder: Path) -> list[str]:
@@ -146,7 +145,9 @@ def loops_below(folder: Path) -> list[str]:
     return found
 
 
-def words(here: Path, on: str, writer: str, check: str = "check.py", budget: str = "20s") -> list:
+def words(
+    here: Path, on: str, writer: str, check: str = "check.py", budget: str = "20s"
+) -> list[str]:
     commands = f"python3 {here}/{writer}", f"python3 {here}/{check}"
     options = ["--writer", commands[0], "--check", commands[1], "--budget", budget]
     return ["crash", *options, "--sector", "4096", "--on", on, "data"]
@@ -164,7 +165,7 @@ def crash(
 
 def is_kept(row: Mapping[str, Any]) -> bool:
     """Whether nothing was lost; a busy host may not come to all that decides."""
-    return row["verdict"] == "keeps" or row["kept_so_far"]
+    return row["verdict"] == "keeps" or row["kept_so_far"] is True
 
 
 @pytest.mark.parametrize("on", ["ext4", "ext4,data=journal", "xfs", "btrfs"])
@@ -230,7 +231,7 @@ def test_a_file_system_without_barriers_loses_and_is_marked(
 def test_a_program_that_was_broken_before_is_told(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("never.py").write_text("import sys; sys.exit('never')\n".replace("'never'", "2"))
+    Path("never.py").write_text("import sys; sys.exit(2)\n")
     code, rows, said = crash(
         capsys, *words(here, "ext4", "writer.py synced", "never.py", budget="6s")
     )
@@ -263,7 +264,7 @@ def test_a_check_that_hangs_decides_nothing(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "CHECK_SECONDS", 3.0)
-    check = words(here, "ext4", "writer.py synced", f"hangs.py {here}/mark", budget="6s")
+    check = words(here, "ext4", "writer.py synced", "hangs.py", budget="6s")
     code, rows, _ = crash(capsys, *check)
     assert (code, rows["power"]["verdict"]) == (1, "undecided")
     assert "took longer than 3 s" in rows["power"]["reason"]
@@ -276,8 +277,7 @@ def test_however_it_ends_nothing_stays_mounted(
     here: Path, how: signal.Signals, during: str
 ) -> None:
     mark = here / "mark"
-    hangs = f"hangs.py {mark}"
-    pair = (hangs, "check.py") if during == "writer" else ("writer.py synced", hangs)
+    pair = {"writer": ("hangs.py", "check.py"), "check": ("writer.py synced", "hangs.py")}[during]
     with start_diskproof(*words(here, "ext4", *pair, budget="200s"), cwd=here) as running:
         await_true(mark.exists)
         assert loops_below(here)
@@ -302,7 +302,7 @@ def test_a_full_disk_is_a_failure_with_its_name(
         (small / "data").mkdir()
         called = [each for each in words(here, "ext4", "fills.py") if each not in ("--on", "ext4")]
         code, rows, _ = crash(capsys, *called, *on)
-        monkeypatch.chdir(here)
+        monkeypatch.chdir(here)  # the folder can be unmounted then
     assert code == 1 and {row["verdict"] for row in rows.values()} == {"undecided"}
     assert all(row["reason"].startswith("space: ") for row in rows.values()), rows["power"]
 
@@ -343,7 +343,7 @@ def as_another(here: Path, *how: str) -> tuple[int, str]:
 
 def test_without_root_the_way_out_is_told(here: Path) -> None:
     let_everybody_in(here)
-    code, said = as_another(here, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    code, said = as_another(here, *"setpriv --reuid=65534 --regid=65534 --clear-groups".split())
     assert code == 3 and "by this user" in said and "run it as root; without --on" in said
 
 
@@ -359,23 +359,19 @@ def test_a_missing_mkfs_is_told_with_its_package(here: Path) -> None:
 # -- a state --------------------------------------------------------------------------------
 
 
-def ask(
-    folder: Path, disk: bytes, *before: str, check: Sequence[str] = ("true",)
-) -> subprocess.CompletedProcess[str]:
+def ask(folder: Path, disk: bytes, *before: str, check: Sequence[str] = ("true",)) -> Completed:
     """One question to the check that stays, about a disk."""
     (folder / "state").mkdir()
     (folder / "state" / "disk.raw").write_bytes(disk)
     module = ["-m", "diskproof.crash.writers.mounted_state", "ext4", "", *check]
     argv = [*alone_args(), *before, sys.executable, *module]
-    question = f"{folder}/state\t/dev/null\n"
-    return subprocess.run(
-        argv, input=question, cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
+    question = f"{folder}/state\t/dev/null\n".encode()
+    return run(argv, stdin=question, cwd=folder, timeout=60, check=False)
 
 
 def test_a_disk_without_a_file_system_is_corrupt(here: Path) -> None:
     done = ask(here, bytes(1 << 20))
-    assert (done.returncode, done.stdout) == (0, "2 it cannot be mounted: Invalid argument\n")
+    assert (done.returncode, done.text) == (0, "2 it cannot be mounted: Invalid argument\n")
 
 
 def test_a_state_gives_no_rights_and_ends_no_host(here: Path) -> None:
@@ -387,14 +383,14 @@ def test_a_state_gives_no_rights_and_ends_no_host(here: Path) -> None:
     run(["tune2fs", "-e", "panic", str(disk)], timeout=60)
     run(["debugfs", "-w", "-R", "mkdir data", str(disk)], timeout=60)
     done = ask(here, disk.read_bytes(), check=("sh", "-c", "grep /mounted- /proc/mounts; exit 2"))
-    code, _, point, kind, options, *_ = done.stdout.split()
+    code, _, point, kind, options, *_ = done.text.split()
     assert (code, kind) == ("2", "ext4") and "/mounted-" in point
     assert {"nosuid", "nodev", "errors=continue"} <= set(options.split(",")), done
 
 
 def test_a_host_that_does_not_let_us_mount_is_no_verdict(here: Path) -> None:
     done = ask(here, bytes(1 << 20), "setpriv", "--bounding-set=-sys_admin", "--")
-    assert (done.returncode, done.stdout) == (3, "") and "not permitted" in done.stderr
+    assert (done.returncode, done.text) == (3, "") and "not permitted" in done.error_text
 
 
 def test_it_is_the_first_of_its_processes_or_refuses(here: Path) -> None:

@@ -13,17 +13,8 @@ from typing import NamedTuple
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_explorer
+from diskproof.crash import program, real_fs
 from diskproof.crash.next import CrashCampaign
-from diskproof.crash.program import (
-    BROKEN_BEFORE,
-    NO_FLUSH,
-    RULES,
-    TimeShares,
-    make_program,
-    program_cell,
-    sent_no_flush,
-)
-from diskproof.crash.real_fs import RealFs, find_real_fs, read_real_fs, require_root, try_real_fs
 from diskproof.crash.run import CrashLab, leaves_one_state
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome
@@ -74,20 +65,20 @@ def _make_rules(own: ProgramOptions) -> CrashRules:
     """How a program's states are built. Raises UsageError."""
     if own.sector is not None and own.sector not in SECTORS:
         raise UsageError(f"--sector {own.sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
-    rules = RULES if own.sector is None else replace(RULES, sector=own.sector)
+    rules = program.RULES if own.sector is None else replace(program.RULES, sector=own.sector)
     rules = replace(rules, faults=FAULTS if own.old_content else USUAL_FAULTS)
     return rules if own.seed is None else replace(rules, seed=own.seed)
 
 
-def _read_on(own: ProgramOptions, source: str | Path) -> RealFs | None:
+def _read_on(own: ProgramOptions, source: str | Path) -> real_fs.RealFs | None:
     """Where the program runs. Raises UsageError, HostError."""
     if own.on is None:
         return None
     given: dict[str, object] = {"--block-log": isinstance(source, Path), "--causes": own.causes}
     given |= {"--old-content": own.old_content, "--stays": own.stays, "--cluster": own.cluster}
     _refuse(given, *OF_FOLDERS)
-    on = read_real_fs(own.on)
-    require_root(on)
+    on = real_fs.read_real_fs(own.on)
+    real_fs.require_root(on)
     return on
 
 
@@ -104,11 +95,11 @@ def crash_program(
     rules = _make_rules(own)
     # On a file system of its own a killed program leaves the one state that it had made.
     searches = len(faults_of("host", rules.faults)) - (own.on is not None)
-    times = TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
-    program = make_program(writer, check, folder, times, stays=own.stays)
-    program = replace(program, on=_read_on(own, writer))
+    times = program.TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
+    made = program.make_program(writer, check, folder, times, stays=own.stays)
+    made = replace(made, on=_read_on(own, writer))
     require_fuse()
-    cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
+    cell, name = program.program_cell(made, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(
         replace(order, budget=None), partial(_start_program, cell, name, rules.faults, own.cluster)
@@ -120,8 +111,8 @@ def _start_program(
     cell: Cell, name: str, faults: tuple[Fault, ...], cluster: str | None, store: Store
 ) -> Iterator[ProgramWords]:
     """A study of its own for each call: a program may have changed since the last one."""
-    if on := find_real_fs(cell):
-        try_real_fs(on)
+    if on := real_fs.find_real_fs(cell):
+        real_fs.try_real_fs(on)
     with start_explorer(cluster) as explorer:
         host = prepare_host([FOLDER], "", "no guest is started", store)
         now, seed = time.time(), int(cell.workload.option("seed"))
@@ -141,7 +132,7 @@ class ProgramWords(CrashWords):
     def _tell(self) -> Iterator[str]:
         for row in self.verdicts():
             yield dropping_text([row.cell], Bars(self.campaign.study))
-            if not row.cell.level("on") and sent_no_flush(row.counts):
-                yield NO_FLUSH
+            if not row.cell.level("on") and program.sent_no_flush(row.counts):
+                yield program.NO_FLUSH
             one = leaves_one_state(row.cell, row.verdict.fault)
-            yield BROKEN_BEFORE if one and row.verdict.is_broken else ""
+            yield program.BROKEN_BEFORE if one and row.verdict.is_broken else ""

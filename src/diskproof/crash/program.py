@@ -14,17 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import Consent, start_disk_dir
+from diskproof.crash import real_fs
 from diskproof.crash.block_log_import import find_disk, import_log
-from diskproof.crash.real_fs import (
-    DISK,
-    RealFs,
-    alone_args,
-    find_real_fs,
-    make_disk,
-    require_root,
-    start_recording_on,
-    writer_args,
-)
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
 from diskproof.crash.writers.command import PYTHON
 from diskproof.errors import RunFailure, UsageError
@@ -70,7 +61,7 @@ class WriterProgram:
     always: bool
     stays: bool = False
     """The check is started once: a state a line on its stdin, a verdict a line on its stdout."""
-    on: RealFs | None = None
+    on: real_fs.RealFs | None = None
     """Where the program runs; None: in a folder, under the rules of POSIX."""
 
 
@@ -166,9 +157,9 @@ def sent_no_flush(counts: Mapping[str, int]) -> bool:
 def program_check(cell: Cell) -> dict[str, object]:
     """The check as the explorer's request takes it."""
     argv = shlex.split(cell.workload.option("check"))
-    if on := find_real_fs(cell):
-        require_root(on)
-        argv = [*alone_args(), *PYTHON, _MOUNTED, on.kind, on.options, *argv]
+    if on := real_fs.find_real_fs(cell):
+        real_fs.require_root(on)
+        argv = [*real_fs.alone_args(), *PYTHON, _MOUNTED, on.kind, on.options, *argv]
         return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, "stays": True}
     stays = {"stays": True} if cell.workload.option("stays") else {}
     return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, **stays}
@@ -183,12 +174,12 @@ def start_recorded_program(
 
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
-    spec, on = cell.workload, find_real_fs(cell)
+    spec, on = cell.workload, real_fs.find_real_fs(cell)
     with start_disk_dir(backing, consent) as room:
         files, source_folder = make_files(room), Path(spec.option("folder"))
         with notes.phase("copy"):
             if on:
-                make_disk(on, source_folder, files / DISK, room, deadline)
+                real_fs.make_disk(on, source_folder, files / real_fs.DISK, room, deadline)
             else:
                 copy_folder(source_folder, files, deadline)
             copy_folder(files, room / "base", deadline)
@@ -197,10 +188,10 @@ def start_recorded_program(
             with notes.phase("import"):
                 import_log(Path(source), find_disk(files), log, MARK)
         else:
-            argv = [*writer_args(on), *shlex.split(spec.option("writer"))]
+            argv = [*real_fs.writer_args(on), *shlex.split(spec.option("writer"))]
             with (
                 notes.phase("record"),
-                start_recording_on(on, files, room) as (recording, folder),
+                real_fs.start_recording_on(on, files, room) as (recording, folder),
             ):
                 seconds = min(float(spec.option("seconds")), deadline.left())
                 run_writer(argv, recording, folder, room, seconds)

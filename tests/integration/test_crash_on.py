@@ -343,7 +343,7 @@ def as_another(here: Path, *how: str) -> tuple[int, str]:
 
 def test_without_root_the_way_out_is_told(here: Path) -> None:
     let_everybody_in(here)
-    code, said = as_another(here, *"setpriv --reuid=65534 --regid=65534 --clear-groups".split())
+    code, said = as_another(here, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     assert code == 3 and "by this user" in said and "run it as root; without --on" in said
 
 

@@ -189,3 +189,6 @@ def test_it_goes_without_a_trace(person: Person) -> None:
     else:
         person.run("pipx", "uninstall", "diskproof")
     assert "diskproof" not in person.run("ls", "-A", ".local/bin")
+    found = person.system.run("find", "/", "-xdev", "-name", "*diskproof*", "-prune", "-print")
+    said = ("/home/user/", "/mnt/dist/", "/root/", "/run/diskproof", "/var/lib/diskproof")
+    assert [path for path in found.splitlines() if not path.startswith(said)] == []

@@ -151,7 +151,7 @@ def compare_fit(
 def _granted(fit: Fit) -> float:
     """Share of the error that is granted to draws."""
     cells = int(np.isfinite(fit.variances).sum())
-    return KEPT[fit.blocked] * (ALIKE / max(ALIKE, cells)) ** WARY
+    return KEPT[fit.blocked] * math.pow(ALIKE / max(ALIKE, cells), WARY)
 
 
 def _asks_for_best(cells: int, runs: float) -> bool:

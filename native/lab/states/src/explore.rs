@@ -16,9 +16,10 @@ use crate::cut::{collect, Cut};
 use crate::failure::{During, Failure, Result};
 use crate::fault::{Durability, Fault};
 use crate::image::Image;
-use crate::judge::judge;
+use crate::judge::{judge, Judged};
 use crate::plan::{choices, Cuts, Pass};
 use crate::request::Request;
+use crate::sharing::Sharing;
 
 const WHAT: &str = "building a state";
 /// Threads seldom wait for each other's states.
@@ -41,6 +42,8 @@ pub struct Found {
     pub detail: Detail,
     pub moment_ns: u64,
     pub order: Order,
+    /// The check was run on this very state.
+    pub was_run: bool,
 }
 
 impl Found {
@@ -69,6 +72,7 @@ pub struct Exploration<'s> {
     seen: Vec<Mutex<HashMap<u64, Finding>>>,
     deadline: Instant,
     stop: AtomicBool,
+    began_anew: AtomicBool,
     worst: Mutex<Option<Rank>>,
 }
 
@@ -123,6 +127,7 @@ impl<'s> Exploration<'s> {
             seen: (0..SHARDS).map(|_| Mutex::default()).collect(),
             deadline: Instant::now() + Duration::from_secs_f64(request.budget.seconds),
             stop: AtomicBool::new(false),
+            began_anew: AtomicBool::new(false),
             worst: Mutex::new(None),
         }
     }
@@ -137,12 +142,45 @@ impl<'s> Exploration<'s> {
     }
 
     pub fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+        let is_to_begin_anew = || self.is_unsteady() && !self.began_anew.load(Ordering::Relaxed);
+        let stops = self.stop.load(Ordering::Relaxed) || is_to_begin_anew();
+        stops || Instant::now() >= self.deadline
     }
 
-    /// Works through passes until the budget is used up. `tell` hears of losses as they are found.
-    pub fn run(&self, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
+    fn sharing(&self) -> Option<&Sharing> {
+        self.ground.and_then(|ground| ground.sharing.as_ref())
+    }
+
+    pub fn is_unsteady(&self) -> bool {
+        self.sharing().is_some_and(Sharing::is_unsteady)
+    }
+
+    pub fn samples(&self, key: u64) -> bool {
+        self.sharing().is_none_or(|sharing| sharing.samples(key))
+    }
+
+    /// The check said two things of what is the same.
+    pub fn stop_sharing(&self) {
+        self.sharing().inspect(|sharing| sharing.give_up());
+    }
+
+    /// Forgets what may have been judged by another state; gives the losses that were seen.
+    pub fn begin_anew(&self, outcome: Outcome) -> Vec<Found> {
+        self.counters.reset();
+        for shard in &self.seen {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        let proved: Vec<Found> = outcome.found.into_iter().filter(|found| found.was_run).collect();
+        let worst = proved.iter().map(Found::rank).max();
+        *self.worst.lock().unwrap_or_else(PoisonError::into_inner) = worst;
+        self.began_anew.store(true, Ordering::Relaxed);
+        proved
+    }
+
+    /// Works through passes until the budget is used up. `tell` hears of losses as they are found,
+    /// of those that are known already it does not.
+    pub fn run(&self, known: Vec<Found>, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
+        let mut outcome = Outcome { found: known, ..Outcome::default() };
         let mut workers =
             (0..self.threads()).map(|_| Worker::new(self)).collect::<Result<Vec<_>>>()?;
         let mut barren = 0;
@@ -262,6 +300,11 @@ impl<'s> Exploration<'s> {
         Some(before.is_none_or(|before| before.0 < rank.0))
     }
 
+    fn state_id(&self, cut: &Cut<'_, '_>, choice: Choice) -> StateId {
+        let (fault, sector) = (self.fault(), self.store.trace.sector);
+        StateId { fault, sector, cut: cut.sequence, choice }
+    }
+
     /// Another shard's states are known by their content only.
     pub fn is_ours(&self, key: u64) -> bool {
         self.request.shard.is_none_or(|shard| shard.has(key))
@@ -364,30 +407,23 @@ fn look(
     tell: &Sender<Message>,
 ) -> Result<()> {
     let state = cut.state(&choice).during(WHAT)?;
-    let finding = judge(exploration, check, &state)?;
+    let Judged { finding, mut was_run } = judge(exploration, check, &state)?;
     if !finding.is_broken() {
         return Ok(());
     }
     if let Some(more) = exploration.is_worse(rank(finding, cut.moment_ns, order)) {
+        if more && !was_run {
+            // What it says of this state is wanted.
+            was_run = true;
+            if check.check(&state)? != finding {
+                exploration.stop_sharing();
+                return Ok(());
+            }
+        }
         let detail = if more { check.detail(&state)? } else { Detail::default() };
-        let found = found(exploration, cut, choice, (finding, detail), order);
+        let id = exploration.state_id(cut, choice);
+        let found = Found { id, finding, detail, moment_ns: cut.moment_ns, order, was_run };
         let _ = tell.send(Message::Found(Box::new(found)));
     }
     Ok(())
-}
-
-fn found(
-    exploration: &Exploration<'_>,
-    cut: &Cut<'_, '_>,
-    choice: Choice,
-    (finding, detail): (Finding, Detail),
-    order: Order,
-) -> Found {
-    let id = StateId {
-        fault: exploration.fault(),
-        sector: exploration.store.trace.sector,
-        cut: cut.sequence,
-        choice,
-    };
-    Found { id, finding, detail, moment_ns: cut.moment_ns, order }
 }

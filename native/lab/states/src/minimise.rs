@@ -29,6 +29,12 @@ pub struct Minimal {
 pub fn minimise(exploration: &Exploration<'_>, found: &Found) -> Result<Minimal> {
     let mut worker = Worker::new(exploration)?;
     worker.at(found.id.cut, |cut, check| {
+        if !found.was_run {
+            let state = cut.state(&found.id.choice).during(WHAT)?;
+            if check.check(&state)? != found.finding {
+                exploration.stop_sharing();
+            }
+        }
         let start = cut.presences(&found.id.choice);
         let limit = Duration::from_secs_f64(exploration.request.budget.seconds).min(LIMIT);
         let deadline = Instant::now() + limit;

@@ -86,6 +86,8 @@ pub struct Summary {
     pub acknowledgements: u64,
     pub states: States,
     pub covered: Covered,
+    /// The check said two things of what is the same: none is judged by another.
+    pub unsteady: bool,
     /// The log's end: complete, open or truncated.
     pub log: &'static str,
     pub timed_out: bool,
@@ -99,6 +101,8 @@ pub struct States {
     pub distinct: u64,
     /// How many of those belong to this shard.
     pub checked: u64,
+    /// And were not run: a state that was run equals them in all that was read of it.
+    pub equal: u64,
     pub losing: u64,
     /// Counts the passes that are not random; an upper bound when they were not finished.
     pub planned: u64,
@@ -221,6 +225,7 @@ pub fn summary(
         acknowledgements,
         states: states(exploration, outcome, planned),
         covered: counters.covered(cuts),
+        unsteady: exploration.is_unsteady(),
         log: match trace.ending {
             Ending::Complete => "complete",
             Ending::Open => "open",
@@ -238,6 +243,7 @@ fn states(exploration: &Exploration<'_>, outcome: &Outcome, planned: u64) -> Sta
         built: count(&counters.built),
         distinct: count(&counters.distinct),
         checked: count(&counters.checked),
+        equal: count(&counters.equal),
         losing: count(&counters.losing),
         planned,
         planned_done: outcome.planned_done,

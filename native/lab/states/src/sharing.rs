@@ -21,7 +21,7 @@ use crate::trace::{Change, Trace};
 
 const WHAT: &str = "comparing what checks read";
 /// The first states that could do without a check have one, and of the others one of so many.
-const FIRST: u64 = 32;
+const FIRST: u64 = 16;
 const ONE_OF: u64 = 50;
 
 pub struct Sharing {

@@ -19,7 +19,7 @@ from support.recording import needs_fuse
 
 pytestmark = needs_fuse
 PROGRAMS = [
-    (sqlite("delete", "full", 4), 400, False),
+    (sqlite("delete", "full", 4), 200, False),
     (sqlite("delete", "full", 6), 600, True),
     (sqlite("wal", "normal", 6), 600, True),
     (git("default", 1), 120, False),

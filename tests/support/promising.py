@@ -33,7 +33,7 @@ def judge(folder, promises):
     finally:
         database.close()
     if said != "ok":
-        return 2, 0, said
+        return 2, 0, said.split("\\n")[0]
     lost = len(wanted - found)
     return (1, lost) if lost else (0, "")
 """

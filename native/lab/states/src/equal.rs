@@ -19,7 +19,7 @@ const MOST_FORKS: usize = 8;
 
 /// What a run said: 0 kept, 1 lost, 2 corrupt, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct Reply {
     pub code: u8,
     pub lost: u64,
 }
@@ -34,7 +34,7 @@ struct Way {
 }
 
 enum Then {
-    Heard(Heard),
+    Reply(Reply),
     /// By what was asked next. More than one question: the order was not the same each time.
     Forks(Vec<Fork>),
 }
@@ -66,7 +66,7 @@ impl Equals {
     pub fn recall(
         &self,
         mut ask: impl FnMut(&Read) -> io::Result<u64>,
-    ) -> io::Result<Option<Heard>> {
+    ) -> io::Result<Option<Reply>> {
         let mut answers: HashMap<u32, u64> = HashMap::new();
         let mut answer = |question: u32| match answers.get(&question) {
             Some(&known) => Ok(known),
@@ -84,7 +84,7 @@ impl Equals {
                 }
             }
             match &way.then {
-                Then::Heard(heard) => return Ok(Some(*heard)),
+                Then::Reply(reply) => return Ok(Some(*reply)),
                 Then::Forks(forks) => {
                     for fork in forks.iter().rev() {
                         open.extend(fork.ways.get(&answer(fork.question)?));
@@ -96,16 +96,16 @@ impl Equals {
     }
 
     /// Adds a run: what it was answered, each question once.
-    pub fn learn(&mut self, run: Vec<(Read, u64)>, heard: Heard) -> Learnt {
+    pub fn learn(&mut self, run: Vec<(Read, u64)>, reply: Reply) -> Learnt {
         if self.steps + run.len() > MOST_STEPS {
             return Learnt::Fits;
         }
         let run = run.into_iter().map(|(read, answer)| (self.number(read), answer)).collect();
         let left = Left::new(run);
         match &mut self.root {
-            Some(root) => root.add(left, heard, &mut self.steps),
+            Some(root) => root.add(left, reply, &mut self.steps),
             None => {
-                self.root = Some(left.into_way(heard, &mut self.steps));
+                self.root = Some(left.into_way(reply, &mut self.steps));
                 Learnt::Fits
             }
         }
@@ -123,31 +123,31 @@ impl Equals {
 }
 
 impl Way {
-    fn add(&mut self, mut left: Left, heard: Heard, steps: &mut usize) -> Learnt {
+    fn add(&mut self, mut left: Left, reply: Reply, steps: &mut usize) -> Learnt {
         let mut way = self;
         loop {
             for at in 0..way.steps.len() {
                 let (question, expected) = way.steps[at];
                 if left.is_empty() {
-                    return way.agree(heard);
+                    return way.agree(reply);
                 }
                 let answer = left.take(question);
                 if answer != Some(expected) {
-                    way.split(at, answer, left, heard, steps);
+                    way.split(at, answer, left, reply, steps);
                     return Learnt::Fits;
                 }
             }
             let forks = match &mut way.then {
-                Then::Heard(known) if *known == heard => return Learnt::Fits,
-                Then::Heard(_) => return Learnt::Contradicts,
+                Then::Reply(known) if *known == reply => return Learnt::Fits,
+                Then::Reply(_) => return Learnt::Contradicts,
                 Then::Forks(forks) => forks,
             };
             if left.is_empty() {
-                return agree(forks, heard);
+                return agree(forks, reply);
             }
             let Some(at) = forks.iter().position(|fork| left.has(fork.question)) else {
                 if forks.len() < MOST_FORKS {
-                    forks.extend(left.into_fork(heard, steps));
+                    forks.extend(left.into_fork(reply, steps));
                 }
                 return Learnt::Fits;
             };
@@ -156,7 +156,7 @@ impl Way {
             match fork.ways.entry(answer) {
                 Entry::Occupied(known) => way = known.into_mut(),
                 Entry::Vacant(new) => {
-                    new.insert(left.into_way(heard, steps));
+                    new.insert(left.into_way(reply, steps));
                     return Learnt::Fits;
                 }
             }
@@ -169,7 +169,7 @@ impl Way {
         at: usize,
         answer: Option<u64>,
         left: Left,
-        heard: Heard,
+        reply: Reply,
         steps: &mut usize,
     ) {
         let rest = self.steps.split_off(at + 1);
@@ -180,33 +180,33 @@ impl Way {
         let mut forks = Vec::new();
         match answer {
             Some(answer) => {
-                ways.insert(answer, left.into_way(heard, steps));
+                ways.insert(answer, left.into_way(reply, steps));
                 forks.push(Fork { question, ways });
             }
             None => {
                 forks.push(Fork { question, ways });
-                forks.extend(left.into_fork(heard, steps));
+                forks.extend(left.into_fork(reply, steps));
             }
         }
         self.then = Then::Forks(forks);
     }
 
     /// A run that was answered the same and asked no more must have said the same.
-    fn agree(&self, heard: Heard) -> Learnt {
+    fn agree(&self, reply: Reply) -> Learnt {
         match &self.then {
-            Then::Heard(known) if *known == heard => Learnt::Fits,
-            Then::Heard(_) => Learnt::Contradicts,
-            Then::Forks(forks) => agree(forks, heard),
+            Then::Reply(known) if *known == reply => Learnt::Fits,
+            Then::Reply(_) => Learnt::Contradicts,
+            Then::Forks(forks) => agree(forks, reply),
         }
     }
 }
 
-fn agree(forks: &[Fork], heard: Heard) -> Learnt {
+fn agree(forks: &[Fork], reply: Reply) -> Learnt {
     let mut open: Vec<&Way> = forks.iter().flat_map(|fork| fork.ways.values()).collect();
     while let Some(way) = open.pop() {
         match &way.then {
-            Then::Heard(known) if *known != heard => return Learnt::Contradicts,
-            Then::Heard(_) => {}
+            Then::Reply(known) if *known != reply => return Learnt::Contradicts,
+            Then::Reply(_) => {}
             Then::Forks(forks) => open.extend(forks.iter().flat_map(|fork| fork.ways.values())),
         }
     }
@@ -237,19 +237,19 @@ impl Left {
         self.answers.remove(&question)
     }
 
-    fn into_way(mut self, heard: Heard, count: &mut usize) -> Way {
+    fn into_way(mut self, reply: Reply, count: &mut usize) -> Way {
         self.order.retain(|(question, _)| self.answers.contains_key(question));
         *count += self.order.len();
         self.order.shrink_to_fit();
-        Way { steps: self.order, then: Then::Heard(heard) }
+        Way { steps: self.order, then: Then::Reply(reply) }
     }
 
     /// None of an empty run.
-    fn into_fork(mut self, heard: Heard, count: &mut usize) -> Option<Fork> {
+    fn into_fork(mut self, reply: Reply, count: &mut usize) -> Option<Fork> {
         let first = self.order.iter().find(|(question, _)| self.has(*question));
         let (question, answer) = first.copied()?;
         self.take(question);
-        let ways = HashMap::from([(answer, self.into_way(heard, count))]);
+        let ways = HashMap::from([(answer, self.into_way(reply, count))]);
         Some(Fork { question, ways })
     }
 }

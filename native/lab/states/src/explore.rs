@@ -1,20 +1,20 @@
 //! Builds the planned states on all cores, checks those not seen before, and keeps the losses.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::checks::{make_check, Check, Detail, Finding, Ground, Severity};
+use crate::checks::{make_check, Check, Detail, Finding, Ground};
 use crate::choice::{Choice, StateId};
 use crate::combinations;
 use crate::content::Store;
 use crate::counters::Counters;
 use crate::cut::{collect, Cut};
-use crate::failure::{During, Failure, Result};
+use crate::failure::{During, Result};
 use crate::fault::{Durability, Fault};
+use crate::found::{rank, Found, Message, Order, Outcome, Rank};
 use crate::image::Image;
 use crate::judge::{judge, Judged};
 use crate::plan::{choices, Cuts, Pass};
@@ -26,39 +26,6 @@ const WHAT: &str = "building a state";
 const SHARDS: usize = 64;
 /// Random rounds in a row without a new state: there is nothing left to find.
 const BARREN_ROUNDS: u64 = 16;
-
-/// Pass, cut, number of the state: what one thread would do first is less.
-pub type Order = (u64, u64, u64);
-
-/// How bad, how old the oldest loss, and of equals what one thread would have found first.
-type Rank = (Severity, u64, Reverse<Order>);
-
-/// A state that lost something.
-#[derive(Clone, Debug)]
-pub struct Found {
-    pub id: StateId,
-    pub finding: Finding,
-    /// None of a state that loses as much as one before: all that is new of it is its age.
-    pub detail: Detail,
-    pub moment_ns: u64,
-    pub order: Order,
-    /// The check was run on this very state.
-    pub was_run: bool,
-}
-
-impl Found {
-    pub fn age_ns(&self) -> Option<u64> {
-        self.finding.age_ns(self.moment_ns)
-    }
-
-    fn rank(&self) -> Rank {
-        rank(self.finding, self.moment_ns, self.order)
-    }
-}
-
-fn rank(finding: Finding, moment_ns: u64, order: Order) -> Rank {
-    (finding.severity(), finding.age_ns(moment_ns).unwrap_or(0), Reverse(order))
-}
 
 /// What the exploring threads share.
 pub struct Exploration<'s> {
@@ -74,30 +41,6 @@ pub struct Exploration<'s> {
     stop: AtomicBool,
     began_anew: AtomicBool,
     worst: Mutex<Option<Rank>>,
-}
-
-/// How an exploration ended.
-#[derive(Default)]
-pub struct Outcome {
-    /// The losses of each pass that were worse than all before, the worst last.
-    pub found: Vec<Found>,
-    /// Passes that were finished.
-    pub passes: u64,
-    pub planned_done: bool,
-    /// Every combination was built at every cut.
-    pub complete: bool,
-    pub timed_out: bool,
-}
-
-impl Outcome {
-    pub fn worst(&self) -> Option<&Found> {
-        self.found.iter().max_by_key(|found| found.rank())
-    }
-}
-
-pub enum Message {
-    Found(Box<Found>),
-    Failed(Failure),
 }
 
 /// A run of cuts, for one thread.

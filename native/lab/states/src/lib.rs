@@ -15,6 +15,7 @@ pub mod equal;
 pub mod explore;
 pub mod failure;
 pub mod fault;
+pub mod found;
 pub mod image;
 pub mod judge;
 pub mod minimise;

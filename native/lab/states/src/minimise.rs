@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use crate::checks::{Check, Detail, Finding};
 use crate::choice::{Choice, Presence, StateId};
 use crate::cut::Cut;
-use crate::explore::{Exploration, Found, Worker};
+use crate::explore::{Exploration, Worker};
 use crate::failure::{During, Result};
+use crate::found::Found;
 
 const WHAT: &str = "making a loss smaller";
 /// As long as the search for losses at most, and never longer than this.

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::checks::Ground;
 use crate::content::Store;
-use crate::explore::{Exploration, Found};
+use crate::explore::Exploration;
 use crate::failure::{During, Result};
 use crate::fault::Durability;
+use crate::found::Found;
 use crate::minimise::minimise;
 use crate::plan::Cuts;
 use crate::report::{self, say, Line, Summary};

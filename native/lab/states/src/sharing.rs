@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use diskproof_random::mix;
 
 use crate::content::Store;
-use crate::equal::{Equals, Heard, Learnt};
+use crate::equal::{Equals, Learnt, Reply};
 use crate::failure::{During, Result};
 use crate::reads::{Answerer, Read};
 use crate::snapshot::Snapshot;
@@ -48,7 +48,7 @@ impl Sharing {
     }
 
     /// What the check found of a state that equals this one in all that was read of it.
-    pub fn recall(&self, store: &Store, snapshot: &Snapshot) -> Result<Option<Heard>> {
+    pub fn recall(&self, store: &Store, snapshot: &Snapshot) -> Result<Option<Reply>> {
         if self.is_unsteady() {
             return Ok(None);
         }
@@ -62,7 +62,7 @@ impl Sharing {
         store: &Store,
         snapshot: &Snapshot,
         reads: Vec<Read>,
-        heard: Heard,
+        reply: Reply,
     ) -> Result<()> {
         if self.is_unsteady() {
             return Ok(());
@@ -74,7 +74,7 @@ impl Sharing {
             run.push((read, answer));
         }
         let mut equals = self.equals.write().unwrap_or_else(PoisonError::into_inner);
-        if equals.learn(run, heard) == Learnt::Contradicts {
+        if equals.learn(run, reply) == Learnt::Contradicts {
             self.give_up();
         }
         Ok(())

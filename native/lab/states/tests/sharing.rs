@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod logs;
+#[allow(dead_code, reason = "one test more uses it, and more of it")]
 #[path = "exhaustive/world.rs"]
 mod world;
 
@@ -15,7 +16,7 @@ use std::time::UNIX_EPOCH;
 use diskproof_random::Random;
 use diskproof_states::content::Store;
 use diskproof_states::cut::collect;
-use diskproof_states::equal::Heard;
+use diskproof_states::equal::Reply;
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
 use diskproof_states::plan::{choices, Cuts, Pass};
@@ -138,7 +139,7 @@ impl Program<'_> {
     }
 
     /// What it was told is its answer: nothing that it saw can be passed over.
-    fn run(mut self) -> Heard {
+    fn run(mut self) -> Reply {
         for _ in 0..2 + self.random.below(9) {
             match self.random.below(8) {
                 0..=2 => self.find(),
@@ -148,17 +149,17 @@ impl Program<'_> {
                 _ => self.change_names(),
             }
         }
-        Heard { code: 1, lost: self.told.finish() }
+        Reply { code: 1, lost: self.told.finish() }
     }
 }
 
 /// Its answer, and what was noted of what it was told.
-fn run(store: &Arc<Store>, snapshot: &Snapshot, seed: u64) -> (Heard, Vec<Read>) {
+fn run(store: &Arc<Store>, snapshot: &Snapshot, seed: u64) -> (Reply, Vec<Read>) {
     let mut tree = Tree::new(store.clone(), snapshot.clone(), UNIX_EPOCH);
     let nodes = vec![ROOT, PROMISES];
     let (random, told) = (Random::new(&[seed]), DefaultHasher::new());
-    let heard = Program { tree: &mut tree, random, nodes, told }.run();
-    (heard, tree.take_reads())
+    let reply = Program { tree: &mut tree, random, nodes, told }.run();
+    (reply, tree.take_reads())
 }
 
 /// As when two threads of a check race each other.
@@ -187,14 +188,14 @@ fn judge_all(seed: u64, races: bool) -> (u64, u64) {
             for choice in choices(pass, &cuts, &cut, seed, 40) {
                 let snapshot = Snapshot::new(&cut.state(&choice).unwrap());
                 let snapshot = snapshot.with_promises(&promises);
-                let (heard, mut reads) = run(&store, &snapshot, seed);
+                let (reply, mut reads) = run(&store, &snapshot, seed);
                 let known = sharing.recall(&store, &snapshot).unwrap();
-                assert_eq!(known.unwrap_or(heard), heard, "seed {seed}");
+                assert_eq!(known.unwrap_or(reply), reply, "seed {seed}");
                 (all, shared) = (all + 1, shared + u64::from(known.is_some()));
                 if races {
                     shuffle(&mut reads, &mut random);
                 }
-                sharing.learn(&store, &snapshot, reads, heard).unwrap();
+                sharing.learn(&store, &snapshot, reads, reply).unwrap();
                 assert!(!sharing.is_unsteady(), "seed {seed}");
             }
         }
@@ -230,7 +231,7 @@ fn an_answer_that_is_another_for_the_same_ends_it() {
     let snapshot = Snapshot::new(&state);
     let sharing = Sharing::new(&store.trace);
     let reads = vec![Read::Entries(ROOT), Read::Attributes(ROOT)];
-    let (kept, lost) = (Heard { code: 0, lost: 0 }, Heard { code: 1, lost: 1 });
+    let (kept, lost) = (Reply { code: 0, lost: 0 }, Reply { code: 1, lost: 1 });
     sharing.learn(&store, &snapshot, reads.clone(), kept).unwrap();
     assert_eq!(sharing.recall(&store, &snapshot).unwrap(), Some(kept));
     sharing.learn(&store, &snapshot, reads[..1].to_vec(), lost).unwrap();

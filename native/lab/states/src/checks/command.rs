@@ -11,7 +11,7 @@ use super::child::{run, Ended};
 use super::standing::{Answer, Standing};
 use super::{Check, Detail, Finding, Ground};
 use crate::cut::{Cut, State};
-use crate::equal::Heard;
+use crate::equal::Reply;
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
 use crate::snapshot::Snapshot;
@@ -21,7 +21,7 @@ use crate::view::Shown;
 pub const ACKNOWLEDGED: &str = "DISKPROOF_ACKNOWLEDGED";
 pub const STATE: &str = "DISKPROOF_STATE";
 
-const CRASHED: Heard = Heard { code: 2, lost: 0 };
+const CRASHED: Reply = Reply { code: 2, lost: 0 };
 
 pub struct CommandCheck<'s> {
     ground: &'s Ground,
@@ -85,7 +85,7 @@ impl<'s> CommandCheck<'s> {
 
     /// By one that stays. One that is gone may have been ended by something else, or by an earlier
     /// state: a second one tells.
-    fn ask(&mut self, shown: &Shown<'_>) -> Result<Heard> {
+    fn ask(&mut self, shown: &Shown<'_>) -> Result<Reply> {
         let question = format!("{}\t{}\n", shown.path.display(), shown.promised().display());
         let mut is_second = false;
         loop {
@@ -105,13 +105,13 @@ impl<'s> CommandCheck<'s> {
         }
     }
 
-    fn judge_line(&mut self, line: &str) -> Result<Heard> {
+    fn judge_line(&mut self, line: &str) -> Result<Reply> {
         let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         self.said = rest.trim().to_owned();
         match code {
-            "0" => Ok(Heard { code: 0, lost: 0 }),
-            "1" => Ok(Heard { code: 1, lost: count(rest) }),
-            "2" => Ok(Heard { code: 2, lost: count(rest) }),
+            "0" => Ok(Reply { code: 0, lost: 0 }),
+            "1" => Ok(Reply { code: 1, lost: count(rest) }),
+            "2" => Ok(Reply { code: 2, lost: count(rest) }),
             _ => {
                 let line = shorten(line);
                 let why = format!("it answered {line:?}: no 0 (keeps), 1 (loses) or 2 (corrupts)");
@@ -120,7 +120,7 @@ impl<'s> CommandCheck<'s> {
         }
     }
 
-    fn judge_gone(&mut self, ended: Ended) -> Result<Heard> {
+    fn judge_gone(&mut self, ended: Ended) -> Result<Reply> {
         let (said, crashed) = ended.said();
         self.said = said;
         if crashed {
@@ -131,7 +131,7 @@ impl<'s> CommandCheck<'s> {
         Err(Failure::new(self.running(), why))
     }
 
-    fn found(&self, Heard { code, lost }: Heard) -> Finding {
+    fn found(&self, Reply { code, lost }: Reply) -> Finding {
         match code {
             0 => Finding::KEEPS,
             1 => Finding::loses(lost.max(1), self.since(lost.max(1))),
@@ -147,7 +147,7 @@ impl<'s> CommandCheck<'s> {
         self.promised.get(first).map(|&(_, moment)| moment)
     }
 
-    fn run(&mut self, shown: &Shown<'_>) -> Result<Heard> {
+    fn run(&mut self, shown: &Shown<'_>) -> Result<Reply> {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]);
         command.env(ACKNOWLEDGED, shown.promised()).env(STATE, &shown.path);
@@ -155,15 +155,15 @@ impl<'s> CommandCheck<'s> {
         self.judge(ended)
     }
 
-    fn judge(&mut self, ended: Ended) -> Result<Heard> {
+    fn judge(&mut self, ended: Ended) -> Result<Reply> {
         let Some(status) = ended.status else { return Err(self.late()) };
         let (said, crashed) = ended.said();
         self.said = said;
         match status.code() {
             None if crashed => Ok(CRASHED),
-            Some(0) => Ok(Heard { code: 0, lost: 0 }),
-            Some(1) => Ok(Heard { code: 1, lost: count(&ended.stdout) }),
-            Some(2) => Ok(Heard { code: 2, lost: count(&ended.stdout) }),
+            Some(0) => Ok(Reply { code: 0, lost: 0 }),
+            Some(1) => Ok(Reply { code: 1, lost: count(&ended.stdout) }),
+            Some(2) => Ok(Reply { code: 2, lost: count(&ended.stdout) }),
             _ => Err(Failure::new(self.running(), format!("{status}: {}", self.said))),
         }
     }
@@ -212,19 +212,19 @@ impl Check for CommandCheck<'_> {
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
         let snapshot = Snapshot::new(state).with_promises(&self.promises);
         let shown = self.ground.view.show(snapshot.clone());
-        let heard = if self.stays { self.ask(&shown)? } else { self.run(&shown)? };
+        let reply = if self.stays { self.ask(&shown)? } else { self.run(&shown)? };
         if let Some(sharing) = &self.ground.sharing {
-            sharing.learn(&self.ground.store, &snapshot, shown.take_reads(), heard)?;
+            sharing.learn(&self.ground.store, &snapshot, shown.take_reads(), reply)?;
         }
-        self.last = self.found(heard);
+        self.last = self.found(reply);
         Ok(self.last)
     }
 
     fn recall(&mut self, state: &State<'_, '_, '_>) -> Result<Option<Finding>> {
         let Some(sharing) = &self.ground.sharing else { return Ok(None) };
         let snapshot = Snapshot::new(state).with_promises(&self.promises);
-        let heard = sharing.recall(&self.ground.store, &snapshot)?;
-        Ok(heard.map(|heard| self.found(heard)))
+        let reply = sharing.recall(&self.ground.store, &snapshot)?;
+        Ok(reply.map(|reply| self.found(reply)))
     }
 
     fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail> {

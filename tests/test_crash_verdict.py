@@ -166,12 +166,14 @@ SUMMARY = {
         "built": 30,
         "distinct": 20,
         "checked": 20,
+        "equal": 12,
         "losing": 4,
         "planned": 25,
         "planned_done": True,
         "random_rounds": 16,
     },
     "covered": {"acknowledgements": {"done": 3, "of": 3}, "changes": {"done": 9, "of": 9}},
+    "unsteady": False,
     "log": "open",
     "timed_out": False,
     "seconds": 0.5,
@@ -204,6 +206,21 @@ def test_a_search_is_known_line_by_line() -> None:
     assert (found.states_checked, found.states_total, found.estimated) == (20, 20, False)
     verdict = judge(found)
     assert (verdict.verdict, verdict.lost, verdict.missing, verdict.cut) == ("loses", 9, (10,), 20)
+
+
+def test_states_that_were_judged_by_others_are_counted() -> None:
+    for line in (KEEPS, SUMMARY):
+        verdict = judge(take(EMPTY, line))
+        assert (verdict.states_checked, verdict.states_equal) == (20, 12)
+        assert "does not always answer the same" not in verdict.reason
+
+
+def test_a_check_that_does_not_always_answer_the_same_is_told() -> None:
+    states = {**SUMMARY["states"], "equal": 0}  # type: ignore[dict-item]
+    for line, word in ((KEEPS, "keeps"), (SUMMARY, "loses")):
+        verdict = judge(take(EMPTY, {**line, "states": states, "unsteady": True}))
+        assert (verdict.verdict, verdict.states_equal) == (word, 0)
+        assert "the check does not always answer the same" in verdict.reason
 
 
 def test_a_search_that_ran_out_of_time_says_that_there_may_be_more() -> None:

@@ -31,6 +31,8 @@ def merge_parts(parts: Sequence[Explored]) -> Explored:
         smallest=worst.smallest,
         failure="; ".join(sorted({part.failure for part in parts} - {""})),
         covered=_least([part.covered for part in parts]),
+        equal=sum(part.equal for part in parts),
+        unsteady=any(part.unsteady for part in parts),
     )
 
 

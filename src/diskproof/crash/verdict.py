@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from diskproof.errors import RunFailure
-from diskproof.records.verdicts import COVERED, DURABILITIES, Durability, Fault, Verdict
+from diskproof.records.verdicts import COVERED, DURABILITIES, EQUAL, Durability, Fault, Verdict
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,9 @@ class Explored:
     """What a search found under one fault. ``promises`` counts the acknowledgements there were.
 
     ``worst`` is the state that lost most, ``smallest`` the minimised loss. ``failure`` is why the
-    search broke off; what it had found by then still counts. ``covered``: at its end.
+    search broke off; what it had found by then still counts. ``covered``: at its end. ``equal`` of
+    the checked states were judged by another, which equals them in all that the check read; where
+    the check is ``unsteady`` none is.
     """
 
     fault: Fault
@@ -77,6 +79,15 @@ class Explored:
     smallest: Loss | None = None
     failure: str = ""
     covered: Coverage | None = None
+    equal: int = 0
+    unsteady: bool = False
+
+
+UNSTEADY = (
+    "the check does not always answer the same where all that it reads of a state is the same (a "
+    "clock, random numbers, something outside of the state?); where that was noticed, every state "
+    "was judged by a run"
+)
 
 
 def judge(found: Explored) -> Verdict:
@@ -88,6 +99,7 @@ def judge(found: Explored) -> Verdict:
     the verdict is ``undecided`` with the reason.
     """
     worst = found.worst
+    notes: dict[str, object] = {EQUAL: found.equal} if found.equal else {}
     verdict = Verdict(
         fault=found.fault,
         verdict="keeps",
@@ -101,7 +113,8 @@ def judge(found: Explored) -> Verdict:
     if worst is not None:
         smallest = found.smallest or worst
         broken_off = f"the search broke off: {found.failure}" if found.failure else ""
-        reasons = (worst.text if worst.verdict == "corrupts" else "", broken_off)
+        doubt = UNSTEADY if found.unsteady else ""
+        reasons = (worst.text if worst.verdict == "corrupts" else "", broken_off, doubt)
         return replace(
             verdict,
             verdict=worst.verdict,
@@ -111,15 +124,18 @@ def judge(found: Explored) -> Verdict:
             missing=smallest.missing,
             reason="; ".join(filter(None, reasons)),
             details={
+                **notes,
                 "worst_state": worst.state,
                 "smallest_state": smallest.state,
                 "smallest_lost": list(smallest.lost_sequences[:100]) or smallest.lost,
             },
         )
-    details = {COVERED: asdict(found.covered)} if found.covered and found.promises else {}
-    reason = _find_doubt(found)
-    word: Durability = "undecided" if reason else "keeps"
-    return replace(verdict, verdict=word, reason=reason, details=details)
+    if found.covered and found.promises:
+        notes[COVERED] = asdict(found.covered)
+    doubt = _find_doubt(found)
+    word: Durability = "undecided" if doubt else "keeps"
+    reason = "; ".join(filter(None, (doubt, UNSTEADY if found.unsteady else "")))
+    return replace(verdict, verdict=word, reason=reason, details=notes)
 
 
 def _find_doubt(found: Explored) -> str:
@@ -204,6 +220,8 @@ def _take_summary(found: Explored, content: Mapping[str, Any]) -> Explored:
         cuts=int(content["cuts"]),
         seconds=float(content["seconds"]),
         covered=_read_coverage(content["covered"]),
+        equal=int(states["equal"]),
+        unsteady=bool(content["unsteady"]),
     )
 
 

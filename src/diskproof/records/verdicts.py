@@ -15,6 +15,8 @@ DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 
 COVERED = "covered"
 """The key of a verdict's details for what a search covered by its meaning."""
+EQUAL = "states_equal"
+"""The key of a verdict's details for how many states were judged without a run of the check."""
 _NOT_NOTED = "the search ended early, and what it had covered was not noted then"
 
 
@@ -75,6 +77,13 @@ class Verdict:
     def kept_so_far(self) -> bool:
         """Whether it is undecided for nothing but what the search left out."""
         return self.verdict == "undecided" and COVERED in self.details
+
+    @property
+    def states_equal(self) -> int:
+        """How many of the checked states were judged by another, which equals them in all that the
+        check read of it."""
+        equal = self.details.get(EQUAL, 0)
+        return equal if isinstance(equal, int) else 0
 
     @property
     def as_far_as_covered(self) -> Self:

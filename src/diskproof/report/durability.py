@@ -255,6 +255,9 @@ def _longer(rows: Sequence[VerdictRow]) -> str:
 
 def further_words(rows: Sequence[VerdictRow]) -> Iterator[str]:
     """What to do where a search left something out, and how to see the worst loss again."""
+    if equal := sum(row.verdict.states_equal for row in rows):
+        checked = sum(row.verdict.states_checked for row in rows)
+        yield f"{equal:,} of {checked:,} states were judged by others, equal in all the check read"
     if any(row.verdict.kept_so_far for row in rows):
         left = "nothing was lost, but not all that decides was checked"
         yield f"kept so far: {left}: {_longer(rows)}"
@@ -302,6 +305,7 @@ def verdict_json(row: VerdictRow) -> VerdictJson:
         "lost": verdict.lost,
         "age_seconds": verdict.age_seconds,
         "states_checked": verdict.states_checked,
+        "states_equal": verdict.states_equal,
         "states_total": verdict.states_total,
         "states_estimated": verdict.estimated,
         "cuts": verdict.cuts,

@@ -30,6 +30,7 @@ class VerdictJson(TypedDict):
     lost: int
     age_seconds: float
     states_checked: int
+    states_equal: int
     states_total: int | None
     states_estimated: bool
     cuts: int

@@ -58,6 +58,7 @@ pub fn causes(request: &Request) -> Result<()> {
 
 pub fn find_causes(request: &Request) -> Result<(Vec<CauseLine>, CausesSummary)> {
     let begun = Instant::now();
+    let request = &request.clone().without_sharing();
     let store = Arc::new(Store::open(&request.log, &request.base, request.sector)?);
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;

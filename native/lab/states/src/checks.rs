@@ -21,6 +21,7 @@ use crate::failure::{During, Result};
 use crate::image::Touched;
 use crate::mounting::Workplace;
 use crate::request::{CheckRequest, Format, Request};
+use crate::sharing::Sharing;
 use crate::view::View;
 use child::Readers;
 use command::CommandCheck;
@@ -112,6 +113,10 @@ pub trait Check: Send {
     /// the same.
     fn promise(&self) -> u64;
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding>;
+    /// What `check` would find, if that is known.
+    fn recall(&mut self, _state: &State<'_, '_, '_>) -> Result<Option<Finding>> {
+        Ok(None)
+    }
     /// More about a state that `check` has just judged.
     fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail>;
 }
@@ -120,6 +125,8 @@ pub trait Check: Send {
 pub struct Ground {
     pub store: Arc<Store>,
     pub view: View,
+    /// None: each state is judged by itself.
+    pub sharing: Option<Sharing>,
     workplace: Workplace,
     readers: Readers,
     next: AtomicU64,
@@ -142,7 +149,9 @@ impl Ground {
         let view = View::mount(store, &workplace.mountpoint(), owner)?;
         let readers = Readers::new(request.confined.as_ref(), &workplace.path);
         let store = store.clone();
-        Ok(Some(Ground { store, view, workplace, readers, next: AtomicU64::new(0) }))
+        let shares = matches!(request.check, CheckRequest::Command { share_reads: true, .. });
+        let sharing = shares.then(|| Sharing::new(&store.trace));
+        Ok(Some(Ground { store, view, sharing, workplace, readers, next: AtomicU64::new(0) }))
     }
 
     /// A folder that stays, beside the states.
@@ -179,7 +188,7 @@ pub fn make_check<'s>(
         CheckRequest::Image { target, format } => {
             Box::new(ImageCheck::new(ground(), check_target(store, target)?, *format))
         }
-        CheckRequest::Command { argv, timeout_seconds, stays } => {
+        CheckRequest::Command { argv, timeout_seconds, stays, .. } => {
             Box::new(CommandCheck::new(ground(), argv, *timeout_seconds, *stays)?)
         }
     })

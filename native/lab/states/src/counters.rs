@@ -12,6 +12,8 @@ pub struct Counters {
     pub distinct: AtomicU64,
     /// How many of those belong to our shard.
     pub checked: AtomicU64,
+    /// And of those were not run: a state that was equals them in all that was read of it.
+    pub equal: AtomicU64,
     pub losing: AtomicU64,
     /// Acknowledgements looked at with nothing that is not durable.
     pub bare: AtomicU64,
@@ -27,6 +29,14 @@ impl Counters {
             Pass::Alone => self.alone.fetch_add(1, Ordering::Relaxed),
             Pass::Quick | Pass::Single | Pass::All | Pass::Random(_) => 0,
         };
+    }
+
+    /// As if nothing had been looked at yet.
+    pub fn reset(&self) {
+        let Counters { built, distinct, checked, equal, losing, bare, alone } = self;
+        for counter in [built, distinct, checked, equal, losing, bare, alone] {
+            counter.store(0, Ordering::Relaxed);
+        }
     }
 
     /// How far it came in what decides.

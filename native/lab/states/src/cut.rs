@@ -348,6 +348,19 @@ fn push_run(runs: &mut Vec<Run>, start: u64, end: u64, value: &Value) {
     }
 }
 
+/// Those of the runs that overlap these bytes.
+pub fn runs_between<'r>(
+    store: &crate::content::Store,
+    runs: &'r [Run],
+    start: u64,
+    end: u64,
+) -> &'r [Run] {
+    let sector = store.trace.sector;
+    let first = runs.partition_point(|run| run.end.saturating_mul(sector) <= start);
+    let last = runs.partition_point(|run| run.start * sector < end);
+    &runs[first..last.max(first)]
+}
+
 /// Bytes of a file of which `runs` (in order, and all that overlap the buffer) say what is not as
 /// in the base.
 pub fn read_runs(

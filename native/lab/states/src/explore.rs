@@ -1,61 +1,31 @@
 //! Builds the planned states on all cores, checks those not seen before, and keeps the losses.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::checks::{make_check, Check, Detail, Finding, Ground, Severity};
+use crate::checks::{make_check, Check, Detail, Finding, Ground};
 use crate::choice::{Choice, StateId};
 use crate::combinations;
 use crate::content::Store;
 use crate::counters::Counters;
 use crate::cut::{collect, Cut};
-use crate::failure::{During, Failure, Result};
+use crate::failure::{During, Result};
 use crate::fault::{Durability, Fault};
+use crate::found::{rank, Found, Message, Order, Outcome, Rank};
 use crate::image::Image;
-use crate::judge::judge;
+use crate::judge::{judge, Judged};
 use crate::plan::{choices, Cuts, Pass};
 use crate::request::Request;
+use crate::sharing::Sharing;
 
 const WHAT: &str = "building a state";
 /// Threads seldom wait for each other's states.
 const SHARDS: usize = 64;
 /// Random rounds in a row without a new state: there is nothing left to find.
 const BARREN_ROUNDS: u64 = 16;
-
-/// Pass, cut, number of the state: what one thread would do first is less.
-pub type Order = (u64, u64, u64);
-
-/// How bad, how old the oldest loss, and of equals what one thread would have found first.
-type Rank = (Severity, u64, Reverse<Order>);
-
-/// A state that lost something.
-#[derive(Clone, Debug)]
-pub struct Found {
-    pub id: StateId,
-    pub finding: Finding,
-    /// None of a state that loses as much as one before: all that is new of it is its age.
-    pub detail: Detail,
-    pub moment_ns: u64,
-    pub order: Order,
-}
-
-impl Found {
-    pub fn age_ns(&self) -> Option<u64> {
-        self.finding.age_ns(self.moment_ns)
-    }
-
-    fn rank(&self) -> Rank {
-        rank(self.finding, self.moment_ns, self.order)
-    }
-}
-
-fn rank(finding: Finding, moment_ns: u64, order: Order) -> Rank {
-    (finding.severity(), finding.age_ns(moment_ns).unwrap_or(0), Reverse(order))
-}
 
 /// What the exploring threads share.
 pub struct Exploration<'s> {
@@ -69,31 +39,8 @@ pub struct Exploration<'s> {
     seen: Vec<Mutex<HashMap<u64, Finding>>>,
     deadline: Instant,
     stop: AtomicBool,
+    began_anew: AtomicBool,
     worst: Mutex<Option<Rank>>,
-}
-
-/// How an exploration ended.
-#[derive(Default)]
-pub struct Outcome {
-    /// The losses of each pass that were worse than all before, the worst last.
-    pub found: Vec<Found>,
-    /// Passes that were finished.
-    pub passes: u64,
-    pub planned_done: bool,
-    /// Every combination was built at every cut.
-    pub complete: bool,
-    pub timed_out: bool,
-}
-
-impl Outcome {
-    pub fn worst(&self) -> Option<&Found> {
-        self.found.iter().max_by_key(|found| found.rank())
-    }
-}
-
-pub enum Message {
-    Found(Box<Found>),
-    Failed(Failure),
 }
 
 /// A run of cuts, for one thread.
@@ -123,6 +70,7 @@ impl<'s> Exploration<'s> {
             seen: (0..SHARDS).map(|_| Mutex::default()).collect(),
             deadline: Instant::now() + Duration::from_secs_f64(request.budget.seconds),
             stop: AtomicBool::new(false),
+            began_anew: AtomicBool::new(false),
             worst: Mutex::new(None),
         }
     }
@@ -137,12 +85,45 @@ impl<'s> Exploration<'s> {
     }
 
     pub fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+        let is_to_begin_anew = || self.is_unsteady() && !self.began_anew.load(Ordering::Relaxed);
+        let stops = self.stop.load(Ordering::Relaxed) || is_to_begin_anew();
+        stops || Instant::now() >= self.deadline
     }
 
-    /// Works through passes until the budget is used up. `tell` hears of losses as they are found.
-    pub fn run(&self, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
+    fn sharing(&self) -> Option<&Sharing> {
+        self.ground.and_then(|ground| ground.sharing.as_ref())
+    }
+
+    pub fn is_unsteady(&self) -> bool {
+        self.sharing().is_some_and(Sharing::is_unsteady)
+    }
+
+    pub fn samples(&self, key: u64) -> bool {
+        self.sharing().is_none_or(|sharing| sharing.samples(key))
+    }
+
+    /// The check said two things of what is the same.
+    pub fn stop_sharing(&self) {
+        self.sharing().inspect(|sharing| sharing.give_up());
+    }
+
+    /// Forgets what may have been judged by another state; gives the losses that were seen.
+    pub fn begin_anew(&self, outcome: Outcome) -> Vec<Found> {
+        self.counters.reset();
+        for shard in &self.seen {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        let proved: Vec<Found> = outcome.found.into_iter().filter(|found| found.was_run).collect();
+        let worst = proved.iter().map(Found::rank).max();
+        *self.worst.lock().unwrap_or_else(PoisonError::into_inner) = worst;
+        self.began_anew.store(true, Ordering::Relaxed);
+        proved
+    }
+
+    /// Works through passes until the budget is used up. `tell` hears of losses as they are found,
+    /// of those that are known already it does not.
+    pub fn run(&self, known: Vec<Found>, tell: &mut dyn FnMut(&Found)) -> Result<Outcome> {
+        let mut outcome = Outcome { found: known, ..Outcome::default() };
         let mut workers =
             (0..self.threads()).map(|_| Worker::new(self)).collect::<Result<Vec<_>>>()?;
         let mut barren = 0;
@@ -262,6 +243,11 @@ impl<'s> Exploration<'s> {
         Some(before.is_none_or(|before| before.0 < rank.0))
     }
 
+    fn state_id(&self, cut: &Cut<'_, '_>, choice: Choice) -> StateId {
+        let (fault, sector) = (self.fault(), self.store.trace.sector);
+        StateId { fault, sector, cut: cut.sequence, choice }
+    }
+
     /// Another shard's states are known by their content only.
     pub fn is_ours(&self, key: u64) -> bool {
         self.request.shard.is_none_or(|shard| shard.has(key))
@@ -364,30 +350,23 @@ fn look(
     tell: &Sender<Message>,
 ) -> Result<()> {
     let state = cut.state(&choice).during(WHAT)?;
-    let finding = judge(exploration, check, &state)?;
+    let Judged { finding, mut was_run } = judge(exploration, check, &state)?;
     if !finding.is_broken() {
         return Ok(());
     }
     if let Some(more) = exploration.is_worse(rank(finding, cut.moment_ns, order)) {
+        if more && !was_run {
+            // What it says of this state is wanted.
+            was_run = true;
+            if check.check(&state)? != finding {
+                exploration.stop_sharing();
+                return Ok(());
+            }
+        }
         let detail = if more { check.detail(&state)? } else { Detail::default() };
-        let found = found(exploration, cut, choice, (finding, detail), order);
+        let id = exploration.state_id(cut, choice);
+        let found = Found { id, finding, detail, moment_ns: cut.moment_ns, order, was_run };
         let _ = tell.send(Message::Found(Box::new(found)));
     }
     Ok(())
-}
-
-fn found(
-    exploration: &Exploration<'_>,
-    cut: &Cut<'_, '_>,
-    choice: Choice,
-    (finding, detail): (Finding, Detail),
-    order: Order,
-) -> Found {
-    let id = StateId {
-        fault: exploration.fault(),
-        sector: exploration.store.trace.sector,
-        cut: cut.sequence,
-        choice,
-    };
-    Found { id, finding, detail, moment_ns: cut.moment_ns, order }
 }

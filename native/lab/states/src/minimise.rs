@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use crate::checks::{Check, Detail, Finding};
 use crate::choice::{Choice, Presence, StateId};
 use crate::cut::Cut;
-use crate::explore::{Exploration, Found, Worker};
+use crate::explore::{Exploration, Worker};
 use crate::failure::{During, Result};
+use crate::found::Found;
 
 const WHAT: &str = "making a loss smaller";
 /// As long as the search for losses at most, and never longer than this.
@@ -29,6 +30,12 @@ pub struct Minimal {
 pub fn minimise(exploration: &Exploration<'_>, found: &Found) -> Result<Minimal> {
     let mut worker = Worker::new(exploration)?;
     worker.at(found.id.cut, |cut, check| {
+        if !found.was_run {
+            let state = cut.state(&found.id.choice).during(WHAT)?;
+            if check.check(&state)? != found.finding {
+                exploration.stop_sharing();
+            }
+        }
         let start = cut.presences(&found.id.choice);
         let limit = Duration::from_secs_f64(exploration.request.budget.seconds).min(LIMIT);
         let deadline = Instant::now() + limit;

@@ -9,8 +9,9 @@ use serde::Serialize;
 use crate::causes::lines::{CauseLine, CausesSummary};
 use crate::checks::{Detail, Finding};
 use crate::choice::StateId;
-use crate::explore::{Exploration, Found, Order, Outcome};
+use crate::explore::Exploration;
 use crate::fault::Fault;
+use crate::found::{Found, Order, Outcome};
 use crate::minimise::Minimal;
 use crate::operation::Operation;
 use crate::plan::BEFORE_RANDOM;
@@ -86,6 +87,8 @@ pub struct Summary {
     pub acknowledgements: u64,
     pub states: States,
     pub covered: Covered,
+    /// The check said two things of what is the same: none is judged by another.
+    pub unsteady: bool,
     /// The log's end: complete, open or truncated.
     pub log: &'static str,
     pub timed_out: bool,
@@ -99,6 +102,8 @@ pub struct States {
     pub distinct: u64,
     /// How many of those belong to this shard.
     pub checked: u64,
+    /// And were not run: a state that was run equals them in all that was read of it.
+    pub equal: u64,
     pub losing: u64,
     /// Counts the passes that are not random; an upper bound when they were not finished.
     pub planned: u64,
@@ -221,6 +226,7 @@ pub fn summary(
         acknowledgements,
         states: states(exploration, outcome, planned),
         covered: counters.covered(cuts),
+        unsteady: exploration.is_unsteady(),
         log: match trace.ending {
             Ending::Complete => "complete",
             Ending::Open => "open",
@@ -238,6 +244,7 @@ fn states(exploration: &Exploration<'_>, outcome: &Outcome, planned: u64) -> Sta
         built: count(&counters.built),
         distinct: count(&counters.distinct),
         checked: count(&counters.checked),
+        equal: count(&counters.equal),
         losing: count(&counters.losing),
         planned,
         planned_done: outcome.planned_done,

@@ -85,6 +85,9 @@ pub enum CheckRequest {
         /// It is started once, and asked by lines.
         #[serde(default)]
         stays: bool,
+        /// States that are equal in all that it read are judged once.
+        #[serde(default = "yes")]
+        share_reads: bool,
     },
 }
 
@@ -107,6 +110,10 @@ impl Format {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn default_timeout() -> f64 {
     60.0
 }
@@ -127,6 +134,14 @@ impl Request {
         let request = Request { shard, ..self };
         request.check().map_err(|why| Failure::new("reading the request", why))?;
         Ok(request)
+    }
+
+    /// Each state is judged by itself.
+    pub fn without_sharing(mut self) -> Request {
+        if let CheckRequest::Command { share_reads, .. } = &mut self.check {
+            *share_reads = false;
+        }
+        self
     }
 
     /// What the types cannot say.

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::checks::Ground;
 use crate::content::Store;
-use crate::explore::{Exploration, Found};
+use crate::explore::Exploration;
 use crate::failure::{During, Result};
 use crate::fault::Durability;
+use crate::found::Found;
 use crate::minimise::minimise;
 use crate::plan::Cuts;
 use crate::report::{self, say, Line, Summary};
@@ -28,18 +29,26 @@ pub fn explore(request: &Request) -> Result<Summary> {
     let cuts = Cuts::new(&store.trace, &durability, request.seed);
     let planned = cuts.planned(&store.trace, &durability);
     let exploration = Exploration::new(request, &store, &durability, &cuts, ground.as_ref());
-    let outcome = with_progress(&exploration, planned, begun, || {
-        let mut told = None;
-        exploration.run(&mut |found: &Found| {
-            // The first one at once; then what is much worse.
-            let (verdict, lost) = found.finding.severity();
-            if told.is_none_or(|told| (verdict, lost / 2) > told) {
-                told = Some((verdict, lost));
-                say(&Line::Loss(report::loss(&exploration, found)));
-            }
-        })
-    })?;
-    let minimal = outcome.worst().map(|worst| minimise(&exploration, worst)).transpose()?;
+    let mut told = None;
+    let mut tell = |found: &Found| {
+        // The first one at once; then what is much worse.
+        let (verdict, lost) = found.finding.severity();
+        if told.is_none_or(|told| (verdict, lost / 2) > told) {
+            told = Some((verdict, lost));
+            say(&Line::Loss(report::loss(&exploration, found)));
+        }
+    };
+    let mut search = |proved: Vec<Found>| -> Result<_> {
+        let outcome =
+            with_progress(&exploration, planned, begun, || exploration.run(proved, &mut tell))?;
+        let minimal = outcome.worst().map(|worst| minimise(&exploration, worst)).transpose()?;
+        Ok((outcome, minimal))
+    };
+    let (mut outcome, mut minimal) = search(Vec::new())?;
+    if exploration.is_unsteady() {
+        let proved = exploration.begin_anew(outcome);
+        (outcome, minimal) = search(proved)?;
+    }
     if let Some(minimal) = &minimal {
         say(&report::minimised(&exploration, minimal));
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use diskproof_wire::crash_log::ROOT;
 
+use crate::content::Source;
 use crate::cut::{Run, State};
 use crate::image::{Attributes, Key, Value};
+use crate::tree::PROMISES;
 
 /// A file, directory or other node of a state.
 #[derive(Clone, Debug)]
@@ -23,6 +25,7 @@ pub struct Node {
 }
 
 /// All that can be reached from the recorded directory, by id.
+#[derive(Clone)]
 pub struct Snapshot {
     pub nodes: HashMap<u64, Node>,
 }
@@ -49,6 +52,31 @@ impl Snapshot {
             node.entries.retain(|_, file| known.contains(file));
         }
         Snapshot { nodes }
+    }
+
+    /// Adds the file with what was promised. It is beside the recorded directory, not in it.
+    pub fn with_promises(mut self, lines: &Arc<[u8]>) -> Snapshot {
+        let attributes = Attributes {
+            mode: libc::S_IFREG | 0o644,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            extended: BTreeMap::new(),
+        };
+        let node = Node {
+            attributes: Arc::new(attributes),
+            rdev: 0,
+            target: Arc::default(),
+            size: lines.len() as u64,
+            runs: Arc::new(vec![Run {
+                start: 0,
+                end: u64::MAX,
+                source: Source::Own(lines.clone()),
+            }]),
+            entries: BTreeMap::new(),
+            links: 1,
+        };
+        self.nodes.insert(PROMISES, node);
+        self
     }
 }
 

@@ -22,7 +22,7 @@ const MAX_RECORDS: u64 = 64 << 20;
 /// overflow.
 const MAX_SIZE: u64 = 1 << 60;
 /// Recorders count files from 1; above are those that checks make.
-const MAX_FILE: u64 = crate::tree::NEW_IDS - 1;
+const MAX_FILE: u64 = crate::tree::PROMISES - 1;
 /// The offset in a write's payload goes before its data.
 const DATA_AT: u64 = FRAME_LENGTH as u64 + 8;
 

@@ -10,16 +10,19 @@ use std::time::SystemTime;
 use rustix::io::Errno;
 
 use crate::content::Store;
-use crate::cut::{read_runs, Run};
+use crate::cut::{read_runs, runs_between, Run};
+use crate::reads::{Read, Reads};
 use crate::snapshot::Snapshot;
 
 pub const PAGE: u64 = 4096;
 /// What a check may write into one state.
 const MAX_PAGES: u64 = (1 << 30) / PAGE;
 /// Nodes that a check may make.
-const MAX_NODES: usize = 1 << 20;
-/// Ids of nodes that a check makes; those of the log are below.
-pub const NEW_IDS: u64 = 1 << 33;
+const MAX_NODES: u64 = 1 << 20;
+/// The file with what was promised, beside the state; ids of the log are below.
+pub const PROMISES: u64 = 1 << 33;
+/// Ids of nodes that a check makes.
+pub const NEW_IDS: u64 = PROMISES + 1;
 /// As large as a file may get.
 const MAX_SIZE: u64 = 1 << 60;
 
@@ -47,6 +50,7 @@ pub struct Tree {
     pub nodes: HashMap<u64, Leaf>,
     next: u64,
     pages: u64,
+    reads: Reads,
 }
 
 /// Who asks for a new node, and what it is to be.
@@ -113,24 +117,53 @@ impl Tree {
             }
         };
         let nodes = snapshot.nodes.into_iter().map(|(id, node)| (id, leaf(node))).collect();
-        Tree { store, nodes, next: NEW_IDS, pages: 0 }
+        Tree { store, nodes, next: NEW_IDS, pages: 0, reads: Reads::default() }
     }
 
     pub fn node(&self, id: u64) -> Result<&Leaf> {
         self.nodes.get(&id).ok_or(Errno::NOENT)
     }
 
+    /// As stat(2) tells them.
+    pub fn attributes(&mut self, id: u64) -> Result<&Leaf> {
+        self.note(id, Read::Attributes);
+        self.node(id)
+    }
+
+    /// All names of a directory are told.
+    pub fn see_entries(&mut self, id: u64) {
+        self.note(id, Read::Entries);
+    }
+
+    pub fn extended(&mut self, id: u64) -> Result<&mut BTreeMap<Vec<u8>, Vec<u8>>> {
+        self.note(id, Read::Extended);
+        Ok(&mut self.node_mut(id)?.extended)
+    }
+
+    /// What was told of the state so far; it begins anew.
+    pub fn take_reads(&mut self) -> Vec<Read> {
+        std::mem::take(&mut self.reads).into_order()
+    }
+
+    /// What is new with the check tells nothing of the state.
+    fn note(&mut self, id: u64, read: impl FnOnce(u64) -> Read) {
+        if id < NEW_IDS {
+            self.reads.add(read(id));
+        }
+    }
+
     pub fn node_mut(&mut self, id: u64) -> Result<&mut Leaf> {
         self.nodes.get_mut(&id).ok_or(Errno::NOENT)
     }
 
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<u64> {
+    pub fn lookup(&mut self, parent: u64, name: &OsStr) -> Result<u64> {
+        self.note(parent, |parent| Read::Name(parent, name.to_owned()));
         self.node(parent)?.entries.get(name).copied().ok_or(Errno::NOENT)
     }
 
     pub fn make(&mut self, parent: u64, name: &OsStr, new: New) -> Result<u64> {
         self.check_free(parent, name)?;
-        if self.nodes.len() >= MAX_NODES {
+        if self.next - NEW_IDS >= MAX_NODES {
             return Err(Errno::NOSPC);
         }
         let id = self.next;
@@ -140,7 +173,8 @@ impl Tree {
         Ok(id)
     }
 
-    fn check_free(&self, parent: u64, name: &OsStr) -> Result<()> {
+    fn check_free(&mut self, parent: u64, name: &OsStr) -> Result<()> {
+        self.note(parent, |parent| Read::Name(parent, name.to_owned()));
         let parent = self.node(parent)?;
         if parent.kind() != libc::S_IFDIR {
             Err(Errno::NOTDIR)
@@ -162,6 +196,9 @@ impl Tree {
 
     pub fn remove(&mut self, parent: u64, name: &OsStr, directory: bool) -> Result<()> {
         let id = self.lookup(parent, name)?;
+        if directory {
+            self.see_entries(id);
+        }
         let node = self.node_mut(id)?;
         match (node.kind() == libc::S_IFDIR, directory) {
             (true, false) => return Err(Errno::ISDIR),
@@ -203,14 +240,24 @@ impl Tree {
     }
 
     /// As many bytes as there are before the end of the file.
-    pub fn read(&self, id: u64, offset: u64, length: usize) -> Result<Vec<u8>> {
+    pub fn read(&mut self, id: u64, offset: u64, length: usize) -> Result<Vec<u8>> {
         let leaf = self.node(id)?;
         let end = offset.saturating_add(length as u64).min(leaf.size).max(offset);
+        for page in offset / PAGE..end.min(leaf.visible).div_ceil(PAGE) {
+            if !self.node(id)?.pages.contains_key(&page) {
+                self.note(id, |id| Read::Page(id, page));
+            }
+        }
+        self.read_unnoted(id, offset, end)
+    }
+
+    fn read_unnoted(&self, id: u64, offset: u64, end: u64) -> Result<Vec<u8>> {
+        let leaf = self.node(id)?;
         let mut bytes = vec![0; (end - offset) as usize];
         read_runs(
             &self.store,
             id,
-            leaf.runs_between(&self.store, offset, end),
+            runs_between(&self.store, &leaf.runs, offset, end),
             leaf.visible,
             offset,
             &mut bytes,
@@ -238,12 +285,24 @@ impl Tree {
             let page = at / PAGE;
             let to = ((page + 1) * PAGE).min(end);
             let part = &data[(at - offset) as usize..(to - offset) as usize];
+            self.note_rest(id, page, at, to)?;
             self.page(id, page)?[(at % PAGE) as usize..][..part.len()].copy_from_slice(part);
             at = to;
         }
         let leaf = self.node_mut(id)?;
         leaf.size = leaf.size.max(end);
         leaf.changed = SystemTime::now();
+        Ok(())
+    }
+
+    /// What of a page is not written over is seen together with what is.
+    fn note_rest(&mut self, id: u64, page: u64, from: u64, to: u64) -> Result<()> {
+        let leaf = self.node(id)?;
+        let end = leaf.visible.min((page + 1) * PAGE);
+        let is_own = leaf.pages.contains_key(&page) || end <= page * PAGE;
+        if !is_own && (from > page * PAGE || to < end) {
+            self.note(id, |id| Read::Page(id, page));
+        }
         Ok(())
     }
 
@@ -255,7 +314,8 @@ impl Tree {
             }
             self.pages += 1;
             let mut bytes = Box::new([0; PAGE as usize]);
-            let old = self.read(id, page * PAGE, PAGE as usize)?;
+            let end = self.node(id)?.size.min((page + 1) * PAGE).max(page * PAGE);
+            let old = self.read_unnoted(id, page * PAGE, end)?;
             bytes[..old.len()].copy_from_slice(&old);
             self.node_mut(id)?.pages.insert(page, bytes);
         }
@@ -292,15 +352,5 @@ impl Tree {
             at = to;
         }
         Ok(())
-    }
-}
-
-impl Leaf {
-    /// Those of the runs that overlap these bytes.
-    fn runs_between(&self, store: &Store, start: u64, end: u64) -> &[Run] {
-        let sector = store.trace.sector;
-        let first = self.runs.partition_point(|run| run.end.saturating_mul(sector) <= start);
-        let last = self.runs.partition_point(|run| run.start * sector < end);
-        &self.runs[first..last.max(first)]
     }
 }

@@ -15,12 +15,15 @@ use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::content::Store;
 use crate::failure::{During, Result};
+use crate::reads::Read;
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use server::Server;
 
 /// The source in the mount table; the janitor knows our mounts by it.
 pub const SOURCE: &str = "diskproof-states";
+/// Behind a state's number: the file with what was promised.
+pub const PROMISED: &str = ".promised";
 /// Requests served at once.
 const THREADS: usize = 2;
 
@@ -78,6 +81,23 @@ impl View {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(number, Arc::new(Mutex::new(tree)));
         Shown { view: self, number, path: self.mountpoint.join(number.to_string()) }
+    }
+}
+
+impl Shown<'_> {
+    /// The file with what was promised, where the snapshot has one.
+    pub fn promised(&self) -> PathBuf {
+        self.view.mountpoint.join(format!("{}{PROMISED}", self.number))
+    }
+
+    /// What was told of the state so far.
+    pub fn take_reads(&self) -> Vec<Read> {
+        let trees = self.view.trees.read().unwrap_or_else(PoisonError::into_inner);
+        let tree = trees.get(&self.number).cloned();
+        drop(trees);
+        tree.map_or_else(Vec::new, |tree| {
+            tree.lock().unwrap_or_else(PoisonError::into_inner).take_reads()
+        })
     }
 }
 

@@ -28,7 +28,7 @@ impl Bench<'_, '_, '_, '_, '_> {
 
     pub fn judge(&mut self, presences: &[Presence]) -> Result<Finding> {
         let state = self.cut.state_of(presences.to_vec()).during(WHAT)?;
-        judge(self.exploration, self.check, &state)
+        judge(self.exploration, self.check, &state).map(|judged| judged.finding)
     }
 
     /// Of `start`, these absent, and what cannot be there without them.

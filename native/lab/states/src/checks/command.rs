@@ -1,10 +1,8 @@
 //! Any program as a judge: it runs in the state's directory and may change it, or stays and is told
 //! of one state after the other.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use diskproof_wire::ledger::Acknowledgement;
@@ -13,19 +11,24 @@ use super::child::{run, Ended};
 use super::standing::{Answer, Standing};
 use super::{Check, Detail, Finding, Ground};
 use crate::cut::{Cut, State};
+use crate::equal::Reply;
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
 use crate::snapshot::Snapshot;
+use crate::view::Shown;
 
 /// The file with the lines that had been acknowledged, one a line, and the state's directory.
 pub const ACKNOWLEDGED: &str = "DISKPROOF_ACKNOWLEDGED";
 pub const STATE: &str = "DISKPROOF_STATE";
 
+const CRASHED: Reply = Reply { code: 2, lost: 0 };
+
 pub struct CommandCheck<'s> {
     ground: &'s Ground,
     argv: Vec<String>,
     limit: Duration,
-    acknowledged: PathBuf,
+    /// The lines that were acknowledged.
+    promises: Arc<[u8]>,
     count: u64,
     /// After each line: how much has been promised, and when.
     promised: Vec<(u64, u64)>,
@@ -49,7 +52,7 @@ impl<'s> CommandCheck<'s> {
             ground,
             argv: argv.to_vec(),
             limit: Duration::from_secs_f64(seconds),
-            acknowledged: ground.new_path("acknowledged"),
+            promises: Arc::default(),
             count: 0,
             promised: Vec::new(),
             last: Finding::KEEPS,
@@ -82,8 +85,8 @@ impl<'s> CommandCheck<'s> {
 
     /// By one that stays. One that is gone may have been ended by something else, or by an earlier
     /// state: a second one tells.
-    fn ask(&mut self, state: &Path) -> Result<Finding> {
-        let question = format!("{}\t{}\n", state.display(), self.acknowledged.display());
+    fn ask(&mut self, shown: &Shown<'_>) -> Result<Reply> {
+        let question = format!("{}\t{}\n", shown.path.display(), shown.promised().display());
         let mut is_second = false;
         loop {
             let mut standing = match self.standing.take() {
@@ -102,13 +105,13 @@ impl<'s> CommandCheck<'s> {
         }
     }
 
-    fn judge_line(&mut self, line: &str) -> Result<Finding> {
+    fn judge_line(&mut self, line: &str) -> Result<Reply> {
         let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         self.said = rest.trim().to_owned();
         match code {
-            "0" => Ok(self.found(0, rest)),
-            "1" => Ok(self.found(1, rest)),
-            "2" => Ok(self.found(2, rest)),
+            "0" => Ok(Reply { code: 0, lost: 0 }),
+            "1" => Ok(Reply { code: 1, lost: count(rest) }),
+            "2" => Ok(Reply { code: 2, lost: count(rest) }),
             _ => {
                 let line = shorten(line);
                 let why = format!("it answered {line:?}: no 0 (keeps), 1 (loses) or 2 (corrupts)");
@@ -117,20 +120,18 @@ impl<'s> CommandCheck<'s> {
         }
     }
 
-    fn judge_gone(&mut self, ended: Ended) -> Result<Finding> {
+    fn judge_gone(&mut self, ended: Ended) -> Result<Reply> {
         let (said, crashed) = ended.said();
         self.said = said;
         if crashed {
-            return Ok(Finding::corrupts(0, None));
+            return Ok(CRASHED);
         }
         let how = ended.status.map_or_else(|| "no status".to_owned(), |status| status.to_string());
         let why = format!("it ended without an answer: {how}: {}", self.said);
         Err(Failure::new(self.running(), why))
     }
 
-    /// `code` is 0 to 2; what it said begins with how much is lost.
-    fn found(&self, code: i32, said: &str) -> Finding {
-        let lost = count(said);
+    fn found(&self, Reply { code, lost }: Reply) -> Finding {
         match code {
             0 => Finding::KEEPS,
             1 => Finding::loses(lost.max(1), self.since(lost.max(1))),
@@ -146,13 +147,23 @@ impl<'s> CommandCheck<'s> {
         self.promised.get(first).map(|&(_, moment)| moment)
     }
 
-    fn judge(&mut self, ended: Ended) -> Result<Finding> {
+    fn run(&mut self, shown: &Shown<'_>) -> Result<Reply> {
+        let mut command = Command::new(&self.argv[0]);
+        command.args(&self.argv[1..]);
+        command.env(ACKNOWLEDGED, shown.promised()).env(STATE, &shown.path);
+        let ended = run(&mut command, Some(&shown.path), self.limit).during(self.starting())?;
+        self.judge(ended)
+    }
+
+    fn judge(&mut self, ended: Ended) -> Result<Reply> {
         let Some(status) = ended.status else { return Err(self.late()) };
         let (said, crashed) = ended.said();
         self.said = said;
         match status.code() {
-            None if crashed => Ok(Finding::corrupts(0, None)),
-            Some(code @ 0..=2) => Ok(self.found(code, &ended.stdout)),
+            None if crashed => Ok(CRASHED),
+            Some(0) => Ok(Reply { code: 0, lost: 0 }),
+            Some(1) => Ok(Reply { code: 1, lost: count(&ended.stdout) }),
+            Some(2) => Ok(Reply { code: 2, lost: count(&ended.stdout) }),
             _ => Err(Failure::new(self.running(), format!("{status}: {}", self.said))),
         }
     }
@@ -190,8 +201,8 @@ impl Check for CommandCheck<'_> {
             let before = self.promised.last().map_or(0, |last| last.0);
             self.promised.push((promised_by(line, before), trace.event(record).end_ns));
         }
-        let written = File::create(&self.acknowledged).and_then(|mut file| file.write_all(&lines));
-        written.during("writing down what was acknowledged")
+        self.promises = lines.into();
+        Ok(())
     }
 
     fn promise(&self) -> u64 {
@@ -199,16 +210,21 @@ impl Check for CommandCheck<'_> {
     }
 
     fn check(&mut self, state: &State<'_, '_, '_>) -> Result<Finding> {
-        let shown = self.ground.view.show(Snapshot::new(state));
-        if self.stays {
-            self.last = self.ask(&shown.path)?;
-            return Ok(self.last);
+        let snapshot = Snapshot::new(state).with_promises(&self.promises);
+        let shown = self.ground.view.show(snapshot.clone());
+        let reply = if self.stays { self.ask(&shown)? } else { self.run(&shown)? };
+        if let Some(sharing) = &self.ground.sharing {
+            sharing.learn(&self.ground.store, &snapshot, shown.take_reads(), reply)?;
         }
-        let mut command = Command::new(&self.argv[0]);
-        command.args(&self.argv[1..]).env(ACKNOWLEDGED, &self.acknowledged).env(STATE, &shown.path);
-        let ended = run(&mut command, Some(&shown.path), self.limit).during(self.starting())?;
-        self.last = self.judge(ended)?;
+        self.last = self.found(reply);
         Ok(self.last)
+    }
+
+    fn recall(&mut self, state: &State<'_, '_, '_>) -> Result<Option<Finding>> {
+        let Some(sharing) = &self.ground.sharing else { return Ok(None) };
+        let snapshot = Snapshot::new(state).with_promises(&self.promises);
+        let reply = sharing.recall(&self.ground.store, &snapshot)?;
+        Ok(reply.map(|reply| self.found(reply)))
     }
 
     fn detail(&mut self, state: &State<'_, '_, '_>) -> Result<Detail> {

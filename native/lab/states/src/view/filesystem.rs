@@ -72,7 +72,7 @@ impl Filesystem for Server {
         if ino.0 == VIEW_ROOT {
             return reply.attr(&TTL, &root_attributes());
         }
-        let found = self.with(ino, |tree, id| Ok(self.attributes(ino.0, tree.node(id)?)));
+        let found = self.with(ino, |tree, id| Ok(self.attributes(ino.0, tree.attributes(id)?)));
         answer!(reply, found, found => reply.attr(&TTL, &found))
     }
 
@@ -308,6 +308,7 @@ impl Filesystem for Server {
         }
         let first = ino.0 >> NODE_BITS << NODE_BITS;
         let filled = self.with(ino, |tree, id| {
+            tree.see_entries(id);
             let entries = tree.node(id)?.entries.iter();
             for ((name, &id), next) in entries.zip(1u64..).skip(offset as usize) {
                 let kind = kind(tree.node(id)?.mode);
@@ -335,7 +336,7 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let done = self.with(ino, |tree, id| {
-            let extended = &mut tree.node_mut(id)?.extended;
+            let extended = tree.extended(id)?;
             if extended.len() >= 256 {
                 return Err(Errno::NOSPC);
             }
@@ -347,26 +348,21 @@ impl Filesystem for Server {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.with(ino, |tree, id| {
-            tree.node(id)?.extended.get(name.as_bytes()).cloned().ok_or(Errno::NODATA)
+            tree.extended(id)?.get(name.as_bytes()).cloned().ok_or(Errno::NODATA)
         });
         answer_xattr(reply, size, value);
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.with(ino, |tree, id| {
-            Ok(tree
-                .node(id)?
-                .extended
-                .keys()
-                .flat_map(|name| [name, &b"\0"[..]].concat())
-                .collect())
+            Ok(tree.extended(id)?.keys().flat_map(|name| [name, &b"\0"[..]].concat()).collect())
         });
         answer_xattr(reply, size, names);
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let done = self.with(ino, |tree, id| {
-            let removed = tree.node_mut(id)?.extended.remove(name.as_bytes());
+            let removed = tree.extended(id)?.remove(name.as_bytes());
             removed.map(|_| ()).ok_or(Errno::NODATA)
         });
         answer_empty(reply, done);

@@ -1,7 +1,6 @@
 //! What the requests about a view share: which node of which state an inode is.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, PoisonError};
 use std::time::UNIX_EPOCH;
 
@@ -9,8 +8,8 @@ use diskproof_wire::crash_log::ROOT;
 use fuser::{Errno as FuseErrno, FileAttr, FileType, FopenFlags, INodeNo};
 use rustix::io::Errno;
 
-use super::Trees;
-use crate::tree::{Leaf, Tree};
+use super::{Trees, PROMISED};
+use crate::tree::{Leaf, Tree, PROMISES};
 
 /// Bits of an inode number that are the node's; above them is the state's number.
 pub(super) const NODE_BITS: u32 = 36;
@@ -107,7 +106,8 @@ impl Server {
     ) -> std::result::Result<FileAttr, Errno> {
         self.with(parent, |tree, id| {
             let found = work(tree, id)?;
-            Ok(self.attributes(parent.0 >> NODE_BITS << NODE_BITS | found, tree.node(found)?))
+            let inode = parent.0 >> NODE_BITS << NODE_BITS | found;
+            Ok(self.attributes(inode, tree.attributes(found)?))
         })
     }
 
@@ -115,10 +115,14 @@ impl Server {
         if parent.0 != VIEW_ROOT {
             return self.with_entry(parent, |tree, id| tree.lookup(id, name));
         }
-        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
-        let number = number.filter(|number| number.to_string().as_bytes() == name.as_bytes());
-        let inode = INodeNo(number.ok_or(Errno::NOENT)? << NODE_BITS | ROOT);
-        let found = self.with(inode, |tree, id| Ok(self.attributes(inode.0, tree.node(id)?)));
+        let name = name.to_str().ok_or(Errno::NOENT)?;
+        let (text, node) = match name.strip_suffix(PROMISED) {
+            Some(text) => (text, PROMISES),
+            None => (name, ROOT),
+        };
+        let number = text.parse::<u64>().ok().filter(|number| number.to_string() == text);
+        let inode = INodeNo(number.ok_or(Errno::NOENT)? << NODE_BITS | node);
+        let found = self.with(inode, |tree, id| Ok(self.attributes(inode.0, tree.attributes(id)?)));
         found.map_err(|_| Errno::NOENT)
     }
 

@@ -1,0 +1,112 @@
+"""Checks of real programs: a state that equals another in all that was read is judged by it.
+
+Requires root, /dev/fuse, git and the built native programs.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskproof.process.native import require_native
+from diskproof.process.start import run
+from support.promising import Promising, files, git, lines, sqlite, start_promised
+from support.recording import needs_fuse
+
+pytestmark = needs_fuse
+PROGRAMS = [
+    (sqlite("delete", "full", 4), 200, False),
+    (sqlite("delete", "full", 6), 600, True),
+    (sqlite("wal", "normal", 6), 600, True),
+    (git("default", 1), 120, False),
+    (files(4, flush=False, folder=False), 120, True),
+]
+VERDICT = ("verdict", "lost", "age_ns", "state", "minimal", "missing", "covered", "unsteady")
+
+
+def explore(recorded: Mapping[str, object], check: Mapping[str, object], states: int) -> Any:
+    """The explorer's lines; one thread, so that all ways come to the same state first."""
+    budget = {"states": states, "seconds": 300, "minimise": 20}
+    request = {"fault": "power", "sector": 512, "seed": 1, "threads": 1, "budget": budget}
+    text = json.dumps({**recorded, **request, "check": check})
+    argv = [str(require_native("diskproof-states")), "explore"]
+    answer = run(argv, timeout=600, stdin=text.encode())
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+@pytest.mark.parametrize(("program", "states", "stays"), PROGRAMS, ids=lambda each: str(each)[:40])
+def test_shared_verdicts_are_those_of_runs(
+    tmp_path: Path, program: Promising, states: int, stays: bool
+) -> None:
+    with start_promised(program, tmp_path) as recorded:
+        shared, alone = (
+            explore(recorded, program.request(stays=stays, share_reads=share), states)[-1]
+            for share in (True, False)
+        )
+    assert [shared[word] for word in VERDICT] == [alone[word] for word in VERDICT]
+    for word in ("built", "checked", "losing"):
+        assert shared["states"][word] == alone["states"][word]
+    assert shared["states"]["equal"] > 0
+    assert alone["states"]["equal"] == 0
+
+
+LOOKS_ASIDE = """
+import itertools, os, pathlib, random, sys, time
+count = pathlib.Path({count!r})
+before = int(count.read_text() or 0) if count.exists() else 0
+count.write_text(str(before + 1))
+{how}
+sys.exit(1 if odd else 0)
+"""
+HOW = {
+    "a clock": "odd = time.monotonic_ns() // 1000 % 2",
+    "random numbers": "odd = random.random() < 0.3",
+    "another file": "odd = before % 7 == 6",
+    "after a time": "odd = before > 10",
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_check_that_looks_aside_is_found_out(tmp_path: Path, how: str) -> None:
+    """It reads nothing of a state, so that all of them are the same to it."""
+    count = tmp_path / "count"
+    check = (sys.executable, "-c", LOOKS_ASIDE.format(count=str(count), how=HOW[how]))
+    program = replace(lines(8, flush=True), check=check)
+    (tmp_path / "log").mkdir()
+    with start_promised(program, tmp_path / "log") as recorded:
+        summary = explore(recorded, program.request(), 200)[-1]
+    assert summary["unsteady"], "it was believed"
+    states = summary["states"]
+    assert states["equal"] == 0
+    assert int(count.read_text()) >= states["checked"]
+
+
+def test_a_check_that_reads_nothing_is_run_a_few_times(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    check = ("sh", "-c", f"echo >> {count}")
+    program = replace(lines(12, flush=True), check=check)
+    (tmp_path / "log").mkdir()
+    with start_promised(program, tmp_path / "log") as recorded:
+        summary = explore(recorded, program.request(), 300)[-1]
+    states = summary["states"]
+    assert summary["verdict"] == "keeps"
+    assert not summary["unsteady"]
+    assert len(count.read_text()) == states["checked"] - states["equal"] < states["checked"]
+
+
+def test_who_does_not_read_the_promises_is_judged_at_all_cuts_by_one(tmp_path: Path) -> None:
+    """Beside the state, the promises are read as it is."""
+    check = ("sh", "-c", "test -e lines || exit 2; {read}")
+    equal = {}
+    for name, read in (("passes over", "true"), ("reads", "cat $DISKPROOF_ACKNOWLEDGED")):
+        words = (*check[:2], check[2].format(read=read))
+        program = replace(lines(12, flush=True), check=words)
+        room = tmp_path / name
+        room.mkdir()
+        with start_promised(program, room) as recorded:
+            equal[name] = explore(recorded, program.request(), 300)[-1]["states"]["equal"]
+    assert equal["passes over"] > equal["reads"]

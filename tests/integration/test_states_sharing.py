@@ -28,12 +28,18 @@ PROGRAMS = [
 VERDICT = ("verdict", "lost", "age_ns", "state", "minimal", "missing", "covered", "unsteady")
 
 
-def explore(recorded: Mapping[str, object], check: Mapping[str, object], states: int) -> Any:
+def explore(
+    recorded: Mapping[str, object],
+    check: Mapping[str, object],
+    states: int,
+    verb: str = "explore",
+    seconds: float = 300.0,
+) -> Any:
     """The explorer's lines; one thread, so that all ways come to the same state first."""
-    budget = {"states": states, "seconds": 300, "minimise": 20}
+    budget = {"states": states, "seconds": seconds, "minimise": 20}
     request = {"fault": "power", "sector": 512, "seed": 1, "threads": 1, "budget": budget}
     text = json.dumps({**recorded, **request, "check": check})
-    argv = [str(require_native("diskproof-states")), "explore"]
+    argv = [str(require_native("diskproof-states")), verb]
     answer = run(argv, timeout=600, stdin=text.encode())
     return [json.loads(line) for line in answer.text.splitlines()]
 
@@ -85,6 +91,32 @@ def test_a_check_that_looks_aside_is_found_out(tmp_path: Path, how: str) -> None
     assert int(count.read_text()) >= states["checked"]
 
 
+def test_causes_are_those_of_runs(tmp_path: Path) -> None:
+    program = files(4, flush=False, folder=False)
+    with start_promised(program, tmp_path) as recorded:
+        shared, alone = (
+            explore(recorded, program.request(stays=True, share_reads=share), 400, "causes", 120.0)
+            for share in (True, False)
+        )
+    causes = [
+        [(line["operations"], line["verdict"], line["cure"]) for line in lines if "number" in line]
+        for lines in (shared, alone)
+    ]
+    assert causes[0] == causes[1] != []
+    assert [lines[-1]["flushes"]["count"] for lines in (shared, alone)] == [0, 0]
+
+
+def test_causes_of_a_check_that_looks_aside_are_looked_for_again(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    code = LOOKS_ASIDE.format(count=str(count), how=HOW["another file"])
+    program = replace(lines(2, flush=True), check=(sys.executable, "-c", code))
+    (tmp_path / "log").mkdir()
+    with start_promised(program, tmp_path / "log") as recorded:
+        said = explore(recorded, program.request(), 400, "causes", 8.0)[-1]
+    assert said["type"] == "causes"
+    assert int(count.read_text()) > said["checked"] > 0
+
+
 def test_a_check_that_reads_nothing_is_run_a_few_times(tmp_path: Path) -> None:
     count = tmp_path / "count"
     check = ("sh", "-c", f"echo >> {count}")
@@ -100,13 +132,11 @@ def test_a_check_that_reads_nothing_is_run_a_few_times(tmp_path: Path) -> None:
 
 def test_who_does_not_read_the_promises_is_judged_at_all_cuts_by_one(tmp_path: Path) -> None:
     """Beside the state, the promises are read as it is."""
-    check = ("sh", "-c", "test -e lines || exit 2; {read}")
-    equal = {}
-    for name, read in (("passes over", "true"), ("reads", "cat $DISKPROOF_ACKNOWLEDGED")):
-        words = (*check[:2], check[2].format(read=read))
-        program = replace(lines(12, flush=True), check=words)
-        room = tmp_path / name
-        room.mkdir()
-        with start_promised(program, room) as recorded:
-            equal[name] = explore(recorded, program.request(), 300)[-1]["states"]["equal"]
-    assert equal["passes over"] > equal["reads"]
+    program = lines(12, flush=True)
+    with start_promised(program, tmp_path) as recorded:
+        passes, reads = (
+            explore(recorded, replace(program, check=("sh", "-c", code)).request(), 300)[-1]
+            for code in ("test -e lines", "test -e lines && cat $DISKPROOF_ACKNOWLEDGED")
+        )
+    assert passes["states"]["checked"] == reads["states"]["checked"]
+    assert passes["states"]["equal"] > reads["states"]["equal"]

@@ -18,6 +18,7 @@ use crate::content::Store;
 use crate::explore::Exploration;
 use crate::failure::{During, Result};
 use crate::fault::{Durability, Edits, Fault};
+use crate::found::Outcome;
 use crate::plan::Cuts;
 use crate::report::{say, Line};
 use crate::request::Request;
@@ -58,7 +59,6 @@ pub fn causes(request: &Request) -> Result<()> {
 
 pub fn find_causes(request: &Request) -> Result<(Vec<CauseLine>, CausesSummary)> {
     let begun = Instant::now();
-    let request = &request.clone().without_sharing();
     let store = Arc::new(Store::open(&request.log, &request.base, request.sector)?);
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;
@@ -67,13 +67,25 @@ pub fn find_causes(request: &Request) -> Result<(Vec<CauseLine>, CausesSummary)>
     let planned = cuts.planned(&store.trace, &durability);
     let exploration = Exploration::new(request, &store, &durability, &cuts, ground.as_ref());
     let steps = Steps::new(&store.trace);
-    let found = with_progress(&exploration, planned, begun, || find(&exploration, &steps, begun))?;
+    let found = with_progress(&exploration, planned, begun, || {
+        let found = find(&exploration, &steps, Instant::now(), request.budget.seconds)?;
+        if !exploration.is_to_begin_anew() {
+            return Ok(found);
+        }
+        exploration.begin_anew(Outcome::default());
+        let left = request.budget.seconds - begun.elapsed().as_secs_f64();
+        find(&exploration, &steps, Instant::now(), left.max(0.0))
+    })?;
     let named = Lines::new(&exploration, &steps, &found);
     Ok((named.causes(), named.summary(begun)))
 }
 
-fn find(exploration: &Exploration<'_>, steps: &Steps, begun: Instant) -> Result<Found> {
-    let seconds = exploration.request.budget.seconds;
+fn find(
+    exploration: &Exploration<'_>,
+    steps: &Steps,
+    begun: Instant,
+    seconds: f64,
+) -> Result<Found> {
     let at = |part: f64| begun + Duration::from_secs_f64(seconds * part);
     let causes = Mutex::new(Vec::new());
     let mut search = Search { exploration, steps, causes, until: at(CAUSES) };

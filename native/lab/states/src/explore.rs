@@ -85,8 +85,7 @@ impl<'s> Exploration<'s> {
     }
 
     pub fn is_over(&self) -> bool {
-        let is_to_begin_anew = || self.is_unsteady() && !self.began_anew.load(Ordering::Relaxed);
-        let stops = self.stop.load(Ordering::Relaxed) || is_to_begin_anew();
+        let stops = self.stop.load(Ordering::Relaxed) || self.is_to_begin_anew();
         stops || Instant::now() >= self.deadline
     }
 
@@ -96,6 +95,11 @@ impl<'s> Exploration<'s> {
 
     pub fn is_unsteady(&self) -> bool {
         self.sharing().is_some_and(Sharing::is_unsteady)
+    }
+
+    /// What was judged by others is to be forgotten.
+    pub fn is_to_begin_anew(&self) -> bool {
+        self.is_unsteady() && !self.began_anew.load(Ordering::Relaxed)
     }
 
     pub fn samples(&self, key: u64) -> bool {

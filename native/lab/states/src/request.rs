@@ -136,14 +136,6 @@ impl Request {
         Ok(request)
     }
 
-    /// Each state is judged by itself.
-    pub fn without_sharing(mut self) -> Request {
-        if let CheckRequest::Command { share_reads, .. } = &mut self.check {
-            *share_reads = false;
-        }
-        self
-    }
-
     /// What the types cannot say.
     fn check(&self) -> std::result::Result<(), String> {
         let Budget { states, seconds, minimise } = self.budget;

@@ -38,11 +38,12 @@ impl<'s> Search<'_, 's> {
     }
 
     pub fn is_over(&self) -> bool {
-        Instant::now() >= self.until || self.causes().len() >= MAX_CAUSES
+        self.is_out_of_time() || self.causes().len() >= MAX_CAUSES
     }
 
+    /// Or what was found is to be forgotten.
     pub fn is_out_of_time(&self) -> bool {
-        Instant::now() >= self.until
+        Instant::now() >= self.until || self.exploration.is_to_begin_anew()
     }
 
     /// True when all planned states were seen.

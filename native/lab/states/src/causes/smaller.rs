@@ -23,7 +23,7 @@ pub struct Bench<'a, 'e, 'c, 'i, 's> {
 
 impl Bench<'_, '_, '_, '_, '_> {
     pub fn is_over(&self) -> bool {
-        Instant::now() >= self.until
+        Instant::now() >= self.until || self.exploration.is_to_begin_anew()
     }
 
     pub fn judge(&mut self, presences: &[Presence]) -> Result<Finding> {

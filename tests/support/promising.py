@@ -192,7 +192,7 @@ def files(files: int, *, flush: bool, folder: bool) -> Promising:
 def rocksdb(path: str, keys: int) -> Promising:
     """Synced puts, by the package rocksdict in the folder ``path``."""
     writer = _ROCKS.format(path=path, keys=keys)
-    return _python(f"rocksdb {keys}", writer, _JUDGE_ROCKS.format(path=path).replace("{{", "{"))
+    return _python(f"rocksdb {keys}", writer, _JUDGE_ROCKS.format(path=path))
 
 
 @contextmanager

@@ -4,7 +4,8 @@
 
 Parts: ``errors`` false differences among equal cells (``errors8``, ``loose8``: of 8 cells, in
 blocks and without), ``many`` those among 5, 40, 80 and 300; ``family`` those of a study of
-several workloads; ``rivals`` those where two cells are the best; ``choices`` what the model would
+several workloads; ``rivals`` those where two cells are the best; ``worst`` where most errors were
+found, for which many studies are worth their time; ``choices`` what the model would
 claim if it were simpler. What it finds: calibration_power.py; what can be found at all:
 calibration_frontier.py; whether intervals hold: calibration_intervals.py. Tables are printed as
 docs/statistics.md has them.
@@ -149,6 +150,16 @@ def rivals(studies: int) -> None:
         row(shape, (f"{each:.1%}" for each in told))
 
 
+def worst(studies: int) -> None:
+    """Where one cell scatters more than it showed, or several do."""
+    print(f"\nShare of {studies} studies that claim any difference\n")
+    sizes = ((24, 3), (24, 5), (40, 3), (80, 2), (80, 3), (80, 5))
+    head("scatter", (f"{cells} x {blocks}" for cells, blocks in sizes))
+    for shape in ("equal", "few noisy", "spread", "wild x3", "wild x5", "wild x10", "1 to 20 %"):
+        rates = (error_rate(shape, complete, *reversed(size), studies) for size in sizes)
+        row(shape, (f"{rate:.1%}" for rate in rates))
+
+
 def choices(studies: int) -> None:
     """What the model's choices are worth: false differences without them."""
     print("Share of studies of equal cells that claim any difference, by other means")
@@ -180,7 +191,7 @@ def pooled_claims(logs: Array) -> bool:
 
 def main() -> None:
     studies = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    parts = sys.argv[2:] or ["errors", "many", "family", "rivals"]
+    parts = sys.argv[2:] or ["errors", "many", "family", "rivals", "worst"]
     for cells in (CELLS, 8, 3):
         if "errors" in parts or f"errors{cells}" in parts:
             false_differences(studies, cells, EVERY)
@@ -192,6 +203,8 @@ def main() -> None:
         family(studies)
     if "rivals" in parts:
         rivals(studies)
+    if "worst" in parts:
+        worst(studies)
     if "choices" in parts:
         choices(studies)
 

@@ -30,7 +30,7 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_wheel,
 )
 
-from natives import PARTS, ROOT, TOOLS, build_natives
+from natives import OF_CLONES, PARTS, ROOT, TOOLS, build_natives
 
 __all__ = [
     "build_editable",
@@ -66,16 +66,17 @@ def build_wheel(
         with zipfile.ZipFile(Path(folder, pure)) as source:
             contents = {each: source.read(each) for each in source.namelist()}
     contents.setdefault(COMMIT, find_commit())
-    natives = build_natives()
+    built = build_natives().items()
+    natives = {place: path for place, path in built if path.name not in OF_CLONES}
     platform = f"manylinux_2_{_asked_glibc(natives.values())}_{os.uname().machine}"
     name = pure.replace("-any.whl", f"-{platform}.whl")
     stem = "-".join(name.split("-")[:2])
     wheel = f"{stem}.dist-info/WHEEL"
     contents[wheel] = contents[wheel].replace(b"py3-none-any", f"py3-none-{platform}".encode())
     contents[wheel] = contents[wheel].replace(b"Purelib: true", b"Purelib: false")
-    for place, built in natives.items():
+    for place, path in natives.items():
         folder_of_place, _, program = place.rpartition("/")
-        contents[f"{stem}.data/{_WHERE[folder_of_place]}/{program}"] = built.read_bytes()
+        contents[f"{stem}.data/{_WHERE[folder_of_place]}/{program}"] = path.read_bytes()
     _write_wheel(Path(wheel_directory, name), stem, contents)
     return name
 

@@ -78,9 +78,24 @@ def build_package(wheel: Path, target: Path, release: Release) -> Path:
         _settle(stage)
         _add_control(stage, version, machine, release.python)
         path = target / f"diskproof_{version}_{machine}.deb"
-        argv = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{EFFORT}", "--build", stage, path]
-        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        _pack_package(stage, path)
     return path
+
+
+def _pack_package(stage: Path, path: Path) -> None:
+    """As dpkg-deb does, but for one entry: of an /opt that is its own, dpkg takes away the link to
+    where others have theirs (and an empty folder) when the package goes."""
+    path.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="diskproof-deb-") as folder:
+        for argv in (
+            ("dpkg-deb", "--root-owner-group", "-Znone", "--build", stage, "whole.deb"),
+            ("ar", "x", "whole.deb"),
+            ("tar", "--delete", "--no-recursion", "--file=data.tar", "./opt/"),
+            # By two on any machine: by one, other bytes would come out.
+            ("xz", f"-{EFFORT}", "--threads=2", "control.tar", "data.tar"),
+            ("ar", "qcSD", path.resolve(), "debian-binary", "control.tar.xz", "data.tar.xz"),
+        ):
+            subprocess.run(argv, cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 def _add_usr(usr: Path) -> None:
@@ -147,7 +162,7 @@ def _add_control(stage: Path, version: str, machine: str, python: str) -> None:
     (control / "control").write_text(text)
     sums = (f"{_digest(path)}  {path.relative_to(stage)}\n" for path in files)
     (control / "md5sums").write_text("".join(sums))
-    for script in ("postinst", "prerm", "postrm"):
+    for script in ("preinst", "postinst", "prerm", "postrm"):
         shutil.copyfile(FILES / script, control / script)
         (control / script).chmod(0o755)
 

@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS, PARTS = "bin", "libexec/diskproof"
 OF_GUESTS = ("diskproof-agent", "diskproof-poweroff")
-"""A guest's /init, and how it ends: nobody starts them on a host."""
+"""Each is a guest's /init: nobody starts them on a host."""
+OF_CLONES = ("diskproof-poweroff",)
+"""What tests and benchmarks hold a guest's boot against: of no use to who has no clone."""
 
 
 def build_natives() -> dict[str, Path]:

@@ -85,7 +85,7 @@ def test_results_are_those_that_show_prints(store: Store, tmp_path: Path, suffix
     names = {study.id: study.name for study in store.studies()}
     expected = [
         as_read(path, {"study_name": names[str(row["study"])], **row})
-        for row in show_rows(store.results(), store.figures(store.results()))
+        for row in show_rows(store.results(), store.figures(store.results()), store.studies())
     ]
     assert read_table(path) == expected and len(expected) > 42
 
@@ -223,7 +223,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_one(
 
 def test_figures_survive_to_the_last_digit(store: Store, tmp_path: Path) -> None:
     results = store.results("kvm-perf")
-    means = [row["mean"] for row in show_rows(results, store.figures(results))]
+    means = [row["mean"] for row in show_rows(results, store.figures(results), [])]
     for suffix in SUFFIXES:
         export_table(store, ["kvm-perf"], "results", tmp_path / f"x{suffix}")
         read = [row["mean"] for row in read_table(tmp_path / f"x{suffix}")]

@@ -16,6 +16,7 @@ import pytest
 
 from diskproof.process import start as proc
 from diskproof.process.native import native_folders, require_native
+from natives import OF_CLONES
 
 ROOT = Path(__file__).parent.parent
 PACKED = ("diskproof-tree", "diskproof-sync-ways-dynamic")
@@ -48,7 +49,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Path]:
                 (tree / path).chmod((ROOT / path).stat().st_mode & ~umask)
             if umask == 0o077:
                 _live_in(tree)
-            argv = [sys.executable, "-c", BUILD, tree / "out", *map(require_native, PACKED)]
+            argv = [sys.executable, "-c", BUILD, tree / "out"]
+            argv += map(require_native, (*PACKED, *OF_CLONES))
             (tree / "out").mkdir()
             told = proc.run([*map(str, argv)], timeout=300, cwd=tree).text
         finally:
@@ -77,6 +79,7 @@ def test_the_wheel_holds_programs_that_may_be_started(built: Sequence[Path]) -> 
             assert entries[name].external_attr >> 16 == 0o100755
             assert wheel.read(entries[name]) == require_native(name).read_bytes()
         assert wheel.testzip() is None
+        assert OF_CLONES and not set(OF_CLONES) & set(entries)
 
 
 def test_the_sources_are_enough_to_build_again(built: Sequence[Path]) -> None:

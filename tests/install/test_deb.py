@@ -147,9 +147,28 @@ def test_it_goes_without_a_trace(packaged: Packaged) -> None:
     places = ("opt", "usr/bin/diskproof", "usr/share", "var/lib/diskproof")
     assert [name for name in with_it if not name.startswith(places)] == []
     (system.root / "var/lib/diskproof/spool").mkdir(parents=True, exist_ok=True)
+    system.run("apt-get", "remove", "--yes", "diskproof")
+    kept = {"var/lib/diskproof", "var/lib/diskproof/spool"}
+    assert list_files(system.root) ^ packaged.before == kept
     system.run("apt-get", "purge", "--yes", "diskproof")
     assert list_files(system.root) ^ packaged.before == frozenset()
     assert system.run("dpkg-query", "--show", "diskproof", expected=(1,))
+
+
+def test_what_others_have_in_opt_stays(packaged: Packaged) -> None:
+    """Where /opt is a link to another disk, too: dpkg takes such links away with their owner."""
+    root = packaged.system.root
+    unpack = ("dpkg", "--force-unsafe-io", "--unpack", f"/mnt/dist/{packaged.deb.name}")
+    packaged.run("sh", "-c", "mv /opt /srv/opt && ln -s srv/opt /opt && mkdir /opt/other")
+    packaged.run(*unpack)
+    assert {each.name for each in (root / "srv/opt").iterdir()} == {"diskproof", "other"}
+    packaged.run("dpkg", "--purge", "diskproof")
+    assert (root / "opt").readlink() == Path("srv/opt")
+    assert list((root / "srv/opt").iterdir()) == [root / "srv/opt/other"]
+    packaged.run("rm", "-r", "/opt", "/srv/opt")
+    packaged.run(*unpack)
+    packaged.run("dpkg", "--purge", "diskproof")
+    assert (root / "opt").stat().st_mode == 0o40755 and not list((root / "opt").iterdir())
 
 
 def test_the_same_sources_give_the_same_bytes(packaged: Packaged, tmp_path: Path) -> None:

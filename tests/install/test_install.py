@@ -109,10 +109,15 @@ def test_from_nothing_to_a_ranked_table(person: Person) -> None:
 
 
 def test_a_missing_extra_is_told_with_the_line_that_brings_it(person: Person) -> None:
-    person.run("mkdir", "-p", "disks")
-    person.run("diskproof", "init", "disks", "-o", "a.toml")
-    asked = ("diskproof", "plan", "a.toml", "--store", "postgresql://x/y")
-    assert "pipx inject diskproof 'psycopg[binary]'" in person.run(*asked, expected=(3,))
+    for package, words in {
+        "'psycopg[binary]'": ("plan", "quick.toml", "--store", "postgresql://x/y"),
+        "distributed": ("crash", "study", "quick.toml", "--cluster", "tcp://127.0.0.1:1"),
+        "pyarrow": ("export", "--output", "all.parquet"),
+        "vl-convert-python": ("report", "--output", "all.html"),
+    }.items():
+        told = person.run("diskproof", *words, expected=(3,))
+        assert f"pipx inject diskproof {package} " in told
+    assert "all." not in person.run("ls")
 
 
 def test_advice_is_a_line_to_paste(person: Person) -> None:
@@ -184,3 +189,6 @@ def test_it_goes_without_a_trace(person: Person) -> None:
     else:
         person.run("pipx", "uninstall", "diskproof")
     assert "diskproof" not in person.run("ls", "-A", ".local/bin")
+    found = person.system.run("find", "/", "-xdev", "-name", "*diskproof*", "-prune", "-print")
+    said = ("/home/user/", "/mnt/dist/", "/root/", "/run/diskproof", "/var/lib/diskproof")
+    assert [path for path in found.splitlines() if not path.startswith(said)] == []

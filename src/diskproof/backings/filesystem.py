@@ -25,7 +25,13 @@ _MKFS = {
     "jfs": ("-q",),
     "f2fs": ("-q", "-f"),
 }
-_PACKAGES = {"xfs": "xfsprogs", "btrfs": "btrfs-progs", "jfs": "jfsutils", "f2fs": "f2fs-tools"}
+_PACKAGES = {
+    **dict.fromkeys(("ext2", "ext3", "ext4"), "e2fsprogs"),
+    "xfs": "xfsprogs",
+    "btrfs": "btrfs-progs",
+    "jfs": "jfsutils",
+    "f2fs": "f2fs-tools",
+}
 
 
 class FilesystemBacking:

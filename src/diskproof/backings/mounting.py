@@ -30,8 +30,15 @@ def start_mount(arguments: Sequence[str], point: Path) -> Iterator[Path]:
     done = run(["mount", *arguments, "--", str(point)], timeout=SECONDS, check=False)
     if done.returncode != 0:
         raise HostError(f"mount {' '.join(arguments)} failed", done.error_text)
-    try:
+    with start_unmounting(point):
         yield point
+
+
+@contextmanager
+def start_unmounting(point: Path) -> Iterator[None]:
+    """What is mounted is no more after the block. Raises RunFailure ``tool``."""
+    try:
+        yield
     except BaseException:
         with suppress(RunFailure):  # it must not hide why the block ended
             _unmount(point)
@@ -39,10 +46,11 @@ def start_mount(arguments: Sequence[str], point: Path) -> Iterator[Path]:
     _unmount(point)
 
 
-def enter_private_mounts() -> None:
-    """Give this thread, and all that it starts, mounts of its own. Raises HostError."""
+def enter_private_mounts(*, anew: bool = False) -> None:
+    """Give this thread, and all that it starts, mounts of its own; ``anew``: what it has started
+    so far sees nothing of them. Raises HostError."""
     thread = threading.get_native_id()
-    if thread in _private:
+    if thread in _private and not anew:
         return
     if os.geteuid() != 0:
         raise HostError("a file system cannot be mounted", "that needs root", "run it as root")

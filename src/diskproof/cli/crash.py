@@ -30,7 +30,7 @@ from diskproof.records import HostFacts
 from diskproof.records.verdicts import CrashRun, VerdictRow
 from diskproof.report.crash.cause_table import causes_of, render_causes
 from diskproof.report.crash.table import render_verdicts
-from diskproof.report.durability import crash_cells_json, run_text
+from diskproof.report.durability import ONE_CELL, crash_cells_json, run_text
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.store import Store
 from diskproof.study.crash import GUEST_EXTRAS
@@ -76,7 +76,7 @@ class CrashWords(Words[CrashJob, CrashRun, Never]):
 
     def __init__(self, campaign: CrashCampaign) -> None:
         self.campaign: CrashCampaign = campaign
-        self.factors = varying_factors(campaign.cells) or ("frontend",)
+        self.factors = varying_factors(campaign.cells) or ONE_CELL
 
     def label(self, job: CrashJob) -> str:
         return f"{cell_label(job.cell, self.factors)} {job.cell.workload.name}"

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_explorer
+from diskproof.crash import program, real_fs
 from diskproof.crash.next import CrashCampaign
-from diskproof.crash.program import (
-    NO_FLUSH,
-    RULES,
-    TimeShares,
-    make_program,
-    program_cell,
-    sent_no_flush,
-)
-from diskproof.crash.run import CrashLab
+from diskproof.crash.run import CrashLab, leaves_one_state
 from diskproof.errors import UsageError
 from diskproof.lab.course import Outcome
 from diskproof.lab.setup import LabSetup
 from diskproof.recording.folder import require_fuse
 from diskproof.records import Cell, StudyRecord, content_id
 from diskproof.records.verdicts import FAULTS, Fault
+from diskproof.report.barred import Bars, dropping_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
 from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
@@ -35,15 +30,56 @@ from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRul
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
 
+OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
+OF_STUDIES = "a study", "a program writes on copies of DIR"
+OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
 
-def program_rules(sector: int | None, seed: int | None, old_content: bool) -> CrashRules:
+
+class ProgramOptions(NamedTuple):
+    """What can be typed beside a program."""
+
+    stays: bool
+    sector: int | None
+    seed: int | None
+    causes: float | None
+    old_content: bool
+    on: str | None
+    cluster: str | None
+
+
+def refuse_for_study(own: ProgramOptions) -> None:
+    """Raises UsageError for an option that a study has no use for."""
+    given: dict[str, object] = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays}
+    given |= {"--causes": own.causes, "--old-content": own.old_content, "--on": own.on}
+    _refuse(given, *OF_PROGRAMS)
+
+
+def _refuse(given: Mapping[str, object], goes_with: str, why: str) -> None:
+    """Raises UsageError for the first option that was given and has no use here."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise UsageError(f"{name} goes with {goes_with}", why)
+
+
+def _make_rules(own: ProgramOptions) -> CrashRules:
     """How a program's states are built. Raises UsageError."""
-    if sector is not None and sector not in SECTORS:
-        raise UsageError(f"--sector {sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
-    rules = RULES if sector is None else replace(RULES, sector=sector)
-    faults = FAULTS if old_content else USUAL_FAULTS
-    rules = replace(rules, faults=faults)
-    return rules if seed is None else replace(rules, seed=seed)
+    if own.sector is not None and own.sector not in SECTORS:
+        raise UsageError(f"--sector {own.sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
+    rules = program.RULES if own.sector is None else replace(program.RULES, sector=own.sector)
+    rules = replace(rules, faults=FAULTS if own.old_content else USUAL_FAULTS)
+    return rules if own.seed is None else replace(rules, seed=own.seed)
+
+
+def _read_on(own: ProgramOptions, source: str | Path) -> real_fs.RealFs | None:
+    """Where the program runs. Raises UsageError, HostError."""
+    if own.on is None:
+        return None
+    given: dict[str, object] = {"--block-log": isinstance(source, Path), "--causes": own.causes}
+    given |= {"--old-content": own.old_content, "--stays": own.stays, "--cluster": own.cluster}
+    _refuse(given, *OF_FOLDERS)
+    on = real_fs.read_real_fs(own.on)
+    real_fs.require_root(on)
+    return on
 
 
 def crash_program(
@@ -51,22 +87,22 @@ def crash_program(
     folder: Path,
     writer: str | Path,
     check: str,
-    rules: CrashRules,
-    cluster: str | None,
-    causes: float | None,
-    *,
-    stays: bool,
+    own: ProgramOptions,
+    for_study: Mapping[str, object],
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
-    budget, faults = order.budget or PROGRAM_SECONDS, faults_of("host", rules.faults)
-    program = make_program(
-        writer, check, folder, TimeShares(budget, len(faults), causes), stays=stays
-    )
+    _refuse(for_study, *OF_STUDIES)
+    rules = _make_rules(own)
+    # On a file system of its own a killed program leaves the one state that it had made.
+    searches = len(faults_of("host", rules.faults)) - (own.on is not None)
+    times = program.TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
+    made = program.make_program(writer, check, folder, times, stays=own.stays)
+    made = replace(made, on=_read_on(own, writer))
     require_fuse()
-    cell, name = program_cell(program, rules), f"crash-{folder.resolve().name}"[:64]
+    cell, name = program.program_cell(made, rules), f"crash-{folder.resolve().name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(
-        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, cluster)
+        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, own.cluster)
     )
 
 
@@ -75,6 +111,8 @@ def _start_program(
     cell: Cell, name: str, faults: tuple[Fault, ...], cluster: str | None, store: Store
 ) -> Iterator[ProgramWords]:
     """A study of its own for each call: a program may have changed since the last one."""
+    if on := real_fs.find_real_fs(cell):
+        real_fs.try_real_fs(on)
     with start_explorer(cluster) as explorer:
         host = prepare_host([FOLDER], "", "no guest is started", store)
         now, seed = time.time(), int(cell.workload.option("seed"))
@@ -89,4 +127,12 @@ def _start_program(
 
 class ProgramWords(CrashWords):
     def closing(self, outcome: Outcome, resume: str) -> Sequence[str]:
-        return [NO_FLUSH] if any(sent_no_flush(row.counts) for row in self.verdicts()) else ()
+        return [*filter(None, dict.fromkeys(self._tell()))]
+
+    def _tell(self) -> Iterator[str]:
+        for row in self.verdicts():
+            yield dropping_text([row.cell], Bars(self.campaign.study))
+            if not row.cell.level("on") and program.sent_no_flush(row.counts):
+                yield program.NO_FLUSH
+            one = leaves_one_state(row.cell, row.verdict.fault)
+            yield program.BROKEN_BEFORE if one and row.verdict.is_broken else ""

@@ -1,6 +1,5 @@
 """The verb ``crash``: what does each setting lose when the power goes?"""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -69,14 +68,19 @@ OldContentOption = Annotated[
         help="With --writer: try too that new parts of files hold what other files left.",
     ),
 ]
+OnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="FS[,OPTIONS]",
+        help="With --writer: on a real file system of this host (ext4, xfs or btrfs, with mount "
+        "options), as root: each state of its disk is mounted.",
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Search on a Dask cluster, e.g. tcp://HOST:8786."),
 ]
-
-
-OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
-OF_STUDIES = "a study", "a program writes on copies of DIR"
 
 
 class StudyByDefault(TyperGroup):
@@ -117,6 +121,7 @@ def crash_study(
     seed: SeedOption = None,
     causes: CausesOption = None,
     old_content: OldContentOption = False,
+    on: OnOption = None,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -134,28 +139,26 @@ def crash_study(
 
     diskproof crash studies/crash.toml
 
-    diskproof crash --writer './app --data .' --check './app --verify .' data
+    diskproof crash --writer './app --data .' --check './app --verify .' [--on ext4] data
 
     diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
     from diskproof.cli.conduct import Order, conduct
     from diskproof.cli.crash import start_crashing
-    from diskproof.cli.crash_program import crash_program, program_rules
+    from diskproof.cli.crash_program import ProgramOptions, crash_program, refuse_for_study
     from diskproof.recording.folder import require_fuse
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
+    own = ProgramOptions(stays, sector, seed, causes, old_content, on, cluster)
     if (source := _choose_source(writer, block_log, check)) is None:
-        given = {"--sector": sector, "--seed": seed, "--stays": stays, "--causes": causes}
-        given |= {"--old-content": old_content}
-        _refuse(given, *OF_PROGRAMS)
+        refuse_for_study(own)
         study = load_study(target, make)
         consent = require_consent(context, study, destroy_data)
         require_fuse()
         return conduct(order, partial(start_crashing, study, consent, cluster))
-    _refuse({options.DESTROY_DATA: destroy_data, "--make": make}, *OF_STUDIES)
-    rules = program_rules(sector, seed, old_content)
-    return crash_program(order, target, *source, rules, cluster, causes, stays=stays)
+    for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
+    return crash_program(order, target, *source, own, for_study)
 
 
 def _choose_source(
@@ -171,13 +174,6 @@ def _choose_source(
         what = "--writer and --check go together" if block_log is None else "--check is missing"
         raise UsageError(what, "one writes, the other judges")
     return source, check
-
-
-def _refuse(given: Mapping[str, object], goes_with: str, why: str) -> None:
-    """Raises UsageError for the first option that was given and has no use here."""
-    for name, value in given.items():
-        if value is not None and value is not False:
-            raise UsageError(f"{name} goes with {goes_with}", why)
 
 
 @crash.command()

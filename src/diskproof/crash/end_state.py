@@ -92,10 +92,11 @@ def _read_answer(done: Completed) -> Completed:
     line, _, _ = done.stdout.partition(b"\n")
     code, _, said = line.strip().partition(b" ")
     if code not in (b"0", b"1", b"2"):
-        if done.returncode:
+        if -done.returncode in _CRASHES:
             return done
         told = line.decode("utf-8", "replace")[:200]
-        raise RunFailure("tool", f"the check answered {told!r}", "no 0, 1 or 2 stands there")
+        why = done.error_text[-500:] or "no 0, 1 or 2 stands there"
+        raise RunFailure("tool", f"the check answered {told!r}", why)
     return replace(done, returncode=int(code), stdout=said or b"1", stderr=said or done.stderr)
 
 

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.backings import Consent, start_disk_dir
+from diskproof.crash import real_fs
 from diskproof.crash.block_log_import import find_disk, import_log
 from diskproof.crash.record import MARK, Recorded, copy_folder, finish_recording, make_files
+from diskproof.crash.writers.command import PYTHON
 from diskproof.errors import RunFailure, UsageError
 from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
 from diskproof.process.start import start_process
 from diskproof.recording.dm_log_writes import read_entries
-from diskproof.recording.folder import LOG, Recording, start_recording
+from diskproof.recording.folder import LOG, Recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.study.crash import KIND, CrashRules, crash_workload
 
@@ -32,10 +34,15 @@ NO_FLUSH = (
     "durable write. If it relies on sync(2) or syncfs(2): those do not reach the file system that "
     "records it (FUSE), and count for nothing here"
 )
+BROKEN_BEFORE = (
+    "the check does not hold even of what the program left without any crash: the check or the "
+    "program is wrong"
+)
 MAX_WORDS = 1000
 CHECK_SECONDS = 60.0
 _MAX_LINE = 1 << 16
 _LOG = "writer.log"
+_MOUNTED = "diskproof.crash.writers.mounted_state"
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,8 @@ class WriterProgram:
     always: bool
     stays: bool = False
     """The check is started once: a state a line on its stdin, a verdict a line on its stdout."""
+    on: real_fs.RealFs | None = None
+    """Where the program runs; None: in a folder, under the rules of POSIX."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,12 @@ class TimeShares:
 
 
 def make_program(
-    writer: str | Path, check: str, folder: Path, times: TimeShares, *, stays: bool = False
+    writer: str | Path,
+    check: str,
+    folder: Path,
+    times: TimeShares,
+    *,
+    stays: bool = False,
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one; a path is a log's.
 
@@ -123,13 +137,15 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         "folder": str(program.folder),
         "seconds": f"{program.seconds:g}",
         "explore_seconds": f"{program.explore_seconds:g}",
-        "causes_seconds": f"{program.causes_seconds:g}",
+        # What is missing on a disk are blocks, and no operations of the program.
+        "causes_seconds": "0" if program.on else f"{program.causes_seconds:g}",
         "causes_of": "all" if program.always else "losses",
         **{name: options[name] for name in ("sector", "seed", "states")},
         **({"stays": "on"} if program.stays else {}),
     }
     spec = WorkloadSpec(NAME, KIND, tuple(sorted(named.items())))
-    return Cell((("backing", "directory"), ("frontend", "host")), spec)
+    on = (("on", str(program.on)),) if program.on else ()
+    return Cell((("backing", "directory"), ("frontend", "host"), *on), spec)
 
 
 def sent_no_flush(counts: Mapping[str, int]) -> bool:
@@ -141,6 +157,10 @@ def sent_no_flush(counts: Mapping[str, int]) -> bool:
 def program_check(cell: Cell) -> dict[str, object]:
     """The check as the explorer's request takes it."""
     argv = shlex.split(cell.workload.option("check"))
+    if on := real_fs.find_real_fs(cell):
+        real_fs.require_root(on)
+        argv = [*real_fs.alone_args(), *PYTHON, _MOUNTED, on.kind, on.options, *argv]
+        return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, "stays": True}
     stays = {"stays": True} if cell.workload.option("stays") else {}
     return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, **stays}
 
@@ -154,27 +174,36 @@ def start_recorded_program(
 
     Raises RunFailure ``workload`` when the program fails, ``space``, ``log`` or ``timeout``.
     """
-    spec = cell.workload
+    spec, on = cell.workload, real_fs.find_real_fs(cell)
     with start_disk_dir(backing, consent) as room:
-        files = make_files(room)
+        files, source_folder = make_files(room), Path(spec.option("folder"))
         with notes.phase("copy"):
-            copy_folder(Path(spec.option("folder")), files, deadline)
+            if on:
+                real_fs.make_disk(on, source_folder, files / real_fs.DISK, room, deadline)
+            else:
+                copy_folder(source_folder, files, deadline)
             copy_folder(files, room / "base", deadline)
         if source := spec.option("log"):
             log = room / LOG
             with notes.phase("import"):
                 import_log(Path(source), find_disk(files), log, MARK)
         else:
-            with notes.phase("record"), start_recording(files, room) as recording:
+            argv = [*real_fs.writer_args(on), *shlex.split(spec.option("writer"))]
+            with (
+                notes.phase("record"),
+                real_fs.start_recording_on(on, files, room) as (recording, folder),
+            ):
                 seconds = min(float(spec.option("seconds")), deadline.left())
-                run_writer(shlex.split(spec.option("writer")), recording, room, seconds)
+                run_writer(argv, recording, folder, room, seconds)
                 recording.acknowledge(MARK)
             log = recording.log
         yield finish_recording(room, files, log, notes)
 
 
-def run_writer(argv: Sequence[str], recording: Recording, room: Path, seconds: float) -> None:
-    """Run a program in the recorded folder; each line on its stdout becomes a promise.
+def run_writer(
+    argv: Sequence[str], recording: Recording, folder: Path, room: Path, seconds: float
+) -> None:
+    """Run a program in a recorded folder; each line on its stdout becomes a promise.
 
     One that is still writing after ``seconds`` is killed: that is what it is recorded for.
     Raises RunFailure ``workload`` when it ends badly by itself.
@@ -184,7 +213,7 @@ def run_writer(argv: Sequence[str], recording: Recording, room: Path, seconds: f
     with ExitStack() as stack:
         stack.callback(os.close, reader)
         with os.fdopen(writer, "wb") as stdout:
-            folder, log = recording.folder, room / _LOG
+            log = room / _LOG
             starting = start_process(argv, name="writer", log=log, cwd=folder, stdout=stdout)
             process = stack.enter_context(starting)
         ended = _take_promises(reader, recording, deadline)
@@ -192,6 +221,7 @@ def run_writer(argv: Sequence[str], recording: Recording, room: Path, seconds: f
         tail = process.read_log(4000).decode("utf-8", "replace").strip()
         process.kill()
     if status:
+        recording.require_room()
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         why = "\n".join(tail.splitlines()[-5:])
         raise RunFailure("workload", f"the writer {how}", why, evidence=((_LOG, tail.encode()),))

@@ -7,7 +7,7 @@ from typing import TypedDict
 from diskproof.crash.end_state import check_folder
 from diskproof.crash.listing import list_operations
 from diskproof.crash.record import cut_at_mark, is_mark
-from diskproof.crash.run import BASE_ARTEFACT, LOG_ARTEFACT, find_check
+from diskproof.crash.run import BASE_ARTEFACT, LOG_ARTEFACT, find_check, leaves_one_state
 from diskproof.crash.verdict import Loss
 from diskproof.errors import UsageError
 from diskproof.process.native import require_native
@@ -50,7 +50,10 @@ def reproduce(run_: CrashRun, fault: str, target: Path, *, worst: bool = False) 
     with start_scratch_dir(large=True) as room:
         room.chmod(0o711)
         base, log = unpack_evidence(run_, room)
-        state, until = _find_state(verdict, log, worst)
+        if leaves_one_state(run_.cell, verdict.fault):
+            state, until = _end_state(log), log
+        else:
+            state, until = _find_state(verdict, log, worst)
         return make_state(run_, verdict, (until, base, state), target, room)
 
 
@@ -105,11 +108,13 @@ def unpack_evidence(run_: CrashRun, room: Path) -> tuple[Path, Path]:
     return base, log
 
 
+def _end_state(log: Path) -> str:
+    last = max((frame.sequence for frame in read_frames(log)), default=0)
+    return f"kill:512:{last}:everything"
+
+
 def _find_state(verdict: Verdict, log: Path, worst: bool) -> tuple[str, Path]:
     """The state's name and the log it is a state of."""
-    if verdict.fault == "guest-kill":
-        last = max((frame.sequence for frame in read_frames(log)), default=0)
-        return f"kill:512:{last}:everything", log
     killed = log.with_name("killed.log")
     cut_at_mark(log, killed)
     name = verdict.details.get("worst_state" if worst else "smallest_state")

@@ -100,8 +100,8 @@ def read_walls(pid: int) -> Walls | None:
         return None
     parent = Path(f"/proc/{status['PPid'][0]}")
     if program == _read_program(parent):
-        copy = (folder / "exe").readlink() == Path("/proc/self/exe").readlink()
-        if copy or _read_program(folder) != program:
+        ours = program.startswith("diskproof-")  # others fork to become what they start
+        if not ours or _read_program(folder) != program:
             return None
         program += ", its guardian"
     limits = {line[:26].strip(): line[47:67].strip() for line in _lines(folder / "limits")}

@@ -46,6 +46,12 @@ class Recording:
         if self.process.poll() is not None:
             raise self.failure("it ended before it was told to")
 
+    def require_room(self) -> None:
+        """Raises RunFailure ``space`` when the recorder has no more for what is written, which it
+        then refuses."""
+        if tells_no_space(self.process.read_log(2000).decode("utf-8", "replace")):
+            raise self.failure("")
+
     def failure(self, why: str) -> RunFailure:
         tail = self.process.read_log(2000).decode("utf-8", "replace").strip()
         text = "\n".join(filter(None, (why, *tail.splitlines()[-3:])))

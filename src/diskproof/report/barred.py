@@ -48,6 +48,8 @@ class Bars:
                 "server",
                 f"is behind a server that did not pass flushes on when backing {name} was probed",
             )
+        if barrier := _find_barrier(cell.level("on")):
+            yield Bar("barrier", f"is on a file system mounted with {barrier}")
         if name in self._backings:
             for spec in chain(self._backings[name]):
                 yield from _of_backing(spec)
@@ -85,11 +87,16 @@ def _of_backing(spec: BackingSpec) -> Iterator[Bar]:
         yield Bar("nullio", f"stores nothing at all (backing {spec.name})", useless=True)
     if spec.kind == "iscsi" and store == "aio":
         yield Bar("tgt-aio", f"is behind tgt's aio store, which drops flushes ({spec.name})")
-    barrier = re.search(r"(?:^|,)(nobarrier|barrier=0)(?:,|$)", spec.option("mount"))
-    if barrier:
-        yield Bar("barrier", f"is on a file system mounted with {barrier[1]} (backing {spec.name})")
+    if barrier := _find_barrier(spec.option("mount")):
+        yield Bar("barrier", f"is on a file system mounted with {barrier} (backing {spec.name})")
     if spec.kind == "tmpfs":
         yield Bar("memory", f"is in memory (backing {spec.name})", drops_flushes=False)
+
+
+def _find_barrier(options: str) -> str:
+    """The mount option that drops flushes, or empty."""
+    found = re.search(r"(?:^|,)(nobarrier|barrier=0)(?:,|$)", options)
+    return found[1] if found else ""
 
 
 def _passes_flushes(proof: str) -> bool:

@@ -29,6 +29,8 @@ from diskproof.study.factors import FACTORS
 
 DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
 """The factors that a verdict and a speed must agree in."""
+ONE_CELL = ("frontend", "on")
+"""What a crash cell is called by that nothing tells from others."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _question(row: VerdictRow) -> tuple[Levels, str, Fault]:
 
 def crash_labels(rows: Sequence[VerdictRow]) -> list[str]:
     """The cells of verdicts by what tells them apart; where nothing does, by their frontend."""
-    factors = varying_factors(row.cell for row in rows) or ("frontend",)
+    factors = varying_factors(row.cell for row in rows) or ONE_CELL
     return [cell_label(row.cell, factors) for row in rows]
 
 

@@ -34,6 +34,9 @@ KEPT = {True: 0.9, False: 0.6}
 """Share of the error that is granted to draws, with blocks and without; the rest is for scatter
 that is none of those drawn. Blocks let a wild cell leak into all others, which makes them cautious.
 """
+ALIKE, WARY = 8, 0.45
+"""Of more than ALIKE cells less is granted, by this power of their number: among many one cell that
+scatters more than it showed is likelier, and it is compared with all others."""
 BEST = 0.25
 """Share of the error that is granted to the claim that one cell is ahead of all others; the pairs
 have the rest, and that as well once it is made (Holm 1979)."""
@@ -130,7 +133,7 @@ def compare_fit(
     if fit.sure is not None:
         halves = np.maximum.outer(fit.sure, fit.sure) * np.sqrt(fit.errors)
     else:
-        granted = KEPT[fit.blocked] * alpha
+        granted = _granted(fit) * alpha
         largest = np.sort(_largest(fit.draws[:, cells], fit.errors[np.ix_(cells, cells)]))
         if higher_is_better is not None and _asks_for_best(len(cells), fit.runs[cells].max()):
             best = _find_best(fit, cells, higher_is_better, BEST * granted)
@@ -143,6 +146,12 @@ def compare_fit(
     np.fill_diagonal(halves, np.inf)
     spent = replace(fit, draws=fit.draws[:0])  # megabytes that have said what they had to say
     return Comparisons(spent, differences, halves, largest, best)
+
+
+def _granted(fit: Fit) -> float:
+    """Share of the error that is granted to draws."""
+    cells = int(np.isfinite(fit.variances).sum())
+    return KEPT[fit.blocked] * math.pow(ALIKE / max(ALIKE, cells), WARY)
 
 
 def _asks_for_best(cells: int, runs: float) -> bool:
@@ -168,7 +177,7 @@ def _find_best(fit: Fit, cells: Places, higher_is_better: bool, alpha: float) ->
     gaps = np.sort(np.abs(draws[:, others] - draws[:, [place]]), axis=0)
     lead = float((ahead - gaps[_place_of(alpha, len(gaps))]).min())
     p_value = float((1 + (gaps >= ahead).sum(axis=0)).max()) / (1 + len(gaps))
-    return AheadOfAll(int(cells[place]), lead, min(1.0, p_value / KEPT[fit.blocked] / BEST))
+    return AheadOfAll(int(cells[place]), lead, min(1.0, p_value / _granted(fit) / BEST))
 
 
 def _largest(draws: Array, errors: Array) -> Array:
@@ -194,7 +203,7 @@ def adjusted_p(compared: Comparisons, row: int) -> Array:
     known. None is less than what so many draws can tell."""
     t = np.abs(compared.differences[row]) / np.sqrt(compared.fit.errors[row])
     beyond = len(compared.largest) - np.searchsorted(compared.largest, t)
-    p_values: Array = (1 + beyond) / (1 + len(compared.largest)) / KEPT[compared.fit.blocked]
+    p_values: Array = (1 + beyond) / (1 + len(compared.largest)) / _granted(compared.fit)
     best = compared.best
     if best:
         p_values = np.minimum(p_values / (1 - BEST), np.maximum(p_values, best.p_value))

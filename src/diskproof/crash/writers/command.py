@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import sys
 import time
 import traceback
@@ -25,6 +24,7 @@ from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.promised_rows import FAILED, Found
 from diskproof.errors import DiskproofError
 from diskproof.process.scratch import start_scratch_dir
+from diskproof.process.start import run
 
 _START = """
 import runpy, sys
@@ -41,6 +41,7 @@ ACKNOWLEDGED = "DISKPROOF_ACKNOWLEDGED"
 MAX_ACKS = 64 << 20
 USAGE = 64
 _MAX_ROWS = 1 << 20
+_COPY_SECONDS = 600.0
 
 
 class Database(Protocol):
@@ -188,10 +189,8 @@ def copied(folder: Path) -> Iterator[Path]:
         copy = room / "copy" / source.name
         copy.parent.mkdir()
         copy.parent.chmod(0o711)
-        shutil.copytree(source, copy, symlinks=True)
-        for path in (copy, *copy.rglob("*")):
-            owner = (source / path.relative_to(copy)).lstat()
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        argv = ["cp", "-a", "--reflink=auto", "--sparse=always", "--", str(source), str(copy)]
+        run(argv, timeout=_COPY_SECONDS)
         yield copy
 
 

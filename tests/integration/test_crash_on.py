@@ -1,0 +1,399 @@
+"""``diskproof crash --on``: programs on real file systems, whose states are mounted and checked.
+
+Requires root, /dev/fuse, loop devices, the programs that make the file systems, and ours.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from diskproof.backings.loop import find_loops
+from diskproof.cli import run_command_line
+from diskproof.crash import program
+from diskproof.crash.program import BROKEN_BEFORE
+from diskproof.crash.real_fs import alone_args
+from diskproof.process.start import Completed, find_tool, run
+from support.commands import let_everybody_in, start_diskproof
+from support.recording import needs_fuse
+from support.running import find_offspring, mounted
+
+pytestmark = [
+    needs_fuse,
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not all(map(find_tool, ("mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"))),
+        reason="needs e2fsprogs, xfsprogs and btrfs-progs",
+    ),
+]
+WRITER = """
+import os, sys
+def sync(path):
+    handle = os.open(path, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
+for number in range(1, 3):  # few enough for all that decides to be checked on a busy host
+    with open("data.new", "w") as stream:
+        stream.write(str(number) * 600)
+    if sys.argv[1] == "synced":
+        sync("data.new")
+    os.rename("data.new", "data")
+    if sys.argv[1] == "synced":
+        sync(".")
+    if sys.argv[1] == "sync":
+        os.sync()
+    print(number, flush=True)
+"""
+CHECK = """
+import os, pathlib, sys
+promised = len(open(os.environ["DISKPROOF_ACKNOWLEDGED"]).read().split())
+data = pathlib.Path("data")
+text = data.read_text() if data.exists() else ""
+found = next((n for n in range(1, 30) if text == str(n) * 600), 0)
+if text and not found:
+    sys.exit(2)
+if found < promised:
+    print(promised - found)
+    sys.exit(1)
+"""
+ORDER = """
+import os
+with open("new", "w") as stream:
+    stream.write("x" * 8192)
+with open("other", "w") as stream:
+    stream.write("y")
+    stream.flush()
+    os.fsync(stream.fileno())  # commits the journal, and with it what "new" is called and how long
+print("other", flush=True)
+"""
+WHOLE_OR_EMPTY = """
+import pathlib, sys
+new = pathlib.Path("new")
+text = new.read_bytes() if new.exists() else b""
+sys.exit(0 if not text.strip(b"x") else 2)
+"""
+LEAVES = """
+import os, subprocess, sys, time
+subprocess.Popen(
+    [sys.executable, "-c", "f = open('left', 'w'); import time; time.sleep(999)"],
+    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    start_new_session=True,
+)
+deadline = time.monotonic() + 30
+while not os.path.exists("left") and time.monotonic() < deadline:
+    time.sleep(0.01)
+"""
+HANGS = """
+import os, pathlib, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "f = open('held', 'w'); import time; time.sleep(999)"],
+                 start_new_session=True)
+pathlib.Path(sys.argv[0]).with_name("mark").touch()
+time.sleep(999)
+"""
+_GET_STATUS64 = 0x4C05
+_NAME = struct.Struct("@QQQQQIIII64s")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the programs; whatever happens in it, nothing of it is left."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    texts = {"writer": WRITER, "check": CHECK, "order": ORDER, "whole": WHOLE_OR_EMPTY}
+    texts |= {"leaves": LEAVES + WRITER, "hangs": HANGS, "leaving": LEAVES + CHECK}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "data").mkdir()
+    yield tmp_path
+    assert_clean(tmp_path)
+
+
+def assert_clean(folder: Path) -> None:
+    """No loop device, mount, process or image of a run in a folder is left, soon."""
+    await_true(lambda: not [*loops_below(folder), *find_loops(folder)])
+    await_true(lambda: str(folder) not in Path("/proc/self/mountinfo").read_text())
+    assert find_offspring() == []
+
+
+def await_true(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert holds()
+
+
+def loops_below(folder: Path) -> list[str]:
+    """Loop devices that were made over a file there, which may be on a file system of others."""
+    found = []
+    for entry in Path("/sys/block").glob("loop*/loop"):
+        try:
+            with Path("/dev", entry.parent.name).open("rb") as device:
+                status = fcntl.ioctl(device, _GET_STATUS64, bytes(232))
+        except OSError:  # detached meanwhile
+            continue
+        name = _NAME.unpack_from(status)[-1].partition(b"\0")[0].decode()
+        found += [entry.parent.name] if name.startswith(str(folder)[:63]) else []
+    return found
+
+
+def words(
+    here: Path, on: str, writer: str, check: str = "check.py", budget: str = "20s"
+) -> list[str]:
+    commands = f"python3 {here}/{writer}", f"python3 {here}/{check}"
+    options = ["--writer", commands[0], "--check", commands[1], "--budget", budget]
+    return ["crash", *options, "--sector", "4096", "--on", on, "data"]
+
+
+def crash(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, dict[str, dict[str, Any]], str]:
+    """Exit code, the verdicts by fault, and what was said beside."""
+    capsys.readouterr()
+    code = run_command_line([*arguments, "--json"])
+    said = capsys.readouterr()
+    return code, {row["fault"]: row for row in json.loads(said.out)}, " ".join(said.err.split())
+
+
+def is_kept(row: Mapping[str, Any]) -> bool:
+    """Whether nothing was lost; a busy host may not come to all that decides."""
+    return row["verdict"] == "keeps" or row["kept_so_far"] is True
+
+
+@pytest.mark.parametrize("on", ["ext4", "ext4,data=journal", "xfs", "btrfs"])
+def test_what_was_synced_is_kept_and_what_was_not_is_lost(
+    here: Path, capsys: pytest.CaptureFixture[str], on: str
+) -> None:
+    _, rows, said = crash(capsys, *words(here, on, "writer.py synced"))
+    assert set(rows) == {"power", "qemu-kill", "lying-device"}
+    assert is_kept(rows["power"]) and rows["power"]["states_checked"] > 1, rows["power"]
+    assert rows["qemu-kill"]["verdict"] == "keeps" and rows["qemu-kill"]["states_total"] == 1
+    assert rows["lying-device"]["verdict"] in ("loses", "corrupts")
+    assert {row["cell"]["on"] for row in rows.values()} == {on}
+    assert "drops flushes" not in said
+    assert list(Path("data").iterdir()) == [], "the program works on a copy"
+
+    code, rows, said = crash(capsys, *words(here, on, "writer.py bare", budget="6s"))
+    assert (code, rows["power"]["verdict"]) == (1, "loses"), rows["power"]
+    assert rows["qemu-kill"]["verdict"] == "keeps", "the kernel outlives the program"
+    assert BROKEN_BEFORE not in said
+
+
+def test_a_loss_is_told_kept_and_made_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, rows, _ = crash(capsys, *words(here, "ext4,noatime", "writer.py bare", budget="6s"))
+    command = rows["power"]["reproduce"].split()[1:]
+    assert run_command_line([*command, "--to", "state", "--json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    assert made["lost"] == rows["power"]["lost"] or not made["corrupt"]
+    magic = Path("state", "disk.raw").read_bytes()[1024 + 56 : 1024 + 58]
+    assert magic == b"\x53\xef", "an ext4"
+    assert run_command_line(["report", "-o", "page.html"]) == 0
+    assert "on=ext4,noatime" in Path("page.html").read_text()
+    capsys.readouterr()
+    assert run_command_line(["export", "--kind", "verdicts", "-o", "verdicts.csv"]) == 0
+    assert "ext4,noatime" in Path("verdicts.csv").read_text()
+
+
+def test_sync_of_all_counts_here(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """sync(2), of which a recorded folder hears nothing."""
+    _, rows, said = crash(capsys, *words(here, "ext4", "writer.py sync"))
+    assert is_kept(rows["power"]), rows["power"]
+    assert "sync(2)" not in said
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("ordered", "keeps"), ("writeback", "corrupts")])
+def test_the_order_of_data_and_journal_is_the_mount_options(
+    here: Path, capsys: pytest.CaptureFixture[str], mode: str, verdict: str
+) -> None:
+    """Only in the order of ``data=ordered`` a file is never as long as it was, and empty."""
+    on = f"ext4,nodelalloc,data={mode}"
+    _, rows, _ = crash(capsys, *words(here, on, "order.py", "whole.py"))
+    assert rows["power"]["verdict"] == verdict or (verdict == "keeps" and is_kept(rows["power"]))
+
+
+@pytest.mark.parametrize("on", ["ext4,barrier=0", "btrfs,nobarrier"])
+def test_a_file_system_without_barriers_loses_and_is_marked(
+    here: Path, capsys: pytest.CaptureFixture[str], on: str
+) -> None:
+    code, rows, said = crash(capsys, *words(here, on, "writer.py synced", budget="6s"))
+    assert code == 1 and rows["power"]["verdict"] in ("loses", "corrupts")
+    assert "drops flushes" in said and f"mounted with {on.partition(',')[2]}" in said
+
+
+def test_a_program_that_was_broken_before_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("never.py").write_text("import sys; sys.exit(2)\n")
+    code, rows, said = crash(
+        capsys, *words(here, "ext4", "writer.py synced", "never.py", budget="6s")
+    )
+    assert code == 1 and {row["verdict"] for row in rows.values()} == {"corrupts"}
+    assert BROKEN_BEFORE in said
+
+
+def test_what_writer_and_check_leave_is_ended(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Processes of sessions of their own, with files open in the file system."""
+    check = words(here, "ext4", "leaves.py synced", "leaving.py", budget="8s")
+    _, rows, _ = crash(capsys, *check)
+    assert is_kept(rows["power"]) and rows["power"]["states_checked"] > 0, rows["power"]
+    assert rows["qemu-kill"]["verdict"] == "keeps"
+    assert not has_left(here)
+
+
+def has_left(folder: Path) -> bool:
+    """Whether a process of the two programs still sleeps."""
+    told = ("f = open('left', 'w')", "f = open('held', 'w')", str(folder / "hangs.py"))
+    return any(
+        word.startswith(told)
+        for process in psutil.process_iter(["cmdline"])
+        for word in process.info["cmdline"] or ()
+    )
+
+
+def test_a_check_that_hangs_decides_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "CHECK_SECONDS", 3.0)
+    check = words(here, "ext4", "writer.py synced", "hangs.py", budget="6s")
+    code, rows, _ = crash(capsys, *check)
+    assert (code, rows["power"]["verdict"]) == (1, "undecided")
+    assert "took longer than 3 s" in rows["power"]["reason"]
+    await_true(lambda: not has_left(here))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("during", ["writer", "check"])
+def test_however_it_ends_nothing_stays_mounted(
+    here: Path, how: signal.Signals, during: str
+) -> None:
+    mark = here / "mark"
+    pair = {"writer": ("hangs.py", "check.py"), "check": ("writer.py synced", "hangs.py")}[during]
+    with start_diskproof(*words(here, "ext4", *pair, budget="200s"), cwd=here) as running:
+        await_true(mark.exists)
+        assert loops_below(here)
+        os.kill(running.pid, how)
+        code = running.wait(60)
+    assert code == (-how if how == signal.SIGKILL else 130)
+    assert_clean(here)
+    await_true(lambda: not has_left(here))
+
+
+@pytest.mark.parametrize("on", [["--on", "ext4"], []])
+def test_a_full_disk_is_a_failure_with_its_name(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, on: list[str]
+) -> None:
+    Path("fills.py").write_text(
+        "import os\nwith open('big', 'wb') as stream:\n"
+        "    for _ in range(400):\n        stream.write(os.urandom(1 << 20))\n"
+        "        os.fsync(stream.fileno())\n"
+    )
+    with mounted(here / "small", "-t", "tmpfs", "-o", "size=200m", "tmpfs") as small:
+        monkeypatch.chdir(small)
+        (small / "data").mkdir()
+        called = [each for each in words(here, "ext4", "fills.py") if each not in ("--on", "ext4")]
+        code, rows, _ = crash(capsys, *called, *on)
+        monkeypatch.chdir(here)  # the folder can be unmounted then
+    assert code == 1 and {row["verdict"] for row in rows.values()} == {"undecided"}
+    assert all(row["reason"].startswith("space: ") for row in rows.values()), rows["power"]
+
+
+# -- what cannot be -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("on", "more", "told"),
+    [
+        ("zfs", [], "it is ext4, xfs, btrfs"),
+        ("", [], "it is ext4, xfs, btrfs"),
+        ("ext4,data=sometimes", [], "ext4 of this kernel does not take these options"),
+        ("xfs,data=ordered", [], "xfs of this kernel does not take these options"),
+        ("ext4,ro", [], "no such mount options"),
+        ("ext4,errors=panic", [], "no such mount options"),
+        ("ext4,a b", [], "no such mount options"),
+        ("ext4,,", [], "no such mount options"),
+        ("ext4", ["--stays"], "--stays goes with a program in a folder"),
+        ("ext4", ["--causes", "3s"], "--causes goes with a program in a folder"),
+        ("ext4", ["--old-content"], "--old-content goes with a program in a folder"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_made(
+    here: Path, capsys: pytest.CaptureFixture[str], on: str, more: list[str], told: str
+) -> None:
+    assert run_command_line([*words(here, on, "writer.py synced"), *more]) == 2
+    said = capsys.readouterr().err
+    assert told in " ".join(said.split()) and "Traceback" not in said
+    assert not Path("diskproof-images").exists()
+
+
+def as_another(here: Path, *how: str) -> tuple[int, str]:
+    argv = [sys.executable, "-m", "diskproof", *words(here, "xfs", "writer.py synced")]
+    done = run([*how, *argv], timeout=60, cwd=here, check=False)
+    return done.returncode, " ".join(done.error_text.split())
+
+
+def test_without_root_the_way_out_is_told(here: Path) -> None:
+    let_everybody_in(here)
+    code, said = as_another(here, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    assert code == 3 and "by this user" in said and "run it as root; without --on" in said
+
+
+def test_a_missing_mkfs_is_told_with_its_package(here: Path) -> None:
+    """In mounts of its own its file is no program."""
+    hide = 'mount --bind /dev/null "$(readlink -f "$0")" && exec "$@"'
+    mkfs = find_tool("mkfs.xfs")
+    assert mkfs
+    code, said = as_another(here, "unshare", "--mount", "sh", "-c", hide, mkfs)
+    assert code == 3 and "mkfs.xfs is not installed (Debian: xfsprogs)" in said
+
+
+# -- a state --------------------------------------------------------------------------------
+
+
+def ask(folder: Path, disk: bytes, *before: str, check: Sequence[str] = ("true",)) -> Completed:
+    """One question to the check that stays, about a disk."""
+    (folder / "state").mkdir()
+    (folder / "state" / "disk.raw").write_bytes(disk)
+    module = ["-m", "diskproof.crash.writers.mounted_state", "ext4", "", *check]
+    argv = [*alone_args(), *before, sys.executable, *module]
+    question = f"{folder}/state\t/dev/null\n".encode()
+    return run(argv, stdin=question, cwd=folder, timeout=60, check=False)
+
+
+def test_a_disk_without_a_file_system_is_corrupt(here: Path) -> None:
+    done = ask(here, bytes(1 << 20))
+    assert (done.returncode, done.text) == (0, "2 it cannot be mounted: Invalid argument\n")
+
+
+def test_a_state_gives_no_rights_and_ends_no_host(here: Path) -> None:
+    """Neither set-ID bits nor devices, and no panic though the disk asks for it."""
+    disk = here / "disk"
+    disk.write_bytes(b"")
+    os.truncate(disk, 64 << 20)
+    run(["mkfs.ext4", "-q", "-F", str(disk)], timeout=60)
+    run(["tune2fs", "-e", "panic", str(disk)], timeout=60)
+    run(["debugfs", "-w", "-R", "mkdir data", str(disk)], timeout=60)
+    done = ask(here, disk.read_bytes(), check=("sh", "-c", "grep /mounted- /proc/mounts; exit 2"))
+    code, _, point, kind, options, *_ = done.text.split()
+    assert (code, kind) == ("2", "ext4") and "/mounted-" in point
+    assert {"nosuid", "nodev", "errors=continue"} <= set(options.split(",")), done
+
+
+def test_a_host_that_does_not_let_us_mount_is_no_verdict(here: Path) -> None:
+    done = ask(here, bytes(1 << 20), "setpriv", "--bounding-set=-sys_admin", "--")
+    assert (done.returncode, done.text) == (3, "") and "not permitted" in done.error_text
+
+
+def test_it_is_the_first_of_its_processes_or_refuses(here: Path) -> None:
+    argv = [sys.executable, "-m", "diskproof.crash.writers.mounted_state", "ext4", "", "true"]
+    done = run(argv, timeout=60, cwd=here, check=False)
+    assert done.returncode == 3 and "namespace of processes" in done.error_text

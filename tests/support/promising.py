@@ -201,6 +201,6 @@ def start_promised(program: Promising, room: Path) -> Iterator[dict[str, object]
     for name in ("backing", "base", "room"):
         (room / name).mkdir(parents=True)
     with start_recording(room / "backing", room / "room") as recording:
-        run_writer(program.writer, recording, room / "room", 10 * DEADLINE)
+        run_writer(program.writer, recording, recording.folder, room / "room", 10 * DEADLINE)
         log = recording.log
     yield {"log": str(log), "base": str(room / "base")}

@@ -192,7 +192,7 @@ def files(files: int, *, flush: bool, folder: bool) -> Promising:
 def rocksdb(path: str, keys: int) -> Promising:
     """Synced puts, by the package rocksdict in the folder ``path``."""
     writer = _ROCKS.format(path=path, keys=keys)
-    return _python(f"rocksdb {keys}", writer, _JUDGE_ROCKS.format(path=path).replace("{{", "{"))
+    return _python(f"rocksdb {keys}", writer, _JUDGE_ROCKS.format(path=path))
 
 
 @contextmanager
@@ -201,6 +201,6 @@ def start_promised(program: Promising, room: Path) -> Iterator[dict[str, object]
     for name in ("backing", "base", "room"):
         (room / name).mkdir(parents=True)
     with start_recording(room / "backing", room / "room") as recording:
-        run_writer(program.writer, recording, room / "room", 10 * DEADLINE)
+        run_writer(program.writer, recording, recording.folder, room / "room", 10 * DEADLINE)
         log = recording.log
     yield {"log": str(log), "base": str(room / "base")}

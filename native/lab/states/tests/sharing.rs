@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use diskproof_random::Random;
+use diskproof_states::choice::Choice;
 use diskproof_states::content::Store;
 use diskproof_states::cut::collect;
 use diskproof_states::equal::Reply;
@@ -25,7 +26,7 @@ use diskproof_states::sharing::Sharing;
 use diskproof_states::snapshot::Snapshot;
 use diskproof_states::tree::{New, Tree, PROMISES};
 use diskproof_wire::crash_log::{Operation, ROOT};
-use logs::{entry, Recording};
+use logs::{entry, Recording, DISK};
 use proptest::prelude::*;
 use world::{operation, Act, World};
 
@@ -96,7 +97,12 @@ impl Program<'_> {
     }
 
     fn read(&mut self) {
-        let (file, offset) = (self.any(), self.random.below(20_000));
+        let file = self.any();
+        self.read_some(file);
+    }
+
+    fn read_some(&mut self, file: u64) {
+        let offset = self.random.below(20_000);
         let length = 1 + self.random.below(5000) as usize;
         let read = self.tree.read(file, offset, length).unwrap();
         self.tell(read);
@@ -120,6 +126,8 @@ impl Program<'_> {
             2 => self.tree.write(file, at / 4096 * 4096, &[7; 4096]).unwrap(),
             _ => self.tree.write(file, at, &vec![9; length as usize]).unwrap(),
         }
+        // What is left of it, perhaps.
+        self.read_some(file);
     }
 
     fn change_names(&mut self) {
@@ -227,7 +235,7 @@ fn an_answer_that_is_another_for_the_same_ends_it() {
     let durability = Durability::new(&store.trace, Fault::Power);
     let image = Image::new(&store, &durability);
     let cut = collect(&image, &[]);
-    let state = cut.state(&diskproof_states::choice::Choice::Nothing).unwrap();
+    let state = cut.state(&Choice::Nothing).unwrap();
     let snapshot = Snapshot::new(&state);
     let sharing = Sharing::new(&store.trace);
     let reads = vec![Read::Entries(ROOT), Read::Attributes(ROOT)];
@@ -237,4 +245,32 @@ fn an_answer_that_is_another_for_the_same_ends_it() {
     sharing.learn(&store, &snapshot, reads[..1].to_vec(), lost).unwrap();
     assert!(sharing.is_unsteady());
     assert_eq!(sharing.recall(&store, &snapshot).unwrap(), None);
+}
+
+#[test]
+fn what_a_check_wrote_itself_is_not_read() {
+    let mut recording = Recording::new(&[b'o'; 8192]);
+    let (log, base) = recording.finish();
+    let store = Arc::new(Store::open(&log, &base, None).unwrap());
+    let durability = Durability::new(&store.trace, Fault::Power);
+    let mut image = Image::new(&store, &durability);
+    image.advance(store.trace.last()).unwrap();
+    let cut = collect(&image, &[]);
+    let snapshot = Snapshot::new(&cut.state(&Choice::Nothing).unwrap());
+    let pages = |work: &dyn Fn(&mut Tree)| {
+        let mut tree = Tree::new(store.clone(), snapshot.clone(), UNIX_EPOCH);
+        work(&mut tree);
+        tree.read(DISK, 0, 8192).unwrap();
+        let page = |read| if let Read::Page(DISK, page) = read { Some(page) } else { None };
+        tree.take_reads().into_iter().filter_map(page).collect::<Vec<_>>()
+    };
+    assert_eq!(pages(&|_| {}), [0, 1]);
+    assert_eq!(pages(&|tree| tree.write(DISK, 0, &[1; 4096]).unwrap()), [1]);
+    assert_eq!(pages(&|tree| tree.write(DISK, 4096, &[1; 5000]).unwrap()), [0]);
+    assert_eq!(pages(&|tree| tree.write(DISK, 4000, &[1; 200]).unwrap()), [0, 1]);
+    assert_eq!(pages(&|tree| tree.write(DISK, 0, &[1; 8000]).unwrap()), [1]);
+    assert_eq!(pages(&|tree| tree.resize(DISK, 5000).unwrap()), [0, 1]);
+    assert_eq!(pages(&|tree| tree.resize(DISK, 4096).unwrap()), [0]);
+    let anew = |tree: &mut Tree| tree.resize(DISK, 0).and_then(|()| tree.resize(DISK, 8192));
+    assert_eq!(pages(&|tree| anew(tree).unwrap()), [0; 0]);
 }

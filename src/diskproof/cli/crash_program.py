@@ -65,8 +65,9 @@ def _make_rules(own: ProgramOptions) -> CrashRules:
     """How a program's states are built. Raises UsageError."""
     if own.sector is not None and own.sector not in SECTORS:
         raise UsageError(f"--sector {own.sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
-    rules = program.RULES if own.sector is None else replace(program.RULES, sector=own.sector)
-    rules = replace(rules, faults=FAULTS if own.old_content else USUAL_FAULTS)
+    sector = own.sector or (program.RULES.sector if own.on is None else real_fs.SECTOR)
+    faults = FAULTS if own.old_content else USUAL_FAULTS
+    rules = replace(program.RULES, sector=sector, faults=faults)
     return rules if own.seed is None else replace(rules, seed=own.seed)
 
 

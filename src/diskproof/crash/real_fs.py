@@ -24,6 +24,9 @@ from diskproof.study.crash import FILE_SYSTEM_BYTES
 
 DISK = "disk.raw"
 """The recorded file, which a state is of."""
+SECTOR = 4096
+"""What a disk is taken to write whole. ext4's first superblock, of 1 KiB, and btrfs's, of 4 KiB,
+have a checksum: torn between sectors of 512 bytes, no kernel mounts them, whatever runs there."""
 FOLDER = "data"
 """In the file system: there the program runs, and its check."""
 _LEAST = 512 << 20

@@ -10,7 +10,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from diskproof.backings.loop import find_loops
 from diskproof.cli import run_command_line
 from diskproof.crash import program
 from diskproof.crash.program import BROKEN_BEFORE
-from diskproof.crash.real_fs import alone_args
-from diskproof.process.start import Completed, find_tool, run
+from diskproof.process.start import find_tool, run
 from support.commands import let_everybody_in, start_diskproof
 from support.recording import needs_fuse
 from support.running import find_offspring, mounted
@@ -354,49 +353,6 @@ def test_a_missing_mkfs_is_told_with_its_package(here: Path) -> None:
     assert mkfs
     code, said = as_another(here, "unshare", "--mount", "sh", "-c", hide, mkfs)
     assert code == 3 and "mkfs.xfs is not installed (Debian: xfsprogs)" in said
-
-
-# -- a state --------------------------------------------------------------------------------
-
-
-def ask(folder: Path, disk: bytes, *before: str, check: Sequence[str] = ("true",)) -> Completed:
-    """One question to the check that stays, about a disk."""
-    (folder / "state").mkdir()
-    (folder / "state" / "disk.raw").write_bytes(disk)
-    module = ["-m", "diskproof.crash.writers.mounted_state", "ext4", "", *check]
-    argv = [*alone_args(), *before, sys.executable, *module]
-    question = f"{folder}/state\t/dev/null\n".encode()
-    return run(argv, stdin=question, cwd=folder, timeout=60, check=False)
-
-
-def test_a_disk_without_a_file_system_is_corrupt(here: Path) -> None:
-    done = ask(here, bytes(1 << 20))
-    assert (done.returncode, done.text) == (0, "2 it cannot be mounted: Invalid argument\n")
-
-
-def test_a_state_gives_no_rights_and_ends_no_host(here: Path) -> None:
-    """Neither set-ID bits nor devices, and no panic though the disk asks for it."""
-    disk = here / "disk"
-    disk.write_bytes(b"")
-    os.truncate(disk, 64 << 20)
-    run(["mkfs.ext4", "-q", "-F", str(disk)], timeout=60)
-    run(["tune2fs", "-e", "panic", str(disk)], timeout=60)
-    run(["debugfs", "-w", "-R", "mkdir data", str(disk)], timeout=60)
-    done = ask(here, disk.read_bytes(), check=("sh", "-c", "grep /mounted- /proc/mounts; exit 2"))
-    code, _, point, kind, options, *_ = done.text.split()
-    assert (code, kind) == ("2", "ext4") and "/mounted-" in point
-    assert {"nosuid", "nodev", "errors=continue"} <= set(options.split(",")), done
-
-
-def test_a_host_that_does_not_let_us_mount_is_no_verdict(here: Path) -> None:
-    done = ask(here, bytes(1 << 20), "setpriv", "--bounding-set=-sys_admin", "--")
-    assert (done.returncode, done.text) == (3, "") and "not permitted" in done.error_text
-
-
-def test_it_is_the_first_of_its_processes_or_refuses(here: Path) -> None:
-    argv = [sys.executable, "-m", "diskproof.crash.writers.mounted_state", "ext4", "", "true"]
-    done = run(argv, timeout=60, cwd=here, check=False)
-    assert done.returncode == 3 and "namespace of processes" in done.error_text
 
 
 def test_a_torn_superblock_is_no_fault_of_the_program(

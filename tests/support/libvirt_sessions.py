@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from diskproof.host.machines.libvirt import LibvirtHome, session
 from diskproof.process.run_user import FORMER
 from diskproof.process.start import find_tool
@@ -124,15 +126,17 @@ def start_libvirt() -> Iterator[LibvirtSession]:
             with suppress(ValueError, ProcessLookupError):
                 _kill_qemu(int(path.read_text()), path.stem)
         _stop_log_daemon(folder)
-        shutil.rmtree(folder, ignore_errors=True)  # a daemon takes its own files away as it ends
+        shutil.rmtree(folder)
 
 
 def _stop_log_daemon(folder: Path) -> None:
-    """libvirtd starts a virtlogd, which would stay for two minutes."""
-    with suppress(FileNotFoundError, ProcessLookupError, ValueError):
-        pid = int((folder / "run" / "libvirt" / "virtlogd.pid").read_text())
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "virtlogd":
-            os.kill(pid, signal.SIGTERM)
+    """libvirtd starts a virtlogd, which would stay for two minutes; as it ends it takes its own
+    files away."""
+    with suppress(FileNotFoundError, ValueError, psutil.NoSuchProcess):
+        daemon = psutil.Process(int((folder / "run" / "libvirt" / "virtlogd.pid").read_text()))
+        if daemon.name() == "virtlogd":
+            daemon.terminate()
+            daemon.wait(30)
 
 
 def _kill_qemu(pid: int, name: str) -> None:

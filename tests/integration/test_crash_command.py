@@ -18,6 +18,7 @@ from diskproof.crash.verdict import Loss
 from diskproof.errors import RunFailure
 from diskproof.store import open_store
 from support.recording import needs_fuse
+from support.renaming import CHECK, renaming_writer
 
 pytestmark = [needs_fuse, pytest.mark.long]
 STUDY = """
@@ -36,33 +37,7 @@ size = "64MiB"
 runtime = "1s"
 ramp = "0s"
 """
-WRITER = """
-import os, sys
-for number in range(1, 4):  # few enough for all that decides to be checked on a busy host
-    with open("data.new", "w") as stream:
-        stream.write(str(number) * 600)
-        stream.flush()
-        if sys.argv[1] == "synced":
-            os.fsync(stream.fileno())
-    os.rename("data.new", "data")
-    if sys.argv[1] == "synced":
-        folder = os.open(".", os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-    print(number, flush=True)
-"""
-CHECK = """
-import os, pathlib, sys
-promised = len(open(os.environ["DISKPROOF_ACKNOWLEDGED"]).read().split())
-data = pathlib.Path("data")
-text = data.read_text() if data.exists() else ""
-found = next((n for n in range(1, 31) if text == str(n) * 600), 0)
-if text and not found:
-    sys.exit(2)
-if found < promised:
-    print(promised - found)
-    sys.exit(1)
-"""
+WRITER = renaming_writer(3)
 
 
 READ_PAST_THE_END = """

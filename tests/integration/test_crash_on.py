@@ -24,6 +24,7 @@ from diskproof.crash.program import BROKEN_BEFORE
 from diskproof.process.start import find_tool, run
 from support.commands import let_everybody_in, start_diskproof
 from support.recording import needs_fuse
+from support.renaming import CHECK, renaming_writer
 from support.running import find_offspring, mounted
 
 pytestmark = [
@@ -34,36 +35,7 @@ pytestmark = [
         reason="needs e2fsprogs, xfsprogs and btrfs-progs",
     ),
 ]
-WRITER = """
-import os, sys
-def sync(path):
-    handle = os.open(path, os.O_RDONLY)
-    os.fsync(handle)
-    os.close(handle)
-for number in range(1, 3):  # few enough for all that decides to be checked on a busy host
-    with open("data.new", "w") as stream:
-        stream.write(str(number) * 600)
-    if sys.argv[1] == "synced":
-        sync("data.new")
-    os.rename("data.new", "data")
-    if sys.argv[1] == "synced":
-        sync(".")
-    if sys.argv[1] == "sync":
-        os.sync()
-    print(number, flush=True)
-"""
-CHECK = """
-import os, pathlib, sys
-promised = len(open(os.environ["DISKPROOF_ACKNOWLEDGED"]).read().split())
-data = pathlib.Path("data")
-text = data.read_text() if data.exists() else ""
-found = next((n for n in range(1, 30) if text == str(n) * 600), 0)
-if text and not found:
-    sys.exit(2)
-if found < promised:
-    print(promised - found)
-    sys.exit(1)
-"""
+WRITER = renaming_writer(2)
 ORDER = """
 import os
 with open("new", "w") as stream:

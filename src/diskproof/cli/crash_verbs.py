@@ -47,7 +47,10 @@ StaysOption = Annotated[
 ]
 SectorOption = Annotated[
     int | None,
-    typer.Option(metavar="BYTES", help="With --writer: what a disk writes whole, 64 to 65536."),
+    typer.Option(
+        metavar="BYTES",
+        help="With --writer: what a disk writes whole, 64 to 65536 (512; with --on 4096).",
+    ),
 ]
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", help="With --writer: of the random states.", min=0)

@@ -76,12 +76,7 @@ class TimeShares:
 
 
 def make_program(
-    writer: str | Path,
-    check: str,
-    folder: Path,
-    times: TimeShares,
-    *,
-    stays: bool = False,
+    writer: str | Path, check: str, folder: Path, times: TimeShares, *, stays: bool = False
 ) -> WriterProgram:
     """Commands are split as a shell would, and run without one; a path is a log's.
 

@@ -40,7 +40,8 @@ TCG_BOOT_SECONDS = 2.0
 FEW_STATES_SECONDS: dict[Fault, float] = {"qemu-kill": 0.5, "guest-kill": 0.3}
 """Faults that leave few states; of others there are as many as there is time for."""
 OWN_STATES_SECONDS, OWN_FEW_STATES_SECONDS = 0.2, 0.02
-"""All states of a ledger on a raw disk, which no other program has to open."""
+"""The same for states of a ledger on a raw disk, which no other program has to open: all there are,
+and faults that leave few."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ from diskproof.records.verdicts import (
 from diskproof.report.crash.cause_table import causes_json
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.outputs import CrashCellJson, VerdictJson
+from diskproof.study.crash import CrashRules
 from diskproof.study.factors import FACTORS
+from diskproof.units import render_bytes
 
 DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
 """The factors that a verdict and a speed must agree in."""
@@ -253,8 +255,20 @@ def _longer(rows: Sequence[VerdictRow]) -> str:
     return f"{wanted} does, by the pace seen here"
 
 
+def whole_words(rows: Sequence[VerdictRow]) -> str:
+    """What the disks of these verdicts are taken to write whole, whenever power fails."""
+    sizes = sorted({_sector(row) for row in rows})
+    return f"a disk is taken to write {' or '.join(map(render_bytes, sizes))} whole"
+
+
+def _sector(row: VerdictRow) -> int:
+    return int(row.cell.workload.option("sector") or CrashRules.sector)
+
+
 def further_words(rows: Sequence[VerdictRow]) -> Iterator[str]:
-    """What to do where a search left something out, and how to see the worst loss again."""
+    """What the verdicts stand on, what to do where a search left something out, and how to see the
+    worst loss again."""
+    yield whole_words(rows)
     if equal := sum(row.verdict.states_equal for row in rows):
         checked = sum(row.verdict.states_checked for row in rows)
         yield f"{equal:,} of {checked:,} states were judged by others, equal in all the check read"
@@ -309,6 +323,7 @@ def verdict_json(row: VerdictRow) -> VerdictJson:
         "states_total": verdict.states_total,
         "states_estimated": verdict.estimated,
         "cuts": verdict.cuts,
+        "sector": _sector(row),
         "seed": verdict.seed,
         "cut": verdict.cut,
         "missing": list(verdict.missing),

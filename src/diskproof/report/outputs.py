@@ -34,6 +34,7 @@ class VerdictJson(TypedDict):
     states_total: int | None
     states_estimated: bool
     cuts: int
+    sector: int
     seed: int
     cut: int | None
     missing: list[int]

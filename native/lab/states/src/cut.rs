@@ -1,13 +1,13 @@
 //! One point at which the crash could have come, and the states that it could have left.
 
-use std::collections::BTreeSet;
 use std::io;
 
 use crate::choice::{Candidate, Choice, Presence, Tear};
 use crate::content::Source;
 use crate::fault::Fault;
 use crate::image::{size_of, Image, Key, Value, Version};
-use crate::trace::{Change, Trace};
+use crate::order::comes_after;
+use crate::trace::Change;
 
 /// A part of the directory that can be one of several things.
 pub struct Piece {
@@ -96,23 +96,6 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         sequence => trace.event(sequence).end_ns,
     };
     Cut { image, sequence: image.at, moment_ns, pieces, candidates, after }
-}
-
-/// Known records that must be there if this one is, or if its size is. One that had not begun by
-/// the cut stands for what it comes after itself.
-fn comes_after(trace: &Trace, sequence: u64, is_known: impl Fn(u64) -> bool) -> BTreeSet<u64> {
-    let direct = |sequence| match trace.change(sequence) {
-        Some(Change::Names { after, .. }) => after.clone(),
-        _ => trace.event(sequence).truncation.into_iter().collect(),
-    };
-    let (mut found, mut open) = (BTreeSet::new(), direct(sequence));
-    while let Some(earlier) = open.pop() {
-        match is_known(earlier) {
-            true => _ = found.insert(earlier),
-            false => open.extend(direct(earlier)),
-        }
-    }
-    found
 }
 
 impl<'i, 's> Cut<'i, 's> {

@@ -21,6 +21,7 @@ pub mod judge;
 pub mod minimise;
 pub mod mounting;
 pub mod operation;
+pub mod order;
 pub mod plan;
 pub mod reads;
 pub mod report;

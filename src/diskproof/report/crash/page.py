@@ -14,6 +14,7 @@ from diskproof.report.durability import (
     crash_cells_json,
     crash_labels,
     durability_sentence,
+    whole_words,
     worst_losses,
 )
 from diskproof.report.view import StudyView
@@ -56,6 +57,7 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
         "faults": [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)],
         "table": _by_cell(rows),
         "fault_words": FAULT_WORDS,
+        "whole": whole_words(verdicts),
         "causes": _causes(verdicts),
         "figures": [
             draw(timeline_chart(course), caption, 2)

@@ -55,8 +55,22 @@ def test_arguments_arrive_unchanged_and_the_exit_code_is_the_programs(
 
 
 def test_a_signal_ends_the_command_as_it_would_without_us(tmp_path: Path) -> None:
-    done = handed_over(tmp_path, "nocache", "-c", "kill -TERM $$")
-    assert done.returncode == -signal.SIGTERM
+    done = handed_over(tmp_path, "nocache", "-c", "kill -KILL $$")
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_who_cannot_be_replaced_hears_signals_as_before() -> None:
+    code = """
+import signal
+from diskproof.cli.handover import become
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+try:
+    become("/not/there", [])
+except FileNotFoundError:
+    print(*map(int, signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"%d\n" % signal.SIGTERM
 
 
 def test_no_signal_stays_ignored(tmp_path: Path) -> None:

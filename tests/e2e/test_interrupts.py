@@ -4,11 +4,13 @@ Requires what ``test_verbs.py`` requires, and the start script that ``setup/venv
 """
 
 import signal
+import sys
+from subprocess import run
 
 import pytest
 
 from support.terminals import PROGRAM, interrupt
-from support.verb_places import Place
+from support.verb_places import DEADLINE, Place
 from support.verbs import VERBS, Verb, each, is_native
 
 STEPS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)
@@ -28,15 +30,37 @@ def test_the_start_script_keeps_ctrl_c_waiting() -> None:
 @each(*VERBS)
 def test_a_word_is_said_from_the_first_instant(place: Place, verb: Verb) -> None:
     """Verbs share what comes before them; each is tried at another of the steps."""
+    # Later a native program's command may be there, which says what it likes.
     after = STEPS[VERBS.index(verb) % len(STEPS)] if not is_native(verb) else 0.0
     before = place.seen()
     ended = interrupt(place, verb.argv(), after)
     if ended.code == verb.code and "interrupted" not in ended.text:
         return  # it had ended by then
-    if is_native(verb) and (ended.code, ended.text) == (130, "^C"):
-        return  # between two programs, where a signal ends whoever it meets
     assert_told(ended.text, ended.code, 130)
     assert place.left(before, verb.makes) == ()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@each(*filter(is_native, VERBS))
+def test_a_word_is_said_between_two_programs(
+    place: Place, verb: Verb, number: signal.Signals
+) -> None:
+    """The signal comes while the kernel puts the native program in our place."""
+    before = place.seen()
+    at_exec = f"inject=execve:signal={number.name}:when=1"
+    strace = ["strace", "-qq", "-o", "/dev/null", "-e", "trace=execve", "-e", at_exec]
+    argv = [*strace, sys.executable, "-m", "diskproof", *verb.argv()]
+    done = run(
+        argv,
+        capture_output=True,
+        cwd=place.here,
+        env=place.environment(),
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.stdout == b""
+    assert_told(done.stderr.decode(), done.returncode, 128 + number)
+    assert place.left(before) == ()
 
 
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.2, 0.6, 1.2, 2.0])

@@ -14,6 +14,7 @@ from support.verb_places import DEADLINE, Place
 
 PROGRAM = Path(sys.prefix) / "bin" / "diskproof"
 CTRL_C = b"\x03"
+READY = b" "
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,26 @@ class Ended:
     text: str
 
 
-def start(place: Place, arguments: Sequence[str]) -> tuple[int, int]:
-    """The process, as soon as its interpreter has begun, and its terminal."""
+def start(place: Place, arguments: Sequence[str], *, typed_before: bool = False) -> tuple[int, int]:
+    """The process, as soon as its interpreter has begun, and its terminal; or at once, with a
+    Ctrl-C that was typed before and waits, as it does in our start script."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     child, screen = pty.fork()
     if child == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        if typed_before:
+            os.write(1, READY)
+            while signal.SIGINT not in signal.sigpending():
+                time.sleep(0.001)
+        else:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         os.chdir(place.here)
         os.execvpe(PROGRAM, [str(PROGRAM), *place.filled(arguments)], place.environment())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    if typed_before:
+        assert os.read(screen, 1) == READY
+        os.write(screen, CTRL_C)
+        return child, screen
     # Before that it is a shell, then env(1), whose end is not ours.
     while Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] != [bytes(PROGRAM)]:
         time.sleep(0.001)
@@ -43,9 +54,11 @@ def start(place: Place, arguments: Sequence[str]) -> tuple[int, int]:
 def interrupt(
     place: Place, arguments: Sequence[str], after: float, by: bytes | signal.Signals = CTRL_C
 ) -> Ended:
-    """A call that is interrupted ``after`` seconds: by what is typed, or by a signal to it."""
-    child, screen = start(place, arguments)
-    text, sent, began = b"", False, time.monotonic()
+    """A call that is interrupted ``after`` seconds: by what is typed, or by a signal to it. After
+    none at all: before there is an interpreter, however late we are."""
+    at_once = after == 0.0 and by == CTRL_C
+    child, screen = start(place, arguments, typed_before=at_once)
+    text, sent, began = b"", at_once, time.monotonic()
     while time.monotonic() - began < DEADLINE:
         left = after - (time.monotonic() - began)
         if left <= 0 and not sent:

@@ -21,6 +21,9 @@ PROGRAMS = {
     ("monitor",): MONITOR,
 }
 
+HELD = "DISKPROOF_HELD_SIGNALS"
+"""Tells the program what to unblock; it takes the variable away (``session/src/early.rs``)."""
+
 PAGE_OPTIONS = ("--html", "--parquet", "--from")
 """Options of ``monitor`` that make something of a recording: our own job, as is to explain them."""
 
@@ -53,4 +56,11 @@ def become(path: str, arguments: Sequence[str]) -> NoReturn:
     # Python ignores these two, and what is ignored stays so in the program and its command.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    os.execv(path, [path, *arguments])
+    # Neither our handlers nor its own would hear what comes between: it waits there.
+    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    held = " ".join(str(int(each)) for each in stops if each not in before)
+    try:
+        os.execve(path, [path, *arguments], {**os.environ, HELD: held})
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,6 +1,8 @@
 //! Signals that are waited for along with everything else, the streams of a process that stays
 //! behind, and the files that were installed with it.
 
+mod early;
+
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,7 +10,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::event::{poll, PollFd, PollFlags};
-use rustix::process::Signal;
+use rustix::process::{kill_process, Pid, Signal};
+
+pub use early::{begin, take_over};
 
 /// Where parts lie that nobody starts, seen from the folder of the programs.
 const PARTS: &str = "../libexec/diskproof";
@@ -55,6 +59,7 @@ impl Signals {
             if libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
                 return Err(io::Error::last_os_error());
             }
+            begin(signals);
             match libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
                 -1 => Err(io::Error::last_os_error()),
                 fd => Ok(Signals { fd: OwnedFd::from_raw_fd(fd), before: before.assume_init() }),
@@ -88,6 +93,23 @@ impl Signals {
         };
         let signal = Signal::from_named_raw(i32::try_from(info.ssi_signo).ok()?)?;
         Some(Arrived { signal, from_terminal: info.ssi_code == libc::SI_KERNEL })
+    }
+}
+
+/// Of a child that waits for that, with these signals blocked as here: it gets what came from the
+/// terminal before it was there. During a fork the kernel gives what is for the group to both, and
+/// what comes twice is one signal while it is blocked.
+pub fn share_waiting(child: Pid) {
+    let mut waiting = MaybeUninit::<libc::sigset_t>::uninit();
+    for signal in [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TSTP] {
+        // SAFETY: sigpending fills the set.
+        let waits = unsafe {
+            libc::sigpending(waiting.as_mut_ptr()) == 0
+                && libc::sigismember(waiting.as_ptr(), signal.as_raw()) == 1
+        };
+        if waits {
+            let _ = kill_process(child, signal);
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::net::{
-    recvmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
-    SocketFlags, SocketType,
+    recvmsg, send, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+    SendFlags, SocketFlags, SocketType,
 };
 use rustix::process::Pid;
 
@@ -16,7 +16,7 @@ use crate::error::StartError;
 use crate::filter::Instruction;
 use crate::listener::Listener;
 use crate::wait::Child;
-use diskproof_session::Signals;
+use diskproof_session::{share_waiting, Signals};
 
 /// What to run: looked up in PATH, with our environment and the changes made here.
 pub struct Command {
@@ -136,8 +136,16 @@ fn fork(
     match unsafe { libc::fork() } {
         -1 => Err(StartError::System("fork", io::Error::last_os_error())),
         pid => match Pid::from_raw(pid) {
-            None => plan.become_command(&argv, &envp),
-            Some(pid) => Ok((pid, ours)),
+            None => {
+                drop(ours); // else we would wait for ourselves
+                plan.become_command(&argv, &envp)
+            }
+            Some(pid) => {
+                share_waiting(pid);
+                send(&ours, &[0], SendFlags::NOSIGNAL)
+                    .map_err(|error| StartError::System("send", error.into()))?;
+                Ok((pid, ours))
+            }
         },
     }
 }
@@ -157,27 +165,32 @@ impl Plan {
         // call all of these.
         unsafe {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            if let Some(mask) = &self.mask {
-                libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
-            }
             if let Some(parent) = self.end_with_us {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 if libc::getppid() as u32 != parent {
                     libc::_exit(1);
                 }
             }
+            let mut word = 0_u8;
+            if libc::recv(self.socket, (&raw mut word).cast(), 1, 0) != 1 {
+                libc::_exit(1);
+            }
             if let Some(filter) = &self.filter {
                 match install(filter) {
-                    Ok(listener) => send(self.socket, 0, Some(listener)),
+                    Ok(listener) => tell(self.socket, 0, Some(listener)),
                     Err(errno) => {
-                        send(self.socket, errno, None);
+                        tell(self.socket, errno, None);
                         libc::_exit(1);
                     }
                 }
             }
+            // Whoever waits for the listener has it: now a signal may end us.
+            if let Some(mask) = &self.mask {
+                libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+            }
             libc::execvpe(argv[0], argv.as_ptr(), envp.as_ptr());
             let errno = *libc::__errno_location();
-            send(self.socket, errno, None);
+            tell(self.socket, errno, None);
             libc::_exit(if matches!(errno, libc::ENOENT | libc::ENOTDIR) { 127 } else { 126 });
         }
     }
@@ -220,7 +233,7 @@ unsafe fn install(filter: &libc::sock_fprog) -> Result<RawFd, i32> {
 ///
 /// # Safety
 /// Only async-signal-safe calls: may run in a child of fork.
-unsafe fn send(socket: RawFd, errno: i32, descriptor: Option<RawFd>) {
+unsafe fn tell(socket: RawFd, errno: i32, descriptor: Option<RawFd>) {
     let mut word = errno;
     let mut part = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: size_of::<i32>() };
     let mut control = [0_u64; 4];

@@ -5,12 +5,14 @@
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 
+use rustix::process::Signal;
+
 use diskproof_supervise::calls::{CREAT, FSYNC, GETPPID, OPENAT};
 use diskproof_supervise::filter::Half;
 use diskproof_supervise::target::{read_string, Descriptors};
 use diskproof_supervise::{
     build_filter, start, start_plain, Action, Answer, Command, Condition, Notification, Received,
-    Rule, Test,
+    Rule, Signals, Test,
 };
 
 fn command(words: &[&str]) -> Command {
@@ -152,4 +154,24 @@ fn memory_that_is_not_there_is_an_error_and_not_a_fault() {
         Answer::Value(0)
     });
     assert_eq!(seen, Some(libc::EFAULT));
+}
+
+/// It came from the terminal before the command was there, and is the command's too.
+#[test]
+fn a_signal_that_waits_already_reaches_the_command() {
+    let sleep = ["sleep", "60"];
+    let rules = [Rule::always(FSYNC, Action::Notify)];
+    for signal in [Signal::INT, Signal::QUIT, Signal::HUP] {
+        let waiting = Signals::block(&[signal]).expect("a descriptor");
+        // SAFETY: blocked, it stays with this thread.
+        unsafe { libc::raise(signal.as_raw()) };
+        let mut command = command(&sleep);
+        command.unblock(&waiting);
+        let plain = start_plain(&command).expect("starts").wait().expect("ends");
+        assert_eq!(i32::from(plain.code), 128 + signal.as_raw());
+        let (child, listener) = start(&command, &build_filter(&rules)).expect("a filter");
+        assert!(matches!(listener.receive(None, None), Ok(Received::Nobody)));
+        assert_eq!(i32::from(child.wait().expect("ends").code), 128 + signal.as_raw());
+        assert_eq!(waiting.read().map(|arrived| arrived.signal), Some(signal));
+    }
 }

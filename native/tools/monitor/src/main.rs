@@ -46,6 +46,7 @@ const USAGE: u8 = 2;
 const HOST_CANNOT: u8 = 3;
 
 fn main() -> ExitCode {
+    diskproof_session::take_over();
     let wish = command_line::parse(env::args_os());
     ExitCode::from(watch(&wish).unwrap_or_else(|(code, refusal)| {
         complain(&refusal);
@@ -76,9 +77,12 @@ fn watch(wish: &Wish) -> Result<u8, (u8, Refusal)> {
 
 fn open_clock(wish: &Wish) -> Result<Clock, (u8, Refusal)> {
     match &wish.replay {
-        Some(folder) => Clock::replay(folder).map_err(|error| {
-            (USAGE, cannot("replay", folder, &error.to_string(), "name a folder of moments"))
-        }),
+        Some(folder) => {
+            diskproof_session::begin(&[]);
+            Clock::replay(folder).map_err(|error| {
+                (USAGE, cannot("replay", folder, &error.to_string(), "name a folder of moments"))
+            })
+        }
         None => Clock::live(wish.choices.delay).map_err(|error| {
             let refusal = Refusal {
                 what: "signals cannot be waited for".to_owned(),

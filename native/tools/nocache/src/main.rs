@@ -29,6 +29,7 @@ use std::process::ExitCode;
 pub const INSIDE: &str = "DISKPROOF_NOCACHE";
 
 fn main() -> ExitCode {
+    diskproof_session::take_over();
     let options = Options::parse();
     if std::env::var_os(INSIDE).is_some() {
         return become_command(&options.command);

@@ -11,6 +11,7 @@ use crate::Refusal;
 
 /// The exit code: 0 all that is promised holds, 1 not so, 3 nothing can be proved here.
 pub fn check(options: &Options) -> Result<u8, Refusal> {
+    diskproof_session::begin(&[]);
     let mut json = crate::open_json(options)?;
     let probes = Probes::find().map_err(Refusal::host)?;
     let prefix = prefix(options)?;

@@ -4,13 +4,14 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use diskproof_session::share_waiting;
 use diskproof_supervise::{Command, Signals};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     recv, send, socketpair, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType,
 };
-use rustix::process::{getpid, kill_process, Signal};
+use rustix::process::{getpid, kill_process, Pid, Signal};
 
 use crate::environment::{find_library, preload};
 use crate::options::Options;
@@ -19,6 +20,9 @@ use crate::scope::Scope;
 use crate::server::{serve, Orders};
 use crate::shared::Shared;
 use crate::Refusal;
+
+/// The server may start the command.
+const BEGIN: &[u8] = &[0];
 
 pub fn run(
     options: &Options,
@@ -60,7 +64,11 @@ fn start_server(orders: Orders, shared: &Shared, signals: &Signals) -> Result<Ow
             drop(ours);
             serve(orders, shared, signals, &theirs)
         }
-        _ => Ok(ours),
+        pid => {
+            Pid::from_raw(pid).into_iter().for_each(share_waiting);
+            send(&ours, BEGIN, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
+            Ok(ours)
+        }
     }
 }
 

@@ -81,6 +81,7 @@ impl From<io::Error> for Refusal {
 }
 
 fn main() -> ExitCode {
+    diskproof_session::take_over();
     let options = Options::parse();
     let ended = if options.check { checking::check(&options) } else { run(&options) };
     match ended {

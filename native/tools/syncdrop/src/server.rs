@@ -34,6 +34,10 @@ pub struct Orders {
 
 /// In the server's process: never returns.
 pub fn serve(orders: Orders, shared: &Shared, signals: &Signals, main: &OwnedFd) -> ! {
+    // Until what came from the terminal before we were there is ours too.
+    if !matches!(recv(main, &mut [0], RecvFlags::empty()), Ok((1, _))) {
+        exit(1);
+    }
     let mut command = orders.command;
     command.unblock(signals);
     command.end_with_us();

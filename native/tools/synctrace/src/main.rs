@@ -41,6 +41,7 @@ use crate::session::{Screen, Session};
 use crate::tally::Tally;
 
 fn main() -> ExitCode {
+    diskproof_session::take_over();
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == ptrace::HOLD) {
         ptrace::hold(words.collect());

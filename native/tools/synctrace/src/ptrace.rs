@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use diskproof_supervise::target::Descriptors;
 use diskproof_supervise::{start_plain, Child, Command};
-use rustix::process::{getpid, kill_process, waitpid, Pid, Signal, WaitOptions};
+use rustix::process::{getpid, kill_process, waitpid, Pid, Signal, WaitOptions, WaitStatus};
 
 use crate::callers::Callers;
 use crate::clock::now;
@@ -196,8 +196,15 @@ impl Tracer {
 
     /// A command that stops itself until it is followed.
     fn follow_held(&mut self, pid: Pid) -> io::Result<()> {
-        waitpid(Some(pid), WaitOptions::UNTRACED)?;
         self.root = pid.as_raw_nonzero().get();
+        let status = waitpid(Some(pid), WaitOptions::UNTRACED)?.map(|(_, status)| status);
+        // It was interrupted before it stopped itself: by the signal, or with a word about it.
+        let by_signal = |status: WaitStatus| status.terminating_signal().map(|signal| 128 + signal);
+        let code = status.and_then(|status| status.exit_status().or(by_signal(status)));
+        if let Some(code) = code.filter(|code| *code > 128) {
+            self.shared.code.store(code, Ordering::SeqCst);
+            return Ok(());
+        }
         sys::seize(self.root, true)?;
         self.add(self.root, self.root);
         Ok(kill_process(pid, Signal::CONT)?)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{value_parser, Arg, ArgAction, ArgMatches, Command};
+use diskproof_words::typed;
 
 use crate::choices::Choices;
 use crate::module::Kind;
@@ -50,7 +51,8 @@ pub struct Look {
 
 /// Ends the program on --help, --version and bad usage (exit code 2).
 pub fn parse(arguments: impl Iterator<Item = OsString>) -> Wish {
-    let matches = command().get_matches_from(with_joined_values(arguments.collect()));
+    let matches =
+        typed("monitor", command().try_get_matches_from(with_joined_values(arguments.collect())));
     let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
     Wish {
         kinds: chosen_kinds(&matches),

@@ -18,6 +18,7 @@ mod door;
 
 use clap::Parser;
 use diskproof_supervise::{block_signals, start_plain, Command, Ended, StartError};
+use diskproof_words::{plain_reason, typed};
 use finish::Report;
 use options::{Options, Strategy};
 use session::Session;
@@ -30,7 +31,7 @@ pub const INSIDE: &str = "DISKPROOF_NOCACHE";
 
 fn main() -> ExitCode {
     diskproof_session::take_over();
-    let options = Options::parse();
+    let options = typed("nocache", Options::try_parse());
     if std::env::var_os(INSIDE).is_some() {
         return become_command(&options.command);
     }
@@ -119,9 +120,7 @@ fn tell_exec_error(words: &[OsString], ended: &Ended) {
 
 fn tell_exec(words: &[OsString], error: &std::io::Error) {
     let program = std::path::Path::new(&words[0]).display();
-    let why = error.to_string();
-    let why = why.split(" (os error").next().unwrap_or_default();
-    eprintln!("diskproof-nocache: {program} cannot be run: {why}");
+    eprintln!("diskproof-nocache: {program} cannot be run: {}", plain_reason(error));
 }
 
 fn tell(options: &Options, report: &Report) {

@@ -40,6 +40,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use diskproof_supervise::{block_signals, StartError};
+use diskproof_words::{plain_reason, typed};
 
 use crate::options::Options;
 use crate::replies::CommandEnd;
@@ -82,7 +83,7 @@ impl From<io::Error> for Refusal {
 
 fn main() -> ExitCode {
     diskproof_session::take_over();
-    let options = Options::parse();
+    let options = typed("sync drop", Options::try_parse());
     let ended = if options.check { checking::check(&options) } else { run(&options) };
     match ended {
         Ok(code) => ExitCode::from(code),
@@ -128,12 +129,6 @@ fn open_json(options: &Options) -> Result<Option<JsonFile>, Refusal> {
     .transpose()
 }
 
-/// Why, without the number that the standard library puts after it.
-fn plain_reason(error: &io::Error) -> String {
-    let why = error.to_string();
-    why.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
 /// What the command gave back is given back, whatever becomes of our own words.
 fn tell_end(
     options: &Options,
@@ -156,13 +151,4 @@ fn tell_end(
         complain!("--json: {error}");
     }
     code
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_reason_has_no_number_of_the_library() {
-        let error = std::io::Error::from_raw_os_error(libc::ENOENT);
-        assert_eq!(super::plain_reason(&error), "No such file or directory");
-    }
 }

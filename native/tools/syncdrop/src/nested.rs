@@ -11,6 +11,7 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use crate::options::Options;
 use crate::page::{Page, ASK_FOR_PAGE, VERSION};
 use diskproof_bare::syscall;
+use diskproof_words::plain_reason;
 
 /// Whether an outer one drops just what this one would. Counting is the outer one's then.
 pub fn is_covered(options: &Options) -> bool {
@@ -53,7 +54,7 @@ pub fn become_command(options: &Options) -> u8 {
         complain!("inside a sync drop with the same options: its filter and its counts go on, and the command runs in it");
     }
     let error = std::process::Command::new(program).args(words).exec();
-    let (name, why) = (program.to_string_lossy(), crate::plain_reason(&error));
+    let (name, why) = (program.to_string_lossy(), plain_reason(&error));
     complain!("{name} cannot be run: {why}");
     let missing = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR));
     if missing {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Sender;
 
 use diskproof_supervise::{block_signals, start_plain, Arrived, Child, Command, Signals};
+use diskproof_words::plain_reason;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
@@ -139,8 +140,7 @@ fn ends_watching(arrived: Arrived) -> bool {
 fn not_executed(code: u8, program: &str, error: &io::Error) -> Refusal {
     let hint =
         if code == 127 { "look for a typing error, or give its path" } else { "chmod +x it" };
-    let why = error.to_string();
-    let why = why.split(" (os error").next().unwrap_or_default();
+    let why = plain_reason(error);
     Refusal::new(code, format!("{program} cannot be run"), why, hint)
 }
 

@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 
 use clap::Parser;
+use diskproof_words::typed;
 
 use crate::launch::Trace;
 use crate::live::Live;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == ptrace::HOLD) {
         ptrace::hold(words.collect());
     }
-    match trace(&Options::parse()) {
+    match trace(&typed("sync trace", Options::try_parse())) {
         Ok(code) => ExitCode::from(code),
         Err(refusal) => {
             eprintln!("{refusal}");

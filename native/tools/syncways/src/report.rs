@@ -4,6 +4,7 @@ use crate::errno::{Answer, ErrnoCheck};
 use crate::judge::Outcome;
 use crate::proof::Proof;
 use crate::ways::{Linkage, Way};
+use diskproof_words::plain_reason;
 use serde_json::{json, Value};
 use std::fmt::Write;
 
@@ -65,8 +66,7 @@ fn render_answer(answer: &Answer) -> String {
     if answer.errno == crate::errno_calls::SENTINEL {
         return format!("{}", answer.returned);
     }
-    let words = std::io::Error::from_raw_os_error(answer.errno).to_string();
-    let words = words.split(" (os error").next().unwrap_or_default().to_owned();
+    let words = plain_reason(&std::io::Error::from_raw_os_error(answer.errno));
     format!("{} ({})", answer.returned, if answer.errno == 0 { "errno 0" } else { &words })
 }
 

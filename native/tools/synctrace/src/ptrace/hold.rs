@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use diskproof_supervise::calls;
 use diskproof_supervise::filter::Condition;
 use diskproof_supervise::{build_filter, Action, Rule, Test};
+use diskproof_words::plain_reason;
 
 use crate::preload::let_marked_pass;
 
@@ -83,8 +84,7 @@ pub fn hold(words: Vec<OsString>) -> ! {
     let (code, error) = become_command(&command, stops);
     let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let hint = if code == FORBIDDEN { "as root" } else { "look for a typing error" };
-    let why = error.to_string();
-    let why = why.split(" (os error").next().unwrap_or_default();
+    let why = plain_reason(&error);
     eprintln!("diskproof-sync-trace: {program} cannot be run\n  why: {why}\n  try: {hint}");
     std::process::exit(code)
 }

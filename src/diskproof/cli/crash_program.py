@@ -1,7 +1,9 @@
-"""``diskproof crash --writer CMD|--block-log LOG --check CMD DIR``: a program of the user's own."""
+"""``diskproof crash --writer CMD|--block-log LOG --check CMD DIR``: a program of the user's own;
+``--app NAME``: one of the gallery."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +15,8 @@ from typing import NamedTuple
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_explorer
-from diskproof.crash import program, real_fs
+from diskproof.cli.terminal import note
+from diskproof.crash import gallery, program, real_fs
 from diskproof.crash.next import CrashCampaign
 from diskproof.crash.run import CrashLab, leaves_one_state
 from diskproof.errors import UsageError
@@ -32,6 +35,7 @@ PROGRAM_SECONDS = 60.0
 
 OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
 OF_STUDIES = "a study", "a program writes on copies of DIR"
+OF_OTHERS = "a study or --writer", "a recipe has its writer, its check and its folder"
 OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
 
 
@@ -94,16 +98,41 @@ def crash_program(
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
     _refuse(for_study, *OF_STUDIES)
     rules = _make_rules(own)
+    made = program.make_program(writer, check, folder, _shares(order, own, rules), stays=own.stays)
+    made = replace(made, on=_read_on(own, writer))
+    return _conduct(order, made, rules, own.cluster)
+
+
+def crash_application(
+    order: Order, name: str, own: ProgramOptions, for_others: Mapping[str, object]
+) -> int:
+    """A program of the gallery, in the folder that its recipe prepares."""
+    _refuse(for_others, *OF_OTHERS)
+    application, rules = gallery.find_application(name), _make_rules(own)
+    on, version = _read_on(own, ""), gallery.ask_version(application)
+    with gallery.start_prepared(application) as folder:
+        commands = shlex.join(application.writer), shlex.join(application.check)
+        made = program.make_program(*commands, folder, _shares(order, own, rules))
+        made = replace(made, on=on, name=application.name, version=version)
+        if not order.quiet:
+            note(f"{application.title} ({version}): a promise is {application.promise}")
+        return _conduct(order, made, rules, own.cluster)
+
+
+def _shares(order: Order, own: ProgramOptions, rules: CrashRules) -> program.TimeShares:
     # On a file system of its own a killed program leaves the one state that it had made.
     searches = len(faults_of("host", rules.faults)) - (own.on is not None)
-    times = program.TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
-    made = program.make_program(writer, check, folder, times, stays=own.stays)
-    made = replace(made, on=_read_on(own, writer))
+    return program.TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
+
+
+def _conduct(
+    order: Order, made: program.WriterProgram, rules: CrashRules, cluster: str | None
+) -> int:
     require_fuse()
-    cell, name = program.program_cell(made, rules), f"crash-{folder.resolve().name}"[:64]
+    cell, name = program.program_cell(made, rules), f"crash-{made.folder.name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(
-        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, own.cluster)
+        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, cluster)
     )
 
 

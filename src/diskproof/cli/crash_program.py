@@ -51,6 +51,52 @@ class ProgramOptions(NamedTuple):
     cluster: str | None
 
 
+class CrashTarget(NamedTuple):
+    """What is to be crashed: a study or a folder, with what writes and what judges there."""
+
+    target: Path | None
+    app: str | None
+    writer: str | None
+    block_log: Path | None
+    check: str | None
+
+    @property
+    def is_program(self) -> bool:
+        return any(each is not None for each in self[1:])
+
+
+def crash_asked(
+    order: Order, asked: CrashTarget, own: ProgramOptions, for_study: Mapping[str, object]
+) -> int:
+    """A program: a recipe's, or one that was typed. Raises UsageError."""
+    _refuse(for_study, *OF_STUDIES)
+    if asked.app is not None:
+        given: dict[str, object] = {
+            "STUDY|DIR": asked.target,
+            "--writer": asked.writer,
+            "--check": asked.check,
+        }
+        given |= {"--block-log": asked.block_log, "--stays": own.stays}
+        _refuse(given, *OF_OTHERS)
+        return _crash_application(order, asked.app, own)
+    if asked.target is None:
+        why = "it is a study file; with --writer and --check a folder"
+        raise UsageError("STUDY or DIR is missing", why, "or name a program: --app (`crash apps`)")
+    return _crash_program(order, asked.target, *_choose_source(asked), own)
+
+
+def _choose_source(asked: CrashTarget) -> tuple[str | Path, str]:
+    """What writes (or wrote) and what judges. Raises UsageError."""
+    writer, log, check = asked.writer, asked.block_log, asked.check
+    if writer is not None and log is not None:
+        raise UsageError("--writer or --block-log, not both", "both say what was written")
+    source = writer if log is None else log
+    if source is None or check is None:
+        what = "--writer and --check go together" if log is None else "--check is missing"
+        raise UsageError(what, "one writes, the other judges")
+    return source, check
+
+
 def refuse_for_study(own: ProgramOptions) -> None:
     """Raises UsageError for an option that a study has no use for."""
     given: dict[str, object] = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays}
@@ -87,27 +133,18 @@ def _read_on(own: ProgramOptions, source: str | Path) -> real_fs.RealFs | None:
     return on
 
 
-def crash_program(
-    order: Order,
-    folder: Path,
-    writer: str | Path,
-    check: str,
-    own: ProgramOptions,
-    for_study: Mapping[str, object],
+def _crash_program(
+    order: Order, folder: Path, writer: str | Path, check: str, own: ProgramOptions
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
-    _refuse(for_study, *OF_STUDIES)
     rules = _make_rules(own)
     made = program.make_program(writer, check, folder, _shares(order, own, rules), stays=own.stays)
     made = replace(made, on=_read_on(own, writer))
     return _conduct(order, made, rules, own.cluster)
 
 
-def crash_application(
-    order: Order, name: str, own: ProgramOptions, for_others: Mapping[str, object]
-) -> int:
+def _crash_application(order: Order, name: str, own: ProgramOptions) -> int:
     """A program of the gallery, in the folder that its recipe prepares."""
-    _refuse(for_others, *OF_OTHERS)
     application, rules = gallery.find_application(name), _make_rules(own)
     on, version = _read_on(own, ""), gallery.ask_version(application)
     with gallery.start_prepared(application) as folder:

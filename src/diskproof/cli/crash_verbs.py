@@ -1,7 +1,6 @@
 """The verb ``crash``: what does each setting lose when the power goes?"""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -171,50 +170,20 @@ def crash_study(
 
     diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
-    from diskproof.cli.conduct import Order, conduct
-    from diskproof.cli.crash import start_crashing
-    from diskproof.cli.crash_program import (
-        ProgramOptions,
-        crash_application,
-        crash_program,
-        refuse_for_study,
-    )
-    from diskproof.recording.folder import require_fuse
+    from diskproof.cli import crash_program
+    from diskproof.cli.conduct import Order
+    from diskproof.cli.crash import conduct_crashes
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
-    own = ProgramOptions(stays, sector, seed, causes, old_content, on, cluster)
-    for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
-    if app is not None:
-        for_others = {"STUDY|DIR": target, "--writer": writer, "--check": check, "--stays": stays}
-        return crash_application(
-            order, app, own, {**for_others, "--block-log": block_log, **for_study}
-        )
-    if target is None:
-        why = "it is a study file; with --writer and --check a folder"
-        raise UsageError("STUDY or DIR is missing", why, "or name a program: --app (`crash apps`)")
-    if (source := _choose_source(writer, block_log, check)) is None:
-        refuse_for_study(own)
-        study = load_study(target, make)
-        consent = require_consent(context, study, destroy_data)
-        require_fuse()
-        return conduct(order, partial(start_crashing, study, consent, cluster))
-    return crash_program(order, target, *source, own, for_study)
-
-
-def _choose_source(
-    writer: str | None, block_log: Path | None, check: str | None
-) -> tuple[str | Path, str] | None:
-    """What writes (or wrote) and what judges; None: a study says both. Raises UsageError."""
-    if writer is not None and block_log is not None:
-        raise UsageError("--writer or --block-log, not both", "both say what was written")
-    source = writer if block_log is None else block_log
-    if source is None and check is None:
-        return None
-    if source is None or check is None:
-        what = "--writer and --check go together" if block_log is None else "--check is missing"
-        raise UsageError(what, "one writes, the other judges")
-    return source, check
+    own = crash_program.ProgramOptions(stays, sector, seed, causes, old_content, on, cluster)
+    asked = crash_program.CrashTarget(target, app, writer, block_log, check)
+    if target is None or asked.is_program:
+        for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
+        return crash_program.crash_asked(order, asked, own, for_study)
+    crash_program.refuse_for_study(own)
+    study = load_study(target, make)
+    return conduct_crashes(order, study, require_consent(context, study, destroy_data), cluster)
 
 
 @crash.command()

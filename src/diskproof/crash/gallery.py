@@ -19,6 +19,8 @@ from diskproof.process.start import find_tool, run
 
 RECIPES = Path(__file__).parent / "applications"
 _FILE = "applications.toml"
+_PYTHON = "/usr/bin/python3"
+"""Debian's, for which its packages are."""
 _VERSION_SECONDS = 20.0
 _PREPARE_SECONDS = 120.0
 
@@ -27,7 +29,8 @@ _PREPARE_SECONDS = 120.0
 class Application:
     """A program and a way of using it. ``promise`` is what a line of its writer means, ``source``
     who says so; ``prepare`` (or nothing) runs in the new folder that the writer starts with;
-    ``version`` prints a line; ``needs`` are programs, ``packages`` Debian's that bring all."""
+    ``version`` prints a line; ``needs`` are programs, ``modules`` those of Debian's Python, and
+    ``packages`` Debian's that bring all."""
 
     name: str
     title: str
@@ -38,6 +41,7 @@ class Application:
     prepare: tuple[str, ...]
     version: tuple[str, ...]
     needs: tuple[str, ...]
+    modules: tuple[str, ...]
     packages: tuple[str, ...]
 
 
@@ -68,7 +72,10 @@ def _read_recipes(file: Path) -> Iterator[Application]:
                 name,
                 *(row[key] for key in ("title", "promise", "source")),
                 *(_located(row.get(key, ()), file) for key in ("writer", "check", "prepare")),
-                *(tuple(content[key]) for key in ("version", "needs", "packages")),
+                *(
+                    tuple(content.get(key, ()))
+                    for key in ("version", "needs", "modules", "packages")
+                ),
             )
 
 
@@ -91,12 +98,18 @@ def find_application(name: str) -> Application:
 
 def ask_version(application: Application) -> str:
     """What the program calls itself. Raises HostError where it is not here."""
-    if all(map(find_tool, application.needs)):
+    if all(map(find_tool, application.needs)) and _can_import(application.modules):
         answer = run(application.version, timeout=_VERSION_SECONDS, check=False)
-        if answer.returncode == 0 and (lines := answer.text.split("\n")):
-            return lines[0].strip()[:100]
+        if answer.returncode == 0:
+            return answer.text.partition("\n")[0].strip()[:100]
     what = f"{application.title} is not installed"
     raise HostError(what, "", f"apt-get install {' '.join(application.packages)}")
+
+
+def _can_import(modules: Sequence[str]) -> bool:
+    trial = "\n".join(f"import {module}" for module in modules)
+    argv = [_PYTHON, "-c", trial]
+    return not modules or run(argv, timeout=_VERSION_SECONDS, check=False).returncode == 0
 
 
 @contextmanager

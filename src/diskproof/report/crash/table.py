@@ -25,7 +25,7 @@ def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
 
 def render_gallery(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
     """Programs to try, as in the JSON of ``crash apps``."""
-    columns = "!name", "-program", "-here", "*promises"
+    columns = "!name", "*program", "*here", "*promises"
     table = layout.start_table("programs that `diskproof crash --app NAME` tests", *columns)
     for each in found:
         here = each["version"] or each["missing"]

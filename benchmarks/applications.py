@@ -1,9 +1,9 @@
-"""What crashes leave of well-known programs: runs the gallery and writes docs/applications.md.
+"""What crashes leave of well-known programs: runs the gallery, writes docs/applications.md.
 
-    sudo PYTHONPATH=src python benchmarks/applications.py [--only NAME...] [--budget TIME] [--to FILE]
+    PYTHONPATH=src python benchmarks/applications.py [--only NAME...] [--budget TIME] [--to FILE]
 
-Each program of ``diskproof crash apps`` that is installed here, under the rules of POSIX and on the
-file systems of this kernel. Without ``--only`` all; the page of a part says so.
+As root: each program of ``diskproof crash apps`` that is installed here, under the rules of POSIX
+and on the file systems of this kernel.
 """
 
 import argparse
@@ -21,16 +21,18 @@ from diskproof.crash.gallery import ApplicationJson, gallery_json
 
 PLACES = ("", "ext4", "xfs", "btrfs")
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
-HEAD = """\
-# Well-known programs after a crash
-
-Written by `benchmarks/applications.py` on {date}, Linux {kernel}, {budget} for each program and place; do not edit. Each program comes from Debian and ran
-as its recipe says (`diskproof crash apps`; `diskproof crash --app NAME --on ext4` makes a row again): a few promises, a power cut at any moment, every state that the rules allow checked.
-*POSIX* are the strictest rules, under which names, sizes and data that no flush asked for may be missing in any combination: what is said there can happen on some file system, and need not on yours.
-*ext4*, *xfs*, *btrfs* are those of this kernel with their usual options on a disk that writes 4 KiB whole. How many states were checked of how many stands beside each word; of *kept so far* not all that decides was
-checked in the time.
-
-"""
+HEAD = (
+    "# Well-known programs after a crash\n\n"
+    "Written by `benchmarks/applications.py` on {date}, Linux {kernel}, {budget} for each program "
+    "and place; do not edit. Each program comes from Debian and ran as its recipe says (`diskproof "
+    "crash apps`; `diskproof crash --app NAME --on ext4` makes a row again): a few promises, a "
+    "power cut at any moment, every state that the rules allow checked.\n"
+    "*POSIX* are the strictest rules, under which names, sizes and data that no flush asked for "
+    "may be missing in any combination: what is said there can happen on some file system, and "
+    "need not on yours. *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options on a "
+    "disk that writes 4 KiB whole. How many states were checked of how many stands beside each "
+    "word; of *kept so far* not all that decides was checked in the time.\n\n"
+)
 NAMED = 6
 """Causes of one program that are written out."""
 

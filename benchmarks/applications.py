@@ -29,9 +29,9 @@ HEAD = (
     "power cut at any moment, every state that the rules allow checked.\n"
     "*POSIX* are the strictest rules, under which names, sizes and data that no flush asked for "
     "may be missing in any combination: what is said there can happen on some file system, and "
-    "need not on yours. *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options on a "
-    "disk that writes 4 KiB whole. How many states were checked of how many stands beside each "
-    "word; of *kept so far* not all that decides was checked in the time.\n\n"
+    "need not on yours. *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options "
+    "on a disk that writes 4 KiB whole. How many states were checked of how many stands beside "
+    "each word; of *kept so far* not all that decides was checked in the time.\n\n"
 )
 NAMED = 6
 """Causes of one program that are written out."""

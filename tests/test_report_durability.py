@@ -175,6 +175,9 @@ def test_the_caption_of_a_loss_that_cannot_be_counted() -> None:
     counted, broken = LOSS, replace(LOSS, verdict="corrupts", lost=0, age_seconds=0.0)
     assert "3 acknowledged writes are lost" in timeline_caption("x", counted)
     assert timeline_caption("x", broken).endswith("durable. The worst state cannot be used.")
+    one = timeline_caption("x", replace(LOSS, lost=1, missing=()))
+    assert "all that had been written to the disk was there" in one
+    assert "one acknowledged write is lost" in one
 
 
 def test_without_verdicts_nothing_is_said(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ VERBS = (
         wrong=("FILE", "--writer true --check true FILE"),
         exempt={"figures": FIGURES},
     ),
+    Verb("crash apps", exempt={"figures": "the programs of this host"}),
     Verb(
         "crash flushes",
         "guests.toml",

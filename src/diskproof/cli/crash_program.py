@@ -1,7 +1,9 @@
-"""``diskproof crash --writer CMD|--block-log LOG --check CMD DIR``: a program of the user's own."""
+"""``diskproof crash --writer CMD|--block-log LOG --check CMD DIR``: a program of the user's own;
+``--app NAME``: one of the gallery."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +15,8 @@ from typing import NamedTuple
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_explorer
-from diskproof.crash import program, real_fs
+from diskproof.cli.terminal import note
+from diskproof.crash import gallery, program, real_fs
 from diskproof.crash.next import CrashCampaign
 from diskproof.crash.run import CrashLab, leaves_one_state
 from diskproof.errors import UsageError
@@ -32,6 +35,7 @@ PROGRAM_SECONDS = 60.0
 
 OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
 OF_STUDIES = "a study", "a program writes on copies of DIR"
+OF_OTHERS = "a study or --writer", "a recipe has its writer, its check and its folder"
 OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
 
 
@@ -45,6 +49,52 @@ class ProgramOptions(NamedTuple):
     old_content: bool
     on: str | None
     cluster: str | None
+
+
+class CrashTarget(NamedTuple):
+    """What is to be crashed: a study or a folder, with what writes and what judges there."""
+
+    target: Path | None
+    app: str | None
+    writer: str | None
+    block_log: Path | None
+    check: str | None
+
+    @property
+    def is_program(self) -> bool:
+        return any(each is not None for each in self[1:])
+
+
+def crash_asked(
+    order: Order, asked: CrashTarget, own: ProgramOptions, for_study: Mapping[str, object]
+) -> int:
+    """A program: a recipe's, or one that was typed. Raises UsageError."""
+    _refuse(for_study, *OF_STUDIES)
+    if asked.app is not None:
+        given: dict[str, object] = {
+            "STUDY|DIR": asked.target,
+            "--writer": asked.writer,
+            "--check": asked.check,
+        }
+        given |= {"--block-log": asked.block_log, "--stays": own.stays}
+        _refuse(given, *OF_OTHERS)
+        return _crash_application(order, asked.app, own)
+    if asked.target is None:
+        why = "it is a study file; with --writer and --check a folder"
+        raise UsageError("STUDY or DIR is missing", why, "or name a program: --app (`crash apps`)")
+    return _crash_program(order, asked.target, *_choose_source(asked), own)
+
+
+def _choose_source(asked: CrashTarget) -> tuple[str | Path, str]:
+    """What writes (or wrote) and what judges. Raises UsageError."""
+    writer, log, check = asked.writer, asked.block_log, asked.check
+    if writer is not None and log is not None:
+        raise UsageError("--writer or --block-log, not both", "both say what was written")
+    source = writer if log is None else log
+    if source is None or check is None:
+        what = "--writer and --check go together" if log is None else "--check is missing"
+        raise UsageError(what, "one writes, the other judges")
+    return source, check
 
 
 def refuse_for_study(own: ProgramOptions) -> None:
@@ -83,27 +133,43 @@ def _read_on(own: ProgramOptions, source: str | Path) -> real_fs.RealFs | None:
     return on
 
 
-def crash_program(
-    order: Order,
-    folder: Path,
-    writer: str | Path,
-    check: str,
-    own: ProgramOptions,
-    for_study: Mapping[str, object],
+def _crash_program(
+    order: Order, folder: Path, writer: str | Path, check: str, own: ProgramOptions
 ) -> int:
     """A program of the user's own, on a copy of its folder; or the log of a disk's writes."""
-    _refuse(for_study, *OF_STUDIES)
     rules = _make_rules(own)
+    made = program.make_program(writer, check, folder, _shares(order, own, rules), stays=own.stays)
+    made = replace(made, on=_read_on(own, writer))
+    return _conduct(order, made, rules, own.cluster)
+
+
+def _crash_application(order: Order, name: str, own: ProgramOptions) -> int:
+    """A program of the gallery, in the folder that its recipe prepares."""
+    application, rules = gallery.find_application(name), _make_rules(own)
+    on, version = _read_on(own, ""), gallery.ask_version(application)
+    with gallery.start_prepared(application) as folder:
+        commands = shlex.join(application.writer), shlex.join(application.check)
+        made = program.make_program(*commands, folder, _shares(order, own, rules))
+        made = replace(made, on=on, name=application.name, version=version)
+        if not order.quiet:
+            note(f"{application.title} ({version}): a promise is {application.promise}")
+        return _conduct(order, made, rules, own.cluster)
+
+
+def _shares(order: Order, own: ProgramOptions, rules: CrashRules) -> program.TimeShares:
     # On a file system of its own a killed program leaves the one state that it had made.
     searches = len(faults_of("host", rules.faults)) - (own.on is not None)
-    times = program.TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
-    made = program.make_program(writer, check, folder, times, stays=own.stays)
-    made = replace(made, on=_read_on(own, writer))
+    return program.TimeShares(order.budget or PROGRAM_SECONDS, searches, own.causes)
+
+
+def _conduct(
+    order: Order, made: program.WriterProgram, rules: CrashRules, cluster: str | None
+) -> int:
     require_fuse()
-    cell, name = program.program_cell(made, rules), f"crash-{folder.resolve().name}"[:64]
+    cell, name = program.program_cell(made, rules), f"crash-{made.folder.name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(
-        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, own.cluster)
+        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, cluster)
     )
 
 

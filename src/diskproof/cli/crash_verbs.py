@@ -1,6 +1,6 @@
 """The verb ``crash``: what does each setting lose when the power goes?"""
 
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +12,28 @@ from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit, UsageError
 from diskproof.records.verdicts import Fault
 
+
+def _complete_app(incomplete: str) -> Iterator[tuple[str, str]]:
+    from diskproof.crash.gallery import read_gallery
+
+    yield from (
+        (name, each.title) for name, each in read_gallery().items() if name.startswith(incomplete)
+    )
+
+
 Target = Annotated[
-    Path, typer.Argument(metavar="STUDY|DIR", help="A study file; with --writer a folder.")
+    Path | None,
+    typer.Argument(
+        metavar="[STUDY|DIR]", help="A study file; with --writer a folder; with --app nothing."
+    ),
+]
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        autocompletion=_complete_app,
+        help="A program of the gallery in place of all these (`diskproof crash apps`).",
+    ),
 ]
 WriterOption = Annotated[
     str | None,
@@ -102,7 +122,8 @@ crash = typer.Typer(
         "Say what each setting loses when the power goes, QEMU dies or a disk lies.\n\n"
         "diskproof crash STUDY judges all cells of a study, as `crash study STUDY` does.\n\n"
         "diskproof crash --writer CMD --check CMD DIR judges a program of your own: each line that "
-        "it prints is a promise (`crash study --help` has the options)."
+        "it prints is a promise (`crash study --help` has the options).\n\n"
+        "diskproof crash --app NAME judges a well-known program (`diskproof crash apps`)."
     ),
     short_help="Say what each setting loses when the power goes, QEMU dies or a disk lies.",
 )
@@ -115,7 +136,8 @@ def register(app: typer.Typer) -> None:
 @crash.command(name="study")
 def crash_study(
     context: typer.Context,
-    target: Target,
+    target: Target = None,
+    app: AppOption = None,
     writer: WriterOption = None,
     block_log: LogOption = None,
     check: CheckOption = None,
@@ -144,39 +166,42 @@ def crash_study(
 
     diskproof crash --writer './app --data .' --check './app --verify .' [--on ext4] data
 
+    diskproof crash --app git [--on ext4]
+
     diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
-    from diskproof.cli.conduct import Order, conduct
-    from diskproof.cli.crash import start_crashing
-    from diskproof.cli.crash_program import ProgramOptions, crash_program, refuse_for_study
-    from diskproof.recording.folder import require_fuse
+    from diskproof.cli import crash_program
+    from diskproof.cli.conduct import Order
+    from diskproof.cli.crash import conduct_crashes
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
-    own = ProgramOptions(stays, sector, seed, causes, old_content, on, cluster)
-    if (source := _choose_source(writer, block_log, check)) is None:
-        refuse_for_study(own)
-        study = load_study(target, make)
-        consent = require_consent(context, study, destroy_data)
-        require_fuse()
-        return conduct(order, partial(start_crashing, study, consent, cluster))
-    for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
-    return crash_program(order, target, *source, own, for_study)
+    own = crash_program.ProgramOptions(stays, sector, seed, causes, old_content, on, cluster)
+    asked = crash_program.CrashTarget(target, app, writer, block_log, check)
+    if target is None or asked.is_program:
+        for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
+        return crash_program.crash_asked(order, asked, own, for_study)
+    crash_program.refuse_for_study(own)
+    study = load_study(target, make)
+    return conduct_crashes(order, study, require_consent(context, study, destroy_data), cluster)
 
 
-def _choose_source(
-    writer: str | None, block_log: Path | None, check: str | None
-) -> tuple[str | Path, str] | None:
-    """What writes (or wrote) and what judges; None: a study says both. Raises UsageError."""
-    if writer is not None and block_log is not None:
-        raise UsageError("--writer or --block-log, not both", "both say what was written")
-    source = writer if block_log is None else block_log
-    if source is None and check is None:
-        return None
-    if source is None or check is None:
-        what = "--writer and --check go together" if block_log is None else "--check is missing"
-        raise UsageError(what, "one writes, the other judges")
-    return source, check
+@crash.command()
+def apps(as_json: options.JsonOption = False) -> int:
+    """List the programs that --app knows: what each promises, and what brings it.
+
+    diskproof crash --app NAME tests one as it is installed here.
+    """
+    from diskproof.cli.terminal import console, print_json
+    from diskproof.crash.gallery import gallery_json
+    from diskproof.report.crash.table import render_gallery
+
+    found = gallery_json()
+    if as_json:
+        print_json(found)
+    else:
+        console().print(render_gallery(found))
+    return Exit.OK
 
 
 @crash.command()

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from diskproof.crash.block_log import ExportedJson
 from diskproof.crash.flush_audit import FlushesJson
+from diskproof.crash.gallery import ApplicationJson
 from diskproof.crash.reproduce import MadeAgainJson
 from diskproof.records import Finding
 from diskproof.report import output_analyses as analyses
@@ -188,6 +189,7 @@ OUTPUTS: Mapping[str, Any] = {
     "audit": answers.MachinesJson,
     "audit-measure": answers.OwnSettingsJson,
     "compare": analyses.ComparisonJson,
+    "crash-apps": list[ApplicationJson],
     "crash-block-log": ExportedJson,
     "crash-flushes": list[FlushesJson],
     "crash-reproduce": MadeAgainJson,

@@ -19,6 +19,7 @@ NUMBERS = dict.fromkeys(
         "audit",
         "audit-measure",
         "compare",
+        "crash-apps",
         "crash-block-log",
         "crash-flushes",
         "crash-reproduce",

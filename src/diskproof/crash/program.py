@@ -63,6 +63,9 @@ class WriterProgram:
     """The check is started once: a state a line on its stdin, a verdict a line on its stdout."""
     on: real_fs.RealFs | None = None
     """Where the program runs; None: in a folder, under the rules of POSIX."""
+    name: str = NAME
+    """Of the recipe that it is from."""
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
 
 def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
     """The crash cell of a program: the bare host, with the commands in its options."""
-    options = dict(crash_workload(rules, NAME, "host").options)
+    options = dict(crash_workload(rules, program.name, "host").options)
     writer = program.writer
     source = {"log": str(writer)} if isinstance(writer, Path) else {"writer": shlex.join(writer)}
     named = {
@@ -137,10 +140,16 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         "causes_of": "all" if program.always else "losses",
         **{name: options[name] for name in ("sector", "seed", "states")},
         **({"stays": "on"} if program.stays else {}),
+        **({"version": program.version} if program.version else {}),
     }
-    spec = WorkloadSpec(NAME, KIND, tuple(sorted(named.items())))
+    spec = WorkloadSpec(program.name, KIND, tuple(sorted(named.items())))
     on = (("on", str(program.on)),) if program.on else ()
     return Cell((("backing", "directory"), ("frontend", "host"), *on), spec)
+
+
+def is_program(cell: Cell) -> bool:
+    """Whether a crash cell's writer brings its own check."""
+    return bool(cell.workload.option("check"))
 
 
 def sent_no_flush(counts: Mapping[str, int]) -> bool:

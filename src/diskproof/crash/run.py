@@ -81,7 +81,7 @@ class CrashLab:
         self, cell: Cell, deadline: Deadline, notes: RunNotes
     ) -> AbstractContextManager[Recorded]:
         setup, backing = self.setup, self.setup.backings[cell.level("backing")]
-        if cell.workload.name == program.NAME:
+        if program.is_program(cell):
             return program.start_recorded_program(cell, backing, setup.consent, deadline, notes)
         return start_recorded(cell, backing, setup.consent, setup.accel, deadline, notes)
 
@@ -96,7 +96,7 @@ def judging_seconds(cell: Cell, faults: int) -> float:
 
 def find_check(cell: Cell) -> Mapping[str, object]:
     """The check of a crash cell's states, as the explorer's request takes it."""
-    if cell.workload.name == program.NAME:
+    if program.is_program(cell):
         return program.program_check(cell)
     return load_writer(cell.workload.name).check(cell)
 

@@ -296,14 +296,17 @@ def worst_losses(
 
 def timeline_caption(label: str, verdict: Verdict) -> str:
     """What the picture of a loss shows, in a sentence."""
-    count, lost = len(verdict.missing), verdict.lost
-    changes = "one change" if count == 1 else f"{count} changes"
-    promised = "one acknowledged write" if lost == 1 else f"{lost} acknowledged writes"
+    missing, lost = len(verdict.missing), verdict.lost
+    changes = "one change" if missing == 1 else f"{missing} changes"
+    how = f"without {changes} that no flush had made durable"
+    if not missing:
+        how = "all that had been written to the disk was there"
+    promised = "one acknowledged write is" if lost == 1 else f"{lost} acknowledged writes are"
     oldest = f"the oldest acknowledged {render_age(verdict.age_seconds)} before the crash"
-    worst = f"In the worst state {promised} are lost, {oldest}."
+    worst = f"In the worst state {promised} lost, {oldest}."
     return (
-        f"The smallest loss that was found for {label} under {verdict.fault}: without {changes} "
-        f"that no flush had made durable. {worst if lost else 'The worst state cannot be used.'}"
+        f"The smallest loss that was found for {label} under {verdict.fault}: {how}. "
+        f"{worst if lost else 'The worst state cannot be used.'}"
     )
 
 

@@ -163,8 +163,12 @@ fn a_signal_that_waits_already_reaches_the_command() {
     let rules = [Rule::always(FSYNC, Action::Notify)];
     for signal in [Signal::INT, Signal::QUIT, Signal::HUP] {
         let waiting = Signals::block(&[signal]).expect("a descriptor");
-        // SAFETY: blocked, it stays with this thread.
-        unsafe { libc::raise(signal.as_raw()) };
+        // SAFETY: the default is no code of ours, and not what a shell gives a job in the
+        // background; blocked, the signal stays with this thread.
+        unsafe {
+            libc::signal(signal.as_raw(), libc::SIG_DFL);
+            libc::raise(signal.as_raw());
+        }
         let mut command = command(&sleep);
         command.unblock(&waiting);
         let plain = start_plain(&command).expect("starts").wait().expect("ends");

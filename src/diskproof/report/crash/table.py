@@ -23,6 +23,16 @@ def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
     return table
 
 
+def render_gallery(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
+    """Programs to try, as in the JSON of ``crash apps``."""
+    columns = "!name", "*program", "*here", "*promises"
+    table = layout.start_table("programs that `diskproof crash --app NAME` tests", *columns)
+    for each in found:
+        here = each["version"] or each["missing"]
+        table.add_row(*map(layout.plain, (each["name"], each["title"], here, each["promise"])))
+    return table
+
+
 def render_verdicts(rows: Sequence[VerdictRow]) -> layout.Shown:
     """What each fault leaves of each crash cell; equal cells and writers are named once."""
     table = layout.start_table(

@@ -1,0 +1,117 @@
+"""What crashes leave of well-known programs: runs the gallery, writes docs/applications.md.
+
+    PYTHONPATH=src python benchmarks/applications.py [--only NAME...] [--budget TIME] [--to FILE]
+
+As root: each program of ``diskproof crash apps`` that is installed here, under the rules of POSIX
+and on the file systems of this kernel.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from diskproof.crash.gallery import ApplicationJson, gallery_json
+
+PLACES = ("", "ext4", "xfs", "btrfs")
+PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
+HEAD = (
+    "# Well-known programs after a crash\n\n"
+    "Written by `benchmarks/applications.py` on {date}, Linux {kernel}, {budget} for each program "
+    "and place; do not edit. Each program comes from Debian and ran as its recipe says (`diskproof "
+    "crash apps`; `diskproof crash --app NAME --on ext4` makes a row again): a few promises, a "
+    "power cut at any moment, every state that the rules allow checked.\n"
+    "*POSIX* are the strictest rules, under which names, sizes and data that no flush asked for "
+    "may be missing in any combination: what is said there can happen on some file system, and "
+    "need not on yours. *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options "
+    "on a disk that writes 4 KiB whole. How many states were checked of how many stands beside "
+    "each word; of *kept so far* not all that decides was checked in the time.\n\n"
+)
+NAMED = 6
+"""Causes of one program that are written out."""
+
+
+def run_all(names: Sequence[str], budget: str) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """The verdict for a power cut by program and place."""
+    found = {}
+    for name in names:
+        for place in PLACES:
+            found[name, place] = row = run_one(name, place, budget)
+            print(f"{name:20} {place or 'POSIX':6} {told(row)}", flush=True)
+    return found
+
+
+def run_one(name: str, place: str, budget: str) -> Mapping[str, Any]:
+    with tempfile.TemporaryDirectory() as room:
+        argv = [sys.executable, "-m", "diskproof", "crash", "--app", name, "--json", "--quiet"]
+        argv += ["--budget", budget, "--store", f"{room}/store.sqlite"]
+        argv += ["--on", place] if place else ["--causes", budget]
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=room)
+        if done.returncode > 1:
+            return {"verdict": "undecided", "reason": done.stderr.strip().splitlines()[0]}
+        rows: list[Mapping[str, Any]] = json.loads(done.stdout)
+        return next(row for row in rows if row["fault"] == "power")
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """A verdict in a field of the table."""
+    if row["verdict"] == "undecided":
+        return f"undecided: {row['reason']}"
+    word = row["verdict"]
+    if row["kept_so_far"]:
+        word = "kept so far"
+    elif row["verdict"] == "loses":
+        word = f"**loses {row['lost']}**"
+    elif row["verdict"] == "corrupts":
+        word = "**corrupts**"
+    total = row["states_total"]
+    about = "about " if row["states_estimated"] else ""
+    return f"{word} ({row['states_checked']:,} of {about}{total:,})"
+
+
+def page(
+    apps: Sequence[ApplicationJson], found: Mapping[tuple[str, str], Mapping[str, Any]], budget: str
+) -> Iterator[str]:
+    date = datetime.now(UTC).date().isoformat()
+    yield HEAD.format(date=date, kernel=platform.release(), budget=budget)
+    yield "| name | program | POSIX | ext4 | xfs | btrfs |\n|---|---|---|---|---|---|\n"
+    for app in apps:
+        cells = " | ".join(told(found[app["name"], place]) for place in PLACES)
+        yield f"| `{app['name']}` | {app['title']}, {app['version']} | {cells} |\n"
+    for app in apps:
+        yield from entry(app, found[app["name"], ""])
+
+
+def entry(app: ApplicationJson, row: Mapping[str, Any]) -> Iterator[str]:
+    """What is promised, and the causes of what POSIX allows to be lost."""
+    yield f"\n## {app['name']}\n{app['title']}. A promise is {app['promise']}; {app['source']}.\n"
+    causes = row.get("causes") or {"found": [], "flushes": None}
+    for each in causes["found"][:NAMED]:
+        cure = f" Cure: {each['cure']}." if each["cure"] else ""
+        yield f"- {each['verdict']}: {each['text']}.{cure}\n"
+    if (left := len(causes["found"]) - NAMED) > 0:
+        yield f"- and {left} more\n"
+    if (flushes := causes["flushes"]) and flushes["needless"]:
+        yield f"\n{flushes['needless']} of {flushes['count']} flushes no promise needs.\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", metavar="NAME")
+    parser.add_argument("--budget", default="40s")
+    parser.add_argument("--to", type=Path, default=PAGE)
+    given = parser.parse_args()
+    apps = [app for app in gallery_json() if app["version"]]
+    apps = [app for app in apps if not given.only or app["name"] in given.only]
+    found = run_all([app["name"] for app in apps], given.budget)
+    given.to.write_text("".join(page(apps, found, given.budget)))
+
+
+if __name__ == "__main__":
+    main()

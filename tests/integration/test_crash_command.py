@@ -292,6 +292,20 @@ def test_a_check_that_was_ended_decides_nothing(
     assert power["verdict"] == "undecided" and told in power["reason"]
 
 
+def test_a_check_that_ends_with_a_traceback_decides_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's code for that is the one that a loss has."""
+    (here / "fails.py").write_text("import nowhere\n")
+    commands = f"python3 {here}/writer.py synced", f"python3 {here}/fails.py"
+    _, rows = crash(
+        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    )
+    (row,) = (row for row in rows if row["fault"] == "power")
+    assert row["verdict"] == "undecided"
+    assert "did not say how much is lost" in row["reason"]
+
+
 def test_why_a_search_broke_off_is_told_beside_the_loss_that_it_found(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

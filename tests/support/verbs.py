@@ -68,6 +68,11 @@ VERBS = (
     ),
     Verb("crash apps", exempt={"figures": "the programs of this host"}),
     Verb(
+        "crash unsynced",
+        "--writer 'echo done' images",
+        exempt={"figures": FIGURES, "wrong": FOLDER},
+    ),
+    Verb(
         "crash flushes",
         "guests.toml",
         wrong=("FILE",),

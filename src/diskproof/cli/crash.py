@@ -6,19 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Never
 
 from diskproof.backings import Consent
-from diskproof.cli.conduct import (
-    Order,
-    conduct,
-    ensure_guest,
-    make_setup,
-    probe_host,
-    study_record,
-)
+from diskproof.cli.conduct import ensure_guest, make_setup, probe_host, study_record
 from diskproof.cli.terminal import console, note, print_json
 from diskproof.cli.watch import Words, failure_lines
 from diskproof.crash.explore import Explorer, explore
@@ -44,12 +36,6 @@ from diskproof.store import Store
 from diskproof.study.crash import GUEST_EXTRAS
 from diskproof.study.load import Study
 from diskproof.units import render_seconds
-
-
-def conduct_crashes(order: Order, study: Study, consent: Consent, cluster: str | None) -> int:
-    """Crash the cells of a study. Raises HostError where nothing can be recorded."""
-    require_fuse()
-    return conduct(order, partial(start_crashing, study, consent, cluster))
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from diskproof.backings import NO_CONSENT
+from diskproof.backings import NO_CONSENT, Consent
 from diskproof.cli.conduct import Order, conduct, prepare_host
-from diskproof.cli.crash import CrashWords, start_explorer
+from diskproof.cli.crash import CrashWords, start_crashing, start_explorer
 from diskproof.cli.terminal import note
 from diskproof.crash import gallery, program, real_fs
 from diskproof.crash.next import CrashCampaign
@@ -29,6 +29,7 @@ from diskproof.report.barred import Bars, dropping_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
 from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
+from diskproof.study.load import Study
 
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
@@ -63,6 +64,12 @@ class CrashTarget(NamedTuple):
     @property
     def is_program(self) -> bool:
         return any(each is not None for each in self[1:])
+
+
+def conduct_crashes(order: Order, study: Study, consent: Consent, cluster: str | None) -> int:
+    """Crash the cells of a study. Raises HostError where nothing can be recorded."""
+    require_fuse()
+    return conduct(order, partial(start_crashing, study, consent, cluster))
 
 
 def crash_asked(

@@ -172,7 +172,6 @@ def crash_study(
     """
     from diskproof.cli import crash_program
     from diskproof.cli.conduct import Order
-    from diskproof.cli.crash import conduct_crashes
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
@@ -183,7 +182,8 @@ def crash_study(
         return crash_program.crash_asked(order, asked, own, for_study)
     crash_program.refuse_for_study(own)
     study = load_study(target, make)
-    return conduct_crashes(order, study, require_consent(context, study, destroy_data), cluster)
+    consent = require_consent(context, study, destroy_data)
+    return crash_program.conduct_crashes(order, study, consent, cluster)
 
 
 @crash.command()
@@ -202,6 +202,32 @@ def apps(as_json: options.JsonOption = False) -> int:
     else:
         console().print(render_gallery(found))
     return Exit.OK
+
+
+@crash.command()
+def unsynced(
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="The folder that --writer works on.")
+    ] = None,
+    app: AppOption = None,
+    writer: WriterOption = None,
+    budget: Annotated[
+        float,
+        typer.Option(parser=options.parse_budget, metavar="TIME", help="The program's time."),
+    ] = "1m",  # type: ignore[assignment]  # the parser makes it a number
+    as_json: options.JsonOption = False,
+) -> int:
+    """Run a program in a copy of a folder and tell what a power cut would take, by file, live.
+
+    Exit code 1 when something is not durable at the end. Nothing is judged and nothing stored.
+
+    diskproof crash unsynced --writer './app --data .' data
+
+    diskproof crash unsynced --app git
+    """
+    from diskproof.cli.crash_unsynced import tell_unsynced
+
+    return tell_unsynced(target, app, writer, budget, as_json)
 
 
 @crash.command()

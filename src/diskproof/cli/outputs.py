@@ -8,6 +8,7 @@ from diskproof.crash.flush_audit import FlushesJson
 from diskproof.crash.gallery import ApplicationJson
 from diskproof.crash.reproduce import MadeAgainJson
 from diskproof.records import Finding
+from diskproof.records.operations import UnsyncedJson
 from diskproof.report import output_analyses as analyses
 from diskproof.report import output_answers as answers
 from diskproof.report import outputs
@@ -194,6 +195,7 @@ OUTPUTS: Mapping[str, Any] = {
     "crash-flushes": list[FlushesJson],
     "crash-reproduce": MadeAgainJson,
     "crash-study": list[outputs.CrashCellJson],
+    "crash-unsynced": UnsyncedJson,
     "doctor": list[Annotated[outputs.AsDict, Finding]],
     "doctor-walls": answers.WallsJson,
     "factors": list[analyses.AnalysedJson[analyses.FactorsJson | analyses.NoFactorsJson]],

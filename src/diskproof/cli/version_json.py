@@ -24,6 +24,7 @@ NUMBERS = dict.fromkeys(
         "crash-flushes",
         "crash-reproduce",
         "crash-study",
+        "crash-unsynced",
         "doctor",
         "doctor-walls",
         "factors",

@@ -1,4 +1,4 @@
-"""The operations of a log by their paths, asked of the explorer, who knows every name."""
+"""What a log holds by paths, asked of the explorer, who knows every name."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from diskproof.errors import RunFailure
 from diskproof.process.native import require_native
 from diskproof.process.start import start_process
-from diskproof.records.operations import Operation, read_operation
+from diskproof.records.operations import Operation, UnsyncedJson, read_operation
 
 LIST_SECONDS = 600.0
 
@@ -17,11 +17,26 @@ def list_operations(log: Path, base: Path, state: str, room: Path) -> tuple[Oper
 
     ``room`` takes what the explorer says. Raises RunFailure ``tool``.
     """
-    listed, messages = room / "operations.jsonl", room / "operations.log"
-    argv = [str(require_native("diskproof-states")), "operations", str(log), str(base)]
+    lines = _ask(["operations", str(log), str(base), *([state] if state else [])], room)
+    with lines.open("rb") as stream:
+        return tuple(read_operation(json.loads(line)) for line in stream)
+
+
+def list_unsynced(log: Path, room: Path, *, live: bool = False) -> UnsyncedJson:
+    """What a power cut at the end of a log would take, by file; ``live`` of one that is being
+    written, now. Raises RunFailure ``tool``."""
+    told = _ask(["unsynced", str(log), *(["--live"] if live else [])], room)
+    found: UnsyncedJson = json.loads(told.read_bytes())
+    found.pop("type")  # type: ignore[typeddict-item]  # of the line
+    return found
+
+
+def _ask(words: list[str], room: Path) -> Path:
+    """The file in ``room`` with what the explorer says of a log. Raises RunFailure ``tool``."""
+    told, messages = room / f"{words[0]}.jsonl", room / f"{words[0]}.log"
+    argv = [str(require_native("diskproof-states")), *words]
     deadline = time.monotonic() + LIST_SECONDS
-    with listed.open("wb") as stdout:
-        argv += [state] if state else []
+    with told.open("wb") as stdout:
         with start_process(argv, name="states", log=messages, cwd=room, stdout=stdout) as process:
             status = process.wait(max(0.1, deadline - time.monotonic()))
             if status:
@@ -29,5 +44,4 @@ def list_operations(log: Path, base: Path, state: str, room: Path) -> tuple[Oper
                 raise RunFailure("tool", "the explorer did not tell what a log holds", tail)
             if status is None:
                 raise RunFailure("timeout", "the explorer did not tell in time what a log holds")
-    with listed.open("rb") as lines:
-        return tuple(read_operation(json.loads(line)) for line in lines)
+    return told

@@ -8,7 +8,7 @@ import selectors
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,7 @@ BROKEN_BEFORE = (
 MAX_WORDS = 1000
 CHECK_SECONDS = 60.0
 _MAX_LINE = 1 << 16
+_LOOK_SECONDS = 1.0
 _LOG = "writer.log"
 _MOUNTED = "diskproof.crash.writers.mounted_state"
 
@@ -205,9 +206,15 @@ def start_recorded_program(
 
 
 def run_writer(
-    argv: Sequence[str], recording: Recording, folder: Path, room: Path, seconds: float
+    argv: Sequence[str],
+    recording: Recording,
+    folder: Path,
+    room: Path,
+    seconds: float,
+    look: Callable[[], None] | None = None,
 ) -> None:
-    """Run a program in a recorded folder; each line on its stdout becomes a promise.
+    """Run a program in a recorded folder; each line on its stdout becomes a promise. Now and then
+    somebody may ``look``.
 
     One that is still writing after ``seconds`` is killed: that is what it is recorded for.
     Raises RunFailure ``workload`` when it ends badly by itself.
@@ -220,7 +227,7 @@ def run_writer(
             log = room / _LOG
             starting = start_process(argv, name="writer", log=log, cwd=folder, stdout=stdout)
             process = stack.enter_context(starting)
-        ended = _take_promises(reader, recording, deadline)
+        ended = _take_promises(reader, recording, deadline, look)
         status = process.wait(max(0.1, deadline - time.monotonic())) if ended else None
         tail = process.read_log(4000).decode("utf-8", "replace").strip()
         process.kill()
@@ -231,14 +238,20 @@ def run_writer(
         raise RunFailure("workload", f"the writer {how}", why, evidence=((_LOG, tail.encode()),))
 
 
-def _take_promises(stream: int, recording: Recording, deadline: float) -> bool:
+def _take_promises(
+    stream: int, recording: Recording, deadline: float, look: Callable[[], None] | None
+) -> bool:
     """Acknowledge line by line. True at the end of the stream, False when time is up."""
-    pending = b""
+    pending, looked = b"", time.monotonic()
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         while (left := deadline - time.monotonic()) > 0:
-            if not selector.select(left):
-                return False
+            ready = selector.select(min(left, _LOOK_SECONDS) if look else left)
+            if look and time.monotonic() >= looked + _LOOK_SECONDS:
+                look()
+                looked = time.monotonic()
+            if not ready:
+                continue
             chunk = os.read(stream, 1 << 16)
             *lines, pending = (pending + chunk).split(b"\n")
             for line in (*lines, *([pending] if pending and not chunk else [])):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypedDict
 
 ACKNOWLEDGE = "acknowledge"
 FLUSHES = frozenset({"fsync", "fdatasync"})
@@ -34,6 +34,27 @@ class Operation:
     @property
     def is_absent(self) -> bool:
         return self.presence in ("missing", "torn")
+
+
+class ExposedJson(TypedDict):
+    """A file of which something is not durable, or was not for a while (native ``Exposed``)."""
+
+    path: str
+    changes: int
+    bytes: int
+    names: int
+    oldest_ns: int
+    longest_ns: int
+    most_bytes: int
+
+
+class UnsyncedJson(TypedDict):
+    """A log of so many ``seconds``, at its end."""
+
+    seconds: float
+    promises: int
+    flushes: int
+    files: list[ExposedJson]
 
 
 def read_operation(content: Mapping[str, Any]) -> Operation:

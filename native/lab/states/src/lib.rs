@@ -35,4 +35,5 @@ pub mod sizes;
 pub mod snapshot;
 pub mod trace;
 pub mod tree;
+pub mod unsynced;
 pub mod view;

@@ -2,6 +2,7 @@
 //! input), findings as JSON lines. `diskproof-states causes [REQUEST]`: every cause of a loss, its
 //! cure, and the flushes that no promise needs. `diskproof-states show LOG BASE STATE --to DIR`:
 //! makes one state. `diskproof-states operations LOG BASE [STATE]`: what each record did, by names.
+//! `diskproof-states unsynced LOG`: what a power cut at its end would take, by file.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ use diskproof_states::request::{Request, MAX_REQUEST};
 use diskproof_states::rights;
 use diskproof_states::shard::Shard;
 use diskproof_states::show::{list, show};
+use diskproof_states::unsynced::unsynced;
 
 #[derive(Parser)]
 #[command(
@@ -62,6 +64,13 @@ enum Verb {
         /// Only what this state knows, and what is missing in it.
         state: Option<StateId>,
     },
+    /// Tell what is not durable at a log's end, by file, as JSON.
+    Unsynced {
+        log: PathBuf,
+        /// It is being written: times are until now.
+        #[arg(long)]
+        live: bool,
+    },
 }
 
 /// Every file of the base is open.
@@ -83,6 +92,10 @@ fn main() -> ExitCode {
         Verb::Operations { log, base, state } => keep(rights::TO_READ)
             .during("giving up rights")
             .and_then(|()| list(&log, &base, state.as_ref())),
+        Verb::Unsynced { log, live } => keep(rights::TO_READ)
+            .during("giving up rights")
+            .and_then(|()| unsynced(&log, live))
+            .map(|found| say(&Line::Unsynced(found))),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,7 @@ use crate::minimise::Minimal;
 use crate::operation::Operation;
 use crate::plan::BEFORE_RANDOM;
 use crate::shard::Shard;
+use crate::unsynced::Unsynced;
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -43,6 +44,7 @@ pub enum Line<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         presence: Option<&'static str>,
     },
+    Unsynced(Unsynced),
     Cause(Box<CauseLine>),
     Causes(Box<CausesSummary>),
     Error {

@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diskproof.records.operations import UnsyncedJson
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.durability import VerdictText, crash_labels, further_words
+from diskproof.report.durability import VerdictText, crash_labels, further_words, render_age
+from diskproof.units import render_bytes, render_seconds
+
+_MOST_FILES = 30
 
 
 def render_flushes(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
@@ -30,6 +34,34 @@ def render_gallery(found: Sequence[Mapping[str, Any]]) -> layout.Shown:
     for each in found:
         here = each["version"] or each["missing"]
         table.add_row(*map(layout.plain, (each["name"], each["title"], here, each["promise"])))
+    return table
+
+
+def render_unsynced(found: UnsyncedJson) -> layout.Shown:
+    """What is not durable at the end of a log, most first."""
+    table = layout.start_table(
+        f"not durable after {render_seconds(found['seconds'])}, {found['promises']:,} promises",
+        *("*file", ">changes", ">written", ">names", ">since", ">longest", ">at most"),
+    )
+    rows = sorted(found["files"], key=lambda each: (-each["changes"], -each["longest_ns"]))
+    for each in rows[:_MOST_FILES]:
+        ages = (render_age(each[key] / 1e9) for key in ("oldest_ns", "longest_ns"))
+        since, longest = (age if each["longest_ns"] else "" for age in ages)
+        table.add_row(
+            layout.plain(each["path"]),
+            f"{each['changes']:,}",
+            render_bytes(each["bytes"]),
+            f"{each['names']:,}",
+            since if each["changes"] else "",
+            longest,
+            render_bytes(each["most_bytes"]),
+        )
+    table.caption = (
+        "changes that no flush has made durable: a power cut now may take any of them; since when, "
+        "the longest that one waited (or still does), the most that was written and not durable"
+    )
+    if (left := len(rows) - _MOST_FILES) > 0:
+        table.caption += f"; {left:,} more files (--json has all)"
     return table
 
 

@@ -110,14 +110,21 @@ impl<'s> CommandCheck<'s> {
         self.said = rest.trim().to_owned();
         match code {
             "0" => Ok(Reply { code: 0, lost: 0 }),
-            "1" => Ok(Reply { code: 1, lost: count(rest) }),
-            "2" => Ok(Reply { code: 2, lost: count(rest) }),
+            "1" => self.losing(rest),
+            "2" => Ok(Reply { code: 2, lost: count(rest).unwrap_or_default() }),
             _ => {
                 let line = shorten(line);
                 let why = format!("it answered {line:?}: no 0 (keeps), 1 (loses) or 2 (corrupts)");
                 Err(Failure::new(self.running(), why))
             }
         }
+    }
+
+    /// Without a number it may be an interpreter's own end (1 is Python's after a traceback).
+    fn losing(&self, text: &str) -> Result<Reply> {
+        let why = || format!("it did not say how much is lost: {:?}", shorten(&self.said));
+        let lost = count(text).ok_or_else(|| Failure::new(self.running(), why()))?;
+        Ok(Reply { code: 1, lost })
     }
 
     fn judge_gone(&mut self, ended: Ended) -> Result<Reply> {
@@ -162,8 +169,8 @@ impl<'s> CommandCheck<'s> {
         match status.code() {
             None if crashed => Ok(CRASHED),
             Some(0) => Ok(Reply { code: 0, lost: 0 }),
-            Some(1) => Ok(Reply { code: 1, lost: count(&ended.stdout) }),
-            Some(2) => Ok(Reply { code: 2, lost: count(&ended.stdout) }),
+            Some(1) => self.losing(&ended.stdout),
+            Some(2) => Ok(Reply { code: 2, lost: count(&ended.stdout).unwrap_or_default() }),
             _ => Err(Failure::new(self.running(), format!("{status}: {}", self.said))),
         }
     }
@@ -183,9 +190,9 @@ fn shorten(line: &str) -> String {
     line.chars().take(200).collect()
 }
 
-/// The number that the output begins with; 0 for none.
-fn count(text: &str) -> u64 {
-    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+/// The number that the output begins with.
+fn count(text: &str) -> Option<u64> {
+    text.split_whitespace().next().and_then(|word| word.parse().ok())
 }
 
 impl Check for CommandCheck<'_> {

@@ -271,6 +271,7 @@ def test_a_folder_that_a_check_crashes_on_is_corrupt(
     [
         ("os.kill(os.getpid(), signal.SIGTERM)", "signal: 15 (SIGTERM): no data"),
         ("signal.pause()", "it took longer than"),
+        ("import nowhere", "it did not say how much is lost"),  # a traceback, and code 1
     ],
 )
 def test_a_check_that_was_ended_decides_nothing(
@@ -292,18 +293,29 @@ def test_a_check_that_was_ended_decides_nothing(
     assert power["verdict"] == "undecided" and told in power["reason"]
 
 
-def test_a_check_that_ends_with_a_traceback_decides_nothing(
+def test_what_a_killed_program_had_stored_in_a_mapping_is_not_called_lost(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python's code for that is the one that a loss has."""
-    (here / "fails.py").write_text("import nowhere\n")
-    commands = f"python3 {here}/writer.py synced", f"python3 {here}/fails.py"
+    """Its pages outlive it, and the recorder sees them later."""
+    (here / "data" / "page").write_bytes(b"0" * 4096)
+    (here / "stores.py").write_text(
+        "import mmap, time\nwith open('page', 'r+b') as page:\n"
+        "    mapped = mmap.mmap(page.fileno(), 4096)\n"
+        "    mapped[0] = ord('1')\n    print(1, flush=True)\n    time.sleep(60)\n"
+    )
+    (here / "reads.py").write_text(
+        "import os, sys\nstored = open('page').read(1) == '1'\n"
+        "if not stored and open(os.environ['DISKPROOF_ACKNOWLEDGED']).read():\n"
+        "    print(1)\n    sys.exit(1)\n"
+    )
+    commands = f"python3 {here}/stores.py", f"python3 {here}/reads.py"
     _, rows = crash(
         capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
     )
-    (row,) = (row for row in rows if row["fault"] == "power")
-    assert row["verdict"] == "undecided"
-    assert "did not say how much is lost" in row["reason"]
+    rows = {row["fault"]: row for row in rows}
+    assert rows["power"]["verdict"] == "loses"
+    assert rows["qemu-kill"]["verdict"] == "undecided"
+    assert "writes through mapped files" in rows["qemu-kill"]["reason"]
 
 
 def test_why_a_search_broke_off_is_told_beside_the_loss_that_it_found(

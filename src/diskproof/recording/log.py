@@ -23,7 +23,7 @@ _HEADER = struct.Struct("<8sIIIIQQQ12sI")
 _CHECKSUM = struct.Struct("<I")
 
 BASE, WRITE, TRUNCATE, FALLOCATE, FSYNC, ACKNOWLEDGE, END = 1, 9, 10, 11, 12, 18, 20
-SYNC_WRITE, DATA_ONLY = 2, 16
+SYNC_WRITE, MAPPED, DATA_ONLY = 2, 8, 16
 KIND_NAMES = {
     WRITE: "writes",
     TRUNCATE: "truncates",
@@ -116,6 +116,11 @@ def summarise_log(path: Path) -> LogSummary:
             counts["bytes"] += len(frame.payload) - 8
             counts["sync_writes"] += bool(frame.flags & SYNC_WRITE)
     return LogSummary(dict(counts), frames, complete)
+
+
+def writes_mapped(path: Path) -> bool:
+    """Whether files were written through a shared mapping. Raises RunFailure ``log``."""
+    return any(each.kind == WRITE and each.flags & MAPPED for each in read_frames(path))
 
 
 class LogWriter:

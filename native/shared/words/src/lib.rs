@@ -1,5 +1,7 @@
 //! How the tools speak of what was typed and of what the kernel refuses: as diskproof's verbs do.
 
+#![forbid(unsafe_code)]
+
 use std::{io, process};
 
 use clap::error::Result;

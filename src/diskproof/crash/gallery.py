@@ -68,15 +68,11 @@ def _read_recipes(file: Path) -> Iterator[Application]:
     content = tomllib.loads(file.read_text())
     for name, row in content.items():
         if isinstance(row, dict):
-            yield Application(
-                name,
-                *(row[key] for key in ("title", "promise", "source")),
-                *(_located(row.get(key, ()), file) for key in ("writer", "check", "prepare")),
-                *(
-                    tuple(content.get(key, ()))
-                    for key in ("version", "needs", "modules", "packages")
-                ),
-            )
+            texts = (row[key] for key in ("title", "promise", "source"))
+            commands = (row.get(key, ()) for key in ("writer", "check", "prepare"))
+            located = (_located(words, file) for words in (*commands, content["version"]))
+            lists = (tuple(content.get(key, ())) for key in ("needs", "modules", "packages"))
+            yield Application(name, *texts, *located, *lists)
 
 
 def _located(words: Sequence[str], file: Path) -> tuple[str, ...]:

@@ -231,6 +231,12 @@ impl<'i, 's> Cut<'i, 's> {
         Ok(sum)
     }
 
+    /// The candidate that is this record.
+    pub fn candidate(&self, sequence: u64) -> Option<&Candidate> {
+        let at = self.candidates.binary_search_by_key(&sequence, |one| one.sequence);
+        at.ok().map(|at| &self.candidates[at])
+    }
+
     /// Of the candidates, those that must be there if this one is.
     pub fn after(&self, candidate: usize) -> &[u32] {
         &self.after[candidate]

@@ -20,7 +20,7 @@ const ALL_COMBINATIONS: usize = 6;
 const RANDOM: u64 = 8;
 
 /// Passes that come before the random ones.
-pub const BEFORE_RANDOM: u64 = 5;
+pub const BEFORE_RANDOM: u64 = 6;
 
 /// One pass over cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub enum Pass {
     Nothing,
     /// Each change missing by itself, where promises depend on it.
     Alone,
+    /// Each write half there by itself, at the same moments: its front, its back.
+    Torn,
     /// Everything, fronts, and each single change missing, at every cut.
     Single,
     /// Every combination, at every cut: when all of them together are few enough.
@@ -85,7 +87,7 @@ impl Cuts {
         match pass {
             Pass::Quick => &self.quick,
             Pass::Nothing => &self.acknowledgements,
-            Pass::Alone => self.alone.cuts(),
+            Pass::Alone | Pass::Torn => self.alone.cuts(),
             Pass::Single | Pass::All | Pass::Random(_) => &self.all,
         }
     }
@@ -94,8 +96,11 @@ impl Cuts {
     pub fn planned(&self, trace: &Trace, durability: &Durability) -> u64 {
         let between = self.alone.cuts().iter().filter(|cut| self.all.binary_search(cut).is_err());
         let alone: usize = between.map(|&cut| self.alone.at(cut).len()).sum();
+        let torn = self.alone.cuts().iter();
+        let torn =
+            torn.map(|&cut| self.most_states(Pass::Torn, trace, durability, cut)).sum::<u64>();
         let single = |&cut: &u64| self.most_states(Pass::Single, trace, durability, cut);
-        self.all.iter().map(single).sum::<u64>() + alone as u64
+        self.all.iter().map(single).sum::<u64>() + alone as u64 + torn
     }
 
     /// No more than so many states of a pass are at a cut; what later writes cover is not known
@@ -106,6 +111,10 @@ impl Cuts {
             Pass::Quick => 17,
             Pass::Nothing => 1,
             Pass::Alone => self.alone.at(cut).len() as u64,
+            Pass::Torn => {
+                let torn = self.alone.at(cut).iter().filter(|&&change| trace.can_tear(change));
+                2 * torn.count() as u64
+            }
             Pass::Random(_) => RANDOM,
             Pass::All => 0,
             Pass::Single => match durability.pending(cut) + under_way() {
@@ -123,8 +132,9 @@ impl Pass {
             0 => Pass::Quick,
             1 => Pass::Nothing,
             2 => Pass::Alone,
-            3 => Pass::Single,
-            4 => Pass::All,
+            3 => Pass::Torn,
+            4 => Pass::Single,
+            5 => Pass::All,
             round => Pass::Random(round - BEFORE_RANDOM),
         }
     }
@@ -146,6 +156,10 @@ pub fn choices(pass: Pass, cuts: &Cuts, cut: &Cut<'_, '_>, seed: u64, most: usiz
         Pass::Alone => {
             let changes = cuts.alone.at(cut.sequence).iter();
             changes.map(|&change| Choice::without([change])).collect()
+        }
+        Pass::Torn => {
+            let changes = cuts.alone.at(cut.sequence).iter();
+            changes.filter_map(|&change| cut.candidate(change)).flat_map(halves).collect()
         }
         Pass::Single => single(cut, seed),
         Pass::All => combinations::all(cut, most).unwrap_or_default(),
@@ -197,6 +211,20 @@ fn hollow(candidate: &Candidate) -> Option<Choice> {
     let tear = Some(Tear::hollow(candidate.sectors));
     let one = || Choice::Without([(candidate.sequence, tear)].into());
     (candidate.sectors > 0 && candidate.sized).then(one)
+}
+
+/// A write of which the front or the back is there, and the file as long as it made it.
+fn halves(candidate: &Candidate) -> Vec<Choice> {
+    let middle = candidate.sectors.div_ceil(2);
+    let half = |is_front: bool| {
+        let sectors = (0..candidate.sectors).map(|sector| (sector < middle) == is_front).collect();
+        Choice::Without([(candidate.sequence, Some(Tear { sectors, sized: true }))].into())
+    };
+    if candidate.sectors > 1 {
+        vec![half(true), half(false)]
+    } else {
+        Vec::new()
+    }
 }
 
 /// All of them, or the older and newer ends and some between.

@@ -161,6 +161,14 @@ impl Trace {
         }
     }
 
+    /// Whether a change wrote more than a crash leaves whole.
+    pub fn can_tear(&self, sequence: u64) -> bool {
+        let Some(Change::Write { offset, length, .. }) = self.change(sequence) else {
+            return false;
+        };
+        (offset + length).div_ceil(self.sector) - offset / self.sector > 1
+    }
+
     pub fn last(&self) -> u64 {
         self.events.len() as u64
     }

@@ -110,7 +110,7 @@ impl<'s> CommandCheck<'s> {
         self.said = rest.trim().to_owned();
         match code {
             "0" => Ok(Reply { code: 0, lost: 0 }),
-            "1" => self.losing(rest),
+            "1" => Ok(Reply { code: 1, lost: count(rest).unwrap_or_default() }),
             "2" => Ok(Reply { code: 2, lost: count(rest).unwrap_or_default() }),
             _ => {
                 let line = shorten(line);
@@ -120,11 +120,16 @@ impl<'s> CommandCheck<'s> {
         }
     }
 
-    /// Without a number it may be an interpreter's own end (1 is Python's after a traceback).
-    fn losing(&self, text: &str) -> Result<Reply> {
-        let why = || format!("it did not say how much is lost: {:?}", shorten(&self.said));
-        let lost = count(text).ok_or_else(|| Failure::new(self.running(), why()))?;
-        Ok(Reply { code: 1, lost })
+    /// Complaints without a number may be an interpreter's own end (1 is Python's after a
+    /// traceback).
+    fn losing(&self, ended: &Ended) -> Result<Reply> {
+        match count(&ended.stdout) {
+            None if !ended.stderr.trim().is_empty() => {
+                let why = format!("it did not say how much is lost: {:?}", shorten(&self.said));
+                Err(Failure::new(self.running(), why))
+            }
+            lost => Ok(Reply { code: 1, lost: lost.unwrap_or_default() }),
+        }
     }
 
     fn judge_gone(&mut self, ended: Ended) -> Result<Reply> {
@@ -169,7 +174,7 @@ impl<'s> CommandCheck<'s> {
         match status.code() {
             None if crashed => Ok(CRASHED),
             Some(0) => Ok(Reply { code: 0, lost: 0 }),
-            Some(1) => self.losing(&ended.stdout),
+            Some(1) => self.losing(&ended),
             Some(2) => Ok(Reply { code: 2, lost: count(&ended.stdout).unwrap_or_default() }),
             _ => Err(Failure::new(self.running(), format!("{status}: {}", self.said))),
         }

@@ -111,7 +111,7 @@ def test_the_kernel_itself_has_the_lock() -> None:
         holder = find_holder(second)
         assert holder is not None and os.fstat(first).st_ino == os.fstat(second).st_ino
     except BlockingIOError:
-        pytest.skip("a real measurement runs on this host, maybe in a container beside ours")
+        assert find_holder(second)  # a real measurement runs beside this test
     finally:
         os.close(first)
         os.close(second)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diskproof.crash.end_state import promised_at
+from diskproof.crash.end_state import promised_at, read_exit
 from diskproof.crash.explore import StateSearch, _without_refusals, search_request
 from diskproof.crash.verdict import Coverage, Explored, Loss, fall_short, judge, take_line
 from diskproof.errors import RunFailure
+from diskproof.process.start import Completed
 from diskproof.recording.log import ACKNOWLEDGE, Frame
 from diskproof.records.verdicts import FAULTS, Verdict
 
@@ -313,3 +314,14 @@ def test_the_request() -> None:
 def test_every_fault_has_its_verdict() -> None:
     for fault in FAULTS:
         assert judge(replace(EMPTY, fault=fault, states_checked=1)).fault == fault
+
+
+def test_an_end_with_1_needs_a_number_where_words_are_said() -> None:
+    """As in the explorer: 1 is also how Python ends after a traceback."""
+    silent = read_exit(Completed(("check",), 1, b"", b"", 0.0), ())
+    assert silent is not None and silent.lost == 1
+    counted = read_exit(Completed(("check",), 1, b"3 rows\n", b"warning\n", 0.0), ())
+    assert counted is not None and counted.lost == 3
+    for said in ((b"", b"Traceback\n"), (b"rows are gone\n", b"")):
+        with pytest.raises(RunFailure, match="did not say how much is lost"):
+            read_exit(Completed(("check",), 1, *said, 0.0), ())

@@ -7,6 +7,7 @@ import pytest
 
 from diskproof.crash import gallery
 from diskproof.errors import HostError, UsageError
+from diskproof.process.start import run
 
 
 @pytest.mark.parametrize("name", gallery.read_gallery())
@@ -58,3 +59,13 @@ def test_what_is_not_here_is_told_with_the_command_that_brings_it(
         gallery.read_gallery.cache_clear()
     assert caught.value.hint == found["missing"] == "apt-get install x-tools"
     assert found["version"] is None
+
+
+@pytest.mark.parametrize("name", gallery.read_gallery())
+def test_a_program_that_is_here_tells_its_version(name: str) -> None:
+    """Or says what brings it: a recipe whose own command is wrong does neither."""
+    found = gallery.find_application(name)
+    here = run(["dpkg-query", "--status", *found.packages], timeout=20, check=False)
+    if here.returncode != 0:
+        pytest.skip(f"{found.packages} are not installed")
+    assert any(letter.isdigit() for letter in gallery.ask_version(found))

@@ -18,7 +18,7 @@ from diskproof.crash.record import copy_folder
 from diskproof.errors import Exit, UsageError
 from diskproof.lab.deadline import Deadline
 from diskproof.process.scratch import start_scratch_dir
-from diskproof.recording.folder import Recording, start_recording
+from diskproof.recording.folder import Recording, require_fuse, start_recording
 from diskproof.records.operations import UnsyncedJson
 from diskproof.report.crash.table import render_unsynced
 
@@ -32,6 +32,7 @@ def tell_unsynced(
     if (app is None) == (writer is None) or (folder is None) != (app is not None):
         why = "a recipe has its writer and its folder"
         raise UsageError("--writer and a folder, or --app alone, are needed", why)
+    require_fuse()
     with _prepared(folder, app, writer) as (source, argv):
         found = _watch(source, argv, seconds)
     if found["promises"] and not found["flushes"]:

@@ -166,14 +166,15 @@ def find_damage(image: Path, form: str, timeout: float) -> Completed | None:
 
 
 def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
-    """A check's answer: 0 keeps, 1 loses with a count on stdout, 2 or a crash of its own corrupts;
-    all else fails."""
+    """A check's answer: 0 keeps, 1 loses with a count on stdout (nothing said: one), 2 or a crash
+    of its own corrupts; all else fails, as in the explorer (``checks/command.rs``)."""
     cut = frames[-1].sequence if frames else 0
     moment = frames[-1].end if frames else 0
     if done.returncode == 0:
         return None
     if done.returncode == 1:
-        lost, sequences = _read_lost(done.stdout)
+        is_silent = not (done.stdout.strip() or done.stderr.strip())
+        lost, sequences = _read_lost(b"1" if is_silent else done.stdout)
         age = (moment - promised_at(frames, lost, sequences)) / 1e9
         return Loss(cut, (), lost, age, lost_sequences=sequences)
     text = (done.error_text or done.text.strip())[-500:]

@@ -22,7 +22,7 @@ const BARREN_ROUNDS: u32 = 4;
 pub const MAX_CAUSES: usize = 64;
 
 /// Passes with each single change missing come first: most causes are one.
-const FIRST: [Pass; 4] = [Pass::Alone, Pass::Quick, Pass::Nothing, Pass::Single];
+const FIRST: [Pass; 5] = [Pass::Alone, Pass::Torn, Pass::Quick, Pass::Nothing, Pass::Single];
 
 /// What the searching threads share.
 pub struct Search<'a, 's> {

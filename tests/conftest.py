@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 
 from support.forked import stop_forker
+from support.leftovers import end_children, find_children
 from support.spreading import FilesAndParts
 
 # A busy machine is not a defect: no example fails for being slow. The same tree gives the same
@@ -68,6 +69,26 @@ def forker() -> Iterator[None]:
     """Calls of one module fork from one process, which the next would take for left behind."""
     yield
     stop_forker()
+
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    return report
+
+
+@pytest.fixture(autouse=True)
+def leftovers(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = find_children()
+    yield
+    if request.node.stash.get(_FAILED, False):
+        end_children(but=before)
 
 
 _NO_WALL = resource.getrlimit(resource.RLIMIT_DATA)

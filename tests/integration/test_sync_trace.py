@@ -61,7 +61,7 @@ def program(request: pytest.FixtureRequest, static_program: Path, dynamic_progra
 def open_folder(tmp_path: Path) -> Path:
     """A folder that anybody may use, its parents included."""
     for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+        folder.chmod(folder.stat().st_mode | 0o055)  # one may be /tmp itself, with its sticky bit
     tmp_path.chmod(0o777)
     return tmp_path
 
@@ -128,18 +128,19 @@ def test_each_call_is_counted_by_process_and_file(tmp_path: Path, program: Path,
 
 @COMMANDS
 def test_bytes_between_syncs(tmp_path: Path, by: str) -> None:
+    # Preloaded, bytes are asked for each ms, by a reader that a busy host lets wait: the writer
+    # stays until it has looked once more.
     script = (
-        "import os, sys\n"
+        "import os, sys, time\n"
         "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
         "for _ in range(30):\n"
         "    os.write(fd, bytes(100_000)); os.fsync(fd)\n"
+        "time.sleep(1.5)\n"
     )
     report = trace_json(tmp_path, by, sys.executable, "-c", script, tmp_path / "f")
     (writer,) = report["writers"]
     assert writer["syncs"] == 30
-    # Asked at most each 50 us; with tracepoints not at all when the process was faster gone.
-    least = 1 if by == "tracepoints" else 2_700_000
-    assert least <= writer["written_bytes"] <= 3_000_000
+    assert 2_700_000 <= writer["written_bytes"] <= 3_000_000  # asked at most each 50 us
 
 
 @COMMANDS

@@ -1,0 +1,186 @@
+"""Every tree that a crash leaves of small programs, on real file systems and by the explorer's rules.
+
+    PYTHONPATH=src:tests python benchmarks/litmus.py run --on xfs --out xfs.jsonl [--of SET...]
+    PYTHONPATH=src:tests python benchmarks/litmus.py run --on posix --out posix.jsonl
+    PYTHONPATH=src:tests python benchmarks/litmus.py compare xfs.jsonl posix.jsonl
+
+``run`` takes litmus programs (tests/support/litmus: idioms of applications, all 312 distinct ones
+of one operation within the bounds of the B3 paper, a sample of two), and appends a line for each:
+its operations and, by how many had returned, the distinct trees. On a file system, with mount
+options as ``crash --on`` takes them, each state of its disk is mounted; on ``posix`` the states are
+a folder's, by the rules of docs/crash-model.md or of ``--profile``. What a file has is not run
+again. ``compare`` tells the real trees that the rules do not have, and the share of the rules' that
+was seen, and exits with 1 if there is one.
+
+Requires root, /dev/fuse, loop devices, the programs that make file systems, and the native ones.
+"""
+
+import argparse
+import json
+import platform
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from diskproof.crash.real_fs import read_real_fs, require_root
+from diskproof.process.scratch import start_scratch_dir
+from support.litmus.bounded import of_one, of_two
+from support.litmus.idioms import idioms, others
+from support.litmus.operations import Litmus
+from support.litmus.reach import Budget, reach
+
+SETS = ("idioms", "others", "one", "two")
+TWO = 1000
+"""Programs of two operations in the sample, from which ``--take`` takes fewer."""
+POSIX = "posix"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a file: a program, where it ran, and what a crash leaves."""
+
+    program: Litmus
+    on: str
+    profile: str
+    kernel: str
+    trees: Mapping[str, Sequence[str]]
+    counts: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        return self.profile or self.on
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    run, compare = verbs.add_parser("run"), verbs.add_parser("compare")
+    run.add_argument("--on", required=True, help="KIND[,OPTIONS], or posix")
+    run.add_argument("--profile", default="", help="rules of the explorer, with --on posix")
+    run.add_argument("--of", nargs="+", choices=SETS, default=list(SETS))
+    run.add_argument("--take", type=int, help="so many of each set of more, a seeded sample")
+    run.add_argument("--seed", type=int, default=1)
+    run.add_argument("--only", help="programs whose names hold this")
+    run.add_argument("--states", type=int, help="states built (on disks 400, else 20,000)")
+    run.add_argument("--seconds", type=float, default=600.0, help="for each program")
+    run.add_argument("--out", type=Path, required=True)
+    compare.add_argument("real", type=Path)
+    compare.add_argument("rules", type=Path)
+    given = parser.parse_args()
+    if given.verb == "run":
+        return run_all(given)
+    return compare_all(read_rows(given.real), read_rows(given.rules))
+
+
+def choose(sets: Sequence[str], take: int | None, seed: int, only: str | None) -> Iterator[Litmus]:
+    """The programs that are asked for."""
+    for name in sets:
+        match name:
+            case "idioms":
+                some = idioms()
+            case "others":
+                some = others()
+            case "one":
+                some = of_one()
+            case _:
+                some = of_two(TWO, seed)
+        if only is not None:
+            some = tuple(each for each in some if only in each.name)
+        if take is not None and take < len(some):
+            some = tuple(random.Random(seed).sample(some, take))
+        yield from some
+
+
+def run_all(given: argparse.Namespace) -> int:
+    on = None if given.on == POSIX else read_real_fs(given.on)
+    if on:
+        require_root(on)
+    budget = Budget(given.states or (400 if on else 20000), given.seconds)
+    done = {(row.program, row.place) for row in read_rows(given.out)} if given.out.exists() else ()
+    have = {(program.to_json(), place) for program, place in done}
+    programs = [*choose(given.of, given.take, given.seed, given.only)]
+    left = [each for each in programs if (each.to_json(), given.profile or given.on) not in have]
+    print(f"{len(programs)} programs, {len(programs) - len(left)} of them in {given.out}")
+    for number, program in enumerate(left, 1):
+        began = time.monotonic()
+        with start_scratch_dir(large=True) as room:
+            found = reach(program, on, room / "run", budget, given.profile)
+        trees = {str(returned): sorted(texts) for returned, texts in found.trees.items()}
+        row = Row(program, given.on, given.profile, platform.release(), trees, found.counts)
+        with given.out.open("a") as stream:
+            stream.write(json.dumps(asdict(row), sort_keys=True) + "\n")
+        pace = found.counts["checked"] / found.counts["seconds"]
+        print(
+            f"{number}/{len(left)} {program.name}: {sum(map(len, trees.values()))} trees, "
+            f"{found.counts['checked']} states, {pace:.0f}/s, "
+            f"{time.monotonic() - began:.1f} s{'' if found.counts['complete'] else ', a sample'}",
+            flush=True,
+        )
+    return 0
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The lines of a file; a last one that was not written to its end is none."""
+    rows = []
+    for line in path.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            values = json.loads(line)
+            told = values.pop("program")
+            program = Litmus(told["name"], tuple(told["operations"]), tuple(told["setup"]))
+            rows.append(Row(program, **values))
+    return rows
+
+
+def compare_all(real: Sequence[Row], rules: Sequence[Row]) -> int:
+    """Each row with each of the rules' of the same program."""
+    outside = 0
+    totals: dict[tuple[str, str], list[int]] = {}
+    by_program: dict[str, list[Row]] = {}
+    for row in rules:
+        by_program.setdefault(row.program.to_json(), []).append(row)
+    for row in real:
+        for allowed in by_program.get(row.program.to_json(), ()):
+            found, possible = pairs(row), pairs(allowed)
+            total = totals.setdefault((row.on, allowed.place), [0, 0, 0, 0])
+            beyond = sorted(found - possible)
+            counts = (1, len(beyond), len(found & possible), len(possible))
+            total[:] = [old + new for old, new in zip(total, counts, strict=True)]
+            outside += len(beyond)
+            if beyond:
+                tell(row, allowed, beyond)
+    for (on, place), (programs, beyond_, seen, possible_) in sorted(totals.items()):
+        share = 100 * seen / possible_ if possible_ else 0
+        print(
+            f"{on}: {programs} programs, {beyond_} trees that {place} does not have; "
+            f"{seen} of its {possible_} seen ({share:.0f} %)"
+        )
+    return 1 if outside else 0
+
+
+def pairs(row: Row) -> set[tuple[int, str]]:
+    """Each tree with how many operations had returned."""
+    return {(int(returned), text) for returned, texts in row.trees.items() for text in texts}
+
+
+def tell(row: Row, allowed: Row, beyond: Sequence[tuple[int, str]]) -> None:
+    """A program with the trees outside the rules, each once, at the earliest moment."""
+    complete = "" if allowed.counts["complete"] else " (of which only a sample was built)"
+    print(f"\n{row.on}: {row.program.name}: not in {allowed.place}{complete}")
+    for operation in row.program.setup:
+        print(f"    before: {json.dumps(operation)}")
+    for number, operation in enumerate(row.program.operations, 1):
+        print(f"    {number}: {json.dumps(operation)}")
+    earliest: dict[str, int] = {}
+    for returned, text in beyond:
+        earliest.setdefault(text, returned)
+    for text, returned in earliest.items():
+        print(f"  after {returned} had returned:")
+        print("".join(f"      {line}\n" for line in text.splitlines() or ["(empty)"]), end="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""A litmus program is a list of operations, each a JSON object; this runs it in a folder.
+
+Every operation opens what it works on, does one thing and closes it. Each write fills its bytes
+with a letter of its own, so that content says which writes it came from.
+"""
+
+import ctypes
+import json
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+Operation = dict[str, Any]
+"""``do`` and ``path``; with some ``to``, ``size``, ``offset``, ``bytes``, ``fill``, ``mode``,
+``name``, ``value``. The path of the folder itself is ``.``."""
+MODES = {"": 0, "keep": 1, "punch": 2, "zero": 16}
+"""Words of ``mode`` of fallocate(2), by commas: linux/falloc.h."""
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Litmus:
+    """``setup`` is done, and durable, before anything is recorded."""
+
+    name: str
+    operations: tuple[Operation, ...]
+    setup: tuple[Operation, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def perform(
+    operations: Sequence[Operation], folder: Path, acknowledge: Callable[[str], None]
+) -> None:
+    """Do them one after the other; each is acknowledged by its number, from 1, when it has
+    returned. Raises OSError."""
+    for number, operation in enumerate(operations, 1):
+        _DEEDS[operation["do"]](folder / operation["path"], operation, folder)
+        acknowledge(str(number))
+
+
+def sync_file_system(folder: Path) -> None:
+    """All that is there goes to the disk, and no other file system has to."""
+    with _opened(folder, os.O_RDONLY) as handle:
+        if _libc.syncfs(handle):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _creat(path: Path, operation: Operation, folder: Path) -> None:
+    with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
+        pass
+
+
+def _write(path: Path, operation: Operation, folder: Path) -> None:
+    # ext4 writes a file that it has seen truncated when the same descriptor is closed: a program
+    # that replaces a file in place has both in one.
+    flags = os.O_WRONLY | (os.O_TRUNC if operation.get("truncate") else 0)
+    with _opened(path, flags) as handle:
+        _write_whole(handle, _content(operation), operation["offset"])
+
+
+def _dwrite(path: Path, operation: Operation, folder: Path) -> None:
+    with (
+        _opened(path, os.O_WRONLY | os.O_DIRECT) as handle,
+        mmap.mmap(-1, operation["bytes"]) as aligned,
+    ):
+        aligned[:] = _content(operation)
+        done = os.pwritev(handle, [aligned], operation["offset"])
+    if done != operation["bytes"]:
+        raise OSError(f"{path}: {done} bytes were written directly")
+
+
+def _mmapwrite(path: Path, operation: Operation, folder: Path) -> None:
+    begin, end = operation["offset"], operation["offset"] + operation["bytes"]
+    with _opened(path, os.O_RDWR) as handle, mmap.mmap(handle, end) as mapped:
+        mapped[begin:end] = _content(operation)
+        mapped.flush()
+
+
+def _content(operation: Operation) -> bytes:
+    return bytes(operation["fill"], "ascii") * operation["bytes"]
+
+
+def _write_whole(handle: int, content: bytes, offset: int) -> None:
+    done = os.pwrite(handle, content, offset)
+    if done != len(content):
+        raise OSError(f"{done} bytes of {len(content)} were written")
+
+
+def _fallocate(path: Path, operation: Operation, folder: Path) -> None:
+    mode = sum(MODES[word] for word in operation["mode"].split(","))
+    with _opened(path, os.O_RDWR) as handle:
+        offset, length = (ctypes.c_int64(operation[each]) for each in ("offset", "bytes"))
+        if _libc.fallocate64(handle, mode, offset, length):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+
+
+def _flush(path: Path, operation: Operation, folder: Path) -> None:
+    with _opened(path, os.O_RDONLY) as handle:
+        (os.fdatasync if operation["do"] == "fdatasync" else os.fsync)(handle)
+
+
+def _setxattr(path: Path, operation: Operation, folder: Path) -> None:
+    os.setxattr(path, operation["name"], operation["value"].encode())
+
+
+_DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
+    "creat": _creat,
+    "mkdir": lambda path, operation, folder: path.mkdir(),
+    "symlink": lambda path, operation, folder: path.symlink_to(operation["to"]),
+    "link": lambda path, operation, folder: os.link(path, folder / operation["to"]),
+    "rename": lambda path, operation, folder: os.rename(path, folder / operation["to"]),
+    "unlink": lambda path, operation, folder: path.unlink(),
+    "rmdir": lambda path, operation, folder: path.rmdir(),
+    "truncate": lambda path, operation, folder: os.truncate(path, operation["size"]),
+    "write": _write,
+    "dwrite": _dwrite,
+    "mmapwrite": _mmapwrite,
+    "fallocate": _fallocate,
+    "setxattr": _setxattr,
+    "removexattr": lambda path, operation, folder: os.removexattr(path, operation["name"]),
+    "fsync": _flush,
+    "fdatasync": _flush,
+    "sync": lambda path, operation, folder: sync_file_system(folder),
+}

@@ -1,4 +1,4 @@
-"""Every tree that a crash leaves of small programs, on real file systems and by the explorer's rules.
+"""Every tree that a crash leaves of small programs, on real file systems and by rules.
 
     PYTHONPATH=src:tests python benchmarks/litmus.py run --on xfs --out xfs.jsonl [--of SET...]
     PYTHONPATH=src:tests python benchmarks/litmus.py run --on posix --out posix.jsonl
@@ -30,13 +30,14 @@ from diskproof.crash.real_fs import read_real_fs, require_root
 from diskproof.process.scratch import start_scratch_dir
 from support.litmus.bounded import of_one, of_two
 from support.litmus.idioms import idioms, others
-from support.litmus.operations import Litmus
+from support.litmus.operations import WRITEBACKS, Litmus
 from support.litmus.reach import Budget, reach
 
 SETS = ("idioms", "others", "one", "two")
 TWO = 1000
 """Programs of two operations in the sample, from which ``--take`` takes fewer."""
 POSIX = "posix"
+RATE = ("checked", "seconds")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Row:
     kernel: str
     trees: Mapping[str, Sequence[str]]
     counts: Mapping[str, Any]
+
+    @property
+    def is_complete(self) -> bool:
+        """Every state that there can be was seen."""
+        return all(each["complete"] for each in self.counts.values())
 
     @property
     def place(self) -> str:
@@ -65,8 +71,9 @@ def main() -> int:
     run.add_argument("--take", type=int, help="so many of each set of more, a seeded sample")
     run.add_argument("--seed", type=int, default=1)
     run.add_argument("--only", help="programs whose names hold this")
-    run.add_argument("--states", type=int, help="states built (on disks 400, else 20,000)")
+    run.add_argument("--states", type=int, help="states built (of each disk 400, else 20,000)")
     run.add_argument("--seconds", type=float, default=600.0, help="for each program")
+    run.add_argument("--writeback", nargs="+", choices=WRITEBACKS, default=list(WRITEBACKS))
     run.add_argument("--out", type=Path, required=True)
     compare.add_argument("real", type=Path)
     compare.add_argument("rules", type=Path)
@@ -99,7 +106,7 @@ def run_all(given: argparse.Namespace) -> int:
     on = None if given.on == POSIX else read_real_fs(given.on)
     if on:
         require_root(on)
-    budget = Budget(given.states or (400 if on else 20000), given.seconds)
+    budget = Budget(given.states or (400 if on else 20000), given.seconds, tuple(given.writeback))
     done = {(row.program, row.place) for row in read_rows(given.out)} if given.out.exists() else ()
     have = {(program.to_json(), place) for program, place in done}
     programs = [*choose(given.of, given.take, given.seed, given.only)]
@@ -113,11 +120,11 @@ def run_all(given: argparse.Namespace) -> int:
         row = Row(program, given.on, given.profile, platform.release(), trees, found.counts)
         with given.out.open("a") as stream:
             stream.write(json.dumps(asdict(row), sort_keys=True) + "\n")
-        pace = found.counts["checked"] / found.counts["seconds"]
+        checked, seconds = (sum(each[key] for each in found.counts.values()) for key in RATE)
         print(
             f"{number}/{len(left)} {program.name}: {sum(map(len, trees.values()))} trees, "
-            f"{found.counts['checked']} states, {pace:.0f}/s, "
-            f"{time.monotonic() - began:.1f} s{'' if found.counts['complete'] else ', a sample'}",
+            f"{checked} states, {checked / seconds:.0f}/s, {time.monotonic() - began:.1f} s"
+            f"{'' if row.is_complete else ', a sample'}",
             flush=True,
         )
     return 0
@@ -168,7 +175,7 @@ def pairs(row: Row) -> set[tuple[int, str]]:
 
 def tell(row: Row, allowed: Row, beyond: Sequence[tuple[int, str]]) -> None:
     """A program with the trees outside the rules, each once, at the earliest moment."""
-    complete = "" if allowed.counts["complete"] else " (of which only a sample was built)"
+    complete = "" if allowed.is_complete else " (of which only a sample was built)"
     print(f"\n{row.on}: {row.program.name}: not in {allowed.place}{complete}")
     for operation in row.program.setup:
         print(f"    before: {json.dumps(operation)}")

@@ -5,8 +5,8 @@ set of names, each followed by a flush of something near it.
 The bounds of one operation are ACE's, which give the 328 programs of the paper: core operations on
 ``foo`` and ``A/foo`` (the second name of link and rename ``bar`` or ``A/bar``, of directories ``A``
 to ``B``), three places of a write, two of a direct or mapped one, five modes of fallocate, two
-lengths of truncate; then one fsync of a used name, its sibling or its parent, or sync. ``remove`` is
-remove(3), which is unlink for a file: 16 of the 328 are there twice, and 312 are distinct. ACE has
+lengths of truncate; then one fsync of a used name, its sibling or its parent, or sync. ``remove``
+is remove(3), unlink for a file: 16 of the 328 are there twice, and 312 are distinct. ACE has
 msync as the only flush of a mapped write; here the flush comes after it, as after all others. What
 an operation needs is made just before it, and is not durable either. Sizes are our own.
 """
@@ -25,8 +25,12 @@ _WHOLE = ("append", "overlap")
 _MODES = ("zero", "zero,keep", "punch,keep", "keep", "")
 _LENGTHS = (0, 2500)
 SIBLINGS = {
-    **{"foo": "bar", "bar": "foo", "A/foo": "A/bar", "A/bar": "A/foo"},
-    **{"A": "B", "B": "A"},
+    "foo": "bar",
+    "bar": "foo",
+    "A/foo": "A/bar",
+    "A/bar": "A/foo",
+    "A": "B",
+    "B": "A",
 }
 
 

@@ -4,7 +4,6 @@ With a file system the state is a disk with one. It ends with its starter, and i
 """
 
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ def main(out: str, *on: str) -> None:
     """Answers each line by ``0``: every state keeps."""
     seen: set[tuple[int, str]] = set()
     point = Path(tempfile.mkdtemp(prefix="litmus-", dir=Path.cwd()))
-    with open(out, "ab", buffering=0) as stream:
+    with Path(out).open("ab", buffering=0) as stream:
         for line in sys.stdin:
             state, _, acks = line.rstrip("\n").partition("\t")
             returned = Path(acks).read_bytes().count(b"\n")
@@ -29,7 +28,8 @@ def main(out: str, *on: str) -> None:
             if found not in seen:
                 seen.add(found)
                 stream.write(json.dumps(found).encode() + b"\n")
-            print(0, flush=True)
+            sys.stdout.write("0\n")
+            sys.stdout.flush()
     point.rmdir()
 
 

@@ -19,6 +19,11 @@ Operation = dict[str, Any]
 ``name``, ``value``. The path of the folder itself is ``.``."""
 MODES = {"": 0, "keep": 1, "punch": 2, "zero": 16}
 """Words of ``mode`` of fallocate(2), by commas: linux/falloc.h."""
+WRITEBACKS = ("end", "each", "front")
+"""What the kernel writes of what nobody asked to be flushed, which it may at any time: everything
+after the last operation, everything after each, or the first page of each write before all that."""
+_PAGE = 4096
+_WAIT_WRITE_WAIT = 7  # linux/fs.h: SYNC_FILE_RANGE_*
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -35,21 +40,42 @@ class Litmus:
 
 
 def perform(
-    operations: Sequence[Operation], folder: Path, acknowledge: Callable[[str], None]
+    operations: Sequence[Operation],
+    folder: Path,
+    acknowledge: Callable[[str], None],
+    writeback: str = "",
 ) -> None:
     """Do them one after the other; each is acknowledged by its number, from 1, when it has
     returned. Raises OSError."""
     for number, operation in enumerate(operations, 1):
         _DEEDS[operation["do"]](folder / operation["path"], operation, folder)
         acknowledge(str(number))
+        if writeback == "each":
+            sync_file_system(folder)
+        elif writeback == "front" and operation["do"] in ("write", "mmapwrite"):
+            _write_front(folder / operation["path"], operation)
+    if writeback:
+        sync_file_system(folder)
 
 
 def sync_file_system(folder: Path) -> None:
     """All that is there goes to the disk, and no other file system has to."""
     with _opened(folder, os.O_RDONLY) as handle:
-        if _libc.syncfs(handle):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), str(folder))
+        _require(_libc.syncfs(handle), folder)
+
+
+def _write_front(path: Path, operation: Operation) -> None:
+    """The first page of what was written goes to its place, and nothing else."""
+    begin = operation["offset"] // _PAGE * _PAGE
+    with _opened(path, os.O_WRONLY) as handle:
+        span = ctypes.c_int64(begin), ctypes.c_int64(_PAGE)
+        _require(_libc.sync_file_range(handle, *span, _WAIT_WRITE_WAIT), path)
+
+
+def _require(answer: int, path: Path) -> None:
+    if answer:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(path))
 
 
 @contextmanager
@@ -106,9 +132,7 @@ def _fallocate(path: Path, operation: Operation, folder: Path) -> None:
     mode = sum(MODES[word] for word in operation["mode"].split(","))
     with _opened(path, os.O_RDWR) as handle:
         offset, length = (ctypes.c_int64(operation[each]) for each in ("offset", "bytes"))
-        if _libc.fallocate64(handle, mode, offset, length):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), str(path))
+        _require(_libc.fallocate64(handle, mode, offset, length), path)
 
 
 def _flush(path: Path, operation: Operation, folder: Path) -> None:
@@ -125,7 +149,7 @@ _DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
     "mkdir": lambda path, operation, folder: path.mkdir(),
     "symlink": lambda path, operation, folder: path.symlink_to(operation["to"]),
     "link": lambda path, operation, folder: os.link(path, folder / operation["to"]),
-    "rename": lambda path, operation, folder: os.rename(path, folder / operation["to"]),
+    "rename": lambda path, operation, folder: path.rename(folder / operation["to"]),
     "unlink": lambda path, operation, folder: path.unlink(),
     "rmdir": lambda path, operation, folder: path.rmdir(),
     "truncate": lambda path, operation, folder: os.truncate(path, operation["size"]),

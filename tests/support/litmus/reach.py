@@ -9,13 +9,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from diskproof.crash.real_fs import DISK, SECTOR, RealFs, alone_args, make_disk, start_recording_on
 from diskproof.crash.record import MARK, copy_folder, cut_at_mark
 from diskproof.lab.deadline import Deadline
 from diskproof.process.native import require_native
 from diskproof.process.start import run
-from support.litmus.operations import Litmus, perform, sync_file_system
+from support.litmus.operations import WRITEBACKS, Litmus, perform
 
 Trees = Mapping[int, frozenset[str]]
 
@@ -24,21 +25,38 @@ Trees = Mapping[int, frozenset[str]]
 class Budget:
     states: int = 20000
     seconds: float = 600.0
+    writebacks: tuple[str, ...] = WRITEBACKS
 
 
 @dataclass(frozen=True)
 class Reached:
-    """``trees`` by operations that had returned; ``counts`` and ``complete`` as the explorer has
-    them, ``timed_out`` among them."""
+    """``trees`` by operations that had returned; ``counts`` are the explorer's, ``timed_out`` and
+    ``seconds`` among them, one for each writeback."""
 
     trees: Trees
-    counts: Mapping[str, object]
+    counts: Mapping[str, Mapping[str, Any]]
 
 
 def reach(
     program: Litmus, on: RealFs | None, room: Path, budget: Budget, profile: str = ""
 ) -> Reached:
-    """Record the program in a new folder ``room``, and see every state. Needs root."""
+    """Record the program in new folders below ``room``, and see every state. Needs root.
+
+    The budget is for each writeback; in a folder there is none.
+    """
+    merged: dict[int, frozenset[str]] = {}
+    counts = {}
+    for writeback in budget.writebacks if on else ("",):
+        place = room / (writeback or "folder")
+        _record(program, on, place, writeback)
+        trees, counts[writeback] = _explore(place, on, budget, profile)
+        for returned, texts in trees.items():
+            merged[returned] = merged.get(returned, frozenset()) | texts
+        shutil.rmtree(place)
+    return Reached(dict(sorted(merged.items())), counts)
+
+
+def _record(program: Litmus, on: RealFs | None, room: Path, writeback: str) -> None:
     files, base, source = (room / each for each in ("files", "base", "source"))
     for each in (files, base, source):
         each.mkdir(parents=True)
@@ -50,15 +68,14 @@ def reach(
         copy_folder(source, files, deadline)
     copy_folder(files, base, deadline)
     with start_recording_on(on, files, room) as (recording, folder):
-        perform(program.operations, folder, recording.acknowledge)
-        if on:  # the kernel would, some seconds later; nobody has been told
-            sync_file_system(folder)
+        perform(program.operations, folder, recording.acknowledge, writeback)
         recording.acknowledge(MARK)
     cut_at_mark(recording.log, room / "killed.log")
-    return _explore(room, on, budget, profile)
 
 
-def _explore(room: Path, on: RealFs | None, budget: Budget, profile: str) -> Reached:
+def _explore(
+    room: Path, on: RealFs | None, budget: Budget, profile: str
+) -> tuple[Trees, Mapping[str, Any]]:
     out = room / "trees"
     out.touch()
     argv = [sys.executable, "-P", "-m", "support.litmus.observe", str(out)]
@@ -72,7 +89,7 @@ def _explore(room: Path, on: RealFs | None, budget: Budget, profile: str) -> Rea
         "sector": SECTOR,
         "check": {**check, "share_reads": False},
         "budget": {"states": budget.states, "seconds": budget.seconds, "minimise": 0},
-        "threads": 1 if on else os.cpu_count(),
+        **({"threads": 1} if on and on.kind == "btrfs" else {}),
         **({"profile": profile} if profile else {}),
     }
     explorer = [str(require_native("diskproof-states")), "explore"]
@@ -86,13 +103,11 @@ def _explore(room: Path, on: RealFs | None, budget: Budget, profile: str) -> Rea
     )
     summary = json.loads(answer.text.splitlines()[-1])
     counts = {**summary["states"], "timed_out": summary["timed_out"], "seconds": summary["seconds"]}
-    found = _read_trees(out.read_text().splitlines())
-    shutil.rmtree(room)
-    return Reached(found, counts)
+    return _read_trees(out.read_text().splitlines()), counts
 
 
 def _read_trees(lines: Iterable[str]) -> Trees:
     found: dict[int, set[str]] = {}
     for returned, text in map(json.loads, lines):
         found.setdefault(returned, set()).add(text)
-    return {returned: frozenset(texts) for returned, texts in sorted(found.items())}
+    return {returned: frozenset(texts) for returned, texts in found.items()}

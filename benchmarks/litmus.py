@@ -107,8 +107,8 @@ def run_all(given: argparse.Namespace) -> int:
     if on:
         require_root(on)
     budget = Budget(given.states or (400 if on else 20000), given.seconds, tuple(given.writeback))
-    done = {(row.program, row.place) for row in read_rows(given.out)} if given.out.exists() else ()
-    have = {(program.to_json(), place) for program, place in done}
+    done = read_rows(given.out) if given.out.exists() else []
+    have = {(row.program.to_json(), row.place) for row in done}
     programs = [*choose(given.of, given.take, given.seed, given.only)]
     left = [each for each in programs if (each.to_json(), given.profile or given.on) not in have]
     print(f"{len(programs)} programs, {len(programs) - len(left)} of them in {given.out}")

@@ -133,6 +133,12 @@ def others() -> tuple[Litmus, ...]:
             folders,
         ),
         Litmus("rmdir, fsync of its directory", (_path("rmdir", "B"), _fsync(".")), folders),
+        Litmus("truncate within a block", (_path("truncate", "foo", size=2500),), filled),
+        Litmus(
+            "append, fsync of another",
+            (_write("foo", OLD, NEW, "A"), _make("bar"), _fsync("bar")),
+            filled,
+        ),
         Litmus("two appends, fdatasync", (*grow, _path("fdatasync", "foo")), filled),
         Litmus("two appends, fsync of another", (*grow, _make("bar"), _fsync("bar")), filled),
         Litmus(

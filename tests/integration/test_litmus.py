@@ -45,7 +45,7 @@ def test_what_ext4_leaves_is_within_the_rules_and_what_is_not_is_told(tmp_path: 
     again = litmus(tmp_path, "run", "--on", "ext4", "--out", "real", "--only", SYMLINK)
     assert "1 programs, 1 of them" in again
     assert "0 trees that posix does not have" in litmus(tmp_path, "compare", "real", "rules")
-    rows = {row["program"]["name"]: row for row in read_lines(tmp_path / "real")}
+    rows = {str(row["program"]["name"]): row for row in read_lines(tmp_path / "real")}
     trees = rows[SYMLINK]["trees"]
     durable = "A directory\nA/bar symlink links=1 to=foo"
     assert durable not in trees["0"] and len(trees["2"]) == 1

@@ -46,9 +46,13 @@ def perform(
     writeback: str = "",
 ) -> None:
     """Do them one after the other; each is acknowledged by its number, from 1, when it has
-    returned. Raises OSError."""
+    returned. Without ``writeback`` sync is an fsync of everything: sync(2) and syncfs(2) do not
+    reach who records a folder (FUSE). Raises OSError."""
     for number, operation in enumerate(operations, 1):
-        _DEEDS[operation["do"]](folder / operation["path"], operation, folder)
+        if operation["do"] == "sync":
+            (sync_file_system if writeback else _flush_each)(folder)
+        else:
+            _DEEDS[operation["do"]](folder / operation["path"], operation, folder)
         acknowledge(str(number))
         if writeback == "each":
             sync_file_system(folder)
@@ -62,6 +66,13 @@ def sync_file_system(folder: Path) -> None:
     """All that is there goes to the disk, and no other file system has to."""
     with _opened(folder, os.O_RDONLY) as handle:
         _require(_libc.syncfs(handle), folder)
+
+
+def _flush_each(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            with _opened(path, os.O_RDONLY) as handle:
+                os.fsync(handle)
 
 
 def _write_front(path: Path, operation: Operation) -> None:
@@ -119,7 +130,8 @@ def _mmapwrite(path: Path, operation: Operation, folder: Path) -> None:
 
 
 def _content(operation: Operation) -> bytes:
-    return bytes(operation["fill"], "ascii") * operation["bytes"]
+    length: int = operation["bytes"]
+    return bytes(operation["fill"], "ascii") * length
 
 
 def _write_whole(handle: int, content: bytes, offset: int) -> None:
@@ -144,12 +156,16 @@ def _setxattr(path: Path, operation: Operation, folder: Path) -> None:
     os.setxattr(path, operation["name"], operation["value"].encode())
 
 
+def _rename(path: Path, operation: Operation, folder: Path) -> None:
+    path.rename(folder / operation["to"])
+
+
 _DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
     "creat": _creat,
     "mkdir": lambda path, operation, folder: path.mkdir(),
     "symlink": lambda path, operation, folder: path.symlink_to(operation["to"]),
     "link": lambda path, operation, folder: os.link(path, folder / operation["to"]),
-    "rename": lambda path, operation, folder: path.rename(folder / operation["to"]),
+    "rename": _rename,
     "unlink": lambda path, operation, folder: path.unlink(),
     "rmdir": lambda path, operation, folder: path.rmdir(),
     "truncate": lambda path, operation, folder: os.truncate(path, operation["size"]),
@@ -161,5 +177,4 @@ _DEEDS: dict[str, Callable[[Path, Operation, Path], None]] = {
     "removexattr": lambda path, operation, folder: os.removexattr(path, operation["name"]),
     "fsync": _flush,
     "fdatasync": _flush,
-    "sync": lambda path, operation, folder: sync_file_system(folder),
 }

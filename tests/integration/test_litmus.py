@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,8 @@ def test_what_ext4_leaves_is_within_the_rules_and_what_is_not_is_told(tmp_path: 
     assert list(find_loops(tmp_path)) == []
 
 
-def test_nothing_is_left_of_a_run_that_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["while recorded", "while explored"])
+def test_nothing_is_left_of_a_run_that_is_interrupted(tmp_path: Path, moment: str) -> None:
     argv = [*PROGRAM, "run", "--on", "ext4", "--of", "idioms", "--out", "real"]
     process = subprocess.Popen(
         argv,
@@ -69,21 +71,21 @@ def test_nothing_is_left_of_a_run_that_is_interrupted(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    await_loops(tmp_path)
+    pattern = "*/run/*/trees" if moment == "while explored" else "*/run/*/crash.log"
+    await_true(lambda: any(each.stat().st_size for each in tmp_path.glob(pattern)))
     process.send_signal(signal.SIGINT)
     process.wait(120)
     assert process.returncode == -signal.SIGINT
-    await_loops(tmp_path, gone=True)
+    await_true(lambda: not find_loops(tmp_path))
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     assert [each for each in tmp_path.iterdir() if each.name != "real"] == []
 
 
-def await_loops(folder: Path, *, gone: bool = False) -> None:
-    """Until a disk below the folder is in use, or none is."""
+def await_true(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
-    while bool(find_loops(folder)) is gone and time.monotonic() < deadline:
+    while not holds() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert bool(find_loops(folder)) is not gone
+    assert holds()
 
 
 def read_lines(path: Path) -> list[dict[str, dict[str, list[str]]]]:

@@ -5,8 +5,10 @@ rules."""
 import json
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,12 +50,27 @@ def reach(
     counts = {}
     for writeback in budget.writebacks if on else ("",):
         place = room / (writeback or "folder")
-        _record(program, on, place, writeback)
+        with _uninterrupted():
+            _record(program, on, place, writeback)
         trees, counts[writeback] = _explore(place, on, budget, profile)
         for returned, texts in trees.items():
             merged[returned] = merged.get(returned, frozenset()) | texts
         shutil.rmtree(place)
     return Reached(dict(sorted(merged.items())), counts)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C is heard at the end of the block: between a mount and the note that there is one, it
+    would leave a folder that cannot be removed."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def _record(program: Litmus, on: RealFs | None, room: Path, writeback: str) -> None:

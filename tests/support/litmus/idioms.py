@@ -133,6 +133,17 @@ def others() -> tuple[Litmus, ...]:
             folders,
         ),
         Litmus("rmdir, fsync of its directory", (_path("rmdir", "B"), _fsync(".")), folders),
+        _replaced_unflushed(),
+        Litmus(
+            "rename over a linked name, fsync of another",
+            (_make("bar"), _path("mkdir", "A"), _two("link", "bar", "A/bar"), _fsync("A/bar"))
+            + (_make("foo"), _two("rename", "foo", "bar"), _make("A/foo"), _fsync("A/foo")),
+        ),
+        Litmus(
+            "one name twice, fsync below it",
+            (_path("mkdir", "A"), _two("rename", "A", "B"), _path("mkdir", "A"))
+            + (_make("A/foo"), _fsync("A/foo")),
+        ),
         Litmus("truncate within a block", (_path("truncate", "foo", size=2500),), filled),
         Litmus(
             "append, fsync of another",
@@ -173,6 +184,17 @@ def others() -> tuple[Litmus, ...]:
             + (_two("rename", "foo.new", "foo"), _make("bar"), _fsync("bar")),
             filled,
         ),
+    )
+
+
+def _replaced_unflushed() -> Litmus:
+    """The directory is never flushed: on btrfs the old file loses its name, and the new one has not
+    got it (found by B3)."""
+    return Litmus(
+        "replace what was flushed by what was not, fsync of another",
+        (_make("bar"), _write("bar", 0, OLD, "A"), _fsync("bar"), _make("foo"))
+        + (_write("foo", 0, NEW, "B"), _two("rename", "foo", "bar"), _make("other"))
+        + (_fsync("other"),),
     )
 
 

@@ -126,6 +126,7 @@ def others() -> tuple[Litmus, ...]:
     grow = (_write("foo", OLD, NEW, "A"), _write("foo", OLD + NEW, NEW, "B"))
     folders = (_path("mkdir", "A"), _path("mkdir", "B"), _make("A/foo"))
     filled = (_make("foo"), _write("foo", 0, OLD, "o"))
+    front = {"offset": 0, "bytes": 4096, "fill": "B"}
     return (
         Litmus(
             "symlink, fsync of its directory",
@@ -167,6 +168,17 @@ def others() -> tuple[Litmus, ...]:
             (_path("truncate", "foo", size=2500), _write("foo", 6000, 6288, "A"))
             + (_make("bar"), _fsync("bar")),
             filled,
+        ),
+        Litmus(
+            "shorter, longer by truncate, fsync of another",
+            (_path("truncate", "foo", size=2500), _path("truncate", "foo", size=NEW))
+            + (_make("bar"), _fsync("bar")),
+            filled,
+        ),
+        Litmus(
+            "msync of the front, fsync of another",
+            (_make("foo"), _write("foo", 0, NEW, "A"), _path("mmapwrite", "foo", **front))
+            + (_make("bar"), _fsync("bar")),
         ),
         Litmus(
             "rename across directories, fsync of the old one",

@@ -180,6 +180,14 @@ def others() -> tuple[Litmus, ...]:
             (_make("foo"), _write("foo", 0, NEW, "A"), _path("mmapwrite", "foo", **front))
             + (_make("bar"), _fsync("bar")),
         ),
+        *(
+            Litmus(
+                f"{mode} in what was durable, fsync",
+                (_path("fallocate", "foo", mode=mode, offset=1000, bytes=7000), _fsync("foo")),
+                filled,
+            )
+            for mode in ("zero,keep", "punch,keep")
+        ),
         Litmus(
             "rename across directories, fsync of the old one",
             (_two("rename", "A/foo", "B/foo"), _fsync("A")),

@@ -188,6 +188,15 @@ def others() -> tuple[Litmus, ...]:
             )
             for mode in ("zero,keep", "punch,keep")
         ),
+        *(
+            Litmus(
+                f"{title}, shorter, fsync of another",
+                (_write("foo", 0, OLD, "A"), _path("truncate", "foo", size=2500))
+                + (_make("bar"), _fsync("bar")),
+                before,
+            )
+            for title, before in (("written", (_make("foo"),)), ("overwritten", filled))
+        ),
         Litmus(
             "rename across directories, fsync of the old one",
             (_two("rename", "A/foo", "B/foo"), _fsync("A")),

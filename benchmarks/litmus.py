@@ -29,8 +29,9 @@ from typing import Any
 from diskproof.crash.real_fs import read_real_fs, require_root
 from diskproof.process.scratch import start_scratch_dir
 from support.litmus.bounded import of_one, of_two
-from support.litmus.idioms import idioms, others
+from support.litmus.idioms import idioms
 from support.litmus.operations import WRITEBACKS, Litmus
+from support.litmus.others import others
 from support.litmus.reach import Budget, reach
 
 SETS = ("idioms", "others", "one", "two")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from support.litmus.bounded import all_of_one, of_one, of_two
-from support.litmus.idioms import idioms, others
+from support.litmus.idioms import idioms
 from support.litmus.operations import Litmus, perform
+from support.litmus.others import others
 from support.litmus.tree_text import tree_text
 
 FLUSHES = ("fsync", "fdatasync", "sync")

@@ -67,7 +67,11 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     run, compare = verbs.add_parser("run"), verbs.add_parser("compare")
     run.add_argument("--on", required=True, help="KIND[,OPTIONS], or posix")
-    run.add_argument("--profile", default="", help="rules of the explorer, with --on posix")
+    run.add_argument(
+        "--profile",
+        default="",
+        help="a file system whose rules the explorer has (fault power-NAME), with --on posix",
+    )
     run.add_argument("--of", nargs="+", choices=SETS, default=list(SETS))
     run.add_argument("--take", type=int, help="so many of each set of more, a seeded sample")
     run.add_argument("--seed", type=int, default=1)

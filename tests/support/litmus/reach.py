@@ -102,12 +102,11 @@ def _explore(
     request = {
         "log": str(room / "killed.log"),
         "base": str(room / "base"),
-        "fault": "power",
+        "fault": f"power-{profile}" if profile else "power",
         "sector": SECTOR,
         "check": {**check, "share_reads": False},
         "budget": {"states": budget.states, "seconds": budget.seconds, "minimise": 0},
         **({"threads": 1} if on and on.kind == "btrfs" else {}),
-        **({"profile": profile} if profile else {}),
     }
     explorer = [str(require_native("diskproof-states")), "explore"]
     modules = os.pathsep.join(map(os.path.abspath, sys.path))

@@ -48,8 +48,9 @@ def test_what_ext4_leaves_is_within_the_rules_and_what_is_not_is_told(tmp_path: 
     assert "0 trees that posix does not have" in litmus(tmp_path, "compare", "real", "rules")
     rows = {str(row["program"]["name"]): row for row in read_lines(tmp_path / "real")}
     trees = rows[SYMLINK]["trees"]
-    durable = "A directory\nA/bar symlink links=1 to=foo"
-    assert durable not in trees["0"] and len(trees["2"]) == 1
+    link = "A/bar symlink links=1 to=foo"
+    assert any(link not in text for text in trees["0"])
+    assert len(trees["2"]) == 1 and link in trees["2"][0]
     assert len(read_lines(tmp_path / "rules")) == 2
     without = [
         {**row, "trees": {**row["trees"], "2": []}} for row in read_lines(tmp_path / "rules")

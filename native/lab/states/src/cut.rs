@@ -7,6 +7,7 @@ use crate::content::Source;
 use crate::fault::Fault;
 use crate::image::{size_of, Image, Key, Value, Version};
 use crate::order::comes_after;
+use crate::profile::Ordered;
 use crate::trace::Change;
 
 /// A part of the directory that can be one of several things.
@@ -29,6 +30,8 @@ pub struct Cut<'i, 's> {
     pub candidates: Vec<Candidate>,
     /// For each, those of the candidates that must be there if it is, or if its size is.
     after: Vec<Vec<u32>>,
+    /// What a file system promises beyond POSIX.
+    ordered: Option<Ordered>,
 }
 
 /// What a state has of one piece.
@@ -95,7 +98,8 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         0 => trace.header.monotonic_ns,
         sequence => trace.event(sequence).end_ns,
     };
-    Cut { image, sequence: image.at, moment_ns, pieces, candidates, after }
+    let ordered = image.journal().map(|journal| Ordered::new(journal, &candidates));
+    Cut { image, sequence: image.at, moment_ns, pieces, candidates, after, ordered }
 }
 
 impl<'i, 's> Cut<'i, 's> {
@@ -103,8 +107,8 @@ impl<'i, 's> Cut<'i, 's> {
         self.state_of(self.presences(choice))
     }
 
-    /// What becomes of each candidate: a name is missing when one that it comes after is, and a
-    /// size when the truncation before it is.
+    /// What becomes of each candidate: a name is missing when one that it comes after is, a size
+    /// when the truncation before it is, and so on by what the file system promises.
     pub fn presences(&self, choice: &Choice) -> Vec<Presence> {
         self.without_orphans(choice.presences(self.sequence, &self.candidates))
     }
@@ -114,6 +118,15 @@ impl<'i, 's> Cut<'i, 's> {
             if after.iter().any(|&earlier| presences[earlier as usize] == Presence::Missing) {
                 let sectors = self.candidates[index].sectors;
                 presences[index] = presences[index].without_size(sectors);
+            }
+            if let Some(ordered) = &self.ordered {
+                let sectors = self.candidates[index].sectors;
+                presences[index] = ordered.restrict(&presences, index, sectors);
+            }
+        }
+        for (at, writes) in self.ordered.iter().flat_map(Ordered::renames) {
+            if presences[at] == Presence::Present {
+                writes.iter().for_each(|&write| self.put_back(&mut presences, write as usize));
             }
         }
         presences
@@ -126,6 +139,7 @@ impl<'i, 's> Cut<'i, 's> {
             if presences[at] != Presence::Present {
                 presences[at] = Presence::Present;
                 open.extend(self.after[at].iter().map(|&earlier| earlier as usize));
+                open.extend(self.ordered.iter().flat_map(|ordered| ordered.needs(at)));
             }
         }
     }

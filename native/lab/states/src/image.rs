@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::content::{Source, Store};
 use crate::fault::{Durability, Fault};
+use crate::profile::Journal;
 use crate::trace::{Change, Place, Trace};
 
 /// A part of the directory; in the order of files and sectors.
@@ -147,6 +148,10 @@ impl<'s> Image<'s> {
 
     pub fn fault(&self) -> Fault {
         self.durability.fault
+    }
+
+    pub fn journal(&self) -> Option<&'s Journal> {
+        self.durability.journal.as_ref()
     }
 
     /// Goes on to a later record.

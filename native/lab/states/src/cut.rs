@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::choice::{Candidate, Choice, Presence, Tear};
+use crate::choice::{Candidate, Choice, Presence, Reach, Tear};
 use crate::content::Source;
 use crate::fault::Fault;
-use crate::image::{size_of, Image, Key, Value, Version};
+use crate::image::{size_hash, size_of, Image, Key, Value, Version};
 use crate::order::comes_after;
 use crate::profile::Ordered;
 use crate::trace::Change;
@@ -38,6 +38,8 @@ pub struct Cut<'i, 's> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
     Version(usize),
+    /// A file that ends within a write.
+    Size(u64),
     /// A torn run: a version for each sector.
     Sectors(Box<[usize]>),
 }
@@ -66,16 +68,19 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         if own.is_empty() {
             continue;
         }
+        let has_data = own.iter().any(|key| matches!(key, Key::Data(..)));
         let sectors = match trace.change(sequence) {
             Some(change @ Change::Write { .. }) => {
                 image.sectors(change).map_or(0, |(start, end)| end - start)
             }
+            Some(change) if has_data => image.zeroed_sectors(change),
             _ => 0,
         };
+        let truncates = matches!(trace.change(sequence), Some(Change::Truncate { .. }));
         let sized = own.first().is_some_and(|key| matches!(key, Key::Size(_)));
         let under_way = under_way.contains(&sequence);
         keys.extend(own);
-        candidates.push(Candidate { sequence, sectors, sized, under_way });
+        candidates.push(Candidate { sequence, sectors, sized, truncates, under_way });
     }
     keys.sort_unstable();
     keys.dedup();
@@ -115,13 +120,12 @@ impl<'i, 's> Cut<'i, 's> {
 
     pub fn without_orphans(&self, mut presences: Vec<Presence>) -> Vec<Presence> {
         for (index, after) in self.after.iter().enumerate() {
-            if after.iter().any(|&earlier| presences[earlier as usize] == Presence::Missing) {
-                let sectors = self.candidates[index].sectors;
-                presences[index] = presences[index].without_size(sectors);
+            let own = &self.candidates[index];
+            if after.iter().any(|&earlier| presences[earlier as usize].reach() == Reach::Before) {
+                presences[index] = own.without_size(&presences[index]);
             }
             if let Some(ordered) = &self.ordered {
-                let sectors = self.candidates[index].sectors;
-                presences[index] = ordered.restrict(&presences, index, sectors);
+                presences[index] = ordered.restrict(&presences, index, own);
             }
         }
         for (at, writes) in self.ordered.iter().flat_map(Ordered::renames) {
@@ -180,8 +184,10 @@ impl<'i, 's> Cut<'i, 's> {
     fn pick(&self, piece: &Piece, presences: &[Presence]) -> Pick {
         let presence = |version: usize| &presences[piece.makers[version - 1] as usize];
         if let Key::Size(_) = piece.key {
-            let there = |version: usize| presence(version).is_sized();
-            return Pick::Version(size_of(&self.image.store.trace, &piece.versions, there));
+            let reach = |version: usize| presence(version).reach();
+            let (at, size) = size_of(&self.image.store.trace, &piece.versions, reach);
+            let whole = piece.versions[at].size() == size;
+            return if whole { Pick::Version(at) } else { Pick::Size(size) };
         }
         let top = (1..piece.versions.len()).rev().find(|&at| *presence(at) != Presence::Missing);
         let Some(top) = top else { return Pick::Version(0) };
@@ -199,7 +205,7 @@ impl<'i, 's> Cut<'i, 's> {
                 }
             };
             (1..=top).rev().find(there).unwrap_or_else(|| match self.holds_old(piece, number) {
-                true if presence(top).is_sized() => OLD,
+                true if presence(top).reach() == Reach::Whole => OLD,
                 _ => 0,
             })
         };
@@ -233,6 +239,9 @@ impl<'i, 's> Cut<'i, 's> {
     fn pick_hash(&self, piece: &Piece, pick: &Pick) -> io::Result<u64> {
         let (sectors, start, file) = match (pick, &piece.key) {
             (Pick::Version(at), _) => return Ok(piece.versions[*at].hash),
+            (Pick::Size(size), Key::Size(file)) => {
+                return Ok(size_hash(*file, *size, self.image.store.base.size(*file)));
+            }
             (Pick::Sectors(sectors), Key::Data(file, start)) => (sectors, *start, *file),
             _ => unreachable!("only data is torn"),
         };
@@ -301,7 +310,7 @@ impl State<'_, '_, '_> {
         match self.cut.find_piece(key) {
             Some(piece) => match &self.picks[piece] {
                 Pick::Version(at) => &self.cut.pieces[piece].versions[*at].value,
-                Pick::Sectors(_) => unreachable!("only data is torn"),
+                Pick::Size(_) | Pick::Sectors(_) => unreachable!("asked for by itself"),
             },
             None => &settled[0].value,
         }
@@ -309,6 +318,9 @@ impl State<'_, '_, '_> {
 
     pub fn size(&self, file: u64) -> u64 {
         let key = Key::Size(file);
+        if let Some(Pick::Size(size)) = self.cut.find_piece(&key).map(|at| &self.picks[at]) {
+            return *size;
+        }
         match self.cut.image.cells.get(&key).map(|cell| self.value(&key, &cell.versions)) {
             Some(Value::Size(size)) => *size,
             _ => self.cut.image.store.base.size(file),
@@ -333,6 +345,7 @@ impl State<'_, '_, '_> {
                 Some((piece, Pick::Sectors(sectors))) => {
                     self.push_torn(&mut runs, from, piece, sectors);
                 }
+                Some((_, Pick::Size(_))) => unreachable!("data has no size"),
             }
         }
         runs

@@ -202,10 +202,11 @@ impl<'t> Settling<'t> {
         if !data_only {
             covered.extend(take_ended(self.trace, self.attributes.get_mut(&file), begin_ns));
         }
-        if self.journal.is_some() && !data_only {
-            covered.extend(take_ended(self.trace, self.names_of.get_mut(&file), begin_ns));
-        }
         if let Some(journal) = self.journal {
+            if !data_only {
+                let names = take_ended(self.trace, self.names_of.get_mut(&file), begin_ns);
+                covered.extend(names.into_iter().filter(|&name| journal.keeps_name(name)));
+            }
             // A size is logged now, behind all that was logged before.
             let grown = covered.iter().any(|&sequence| journal.grows(sequence));
             covered.extend(if grown { journal.last_before(self.trace, begin_ns) } else { None });

@@ -3,9 +3,9 @@
 //! `docs/crash-model.md` gives each rule's source. Where a file system's own rules are not sure,
 //! these allow more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::choice::{Candidate, Presence, Tear};
+use crate::choice::{Candidate, Presence, Reach, Tear};
 use crate::trace::{Change, Place, Trace, What};
 
 /// The rules of one file system with its usual mount options.
@@ -51,6 +51,8 @@ pub struct Journal {
     before: Vec<u64>,
     /// By rename over another file: the writes to the file, all ended before it began.
     brought: HashMap<u64, Vec<u64>>,
+    /// Changes of names of which a name was another's later.
+    overtaken: HashSet<u64>,
     /// Changes of metadata, in order.
     metadata: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
@@ -63,14 +65,16 @@ impl Journal {
             rules,
             before: Vec::new(),
             brought: HashMap::new(),
+            overtaken: HashSet::new(),
             metadata: Vec::new(),
             grows: Vec::new(),
         };
         let mut lengths: HashMap<u64, u64> =
             trace.base.iter().map(|(_, file, size)| (*file, *size)).collect();
         let mut writes: HashMap<u64, Vec<u64>> = HashMap::new();
-        let mut taken: HashMap<&Place, bool> =
-            trace.base.iter().map(|(name, ..)| (name, true)).collect();
+        // By name: whether a file has it, and the record that said so; 0 for what was there.
+        let mut taken: HashMap<&Place, (bool, u64)> =
+            trace.base.iter().map(|(name, ..)| (name, (true, 0))).collect();
         for (event, sequence) in trace.events.iter().zip(1..) {
             let ended = |&&one: &&u64| trace.event(one).end_ns <= event.begin_ns;
             journal.before.push(journal.metadata.iter().rev().find(ended).copied().unwrap_or(0));
@@ -88,7 +92,10 @@ impl Journal {
                         let own = writes.get(&event.file).into_iter().flatten();
                         journal.brought.insert(sequence, own.filter(ended).copied().collect());
                     }
-                    taken.extend(sets.iter().map(|(name, file)| (name, file.is_some())));
+                    for (name, file) in sets {
+                        let before = taken.insert(name, (file.is_some(), sequence));
+                        journal.overtaken.extend(before.map(|(_, by)| by));
+                    }
                 }
                 None => {}
             }
@@ -104,6 +111,12 @@ impl Journal {
     /// Writes that are there whenever this rename is.
     pub fn brought(&self, sequence: u64) -> &[u64] {
         self.brought.get(&sequence).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether fsync of a file makes this name of it durable. btrfs takes it back when another file
+    /// gets the name before the next transaction.
+    pub fn keeps_name(&self, sequence: u64) -> bool {
+        self.rules.commits_all || !self.overtaken.contains(&sequence)
     }
 
     /// The last change of metadata that had ended by then, if a flush brings it whatever it is of.
@@ -142,9 +155,25 @@ fn grow(lengths: &mut HashMap<u64, u64>, file: u64, change: &Change) -> bool {
     matches!(change, Change::Write { .. }) && *length > before
 }
 
+/// A file ends with a sector that is there.
+fn as_far_as_there(tear: &Tear) -> Reach {
+    let count = tear.sectors.len() as u64;
+    let end = tear.sectors.iter().rposition(|&there| there).map_or(0, |last| last as u64 + 1);
+    let wanted = match tear.reach {
+        Reach::Before => 0,
+        Reach::Until(sectors) => sectors,
+        Reach::Whole => count,
+    };
+    match wanted.min(end) {
+        0 => Reach::Before,
+        all if all == count => Reach::Whole,
+        some => Reach::Until(some),
+    }
+}
+
 /// A rename to a name that a file had.
-fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, bool>) -> bool {
-    matches!(sets, [(_, None), (name, Some(_))] if taken.get(name) == Some(&true))
+fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, u64)>) -> bool {
+    matches!(sets, [(_, None), (name, Some(_))] if taken.get(name).is_some_and(|held| held.0))
 }
 
 /// The rules among the changes of one cut that may be missing.
@@ -163,9 +192,8 @@ impl Ordered {
             at.ok().map(|at| at as u32)
         };
         let before = |one: &Candidate| {
-            let is_bound = journal.is_metadata(one.sequence)
-                || one.sized
-                || journal.rules.copies_on_write;
+            let is_bound =
+                journal.is_metadata(one.sequence) || one.sized || journal.rules.copies_on_write;
             let mut earlier = if is_bound { journal.before(one.sequence) } else { 0 };
             while earlier != 0 {
                 if let Some(at) = at(earlier) {
@@ -186,17 +214,17 @@ impl Ordered {
     }
 
     /// What a candidate can be, when those before it are as they are.
-    pub fn restrict(&self, presences: &[Presence], at: usize, sectors: u64) -> Presence {
+    pub fn restrict(&self, presences: &[Presence], at: usize, candidate: &Candidate) -> Presence {
         let own = match &presences[at] {
             Presence::Torn(_) if self.rules.copies_on_write => Presence::Missing,
-            Presence::Torn(Tear { sized: true, .. }) if self.rules.data_before_size => {
-                presences[at].without_size(sectors)
+            Presence::Torn(tear) if self.rules.data_before_size => {
+                Presence::Torn(Tear { reach: as_far_as_there(tear), ..tear.clone() })
             }
             other => other.clone(),
         };
-        match self.before[at].map(|earlier| &presences[earlier as usize]) {
-            Some(Presence::Missing) if self.rules.copies_on_write => Presence::Missing,
-            Some(Presence::Missing) => own.without_size(sectors),
+        match self.before[at].map(|earlier| presences[earlier as usize].reach()) {
+            Some(Reach::Before) if self.rules.copies_on_write => Presence::Missing,
+            Some(Reach::Before) => candidate.without_size(&own),
             _ => own,
         }
     }

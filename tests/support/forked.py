@@ -86,6 +86,10 @@ class _Forker:
             assert self._socket.recv(1) == b"."
         return pid
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         self._socket.close()
         self._process.wait(60)
@@ -95,6 +99,11 @@ class _Forker:
 def start_forker() -> _Forker:
     """Ours; the first call has it started."""
     return _Forker()
+
+
+def forker_pid() -> int | None:
+    """None: no call has started it."""
+    return start_forker().pid if start_forker.cache_info().currsize else None
 
 
 def stop_forker() -> None:

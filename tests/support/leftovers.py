@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from support.forked import stop_forker
+from support.forked import forker_pid
 
 
 def find_children() -> set[int]:
@@ -19,10 +19,10 @@ def find_children() -> set[int]:
 
 
 def end_children(but: set[int]) -> None:
-    """Kill all other children of ours with their descendants; returns when they are gone."""
-    stop_forker()
+    """Kill all other children of ours with their descendants; returns when they are gone. What the
+    module's calls fork from stays: begun anew, it would be taken for left behind."""
     ended: list[psutil.Process] = []
-    for pid in find_children() - but:
+    for pid in find_children() - but - {forker_pid()}:
         with suppress(psutil.Error):
             child = psutil.Process(pid)
             ended += [child, *child.children(recursive=True)]

@@ -15,6 +15,7 @@ import termios
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -183,7 +184,9 @@ class Place:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         found = {f"mount {line.split()[4]}" for line in mounts if str(self.root) in line}
         for path in Path("/sys/block").glob("loop*/loop/backing_file"):
-            file = path.read_text().strip() if path.exists() else ""
+            file = ""
+            with suppress(OSError):  # another's, that is just taken away
+                file = path.read_text().strip()
             found |= {f"loop device on {file}"} if file.startswith(str(self.root)) else set()
         for child in psutil.Process().children(recursive=True):
             found |= _living(child)

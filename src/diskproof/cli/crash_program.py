@@ -24,8 +24,9 @@ from diskproof.lab.course import Outcome
 from diskproof.lab.setup import LabSetup
 from diskproof.recording.folder import require_fuse
 from diskproof.records import Cell, StudyRecord, content_id
-from diskproof.records.verdicts import FAULTS, Fault
+from diskproof.records.verdicts import FAULTS, PROFILES, Fault
 from diskproof.report.barred import Bars, dropping_text
+from diskproof.report.durability import profiles_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
 from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
@@ -48,6 +49,7 @@ class ProgramOptions(NamedTuple):
     seed: int | None
     causes: float | None
     old_content: bool
+    profiles: str | None
     on: str | None
     cluster: str | None
 
@@ -108,6 +110,7 @@ def refuse_for_study(own: ProgramOptions) -> None:
     """Raises UsageError for an option that a study has no use for."""
     given: dict[str, object] = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays}
     given |= {"--causes": own.causes, "--old-content": own.old_content, "--on": own.on}
+    given["--profiles"] = own.profiles
     _refuse(given, *OF_PROGRAMS)
 
 
@@ -123,9 +126,20 @@ def _make_rules(own: ProgramOptions) -> CrashRules:
     if own.sector is not None and own.sector not in SECTORS:
         raise UsageError(f"--sector {own.sector} is no sector of a disk", f"it is {KNOWN_SECTORS}")
     sector = own.sector or (program.RULES.sector if own.on is None else real_fs.SECTOR)
-    faults = FAULTS if own.old_content else USUAL_FAULTS
+    asked = {*USUAL_FAULTS, *_read_profiles(own.profiles)}
+    asked |= {"old-content"} if own.old_content else set()
+    faults = tuple(fault for fault in FAULTS if fault in asked)
     rules = replace(program.RULES, sector=sector, faults=faults)
     return rules if own.seed is None else replace(rules, seed=own.seed)
+
+
+def _read_profiles(text: str | None) -> Iterator[Fault]:
+    """Raises UsageError."""
+    for name in text.split(",") if text is not None else ():
+        if name not in PROFILES:
+            why = f"it is {', '.join(PROFILES)}, with commas between them"
+            raise UsageError(f"--profiles {text}: no rules of {name or 'nothing'} are known", why)
+        yield PROFILES[name]
 
 
 def _read_on(own: ProgramOptions, source: str | Path) -> real_fs.RealFs | None:
@@ -134,6 +148,7 @@ def _read_on(own: ProgramOptions, source: str | Path) -> real_fs.RealFs | None:
         return None
     given: dict[str, object] = {"--block-log": isinstance(source, Path), "--causes": own.causes}
     given |= {"--old-content": own.old_content, "--stays": own.stays, "--cluster": own.cluster}
+    given["--profiles"] = own.profiles
     _refuse(given, *OF_FOLDERS)
     on = real_fs.read_real_fs(own.on)
     real_fs.require_root(on)
@@ -204,6 +219,7 @@ class ProgramWords(CrashWords):
         return [*filter(None, dict.fromkeys(self._tell()))]
 
     def _tell(self) -> Iterator[str]:
+        yield profiles_text([row.verdict for row in self.verdicts()])
         for row in self.verdicts():
             yield dropping_text([row.cell], Bars(self.campaign.study))
             if not row.cell.level("on") and program.sent_no_flush(row.counts):

@@ -91,6 +91,14 @@ OldContentOption = Annotated[
         help="With --writer: try too that new parts of files hold what other files left.",
     ),
 ]
+ProfilesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profiles",
+        metavar="FS,...",
+        help="With --writer: judge the same recording by the rules of ext4, xfs or btrfs too.",
+    ),
+]
 OnOption = Annotated[
     str | None,
     typer.Option(
@@ -146,6 +154,7 @@ def crash_study(
     seed: SeedOption = None,
     causes: CausesOption = None,
     old_content: OldContentOption = False,
+    profiles: ProfilesOption = None,
     on: OnOption = None,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
@@ -175,7 +184,9 @@ def crash_study(
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
-    own = crash_program.ProgramOptions(stays, sector, seed, causes, old_content, on, cluster)
+    own = crash_program.ProgramOptions(
+        stays, sector, seed, causes, old_content, profiles, on, cluster
+    )
     asked = crash_program.CrashTarget(target, app, writer, block_log, check)
     if target is None or asked.is_program:
         for_study = {options.DESTROY_DATA: destroy_data, "--make": make}

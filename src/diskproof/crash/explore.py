@@ -19,13 +19,14 @@ from diskproof.process.native import require_native
 from diskproof.process.owner import write_private
 from diskproof.process.run_user import require_private_home, require_run_user
 from diskproof.process.start import Process, grandchild_args, require_tool, start_process
-from diskproof.records.verdicts import Fault
+from diskproof.records.verdicts import PROFILES, Fault
 
 NATIVE_FAULTS: Mapping[Fault, str] = {
     "power": "power",
     "qemu-kill": "kill",
     "lying-device": "lying-device",
     "old-content": "old-content",
+    **{fault: fault for fault in PROFILES.values()},
 }
 """The explorer's names; what an end in order leaves is one state, and not explored."""
 

@@ -6,8 +6,23 @@ from typing import Literal, Self, get_args
 
 from diskproof.records import Artefact, Cell, Check, Failure
 
-Fault = Literal["power", "qemu-kill", "guest-kill", "lying-device", "old-content"]
+Fault = Literal[
+    "power",
+    "qemu-kill",
+    "guest-kill",
+    "lying-device",
+    "old-content",
+    "power-ext4",
+    "power-xfs",
+    "power-btrfs",
+]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
+PROFILES: Mapping[str, Fault] = {
+    "ext4": "power-ext4",
+    "xfs": "power-xfs",
+    "btrfs": "power-btrfs",
+}
+"""A power cut under what a file system promises beyond POSIX, by the file system."""
 Durability = Literal["keeps", "undecided", "loses", "corrupts"]
 """From good to bad: of what is undecided nobody knows that it keeps."""
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)

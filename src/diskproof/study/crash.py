@@ -48,9 +48,12 @@ FAULT_WORDS: dict[Fault, str] = {
     "guest-kill": "the guest is killed, QEMU ends in order",
     "lying-device": "the host loses power and its disk ignores flushes",
     "old-content": "the host loses power, and what was not written holds what was there before",
+    "power-ext4": "the host loses power, by the rules of ext4",
+    "power-xfs": "the host loses power, by the rules of XFS",
+    "power-btrfs": "the host loses power, by the rules of btrfs",
 }
 
-USUAL_FAULTS = tuple(fault for fault in FAULTS if fault != "old-content")
+USUAL_FAULTS: tuple[Fault, ...] = ("power", "qemu-kill", "guest-kill", "lying-device")
 """Those of a study that names none."""
 
 MAX_RECORDS = 100_000

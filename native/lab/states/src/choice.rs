@@ -14,7 +14,7 @@ use diskproof_random::Random;
 pub enum Presence {
     Present,
     Missing,
-    /// A write of which a part is there.
+    /// A write of which a part is there; a truncation of which only zeros are.
     Torn(Tear),
 }
 
@@ -23,24 +23,38 @@ pub enum Presence {
 pub struct Tear {
     /// Counted from its first.
     pub sectors: Arc<[bool]>,
-    /// The file is as long as it made it.
-    pub sized: bool,
+    pub reach: Reach,
+}
+
+/// What a torn write makes of the length of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// As if all of it were there.
+    Whole,
+    /// It ends with so many of the write's sectors.
+    Until(u64),
+    /// Nothing.
+    Before,
 }
 
 impl Tear {
     /// The best-known loss: right length, zeros or what was there before.
     pub fn hollow(sectors: u64) -> Tear {
-        Tear { sectors: vec![false; sectors as usize].into(), sized: true }
+        Tear { sectors: vec![false; sectors as usize].into(), reach: Reach::Whole }
+    }
+
+    /// The zeros behind a truncated file's end, in a file as long as before.
+    pub fn zeros(sectors: u64) -> Tear {
+        Tear { sectors: vec![true; sectors as usize].into(), reach: Reach::Before }
     }
 }
 
 impl Presence {
-    /// Whether the file is as long as the change made it.
-    pub fn is_sized(&self) -> bool {
+    pub fn reach(&self) -> Reach {
         match self {
-            Presence::Present => true,
-            Presence::Missing => false,
-            Presence::Torn(tear) => tear.sized,
+            Presence::Present => Reach::Whole,
+            Presence::Missing => Reach::Before,
+            Presence::Torn(tear) => tear.reach,
         }
     }
 
@@ -51,11 +65,9 @@ impl Presence {
             Presence::Present if sectors > 0 => vec![true; sectors as usize].into(),
             _ => return Presence::Missing,
         };
-        Presence::Torn(Tear { sectors, sized: false })
+        Presence::Torn(Tear { sectors, reach: Reach::Before })
     }
-}
 
-impl Presence {
     pub fn word(&self) -> &'static str {
         match self {
             Presence::Present => "there",
@@ -87,6 +99,8 @@ pub struct Candidate {
     pub sectors: u64,
     /// It may have made the file longer.
     pub sized: bool,
+    /// It made the file shorter: its sectors are zeros that may be there before the size is.
+    pub truncates: bool,
     /// Had not ended at the cut.
     pub under_way: bool,
 }
@@ -146,11 +160,20 @@ impl Candidate {
     pub fn can_tear(&self) -> bool {
         self.sectors > 1 || (self.sectors == 1 && self.sized)
     }
+
+    /// The same when what its size comes after is not there.
+    pub fn without_size(&self, presence: &Presence) -> Presence {
+        presence.without_size(if self.truncates { 0 } else { self.sectors })
+    }
 }
 
 /// The front, the back, any of them, or the size alone; the size is seldom missing by itself.
 fn tear_of(random: &mut Random, candidate: &Candidate) -> Tear {
     let count = candidate.sectors;
+    if candidate.truncates {
+        let sectors = (0..count).map(|_| random.chance(50)).collect();
+        return Tear { sectors, reach: Reach::Before };
+    }
     let kinds = if candidate.sized { 4 } else { 3 };
     let at = 1 + random.below((count - 1).max(1));
     let sectors = match random.below(kinds) {
@@ -159,7 +182,22 @@ fn tear_of(random: &mut Random, candidate: &Candidate) -> Tear {
         2 => (0..count).map(|_| random.chance(50)).collect(),
         _ => return Tear::hollow(count),
     };
-    Tear { sectors, sized: !candidate.sized || random.chance(75) }
+    let reach = match candidate.sized {
+        true if random.chance(30) => Reach::Before,
+        true if random.chance(30) => Reach::Until(1 + random.below(count)),
+        _ => Reach::Whole,
+    };
+    Tear { sectors, reach }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reach::Whole => Ok(()),
+            Reach::Until(sectors) => write!(f, "u{sectors}"),
+            Reach::Before => f.write_str("s"),
+        }
+    }
 }
 
 /// One state, named so that seed, log and this text make it again.
@@ -184,9 +222,8 @@ impl fmt::Display for StateId {
                 f.write_str("without=")?;
                 for (index, (sequence, tear)) in missing.iter().enumerate() {
                     write!(f, "{}{sequence}", if index > 0 { "," } else { "" })?;
-                    if let Some(Tear { sectors, sized }) = tear {
-                        let short = if *sized { "" } else { "s" };
-                        write!(f, "~{}{short}", hexadecimal(sectors))?;
+                    if let Some(Tear { sectors, reach }) = tear {
+                        write!(f, "~{}{reach}", hexadecimal(sectors))?;
                     }
                 }
                 Ok(())
@@ -228,11 +265,15 @@ fn parse_missing(text: &str) -> Option<(u64, Option<Tear>)> {
     let Some((sequence, tear)) = text.split_once('~') else {
         return Some((text.parse().ok()?, None));
     };
-    let (digits, sized) = tear.strip_suffix('s').map_or((tear, true), |digits| (digits, false));
+    let (digits, reach) = match (tear.strip_suffix('s'), tear.split_once('u')) {
+        (Some(digits), _) => (digits, Reach::Before),
+        (None, Some((digits, end))) => (digits, Reach::Until(end.parse().ok()?)),
+        (None, None) => (tear, Reach::Whole),
+    };
     let digits = digits.chars().map(|digit| digit.to_digit(16));
     let digits: Vec<u32> = digits.collect::<Option<_>>()?;
     let bits = digits.iter().flat_map(|digit| (0..4).map(move |bit| digit >> bit & 1 == 1));
-    Some((sequence.parse().ok()?, Some(Tear { sectors: bits.collect(), sized })))
+    Some((sequence.parse().ok()?, Some(Tear { sectors: bits.collect(), reach })))
 }
 
 /// Four sectors a digit, the first in its lowest bit.

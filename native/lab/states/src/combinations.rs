@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::choice::{Choice, Presence, Tear};
+use crate::choice::{Choice, Presence, Reach, Tear};
 use crate::cut::{Cut, Piece};
 use crate::explore::{Exploration, Worker};
 use crate::failure::Result;
@@ -16,6 +16,13 @@ use crate::trace::Change;
 
 /// What becomes of some candidates, by their index.
 type Alternative = Vec<(usize, Presence)>;
+
+/// Writes that make a file longer, and how far.
+type Lengths = Vec<(usize, Reach)>;
+
+fn reach_in(lengths: &Lengths, at: usize) -> Reach {
+    lengths.iter().find(|(one, _)| *one == at).map_or(Reach::Before, |(_, reach)| *reach)
+}
 
 /// Changes of one kind of which all subsets are tried, at most.
 const MOST_WHOLE: usize = 14;
@@ -181,9 +188,7 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
                 let left = most.checked_sub(found.len())?;
                 let count = product(slots.iter().map(|slot| slot.versions.len()), left)?;
                 for number in 0..count {
-                    let mut alternative = self.torn(&slots, number, &sized);
-                    alternative.extend(self.whole.iter().map(|&at| (at, presence(there(at)))));
-                    found.push(alternative);
+                    found.push(self.alternative(&slots, number, &sized, &there));
                 }
             }
         }
@@ -205,44 +210,78 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             let makers = piece.makers().iter().map(|&maker| maker as usize);
             let makers: Vec<(usize, usize)> = (1..).zip(makers).collect();
             let top = makers.iter().rev().find(|(_, maker)| there(*maker)).map_or(0, |one| one.0);
-            let free = makers.iter().filter(|(at, maker)| *at > top && self.writes.contains(maker));
-            let versions: Vec<usize> = [top].into_iter().chain(free.map(|one| one.0)).collect();
-            if versions.len() < 2 {
-                continue;
+            let free = |sector: u64| {
+                let can = move |maker: usize| self.can_be_alone(maker, sector);
+                let later = makers.iter().filter(move |(at, maker)| *at > top && can(*maker));
+                [top].into_iter().chain(later.map(|one| one.0)).collect::<Vec<usize>>()
+            };
+            // Behind the last block of zeros nothing is told apart but by writes.
+            let own = self.zeroed_until().min(piece.end);
+            for sector in piece.first_sector()..own.max(piece.first_sector()) {
+                slots.push(Slot { piece, sector, versions: free(sector) });
             }
-            for sector in piece.first_sector()..piece.end {
-                slots.push(Slot { piece, sector, versions: versions.clone() });
+            let versions = free(u64::MAX);
+            if versions.len() > 1 {
+                let rest = own.max(piece.first_sector())..piece.end;
+                slots.extend(rest.map(|sector| Slot { piece, sector, versions: versions.clone() }));
             }
         }
+        slots.retain(|slot| slot.versions.len() > 1);
         slots
     }
 
-    /// Each size that the file can have, with the writes that make it as long as they end.
-    fn sizes(&self, there: &impl Fn(usize) -> bool) -> Vec<(u64, Vec<usize>)> {
+    /// Whether a sector can be as this change made it, whatever is there of its others: written, or
+    /// zeros of a truncation without its size.
+    fn can_be_alone(&self, maker: usize, sector: u64) -> bool {
+        self.writes.contains(&maker) || self.zeroed(maker).contains(&sector)
+    }
+
+    /// The sectors that a truncation can leave as zeros by themselves.
+    fn zeroed(&self, at: usize) -> std::ops::Range<u64> {
+        let candidate = &self.cut.candidates[at];
+        let count = if candidate.truncates { candidate.sectors } else { 0 };
+        let first =
+            if count > 0 { self.cut.first_sector(candidate.sequence, self.file) } else { 0 };
+        first..first + count
+    }
+
+    fn zeroed_until(&self) -> u64 {
+        self.whole.iter().map(|&at| self.zeroed(at).end).max().unwrap_or(0)
+    }
+
+    /// Each size that the file can have, with the writes that make it so, and how long.
+    fn sizes(&self, there: &impl Fn(usize) -> bool) -> Vec<(u64, Lengths)> {
         let key = Key::Size(self.file);
         let Some(piece) = self.cut.pieces.iter().find(|piece| piece.key == key) else {
             return vec![(self.cut.image.size(self.file), Vec::new())];
         };
         let makers = piece.makers();
-        let size = |writes: &[usize]| {
-            let counts = |at: usize| {
-                let maker = makers[at - 1] as usize;
-                there(maker) || writes.contains(&maker)
+        let size = |writes: &Lengths| {
+            let reach = |at: usize| match makers[at - 1] as usize {
+                maker if there(maker) => Reach::Whole,
+                maker => reach_in(writes, maker),
             };
-            let version = size_of(&self.cut.image.store.trace, &piece.versions, counts);
-            piece.versions[version].size()
+            size_of(&self.cut.image.store.trace, &piece.versions, reach).1
         };
         let grows = |at: &&usize| makers.contains(&(**at as u32)) && self.may_be(**at, there);
         let growing = || self.writes.iter().filter(grows);
-        let mut sizes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        for one in [Vec::new()].into_iter().chain(growing().map(|&at| vec![at])) {
+        let mut sizes: BTreeMap<u64, Lengths> = BTreeMap::new();
+        let whole = growing().map(|&at| vec![(at, Reach::Whole)]);
+        for one in [Vec::new()].into_iter().chain(whole) {
             sizes.entry(size(&one)).or_insert(one);
         }
+        for &at in growing() {
+            for end in 1..self.cut.candidates[at].sectors {
+                let one = vec![(at, Reach::Until(end))];
+                sizes.entry(size(&one)).or_insert(one);
+            }
+        }
         // As many as may be, so that a write is seldom called torn.
-        let fill = |(wanted, mut writes): (u64, Vec<usize>)| {
+        let fill = |(wanted, mut writes): (u64, Lengths)| {
             for &at in growing() {
-                writes.push(at);
-                if size(&writes) != wanted {
+                let known = writes.iter().any(|(one, _)| *one == at);
+                writes.extend((!known).then_some((at, Reach::Whole)));
+                if !known && size(&writes) != wanted {
                     writes.pop();
                 }
             }
@@ -251,8 +290,14 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         sizes.into_iter().map(fill).collect()
     }
 
-    /// One version for each slot, told as what is there of each write.
-    fn torn(&self, slots: &[&Slot<'_>], mut number: usize, sized: &[usize]) -> Alternative {
+    /// One version for each slot, told as what is there of each change.
+    fn alternative(
+        &self,
+        slots: &[&Slot<'_>],
+        mut number: usize,
+        sized: &Lengths,
+        there: &impl Fn(usize) -> bool,
+    ) -> Alternative {
         let mut chosen = Vec::new();
         for slot in slots {
             chosen.push(slot.versions[number % slot.versions.len()]);
@@ -268,16 +313,36 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
                     sectors[(slot.sector - first) as usize] = false;
                 }
             }
-            let is_sized = !candidate.sized || sized.contains(&at);
+            let reach = if candidate.sized { reach_in(sized, at) } else { Reach::Whole };
             let whole = sectors.iter().all(|&there| there);
-            let none = !(sectors.contains(&true) || candidate.sized && is_sized);
-            let presence = match (whole && is_sized, none) {
+            let none = !sectors.contains(&true) && (reach == Reach::Before || !candidate.sized);
+            let presence = match (whole && reach == Reach::Whole, none) {
                 (true, _) => Presence::Present,
                 (_, true) => Presence::Missing,
-                _ => Presence::Torn(Tear { sectors: sectors.into(), sized: is_sized }),
+                _ => Presence::Torn(Tear { sectors: sectors.into(), reach }),
             };
             (at, presence)
         };
-        self.writes.iter().map(one).collect()
+        let writes = self.writes.iter().map(one);
+        let zeros = |&at: &usize| match there(at) {
+            true => (at, Presence::Present),
+            false => (at, self.zeros(at, slots, &chosen)),
+        };
+        writes.chain(self.whole.iter().map(zeros)).collect()
+    }
+
+    /// What is there of a truncation whose size is not.
+    fn zeros(&self, at: usize, slots: &[&Slot<'_>], chosen: &[usize]) -> Presence {
+        let is_zero = |sector: u64| {
+            slots.iter().zip(chosen).any(|(slot, &version)| {
+                let makers = slot.piece.makers();
+                slot.sector == sector && version > 0 && makers[version - 1] as usize == at
+            })
+        };
+        let sectors: Vec<bool> = self.zeroed(at).map(is_zero).collect();
+        match sectors.contains(&true) {
+            true => Presence::Torn(Tear { sectors: sectors.into(), reach: Reach::Before }),
+            false => Presence::Missing,
+        }
     }
 }

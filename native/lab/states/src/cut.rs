@@ -2,11 +2,12 @@
 
 use std::io;
 
-use crate::choice::{Candidate, Choice, Presence, Tear};
+use crate::choice::{Candidate, Choice, Presence, Reach, Tear};
 use crate::content::Source;
 use crate::fault::Fault;
-use crate::image::{size_of, Image, Key, Value, Version};
+use crate::image::{size_hash, size_of, Image, Key, Value, Version};
 use crate::order::comes_after;
+use crate::profile::Ordered;
 use crate::trace::Change;
 
 /// A part of the directory that can be one of several things.
@@ -29,12 +30,16 @@ pub struct Cut<'i, 's> {
     pub candidates: Vec<Candidate>,
     /// For each, those of the candidates that must be there if it is, or if its size is.
     after: Vec<Vec<u32>>,
+    /// What a file system promises beyond POSIX.
+    ordered: Option<Ordered>,
 }
 
 /// What a state has of one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
     Version(usize),
+    /// A file that ends within a write.
+    Size(u64),
     /// A torn run: a version for each sector.
     Sectors(Box<[usize]>),
 }
@@ -63,16 +68,19 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         if own.is_empty() {
             continue;
         }
+        let has_data = own.iter().any(|key| matches!(key, Key::Data(..)));
         let sectors = match trace.change(sequence) {
             Some(change @ Change::Write { .. }) => {
                 image.sectors(change).map_or(0, |(start, end)| end - start)
             }
+            Some(change) if has_data => image.zeroed_sectors(change),
             _ => 0,
         };
+        let truncates = matches!(trace.change(sequence), Some(Change::Truncate { .. }));
         let sized = own.first().is_some_and(|key| matches!(key, Key::Size(_)));
         let under_way = under_way.contains(&sequence);
         keys.extend(own);
-        candidates.push(Candidate { sequence, sectors, sized, under_way });
+        candidates.push(Candidate { sequence, sectors, sized, truncates, under_way });
     }
     keys.sort_unstable();
     keys.dedup();
@@ -95,7 +103,8 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         0 => trace.header.monotonic_ns,
         sequence => trace.event(sequence).end_ns,
     };
-    Cut { image, sequence: image.at, moment_ns, pieces, candidates, after }
+    let ordered = image.journal().map(|journal| Ordered::new(journal, &candidates));
+    Cut { image, sequence: image.at, moment_ns, pieces, candidates, after, ordered }
 }
 
 impl<'i, 's> Cut<'i, 's> {
@@ -103,17 +112,25 @@ impl<'i, 's> Cut<'i, 's> {
         self.state_of(self.presences(choice))
     }
 
-    /// What becomes of each candidate: a name is missing when one that it comes after is, and a
-    /// size when the truncation before it is.
+    /// What becomes of each candidate: a name is missing when one that it comes after is, a size
+    /// when the truncation before it is, and so on by what the file system promises.
     pub fn presences(&self, choice: &Choice) -> Vec<Presence> {
         self.without_orphans(choice.presences(self.sequence, &self.candidates))
     }
 
     pub fn without_orphans(&self, mut presences: Vec<Presence>) -> Vec<Presence> {
         for (index, after) in self.after.iter().enumerate() {
-            if after.iter().any(|&earlier| presences[earlier as usize] == Presence::Missing) {
-                let sectors = self.candidates[index].sectors;
-                presences[index] = presences[index].without_size(sectors);
+            let own = &self.candidates[index];
+            if after.iter().any(|&earlier| presences[earlier as usize].reach() == Reach::Before) {
+                presences[index] = own.without_size(&presences[index]);
+            }
+            if let Some(ordered) = &self.ordered {
+                presences[index] = ordered.restrict(&presences, index, own);
+            }
+        }
+        for (at, writes) in self.ordered.iter().flat_map(Ordered::renames) {
+            if presences[at] == Presence::Present {
+                writes.iter().for_each(|&write| self.put_back(&mut presences, write as usize));
             }
         }
         presences
@@ -126,6 +143,7 @@ impl<'i, 's> Cut<'i, 's> {
             if presences[at] != Presence::Present {
                 presences[at] = Presence::Present;
                 open.extend(self.after[at].iter().map(|&earlier| earlier as usize));
+                open.extend(self.ordered.iter().flat_map(|ordered| ordered.needs(at)));
             }
         }
     }
@@ -166,8 +184,10 @@ impl<'i, 's> Cut<'i, 's> {
     fn pick(&self, piece: &Piece, presences: &[Presence]) -> Pick {
         let presence = |version: usize| &presences[piece.makers[version - 1] as usize];
         if let Key::Size(_) = piece.key {
-            let there = |version: usize| presence(version).is_sized();
-            return Pick::Version(size_of(&self.image.store.trace, &piece.versions, there));
+            let reach = |version: usize| presence(version).reach();
+            let (at, size) = size_of(&self.image.store.trace, &piece.versions, reach);
+            let whole = piece.versions[at].size() == size;
+            return if whole { Pick::Version(at) } else { Pick::Size(size) };
         }
         let top = (1..piece.versions.len()).rev().find(|&at| *presence(at) != Presence::Missing);
         let Some(top) = top else { return Pick::Version(0) };
@@ -185,7 +205,7 @@ impl<'i, 's> Cut<'i, 's> {
                 }
             };
             (1..=top).rev().find(there).unwrap_or_else(|| match self.holds_old(piece, number) {
-                true if presence(top).is_sized() => OLD,
+                true if presence(top).reach() == Reach::Whole => OLD,
                 _ => 0,
             })
         };
@@ -219,6 +239,9 @@ impl<'i, 's> Cut<'i, 's> {
     fn pick_hash(&self, piece: &Piece, pick: &Pick) -> io::Result<u64> {
         let (sectors, start, file) = match (pick, &piece.key) {
             (Pick::Version(at), _) => return Ok(piece.versions[*at].hash),
+            (Pick::Size(size), Key::Size(file)) => {
+                return Ok(size_hash(*file, *size, self.image.store.base.size(*file)));
+            }
             (Pick::Sectors(sectors), Key::Data(file, start)) => (sectors, *start, *file),
             _ => unreachable!("only data is torn"),
         };
@@ -287,7 +310,7 @@ impl State<'_, '_, '_> {
         match self.cut.find_piece(key) {
             Some(piece) => match &self.picks[piece] {
                 Pick::Version(at) => &self.cut.pieces[piece].versions[*at].value,
-                Pick::Sectors(_) => unreachable!("only data is torn"),
+                Pick::Size(_) | Pick::Sectors(_) => unreachable!("asked for by itself"),
             },
             None => &settled[0].value,
         }
@@ -295,6 +318,9 @@ impl State<'_, '_, '_> {
 
     pub fn size(&self, file: u64) -> u64 {
         let key = Key::Size(file);
+        if let Some(Pick::Size(size)) = self.cut.find_piece(&key).map(|at| &self.picks[at]) {
+            return *size;
+        }
         match self.cut.image.cells.get(&key).map(|cell| self.value(&key, &cell.versions)) {
             Some(Value::Size(size)) => *size,
             _ => self.cut.image.store.base.size(file),
@@ -319,6 +345,7 @@ impl State<'_, '_, '_> {
                 Some((piece, Pick::Sectors(sectors))) => {
                     self.push_torn(&mut runs, from, piece, sectors);
                 }
+                Some((_, Pick::Size(_))) => unreachable!("data has no size"),
             }
         }
         runs

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::profile::{self, Journal, Rules};
 use crate::trace::{Change, Event, Trace, What};
 
 /// What ends the writer.
@@ -18,10 +19,22 @@ pub enum Fault {
     LyingDevice,
     /// As power; a block that a file got and that was not written holds what was there before.
     OldContent,
+    /// As power, on a file system that promises more than POSIX.
+    PowerExt4,
+    PowerXfs,
+    PowerBtrfs,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 4] = [Fault::Power, Fault::Kill, Fault::LyingDevice, Fault::OldContent];
+    pub const ALL: [Fault; 7] = [
+        Fault::Power,
+        Fault::Kill,
+        Fault::LyingDevice,
+        Fault::OldContent,
+        Fault::PowerExt4,
+        Fault::PowerXfs,
+        Fault::PowerBtrfs,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -29,6 +42,19 @@ impl Fault {
             Fault::Kill => "kill",
             Fault::LyingDevice => "lying-device",
             Fault::OldContent => "old-content",
+            Fault::PowerExt4 => "power-ext4",
+            Fault::PowerXfs => "power-xfs",
+            Fault::PowerBtrfs => "power-btrfs",
+        }
+    }
+
+    /// What the file system promises beyond POSIX.
+    pub fn rules(self) -> Option<Rules> {
+        match self {
+            Fault::PowerExt4 => Some(profile::EXT4),
+            Fault::PowerXfs => Some(profile::XFS),
+            Fault::PowerBtrfs => Some(profile::BTRFS),
+            _ => None,
         }
     }
 }
@@ -45,6 +71,7 @@ pub struct Edits {
 /// Which record makes which changes durable, and which changes were under way when a record ended.
 pub struct Durability {
     pub fault: Fault,
+    pub journal: Option<Journal>,
     /// By sequence number of the record that has settled them (its index is one less).
     settled_by: Vec<Vec<u64>>,
     /// By sequence number of a cut: the highest of the records that had begun by then.
@@ -60,17 +87,18 @@ impl Durability {
 
     /// As if the program had flushed so.
     pub fn edited(trace: &Trace, fault: Fault, edits: &Edits) -> Durability {
-        let mut settling = Settling::new(trace);
+        let journal = fault.rules().map(|rules| Journal::new(trace, rules));
+        let mut settling = Settling::new(trace, journal.as_ref());
         for sequence in 1..=trace.last() {
             match fault {
-                Fault::Power | Fault::OldContent => settling.take_edited(sequence, edits),
                 Fault::Kill => settling.settle(sequence, sequence),
                 Fault::LyingDevice => {}
+                _ => settling.take_edited(sequence, edits),
             }
         }
         let pending = pending_counts(trace, &settling.settled_by);
         let (settled_by, horizon) = (settling.settled_by, horizons(trace));
-        Durability { fault, settled_by, horizon, pending }
+        Durability { fault, journal, settled_by, horizon, pending }
     }
 
     /// Changes that became durable with this record, oldest first.
@@ -111,6 +139,7 @@ impl Durability {
 /// Changes that wait for their flush.
 struct Settling<'t> {
     trace: &'t Trace,
+    journal: Option<&'t Journal>,
     settled_by: Vec<Vec<u64>>,
     settled: Vec<bool>,
     /// Content and size of a file: fsync and fdatasync help.
@@ -119,17 +148,21 @@ struct Settling<'t> {
     attributes: HashMap<u64, VecDeque<u64>>,
     /// Names, by the directory they are in: fsync of it helps.
     names: HashMap<u64, VecDeque<u64>>,
+    /// The same by the file that got the name: fsync of it helps on file systems of which we know.
+    names_of: HashMap<u64, VecDeque<u64>>,
 }
 
 impl<'t> Settling<'t> {
-    fn new(trace: &'t Trace) -> Settling<'t> {
+    fn new(trace: &'t Trace, journal: Option<&'t Journal>) -> Settling<'t> {
         Settling {
             trace,
+            journal,
             settled_by: vec![Vec::new(); trace.events.len()],
             settled: vec![false; trace.events.len()],
             data: HashMap::new(),
             attributes: HashMap::new(),
             names: HashMap::new(),
+            names_of: HashMap::new(),
         }
     }
 
@@ -150,6 +183,7 @@ impl<'t> Settling<'t> {
             What::Change(Change::Write { synced: true, .. }) => self.settle(sequence, sequence),
             What::Change(Change::Names { directory, .. }) => {
                 self.names.entry(*directory).or_default().push_back(sequence);
+                self.names_of.entry(event.file).or_default().push_back(sequence);
             }
             What::Change(Change::Attributes(_)) => {
                 self.attributes.entry(event.file).or_default().push_back(sequence);
@@ -167,6 +201,15 @@ impl<'t> Settling<'t> {
         covered.extend(take_ended(self.trace, self.names.get_mut(&file), begin_ns));
         if !data_only {
             covered.extend(take_ended(self.trace, self.attributes.get_mut(&file), begin_ns));
+        }
+        if let Some(journal) = self.journal {
+            if !data_only {
+                let names = take_ended(self.trace, self.names_of.get_mut(&file), begin_ns);
+                covered.extend(names.into_iter().filter(|&name| journal.keeps_name(name)));
+            }
+            // A size is logged now, behind all that was logged before.
+            let grown = covered.iter().any(|&sequence| journal.grows(sequence));
+            covered.extend(if grown { journal.last_before(self.trace, begin_ns) } else { None });
         }
         covered.sort_unstable();
         for sequence in covered {
@@ -189,6 +232,7 @@ impl<'t> Settling<'t> {
                 open.extend(after);
             }
             open.extend(self.trace.event(sequence).truncation);
+            open.extend(self.journal.into_iter().flat_map(|journal| journal.brings(sequence)));
         }
         self.settled_by[by as usize - 1][first..].sort_unstable();
     }

@@ -11,8 +11,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
+use diskproof_random::mix;
+
+use crate::choice::Reach;
 use crate::content::{Source, Store};
 use crate::fault::{Durability, Fault};
+use crate::profile::Journal;
 use crate::trace::{Change, Place, Trace};
 
 /// A part of the directory; in the order of files and sectors.
@@ -70,6 +74,9 @@ impl Cell {
     }
 }
 
+/// File systems keep a file's end in blocks of a page.
+const BLOCK: u64 = 4096;
+
 /// What changed since somebody last asked.
 pub type Touched = Vec<(u64, u64, u64)>;
 
@@ -97,18 +104,45 @@ struct Length {
     least: u64,
 }
 
-/// Which version says how long a file is, of those that are there. What makes a file longer counts
-/// only by where it ends.
-pub fn size_of(trace: &Trace, versions: &[Version], there: impl Fn(usize) -> bool) -> usize {
-    let later = (1..versions.len()).filter(|&at| there(at));
-    later.fold(0, |found, at| {
-        let sets = is_truncation(trace, &versions[at]);
-        if sets || versions[at].size() > versions[found].size() {
-            at
+/// Which version says how long a file is, of those that are there, and how long. What makes a file
+/// longer counts only by where it ends.
+pub fn size_of(
+    trace: &Trace,
+    versions: &[Version],
+    reach: impl Fn(usize) -> Reach,
+) -> (usize, u64) {
+    (1..versions.len()).fold((0, versions[0].size()), |found, at| {
+        let version = &versions[at];
+        let size = match reach(at) {
+            Reach::Before => return found,
+            Reach::Whole => version.size(),
+            Reach::Until(sectors) => version.size().min(end_of(trace, version, sectors)),
+        };
+        if is_truncation(trace, version) || size > found.1 {
+            (at, size)
         } else {
             found
         }
     })
+}
+
+/// Where so many sectors of a write end.
+fn end_of(trace: &Trace, version: &Version, sectors: u64) -> u64 {
+    match trace.change(version.sequence) {
+        Some(Change::Write { offset, .. }) => {
+            (offset / trace.sector).saturating_add(sectors).saturating_mul(trace.sector)
+        }
+        _ => u64::MAX,
+    }
+}
+
+/// How a size changes the hash of a state, against the base.
+pub fn size_hash(file: u64, size: u64, base: u64) -> u64 {
+    if size == base {
+        0
+    } else {
+        mix(mix(file) ^ size)
+    }
 }
 
 fn is_truncation(trace: &Trace, version: &Version) -> bool {
@@ -147,6 +181,10 @@ impl<'s> Image<'s> {
 
     pub fn fault(&self) -> Fault {
         self.durability.fault
+    }
+
+    pub fn journal(&self) -> Option<&'s Journal> {
+        self.durability.journal.as_ref()
     }
 
     /// Goes on to a later record.
@@ -212,6 +250,18 @@ impl<'s> Image<'s> {
         keys
     }
 
+    /// How many sectors behind its new end a truncation fills with zeros: the rest of a block,
+    /// written by itself.
+    pub fn zeroed_sectors(&self, change: &Change) -> u64 {
+        let sector = self.store.trace.sector;
+        match *change {
+            Change::Truncate { size } if size % BLOCK > 0 => {
+                size.next_multiple_of(BLOCK).div_ceil(sector) - size / sector
+            }
+            _ => 0,
+        }
+    }
+
     /// The sectors that a change of data can be about.
     pub fn sectors(&self, change: &Change) -> Option<(u64, u64)> {
         let sector = self.store.trace.sector;
@@ -232,7 +282,7 @@ impl<'s> Image<'s> {
     fn measure(&mut self, key: &Key) {
         let (Key::Size(file), Some(cell)) = (key, self.cells.get(key)) else { return };
         let trace = &self.store.trace;
-        let now = cell.versions[size_of(trace, &cell.versions, |_| true)].size();
+        let (_, now) = size_of(trace, &cell.versions, |_| Reach::Whole);
         let cut = cell.versions[1..].iter().rposition(|version| is_truncation(trace, version));
         let least = cell.versions[cut.map_or(0, |at| at + 1)].size();
         self.sizes.insert(*file, Length { now, least });
@@ -259,7 +309,8 @@ impl<'s> Image<'s> {
         let trace = &self.store.trace;
         let cell = self.cells.get_mut(key).expect("a key of a cell");
         let index = cell.find(sequence).expect("a version of the cell");
-        let durable = size_of(trace, &cell.versions, |at| at == index);
+        let only = |at| if at == index { Reach::Whole } else { Reach::Before };
+        let (durable, _) = size_of(trace, &cell.versions, only);
         let gone = cell.versions[0].hash;
         let first = Version { sequence: 0, ..cell.versions[durable].clone() };
         self.settled_hash = self.settled_hash.wrapping_add(first.hash).wrapping_sub(gone);

@@ -23,6 +23,7 @@ pub mod mounting;
 pub mod operation;
 pub mod order;
 pub mod plan;
+pub mod profile;
 pub mod reads;
 pub mod report;
 pub mod request;

@@ -1,7 +1,7 @@
 //! Which states are built, and in which order: those that are likely to show a loss come first.
 
 use crate::alone::Alone;
-use crate::choice::{Candidate, Choice, Tear};
+use crate::choice::{Candidate, Choice, Reach, Tear};
 use crate::combinations;
 use crate::cut::Cut;
 use crate::fault::Durability;
@@ -113,7 +113,7 @@ impl Cuts {
             Pass::Alone => self.alone.at(cut).len() as u64,
             Pass::Torn => {
                 let torn = self.alone.at(cut).iter().filter(|&&change| trace.can_tear(change));
-                2 * torn.count() as u64
+                3 * torn.count() as u64
             }
             Pass::Random(_) => RANDOM,
             Pass::All => 0,
@@ -206,25 +206,31 @@ fn single(cut: &Cut<'_, '_>, seed: u64) -> Vec<Choice> {
     choices
 }
 
-/// The file as long as a write made it, and nothing of what it wrote.
+/// The file as long as a write made it, and nothing of what it wrote; the zeros of a truncation
+/// without its size.
 fn hollow(candidate: &Candidate) -> Option<Choice> {
-    let tear = Some(Tear::hollow(candidate.sectors));
-    let one = || Choice::Without([(candidate.sequence, tear)].into());
+    let tear = match candidate.truncates {
+        true => Tear::zeros(candidate.sectors),
+        false => Tear::hollow(candidate.sectors),
+    };
+    let one = || Choice::Without([(candidate.sequence, Some(tear))].into());
     (candidate.sectors > 0 && candidate.sized).then(one)
 }
 
-/// A write of which the front or the back is there, and the file as long as it made it.
+/// A write of which the front or the back is there, and the file as long as it made it; or the
+/// front, and the file ends with it.
 fn halves(candidate: &Candidate) -> Vec<Choice> {
     let middle = candidate.sectors.div_ceil(2);
-    let half = |is_front: bool| {
+    let half = |is_front: bool, reach: Reach| {
         let sectors = (0..candidate.sectors).map(|sector| (sector < middle) == is_front).collect();
-        Choice::Without([(candidate.sequence, Some(Tear { sectors, sized: true }))].into())
+        Choice::Without([(candidate.sequence, Some(Tear { sectors, reach }))].into())
     };
-    if candidate.sectors > 1 {
-        vec![half(true), half(false)]
-    } else {
-        Vec::new()
+    let mut halves = Vec::new();
+    if candidate.sectors > 1 && !candidate.truncates {
+        halves.extend([half(true, Reach::Whole), half(false, Reach::Whole)]);
+        halves.extend(candidate.sized.then(|| half(true, Reach::Until(middle))));
     }
+    halves
 }
 
 /// All of them, or the older and newer ends and some between.

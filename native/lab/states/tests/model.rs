@@ -134,7 +134,7 @@ impl Model<'_> {
         let own = match fault {
             Fault::Kill => true,
             Fault::Power => matches!(step, Step::Write { synced: true, .. }),
-            Fault::LyingDevice | Fault::OldContent => false,
+            _ => false,
         };
         let flushes = (0..cut).filter(|_| fault == Fault::Power);
         let flush = flushes.filter(|&at| {

@@ -2,7 +2,7 @@
 
 #![cfg(test)]
 
-use diskproof_states::choice::{Choice, StateId, Tear};
+use diskproof_states::choice::{Choice, Reach, StateId, Tear};
 use diskproof_states::fault::Fault;
 use diskproof_states::request::Request;
 use proptest::prelude::*;
@@ -15,14 +15,19 @@ proptest! {
         cut in 0..u64::MAX,
         missing in prop::collection::btree_map(
             any::<u64>(),
-            prop::option::of((prop::collection::vec(any::<bool>(), 1..64), any::<bool>())),
+            prop::option::of((prop::collection::vec(any::<bool>(), 1..64), prop::option::of(0..9u64))),
             1..8,
         ),
         seeds in any::<(u64, u64)>(),
     ) {
-        let padded = |(mut bits, sized): (Vec<bool>, bool)| {
+        let padded = |(mut bits, end): (Vec<bool>, Option<u64>)| {
             bits.resize(bits.len().next_multiple_of(4), false);
-            Tear { sectors: bits.into(), sized }
+            let reach = match end {
+                None => Reach::Whole,
+                Some(0) => Reach::Before,
+                Some(end) => Reach::Until(end),
+            };
+            Tear { sectors: bits.into(), reach }
         };
         let without = missing.into_iter().map(|(at, bits)| (at, bits.map(padded))).collect();
         let choices = [

@@ -6,7 +6,7 @@ mod logs;
 
 use std::borrow::Cow;
 
-use diskproof_states::choice::{Choice, Tear};
+use diskproof_states::choice::{Choice, Reach, Tear};
 use diskproof_states::content::Store;
 use diskproof_states::cut::collect;
 use diskproof_states::fault::{Durability, Fault};
@@ -25,19 +25,27 @@ fn each_write_is_torn_in_its_middle_where_it_was_promised() {
     let mut recording = Recording::new(&[b'0'; 4096]);
     let long = write(&mut recording, 0, 2048);
     write(&mut recording, 2560, 512);
+    let longer = write(&mut recording, 4096, 1024);
     let said = recording.add(0, Operation::Acknowledge { text: Cow::Borrowed(b"said") });
     let (log, base) = recording.finish();
     let store = Store::open(&log, &base, None).unwrap();
     let durability = Durability::new(&store.trace, Fault::Power);
     let cuts = Cuts::new(&store.trace, &durability, 1);
     assert_eq!(cuts.of(Pass::Torn), [said]);
-    assert_eq!(cuts.most_states(Pass::Torn, &store.trace, &durability, said), 2);
+    assert_eq!(cuts.most_states(Pass::Torn, &store.trace, &durability, said), 6);
     let mut image = Image::new(&store, &durability);
     image.advance(said).unwrap();
-    let half = |sectors: [bool; 4]| {
-        let tear = Tear { sectors: sectors.into(), sized: true };
-        Choice::Without([(long, Some(tear))].into())
+    let half = |write: u64, sectors: &[bool], reach| {
+        let tear = Tear { sectors: sectors.into(), reach };
+        Choice::Without([(write, Some(tear))].into())
     };
     let torn = choices(Pass::Torn, &cuts, &collect(&image, &[]), 1, 100);
-    assert_eq!(torn, [half([true, true, false, false]), half([false, false, true, true])]);
+    let expected = [
+        half(long, &[true, true, false, false], Reach::Whole),
+        half(long, &[false, false, true, true], Reach::Whole),
+        half(longer, &[true, false], Reach::Whole),
+        half(longer, &[false, true], Reach::Whole),
+        half(longer, &[true, false], Reach::Until(1)),
+    ];
+    assert_eq!(torn, expected);
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::known::{absent, find_cause, Cause};
 use super::search::Search;
 use super::smaller::Bench;
-use crate::choice::{Presence, Tear};
+use crate::choice::{Presence, Reach, Tear};
 use crate::cut::Cut;
 use crate::explore::Worker;
 use crate::failure::Result;
@@ -185,7 +185,7 @@ fn torn(cut: &Cut<'_, '_>, whole: &[Presence], at: usize) -> Vec<Vec<Presence>> 
     let half = |front: bool| {
         let mut presences = whole.to_vec();
         let there = (0..sectors).map(|sector| (sector < sectors.div_ceil(2)) == front);
-        presences[at] = Presence::Torn(Tear { sectors: there.collect(), sized: true });
+        presences[at] = Presence::Torn(Tear { sectors: there.collect(), reach: Reach::Whole });
         presences
     };
     if sectors > 1 {

@@ -18,8 +18,14 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 pub struct Standing {
     program: Program,
     questions: ChildStdin,
-    answers: Receiver<String>,
+    answers: Receiver<Line>,
     complaints: Receiver<String>,
+}
+
+/// A line, and what came with it behind it.
+struct Line {
+    text: String,
+    behind: String,
 }
 
 /// What came of a question.
@@ -45,15 +51,14 @@ impl Standing {
     /// Asks about a state. An answer that nobody asked for belongs to no state: an error.
     pub fn ask(&mut self, question: &str, limit: Duration) -> io::Result<Answer> {
         if let Ok(line) = self.answers.try_recv() {
-            let line: String = line.chars().take(200).collect();
-            let why = format!("it answers where nothing was asked: {line}");
-            return Err(io::Error::other(why));
+            return Err(unasked(&line.text));
         }
         if self.questions.write_all(question.as_bytes()).is_err() {
             return Ok(Answer::Gone(self.end()?));
         }
         match self.answers.recv_timeout(limit) {
-            Ok(line) => Ok(Answer::Said(line)),
+            Ok(line) if !line.behind.is_empty() => Err(unasked(&line.behind)),
+            Ok(line) => Ok(Answer::Said(line.text)),
             Err(RecvTimeoutError::Timeout) => Ok(Answer::Late),
             Err(RecvTimeoutError::Disconnected) => Ok(Answer::Gone(self.end()?)),
         }
@@ -66,8 +71,13 @@ impl Standing {
     }
 }
 
+fn unasked(answer: &str) -> io::Error {
+    let answer: String = answer.chars().take(200).collect();
+    io::Error::other(format!("it answers where nothing was asked: {answer}"))
+}
+
 /// The lines of a pipe, one at a time; nobody reads ahead of who asks.
-fn read_lines(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<String>> {
+fn read_lines(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<Line>> {
     let (tell, told) = sync_channel(1);
     let pipe = pipe.ok_or(io::ErrorKind::BrokenPipe)?;
     std::thread::Builder::new().name("answers".into()).spawn(move || {
@@ -80,7 +90,8 @@ fn read_lines(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<S
             if !is_whole && skip_line(&mut lines).is_err() {
                 return;
             }
-            if tell.send(text).is_err() {
+            let behind = String::from_utf8_lossy(lines.buffer()).trim().to_owned();
+            if tell.send(Line { text, behind }).is_err() {
                 return;
             }
         }

@@ -3,10 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Attributes, Cell, Image, Key, Length, Value, Version};
+use super::{size_hash, Attributes, Cell, Image, Key, Length, Value, Version};
 use crate::content::Source;
 use crate::trace::{AttributeChange, Change, Place};
-use diskproof_random::mix;
 
 impl Image<'_> {
     pub(super) fn push(&mut self, sequence: u64) -> io::Result<()> {
@@ -177,7 +176,7 @@ impl Image<'_> {
 
     fn push_size(&mut self, sequence: u64, file: u64, size: u64) {
         let base = self.store.base.size(file);
-        let hash = if size == base { 0 } else { mix(mix(file) ^ size) };
+        let hash = size_hash(file, size, base);
         let old = Version { sequence: 0, value: Value::Size(base), hash: 0 };
         let new = Version { sequence, value: Value::Size(size), hash };
         let fresh = || Cell { end: 0, versions: vec![old] };

@@ -13,6 +13,19 @@ const MOST_BITS: usize = 13;
 /// Longer than any file of these logs gets.
 const LENGTH: usize = 6 * SECTOR as usize;
 
+/// File systems keep a file's end in such blocks: longer than any of these files.
+const BLOCK: u64 = 4096;
+
+/// What of a change can be there by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// All of it, or its size.
+    Itself,
+    Sector(u64),
+    /// A file that ends with this sector of a write.
+    Length(u64),
+}
+
 /// What a state shows under one name: file, mode, size, content.
 pub type Seen = BTreeMap<Vec<u8>, (u64, u32, u64, Vec<u8>)>;
 
@@ -123,39 +136,50 @@ impl Model {
             .filter(|&at| at < cut || self.acts[at].begin <= moment)
             .collect();
         let durable = self.durable(&known, cut);
-        // For each change that may be missing: one bit for itself or its size, and one for each
-        // sector of a write.
+        // For each change that may be missing: one bit for itself or its size, one for each sector
+        // of a write, one for each end within it, one for each sector of zeros of a truncation.
         let mut bits = Vec::new();
         for &at in known.iter().filter(|at| !durable.contains(at)) {
-            bits.push((at, None));
-            if let Act::Write { offset, length, .. } = self.acts[at].act {
-                let sectors = offset / SECTOR..(offset + length).div_ceil(SECTOR);
-                bits.extend(sectors.map(|sector| (at, Some(sector))));
+            bits.push((at, Part::Itself));
+            match self.acts[at].act {
+                Act::Write { offset, length, .. } => {
+                    let sectors = offset / SECTOR..(offset + length).div_ceil(SECTOR);
+                    bits.extend(sectors.clone().skip(1).map(|end| (at, Part::Length(end))));
+                    bits.extend(sectors.map(|sector| (at, Part::Sector(sector))));
+                }
+                Act::Truncate { size, .. } if size % BLOCK > 0 => {
+                    let zeros = size / SECTOR..LENGTH as u64 / SECTOR;
+                    bits.extend(zeros.map(|sector| (at, Part::Sector(sector))));
+                }
+                _ => {}
             }
         }
         if bits.len() > MOST_BITS {
             return None;
         }
         let states = (0..1u32 << bits.len()).map(|mask| {
-            let chosen: BTreeSet<(usize, Option<u64>)> = (bits.iter().enumerate())
+            let chosen: BTreeSet<(usize, Part)> = (bits.iter().enumerate())
                 .filter(|(bit, _)| mask >> bit & 1 == 1)
                 .map(|(_, one)| *one)
                 .collect();
-            let there = |at: usize, sector: Option<u64>| {
-                durable.contains(&at) || chosen.contains(&(at, sector))
-            };
+            let there =
+                |at: usize, part: Part| durable.contains(&at) || chosen.contains(&(at, part));
             self.state(&known, &there)
         });
         Some(states.collect())
     }
 
-    fn state(&self, known: &[usize], there: &impl Fn(usize, Option<u64>) -> bool) -> Seen {
-        let mut whole = BTreeSet::new();
+    fn state(&self, known: &[usize], there: &impl Fn(usize, Part) -> bool) -> Seen {
+        // What is there, and what could be: whatever it needs is.
+        let (mut whole, mut bound) = (BTreeSet::new(), BTreeSet::new());
         for &at in known {
             let needed = self.needs(at);
             let mut needed = needed.iter().filter(|one| known.contains(one));
-            if there(at, None) && needed.all(|one| whole.contains(one)) {
-                whole.insert(at);
+            if needed.all(|one| whole.contains(one)) {
+                bound.insert(at);
+                if there(at, Part::Itself) {
+                    whole.insert(at);
+                }
             }
         }
         let mut names = World::new().names;
@@ -186,7 +210,7 @@ impl Model {
         self.walk(ROOT, b"", &names, &mut |path, file| {
             let mode = modes[&file];
             let (size, bytes) = if mode & libc::S_IFMT == libc::S_IFREG {
-                self.content(file, known, &whole, there)
+                self.content(file, known, (&whole, &bound), there)
             } else {
                 (0, Vec::new())
             };
@@ -217,8 +241,8 @@ impl Model {
         &self,
         file: u64,
         known: &[usize],
-        whole: &BTreeSet<usize>,
-        there: &impl Fn(usize, Option<u64>) -> bool,
+        (whole, bound): (&BTreeSet<usize>, &BTreeSet<usize>),
+        there: &impl Fn(usize, Part) -> bool,
     ) -> (u64, Vec<u8>) {
         let start = if file == DISK { &self.base[..] } else { &[] };
         let mut full = start.to_vec();
@@ -230,10 +254,15 @@ impl Model {
             let Some(changed) = apply(&self.acts[at].act, &mut full) else { continue };
             let mut padded = full.clone();
             padded.resize(LENGTH, 0);
-            let is_write = matches!(self.acts[at].act, Act::Write { .. });
+            let (is_write, is_cut) = match self.acts[at].act {
+                Act::Write { .. } => (true, false),
+                Act::Truncate { size, .. } => (false, size % BLOCK > 0),
+                _ => (false, false),
+            };
             let sectors = changed.start / SECTOR..changed.end.div_ceil(SECTOR);
             for sector in sectors.filter(|_| !changed.is_empty()) {
-                let is_there = if is_write { there(at, Some(sector)) } else { whole.contains(&at) };
+                let alone = (is_write || is_cut) && there(at, Part::Sector(sector));
+                let is_there = alone || !is_write && whole.contains(&at);
                 if is_there {
                     let range = (sector * SECTOR) as usize..((sector + 1) * SECTOR) as usize;
                     found[range.clone()].copy_from_slice(&padded[range]);
@@ -241,6 +270,10 @@ impl Model {
             }
             if whole.contains(&at) {
                 size = size_after(&self.acts[at].act, size);
+            } else if is_write && bound.contains(&at) {
+                let end = changed.end.div_ceil(SECTOR);
+                let ends = (0..end).filter(|&end| there(at, Part::Length(end)));
+                size = ends.map(|end| end * SECTOR).max().unwrap_or(0).max(size);
             }
         }
         found.truncate(size as usize);

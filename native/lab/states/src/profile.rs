@@ -1,0 +1,242 @@
+//! What a file system promises beyond POSIX: which changes a power cut leaves only together.
+//!
+//! `docs/crash-model.md` gives each rule's source. Where a file system's own rules are not sure,
+//! these allow more.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::choice::{Candidate, Presence, Reach, Tear};
+use crate::trace::{Change, Place, Trace, What};
+
+/// The rules of one file system with its usual mount options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What a flush commits brings all that the journal holds from before.
+    pub commits_all: bool,
+    /// A rename over a file that is there brings the new file's data.
+    pub rename_brings_data: bool,
+    /// A file is only as long as a write made it when all of the write is there.
+    pub data_before_size: bool,
+    /// A write gets a new place, and counts from when the metadata says so: whole.
+    pub copies_on_write: bool,
+}
+
+/// ext4, `data=ordered`: allocated blocks may be unwritten when their size is committed
+/// (`dioread_nolock`).
+pub const EXT4: Rules = Rules {
+    commits_all: true,
+    rename_brings_data: true,
+    data_before_size: false,
+    copies_on_write: false,
+};
+/// The size is logged when the data has been written.
+pub const XFS: Rules = Rules {
+    commits_all: true,
+    rename_brings_data: false,
+    data_before_size: true,
+    copies_on_write: false,
+};
+/// fsync logs the one file; all else comes with the next transaction.
+pub const BTRFS: Rules = Rules {
+    commits_all: false,
+    rename_brings_data: true,
+    data_before_size: true,
+    copies_on_write: true,
+};
+
+/// A log under such rules.
+pub struct Journal {
+    pub rules: Rules,
+    /// By record: the last change of metadata that had ended before this one began; 0 for none.
+    before: Vec<u64>,
+    /// By rename over another file: the writes to the file, all ended before it began.
+    brought: HashMap<u64, Vec<u64>>,
+    /// Changes of names of which a name was another's later.
+    overtaken: HashSet<u64>,
+    /// Changes of metadata, in order.
+    metadata: Vec<u64>,
+    /// By record: a write that made its file longer than all before it had.
+    grows: Vec<bool>,
+}
+
+impl Journal {
+    pub fn new(trace: &Trace, rules: Rules) -> Journal {
+        let mut journal = Journal {
+            rules,
+            before: Vec::new(),
+            brought: HashMap::new(),
+            overtaken: HashSet::new(),
+            metadata: Vec::new(),
+            grows: Vec::new(),
+        };
+        let mut lengths: HashMap<u64, u64> =
+            trace.base.iter().map(|(_, file, size)| (*file, *size)).collect();
+        let mut writes: HashMap<u64, Vec<u64>> = HashMap::new();
+        // By name: whether a file has it, and the record that said so; 0 for what was there.
+        let mut taken: HashMap<&Place, (bool, u64)> =
+            trace.base.iter().map(|(name, ..)| (name, (true, 0))).collect();
+        for (event, sequence) in trace.events.iter().zip(1..) {
+            let ended = |&&one: &&u64| trace.event(one).end_ns <= event.begin_ns;
+            journal.before.push(journal.metadata.iter().rev().find(ended).copied().unwrap_or(0));
+            let change = match &event.what {
+                What::Change(change) => Some(change),
+                _ => None,
+            };
+            journal.grows.push(change.is_some_and(|change| grow(&mut lengths, event.file, change)));
+            match change {
+                Some(Change::Write { .. }) => writes.entry(event.file).or_default().push(sequence),
+                Some(change) => {
+                    journal.metadata.push(sequence);
+                    let Change::Names { sets, .. } = change else { continue };
+                    if rules.rename_brings_data && is_replacement(sets, &taken) {
+                        let own = writes.get(&event.file).into_iter().flatten();
+                        journal.brought.insert(sequence, own.filter(ended).copied().collect());
+                    }
+                    for (name, file) in sets {
+                        let before = taken.insert(name, (file.is_some(), sequence));
+                        journal.overtaken.extend(before.map(|(_, by)| by));
+                    }
+                }
+                None => {}
+            }
+        }
+        journal
+    }
+
+    /// The change of metadata without which this one cannot be there; 0 for none.
+    pub fn before(&self, sequence: u64) -> u64 {
+        self.before[sequence as usize - 1]
+    }
+
+    /// Writes that are there whenever this rename is.
+    pub fn brought(&self, sequence: u64) -> &[u64] {
+        self.brought.get(&sequence).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether fsync of a file makes this name of it durable. btrfs takes it back when another file
+    /// gets the name before the next transaction.
+    pub fn keeps_name(&self, sequence: u64) -> bool {
+        self.rules.commits_all || !self.overtaken.contains(&sequence)
+    }
+
+    /// The last change of metadata that had ended by then, if a flush brings it whatever it is of.
+    pub fn last_before(&self, trace: &Trace, moment_ns: u64) -> Option<u64> {
+        let last = self.metadata.partition_point(|&one| trace.event(one).end_ns <= moment_ns);
+        self.metadata[..last].last().copied().filter(|_| self.rules.commits_all)
+    }
+
+    /// What is durable with a change that is.
+    pub fn brings(&self, sequence: u64) -> Vec<u64> {
+        let logs = self.rules.commits_all && (self.is_metadata(sequence) || self.grows(sequence));
+        let before = Some(self.before(sequence)).filter(|&before| logs && before > 0);
+        self.brought(sequence).iter().copied().chain(before).collect()
+    }
+
+    pub fn is_metadata(&self, sequence: u64) -> bool {
+        self.metadata.binary_search(&sequence).is_ok()
+    }
+
+    pub fn grows(&self, sequence: u64) -> bool {
+        self.grows[sequence as usize - 1]
+    }
+}
+
+/// Whether a write made its file longer; keeps how long files are.
+fn grow(lengths: &mut HashMap<u64, u64>, file: u64, change: &Change) -> bool {
+    let length = lengths.entry(file).or_default();
+    let before = *length;
+    match *change {
+        Change::Write { offset, length: bytes, .. } => *length = before.max(offset + bytes),
+        Change::Zero { offset, length: bytes, grows: true } => *length = before.max(offset + bytes),
+        Change::Grow { size } => *length = before.max(size),
+        Change::Truncate { size } => *length = size,
+        _ => {}
+    }
+    matches!(change, Change::Write { .. }) && *length > before
+}
+
+/// A file ends with a sector that is there.
+fn as_far_as_there(tear: &Tear) -> Reach {
+    let count = tear.sectors.len() as u64;
+    let end = tear.sectors.iter().rposition(|&there| there).map_or(0, |last| last as u64 + 1);
+    let wanted = match tear.reach {
+        Reach::Before => 0,
+        Reach::Until(sectors) => sectors,
+        Reach::Whole => count,
+    };
+    match wanted.min(end) {
+        0 => Reach::Before,
+        all if all == count => Reach::Whole,
+        some => Reach::Until(some),
+    }
+}
+
+/// A rename to a name that a file had.
+fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, u64)>) -> bool {
+    matches!(sets, [(_, None), (name, Some(_))] if taken.get(name).is_some_and(|held| held.0))
+}
+
+/// The rules among the changes of one cut that may be missing.
+pub struct Ordered {
+    rules: Rules,
+    /// By candidate: the last earlier change of metadata that may be missing too.
+    before: Vec<Option<u32>>,
+    /// By candidate: writes that it brings.
+    brought: Vec<Vec<u32>>,
+}
+
+impl Ordered {
+    pub fn new(journal: &Journal, candidates: &[Candidate]) -> Ordered {
+        let at = |sequence: u64| {
+            let at = candidates.binary_search_by_key(&sequence, |one| one.sequence);
+            at.ok().map(|at| at as u32)
+        };
+        let before = |one: &Candidate| {
+            let is_bound =
+                journal.is_metadata(one.sequence) || one.sized || journal.rules.copies_on_write;
+            let mut earlier = if is_bound { journal.before(one.sequence) } else { 0 };
+            while earlier != 0 {
+                if let Some(at) = at(earlier) {
+                    return Some(at);
+                }
+                earlier = journal.before(earlier);
+            }
+            None
+        };
+        let brought = |one: &Candidate| {
+            journal.brought(one.sequence).iter().filter_map(|&write| at(write)).collect()
+        };
+        Ordered {
+            rules: journal.rules,
+            before: candidates.iter().map(before).collect(),
+            brought: candidates.iter().map(brought).collect(),
+        }
+    }
+
+    /// What a candidate can be, when those before it are as they are.
+    pub fn restrict(&self, presences: &[Presence], at: usize, candidate: &Candidate) -> Presence {
+        let own = match &presences[at] {
+            Presence::Torn(_) if self.rules.copies_on_write => Presence::Missing,
+            Presence::Torn(tear) if self.rules.data_before_size => {
+                Presence::Torn(Tear { reach: as_far_as_there(tear), ..tear.clone() })
+            }
+            other => other.clone(),
+        };
+        match self.before[at].map(|earlier| presences[earlier as usize].reach()) {
+            Some(Reach::Before) if self.rules.copies_on_write => Presence::Missing,
+            Some(Reach::Before) => candidate.without_size(&own),
+            _ => own,
+        }
+    }
+
+    /// Candidates that must be there if this one is.
+    pub fn needs(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        self.before[at].iter().chain(&self.brought[at]).map(|&earlier| earlier as usize)
+    }
+
+    /// Renames, with the writes that they bring.
+    pub fn renames(&self) -> impl Iterator<Item = (usize, &[u32])> {
+        let all = self.brought.iter().enumerate();
+        all.filter(|(_, writes)| !writes.is_empty()).map(|(at, writes)| (at, &writes[..]))
+    }
+}

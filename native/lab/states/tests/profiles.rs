@@ -1,0 +1,210 @@
+//! What a power cut leaves on a file system that promises more than POSIX: never anything that
+//! POSIX forbids, and what each of its own rules says.
+
+#![cfg(test)]
+
+mod logs;
+#[path = "exhaustive/world.rs"]
+#[allow(dead_code, reason = "times are for the model of all states")]
+mod world;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use diskproof_random::Random;
+use diskproof_states::choice::Choice;
+use diskproof_states::combinations;
+use diskproof_states::content::Store;
+use diskproof_states::cut::{collect, Cut};
+use diskproof_states::fault::{Durability, Fault};
+use diskproof_states::image::Image;
+use diskproof_states::plan::{choices, Cuts, Pass};
+use diskproof_states::snapshot::Snapshot;
+use diskproof_wire::crash_log::{Flags, Operation, ROOT};
+use logs::{entry, Recording, DISK, SECTOR};
+use world::{operation, World};
+
+const PROFILES: [Fault; 3] = [Fault::PowerExt4, Fault::PowerXfs, Fault::PowerBtrfs];
+const FILE: u64 = 0o100644;
+
+/// Paths, with what the files hold; modes.
+type Seen = BTreeMap<String, (Vec<u8>, u32)>;
+
+fn look(cut: &Cut<'_, '_>, choice: &Choice) -> Seen {
+    let state = cut.state(choice).unwrap();
+    let snapshot = Snapshot::new(&state);
+    let mut seen = Seen::new();
+    let mut open = vec![(ROOT, String::new())];
+    while let Some((directory, path)) = open.pop() {
+        for (name, &file) in &snapshot.nodes[&directory].entries {
+            let path = format!("{path}{}", String::from_utf8_lossy(name));
+            let node = &snapshot.nodes[&file];
+            let mut bytes = vec![0; node.size as usize];
+            state.read(file, 0, &mut bytes).unwrap();
+            seen.insert(path.clone(), (bytes, node.attributes.mode));
+            if node.is_directory() {
+                open.push((file, path + "/"));
+            }
+        }
+    }
+    seen
+}
+
+/// All that a power cut after the last record leaves.
+fn states(recording: &mut Recording, fault: Fault) -> Vec<Seen> {
+    let (log, base) = recording.finish();
+    let store = Store::open(&log, &base, None).unwrap();
+    let durability = Durability::new(&store.trace, fault);
+    let mut image = Image::new(&store, &durability);
+    image.advance(store.trace.last()).unwrap();
+    let cut = collect(&image, &[]);
+    combinations::all(&cut, 1 << 20).unwrap().iter().map(|choice| look(&cut, choice)).collect()
+}
+
+fn create(recording: &mut Recording, file: u64, name: &str) {
+    recording.add(file, Operation::Create(entry(ROOT, FILE as u32, 0, name.as_bytes())));
+}
+
+fn write(recording: &mut Recording, file: u64, length: u64) {
+    let data = Cow::Owned(vec![7; length as usize]);
+    recording.add(file, Operation::Write { flags: Flags::NONE, offset: 0, data });
+}
+
+fn rename(recording: &mut Recording, file: u64, from: &str, to: &str, replaced: u64) {
+    let (name, new_name) = (from.as_bytes().to_vec(), to.as_bytes().to_vec());
+    let operation = Operation::Rename {
+        flags: 0,
+        parent: ROOT,
+        new_parent: ROOT,
+        replaced,
+        name: Cow::Owned(name),
+        new_name: Cow::Owned(new_name),
+    };
+    recording.add(file, operation);
+}
+
+fn fsync(recording: &mut Recording, file: u64) {
+    recording.add(file, Operation::Fsync { flags: Flags::NONE });
+}
+
+/// Under which of POSIX and the profiles there is such a state.
+fn allow(make: impl Fn(&mut Recording), is_such: impl Fn(&Seen) -> bool) -> Vec<Fault> {
+    let faults = [Fault::Power].into_iter().chain(PROFILES);
+    let has = |fault: &Fault| {
+        let mut recording = Recording::new(b"old");
+        make(&mut recording);
+        let states = states(&mut recording, *fault);
+        assert!(states.len() > 1);
+        states.iter().any(&is_such)
+    };
+    faults.filter(has).collect()
+}
+
+#[test]
+fn names_come_in_their_order() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        create(recording, 11, "b");
+    };
+    let second_alone = |seen: &Seen| seen.contains_key("b") && !seen.contains_key("a");
+    assert_eq!(allow(make, second_alone), [Fault::Power]);
+}
+
+#[test]
+fn a_rename_over_a_file_brings_the_data_where_that_is_said() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "tmp");
+        write(recording, 10, SECTOR);
+        rename(recording, 10, "tmp", "disk", DISK);
+    };
+    let empty = |seen: &Seen| seen["disk"].0.is_empty();
+    let zeros = |seen: &Seen| seen["disk"].0 == vec![0; SECTOR as usize];
+    assert_eq!(allow(make, empty), [Fault::Power, Fault::PowerXfs]);
+    assert_eq!(allow(make, zeros), [Fault::Power]);
+}
+
+#[test]
+fn a_new_file_may_be_long_and_empty_on_ext4() {
+    let make = |recording: &mut Recording| write(recording, DISK, SECTOR);
+    let zeros = |seen: &Seen| seen["disk"].0[4..].iter().all(|byte| *byte == 0);
+    let is_such = |seen: &Seen| seen["disk"].0.len() == SECTOR as usize && zeros(seen);
+    assert_eq!(allow(make, is_such), [Fault::Power, Fault::PowerExt4]);
+}
+
+#[test]
+fn fsync_of_a_new_file_keeps_its_name_and_with_a_journal_all_before() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "earlier");
+        create(recording, 11, "synced");
+        write(recording, 11, SECTOR);
+        fsync(recording, 11);
+        create(recording, 12, "later");
+    };
+    let lost = |name: &'static str| allow(make, move |seen: &Seen| !seen.contains_key(name));
+    assert_eq!(lost("synced"), [Fault::Power]);
+    assert_eq!(lost("earlier"), [Fault::Power, Fault::PowerBtrfs]);
+    assert_eq!(lost("later").len(), 4);
+}
+
+#[test]
+fn an_overwrite_is_torn_where_it_is_in_place() {
+    let make = |recording: &mut Recording| {
+        write(recording, DISK, 2 * SECTOR);
+        fsync(recording, DISK);
+        let data = Cow::Owned(vec![9; 2 * SECTOR as usize]);
+        recording.add(DISK, Operation::Write { flags: Flags::NONE, offset: 0, data });
+    };
+    let torn = |seen: &Seen| {
+        let disk = &seen["disk"].0;
+        disk.contains(&7) && disk.contains(&9)
+    };
+    assert_eq!(allow(make, torn), [Fault::Power, Fault::PowerExt4, Fault::PowerXfs]);
+}
+
+/// Random operations; at every cut, whatever a profile makes of a choice is a state of POSIX, and
+/// stays what it is when it is named and built again.
+#[test]
+fn no_profile_has_a_state_that_posix_forbids() {
+    let mut compared = 0;
+    for seed in 0..40 {
+        let mut random = Random::new(&[seed, 0x7072_6f66]);
+        let (mut recording, mut world) = (Recording::new(b"old"), World::new());
+        for _ in 0..8 {
+            if let Some(act) = world.act(&mut random) {
+                let (file, operation) = operation(&act);
+                recording.add(file, operation);
+            }
+        }
+        let (log, base) = recording.finish();
+        let Ok(store) = Store::open(&log, &base, None) else { continue };
+        for fault in PROFILES {
+            compared += compare(&store, fault, seed);
+        }
+    }
+    assert!(compared > 2000, "{compared}");
+}
+
+fn compare(store: &Store, fault: Fault, seed: u64) -> usize {
+    let (posix, own) =
+        (Durability::new(&store.trace, Fault::Power), Durability::new(&store.trace, fault));
+    let cuts = Cuts::new(&store.trace, &own, seed);
+    let (mut wide, mut narrow) = (Image::new(store, &posix), Image::new(store, &own));
+    let mut compared = 0;
+    for &at in &cuts.all {
+        wide.advance(at).unwrap();
+        narrow.advance(at).unwrap();
+        let (wide, narrow) = (collect(&wide, &[]), collect(&narrow, &[]));
+        let Some(all) = combinations::all(&wide, 1 << 14) else { continue };
+        let allowed: BTreeSet<Seen> = all.iter().map(|choice| look(&wide, choice)).collect();
+        for pass in [Pass::Quick, Pass::Single, Pass::Random(0), Pass::Random(1)] {
+            for choice in choices(pass, &cuts, &narrow, seed, 1 << 10) {
+                let presences = narrow.presences(&choice);
+                assert_eq!(narrow.without_orphans(presences.clone()), presences);
+                let seen = look(&narrow, &choice);
+                assert!(allowed.contains(&seen), "{fault:?} {seed} {at} {choice:?}");
+                compared += 1;
+            }
+        }
+    }
+    compared
+}

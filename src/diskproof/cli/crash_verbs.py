@@ -168,8 +168,7 @@ def crash_study(
 ) -> int:
     """Record a writer in every stack of a study and check what crashes leave of its promises.
 
-    Exit code 1 when a promise was broken, or nothing could be said; a disk that lies about
-    flushes breaks every promise and does not count for that.
+    Exit code 1: a promise was broken (not by a disk that lies), or nothing could be said.
 
     diskproof crash studies/crash.toml
 
@@ -179,22 +178,20 @@ def crash_study(
 
     diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
-    from diskproof.cli import crash_program
+    from diskproof.cli import crash_program as programs
     from diskproof.cli.conduct import Order
     from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
-    own = crash_program.ProgramOptions(
-        stays, sector, seed, causes, old_content, profiles, on, cluster
-    )
-    asked = crash_program.CrashTarget(target, app, writer, block_log, check)
+    own = programs.ProgramOptions(stays, sector, seed, causes, old_content, profiles, on, cluster)
+    asked = programs.CrashTarget(target, app, writer, block_log, check)
     if target is None or asked.is_program:
         for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
-        return crash_program.crash_asked(order, asked, own, for_study)
-    crash_program.refuse_for_study(own)
+        return programs.crash_asked(order, asked, own, for_study)
+    programs.refuse_for_study(own)
     study = load_study(target, make)
     consent = require_consent(context, study, destroy_data)
-    return crash_program.conduct_crashes(order, study, consent, cluster)
+    return programs.conduct_crashes(order, study, consent, cluster)
 
 
 @crash.command()

@@ -16,12 +16,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::content::Store;
-use crate::cut::{Cut, State};
+use crate::cut::Cut;
 use crate::failure::{During, Result};
 use crate::image::Touched;
 use crate::mounting::Workplace;
 use crate::request::{CheckRequest, Format, Request};
 use crate::sharing::Sharing;
+use crate::state::State;
 use crate::view::View;
 use child::Readers;
 use command::CommandCheck;

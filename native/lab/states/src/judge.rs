@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::checks::{Check, Finding};
-use crate::cut::State;
 use crate::explore::Exploration;
 use crate::failure::Result;
+use crate::state::State;
 use diskproof_random::mix;
 
 /// What a state loses, and whether the check was run on it just now.

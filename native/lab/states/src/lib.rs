@@ -34,6 +34,7 @@ pub mod sharing;
 pub mod show;
 pub mod sizes;
 pub mod snapshot;
+pub mod state;
 pub mod trace;
 pub mod tree;
 pub mod unsynced;

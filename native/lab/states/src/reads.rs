@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::content::Store;
-use crate::cut::{read_runs, runs_between};
 use crate::snapshot::{Node, Snapshot};
+use crate::state::{read_runs, runs_between};
 use crate::tree::PAGE;
 
 /// A question about a state as it was before the check changed it; files are named by their ids,

@@ -15,13 +15,14 @@ use rustix::io::Errno;
 
 use crate::choice::{Presence, StateId};
 use crate::content::Store;
-use crate::cut::{collect, read_runs, Cut};
+use crate::cut::{collect, Cut};
 use crate::failure::{During, Failure, Result};
 use crate::fault::Durability;
 use crate::image::Image;
 use crate::operation::Operations;
 use crate::report::{say, Line};
 use crate::snapshot::{Node, Snapshot};
+use crate::state::read_runs;
 
 /// Bytes copied at once.
 const BLOCK: u64 = 1 << 20;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use diskproof_wire::crash_log::ROOT;
 
 use crate::content::Source;
-use crate::cut::{Run, State};
 use crate::image::{Attributes, Key, Value};
+use crate::state::{Run, State};
 use crate::tree::PROMISES;
 
 /// A file, directory or other node of a state.

@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use rustix::io::Errno;
 
 use crate::content::Store;
-use crate::cut::{read_runs, runs_between, Run};
 use crate::reads::{Read, Reads};
 use crate::snapshot::Snapshot;
+use crate::state::{read_runs, runs_between, Run};
 
 pub const PAGE: u64 = 4096;
 /// What a check may write into one state.

@@ -10,11 +10,12 @@ use diskproof_wire::ledger::Acknowledgement;
 use super::child::{run, Ended};
 use super::standing::{Answer, Standing};
 use super::{Check, Detail, Finding, Ground};
-use crate::cut::{Cut, State};
+use crate::cut::Cut;
 use crate::equal::Reply;
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
 use crate::snapshot::Snapshot;
+use crate::state::State;
 use crate::view::Shown;
 
 /// The file with the lines that had been acknowledged, one a line, and the state's directory.

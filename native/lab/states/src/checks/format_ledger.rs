@@ -10,11 +10,12 @@ use diskproof_wire::ledger::{check_slot, ReadAt, Report, Slot, SLOT};
 use super::acknowledged::Promises;
 use super::daemon::{Daemon, Unusable};
 use super::{Check, Detail, Finding, Ground};
-use crate::cut::{Cut, State};
+use crate::cut::Cut;
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
 use crate::request::Format;
 use crate::snapshot::Snapshot;
+use crate::state::State;
 
 const WHAT: &str = "reading an image through QEMU";
 /// Read at once.

@@ -7,11 +7,12 @@ use serde::Deserialize;
 
 use super::child::{run, Ended};
 use super::{Check, Detail, Finding, Ground};
-use crate::cut::{Cut, State};
+use crate::cut::Cut;
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
 use crate::request::Format;
 use crate::snapshot::Snapshot;
+use crate::state::State;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const WHAT: &str = "running qemu-img check";

@@ -11,9 +11,10 @@ use super::acknowledged::Promises;
 use super::{Check, Detail, Finding};
 use crate::choice::Choice;
 use crate::content::{Source, Store};
-use crate::cut::{Cut, Pick, State};
+use crate::cut::{Cut, Pick};
 use crate::failure::{During, Failure, Result};
 use crate::image::{Key, Touched};
+use crate::state::State;
 
 /// Slots that fit into memory: 32 bytes each.
 const MAX_SLOTS: u64 = 1 << 26;

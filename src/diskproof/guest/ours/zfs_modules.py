@@ -23,14 +23,17 @@ EXTRA = "zfs"
 SPACE_NEEDED = 4 << 30
 """Bytes of the compiler's root, what it makes, and the guest's own root."""
 BUILD_SECONDS = 7200.0
-_TOOLS = ("bash", "coreutils", "dash", "diffutils", "findutils", "grep", "gzip", "mawk", "sed")
+_TOOLS = (
+    *("bash", "coreutils", "dash", "diffutils", "findutils", "gcc", "grep", "gzip", "make", "mawk"),
+    *("perl", "sed"),
+)
 _ENTER = """
 mount --rbind /dev "$1/dev"
 exec chroot "$1" /bin/sh -ec "$2" sh "$3" "$4"
 """
 # As zfs-dkms would; $1 is the kernel's release.
 _BUILD = """
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin KCFLAGS=-g0
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin TMPDIR=/tmp KCFLAGS=-g0
 ln -sf mawk /usr/bin/awk
 mkdir -p /tmp
 cd /usr/src/zfs-[0-9]*
@@ -97,7 +100,8 @@ def _build(
         )
     except RunFailure as failure:
         what = f"OpenZFS cannot be built for Linux {release}"
-        raise HostError(what, failure.why or failure.what) from failure
+        hint = "apt-get update, and try again"
+        raise HostError(what, failure.why or failure.what, hint) from failure
     for path in tree.glob("usr/src/zfs-*/module/**/*.ko"):
         shutil.copyfile(path, folder / path.name)
     shutil.rmtree(scratch)

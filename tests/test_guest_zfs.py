@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.errors import HostError
-from diskproof.guest.ours import build, packages, zfs_modules
+from diskproof.errors import HostError, UsageError
+from diskproof.guest.ours import build, kernel, packages, zfs_modules
+from diskproof.study.crash import guest_extra
+from diskproof.study.load import parse_study
 
 RELEASE = "6.1.0-56-amd64"
 BANNER = (
@@ -73,3 +75,18 @@ def test_how_it_is_built_names_its_folder_and_no_other(monkeypatch: pytest.Monke
     monkeypatch.setattr(zfs_modules, "INPUTS", ("another",))
     changed = [extra for extra in extras if build.base_id("bookworm", extra) != before[extra]]
     assert changed == [zfs_modules.EXTRA]
+
+
+def test_a_module_names_the_guest_that_has_it() -> None:
+    assert kernel.find_extra("zfs") == "zfs"
+    assert kernel.find_extra("dm_thin_pool") == "storage"
+    assert kernel.find_extra("ext4") == ""
+
+
+def test_writers_on_zfs_are_in_its_guest_and_postgresql_is_not() -> None:
+    assert guest_extra("ledger-fs", "zfs") == guest_extra("sqlite", "zfs") == "zfs"
+    assert guest_extra("postgres", "ext4") == "postgres" and guest_extra("ledger-fs", "ext4") == ""
+    text = '[crash]\nwriters = ["postgres"]\nfilesystem = "zfs"\nsize = "1GiB"\n'
+    with pytest.raises(UsageError) as caught:
+        parse_study(text)
+    assert "the guest with ZFS has no PostgreSQL" in str(caught.value)

@@ -138,6 +138,11 @@ def test_what_is_no_pool_is_refused(given: dict[str, str], on: Path | None, why:
     assert caught.value.why == why and caught.value.hint
 
 
+def test_versions_that_buffer_direct_io() -> None:
+    told = ("0.8.6-1", "2.1.11-1+deb12u1", "2.2.7", "2.3.0-1", "2.10.1", "of unknown version")
+    assert [zfs.is_buffering(version) for version in told] == [True] * 3 + [False] * 3
+
+
 def test_a_note_comes_back(tmp_path: Path) -> None:
     volume = Volume("lvm", new_name(), (Path("/dev/sdb"), Path(os.fsdecode(b"/dev/a b\xff\n"))))
     write_note(tmp_path, volume)

@@ -1,6 +1,7 @@
 """Pools made for a study. Requires root, zfsutils-linux and the module zfs; where it is missing,
 tests/vm/test_backings_guest.py runs this file in a guest that has it."""
 
+import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,30 @@ def test_a_dataset_is_made_used_and_gone(tmp_path: Path, given: dict[str, str]) 
         file = place.folder / "file"
         file.write_bytes(b"kept there" * 1000)
         assert file.read_bytes() == b"kept there" * 1000
+
+
+def hits() -> int:
+    """How often ZFS's cache had what was asked for."""
+    lines = Path("/proc/spl/kstat/zfs/arcstats").read_text().splitlines()
+    return next(int(line.split()[2]) for line in lines if line.startswith("hits "))
+
+
+def test_direct_io_is_answered_by_the_cache_where_that_is_told(tmp_path: Path) -> None:
+    spec = backing("zfs", folder(tmp_path), type="dataset", size=SMALL)
+    with start_place(spec, NO_CONSENT) as place:
+        assert ("buffers direct I/O" in place.name) == zfs.is_buffering(zfs.read_version())
+        file = place.folder / "file"
+        file.write_bytes(os.urandom(MIB))
+        handle = os.open(file, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+        try:
+            before = hits()
+            with mmap.mmap(-1, MIB) as memory:
+                assert os.preadv(handle, [memory], 0) == MIB
+                found = hits() - before
+                assert memory[:] == file.read_bytes()
+            assert not zfs.is_buffering(zfs.read_version()) or found >= 8  # its records
+        finally:
+            os.close(handle)
 
 
 def test_sync_writes_go_to_a_log_device(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ set is read back.
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -209,7 +210,15 @@ def _describe(spec: BackingSpec) -> str:
     """What the properties do not say."""
     more = [", reserved"] if spec.option("reserve") == "yes" else []
     more += [", with a log device"] if has_log(spec) else []
-    return f"{''.join(more)}; ZFS {read_version()}"
+    version = read_version()
+    buffers = spec.option("type") == "dataset" and is_buffering(version)
+    return f"{''.join(more)}; ZFS {version}{', which buffers direct I/O' if buffers else ''}"
+
+
+def is_buffering(version: str) -> bool:
+    """Whether its datasets take O_DIRECT and use their cache all the same, as all before 2.3."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) < (2, 3)
 
 
 def read_version() -> str:

@@ -34,7 +34,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 HEAVY := $(addprefix --ignore=tests/,integration vm e2e install)
 
 .PHONY: test
-test: setup-test suites-tools lint test-native guest-cached ## everything that must hold: lint, types, all tests
+test: setup-test suites-tools lint test-native guest-cached guest-zfs ## everything that must hold: lint, types, all tests
 	@status=0; \
 	suite() { printf '\n== %s ==\n' "$$1"; shift; $(PYTHON_BIN) -m pytest "$$@" || status=1; }; \
 	suite 'unit tests' tests -n 3 --dist worksteal $(HEAVY); \
@@ -104,6 +104,11 @@ guest: setup guest-cached ## build the guest, or find it in the cache
 guest-cached:
 	$(SECTION) 'guest'
 	@$(DISKPROOF) guest build
+
+# Before the tests, which would wait for it together; where it cannot be built, those that want it say why.
+.PHONY: guest-zfs
+guest-zfs: guest-cached
+	-@$(DISKPROOF) guest build --with zfs
 
 .PHONY: bench
 bench: setup ## list the benchmarks, each with what it measures

@@ -78,18 +78,69 @@ def test_arguments_of_arrays() -> None:
 
 
 def test_arguments_of_pools() -> None:
-    target = Path("/images/backing.img")
-    assert zfs.pool_args("diskproof_x", target) == [
-        *("create", "-o", "cachefile=none", "-O", "mountpoint=legacy", "diskproof_x", str(target))
-    ]
+    targets = tuple(Path(f"/dev/loop{number}") for number in range(4))
+    start = ["create", "-o", "cachefile=none", "-o", "ashift=12", "-O", "mountpoint=legacy", "p"]
+    assert zfs.pool_args("p", backing("zfs"), targets[:1]) == [*start, str(targets[0])]
+    spec = backing("zfs", vdev="raidz1", log="file")
+    made = zfs.pool_args("p", spec, targets)
+    assert made == [*start, "raidz1", *map(str, targets[:3]), "log", "/dev/loop3"]
+
+
+def test_arguments_of_volumes_and_datasets() -> None:
+    common = ["-o", "logbias=latency", "-o", "primarycache=all"]
     assert zfs.create_args("p", backing("zfs", sync="disabled"), GIB) == [
-        *("create", "-s", "-V", str(GIB), "-o", "sync=disabled", "-o", "compression=on"),
-        *("-o", "volblocksize=16384", "p/disk"),
+        *("create", "-s", "-V", str(GIB), "-o", "volblocksize=16384", "-o", "sync=disabled"),
+        *("-o", "compression=on", *common, "p/disk"),
     ]
-    assert zfs.create_args("p", backing("zfs", type="dataset", compression="off"), GIB) == [
-        *("create", "-o", "sync=standard", "-o", "compression=off", "-o", "recordsize=131072"),
-        *("-o", f"quota={GIB}", "p/disk"),
+    assert "-s" not in zfs.create_args("p", backing("zfs", reserve="yes"), GIB)
+    spec = backing("zfs", type="dataset", compression="off", atime="off", reserve="yes")
+    assert zfs.create_args("p", spec, GIB) == [
+        *("create", "-o", "recordsize=131072", "-o", "atime=off", "-o", "sync=standard"),
+        *("-o", "compression=off", *common, "-o", f"quota={GIB}"),
+        *("-o", f"refreservation={GIB}", "p/disk"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "sectors", "reserve"),
+    [
+        ({}, 4, 192),
+        ({"volblocksize": "512"}, 8 * 4, 192),  # a sector of the pool for each block
+        ({"vdev": "mirror"}, 8, 2 * 192),
+        ({"vdev": "mirror", "members": "3"}, 12, 3 * 192),
+        ({"vdev": "raidz1"}, 6, 3 * 96),
+        ({"vdev": "raidz1", "members": "5"}, 6, 5 * 48),  # 4 and 1 of parity, padded
+        ({"vdev": "raidz1", "volblocksize": "4096"}, 8, 3 * 96),  # as dear as a mirror
+        ({"vdev": "raidz2"}, 9, 4 * 96),  # 4 and 4 of parity, padded
+    ],
+)
+def test_what_a_pool_needs_counts_parity_and_padding(
+    given: dict[str, str], sectors: int, reserve: int
+) -> None:
+    """Sectors of 4 KiB for 16 KiB that are written; the reserve in MiB."""
+    spec = backing("zfs", **given)
+    assert zfs.needed_bytes(spec, GIB) == GIB // 4 * sectors * 3 // 2 + reserve * MIB
+    logged = backing("zfs", log="file", **given)
+    assert zfs.needed_bytes(logged, GIB) == zfs.needed_bytes(spec, GIB) + zfs.LOG_BYTES
+
+
+@pytest.mark.parametrize(
+    ("given", "on", "why"),
+    [
+        ({"members": "2"}, None, "it has 2 members, single has 1"),
+        ({"vdev": "raidz2", "members": "3"}, None, "it has 3 members, raidz2 has 4 or more"),
+        ({"vdev": "mirror"}, Path("/dev/sdx"), "the members of mirror are files"),
+    ],
+)
+def test_what_is_no_pool_is_refused(given: dict[str, str], on: Path | None, why: str) -> None:
+    with pytest.raises(HostError) as caught:
+        zfs.check_shape(backing("zfs", **given), Place(Path("/x"), device=on))
+    assert caught.value.why == why and caught.value.hint
+
+
+def test_versions_that_buffer_direct_io() -> None:
+    told = ("0.8.6-1", "2.1.11-1+deb12u1", "2.2.7", "2.3.0-1", "2.10.1", "of unknown version")
+    assert [zfs.is_buffering(version) for version in told] == [True] * 3 + [False] * 3
 
 
 def test_a_note_comes_back(tmp_path: Path) -> None:

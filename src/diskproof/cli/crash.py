@@ -33,7 +33,7 @@ from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import ONE_CELL, crash_cells_json, run_text
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.store import Store
-from diskproof.study.crash import GUEST_EXTRAS
+from diskproof.study.crash import extra_of
 from diskproof.study.load import Study
 from diskproof.units import render_seconds
 
@@ -49,7 +49,7 @@ def start_crashing(
         for each in dropped:
             note(f"left out, {each.count} of the cells: {each.reason}")
         guests = [cell for cell in cells if cell.level("frontend") == "guest"]
-        for extra in {GUEST_EXTRAS.get(cell.workload.name, "") for cell in guests} - {""}:
+        for extra in {extra_of(cell.workload) for cell in guests} - {""}:
             ensure_guest(extra)
         lab = CrashLab(make_setup(study, facts, consent, store), explorer)
         told = (*tell_of_names(study, cells, facts), *tell_of_backings(cells, facts))

@@ -20,7 +20,7 @@ guest = typer.Typer(no_args_is_help=True, help="The Linux guest that measurement
 
 ExtraOption = Annotated[
     str,
-    typer.Option("--with", metavar="NAME", help="Further packages in it: postgres or storage."),
+    typer.Option("--with", metavar="NAME", help="More in it: postgres, servers, storage or zfs."),
 ]
 
 

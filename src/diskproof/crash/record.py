@@ -30,7 +30,7 @@ from diskproof.recording.log import (
     summarise_log,
 )
 from diskproof.records import Artefact, BackingSpec, Cell
-from diskproof.study.crash import GUEST_EXTRAS
+from diskproof.study.crash import extra_of
 
 START_SECONDS = 120.0
 MARK = "diskproof: the writer has ended"
@@ -125,7 +125,7 @@ def _record(
             run_dir=room,
             accel=accel if level == "auto" else level,
             deadline_seconds=min(START_SECONDS, deadline.left()),
-            guest_extra=GUEST_EXTRAS.get(cell.workload.name, ""),
+            guest_extra=extra_of(cell.workload),
         )
         try:
             _write(cell, context, recording, deadline, notes)

@@ -9,7 +9,7 @@ from diskproof.backings import NO_CONSENT, probe_backing, start_disk_dir
 from diskproof.container.runtime import RUNTIME, require_containers
 from diskproof.errors import DiskproofError
 from diskproof.guest.ours.build import AGENT, MINIMAL, SPACE_NEEDED, find_guest
-from diskproof.guest.ours.packages import OTHER_WAY, find_suite
+from diskproof.guest.ours.packages import EXTRA_PACKAGES, OTHER_WAY, find_suite
 from diskproof.host.accel import KVM, probe_accel
 from diskproof.host.backing_ground import add_ground
 from diskproof.host.facts import require_engine
@@ -171,7 +171,9 @@ def examine_guest() -> Finding:
         lacks = f"; lacks {', '.join(found.lacks)}" if found.lacks else ""
         what = f"minimal, with this host's Linux {found.kernel_release} and programs{lacks}"
         return Finding("guest", "limited", what, "diskproof guest build, or guest import FILE")
-    return Finding("guest", "yes", f"Linux {found.kernel_release} ({found.id})")
+    what = f"Linux {found.kernel_release} ({found.id})"
+    more = ", ".join(extra for extra in EXTRA_PACKAGES if find_guest(extra))
+    return Finding("guest", "yes", f"{what}; built too: with {more}" if more else what)
 
 
 def examine_build_tools() -> Finding:

@@ -96,11 +96,18 @@ KINDS: Mapping[str, Kind] = {
     "zfs": Kind(
         {
             "type": keys.one_of("zvol", "dataset"),
+            "vdev": keys.one_of("single", "mirror", "raidz1", "raidz2"),
+            "members": keys.count(0, 0, 24),
+            "log": keys.one_of("none", "file"),
             "size": keys.size(""),
+            "reserve": keys.one_of("no", "yes"),
             "volblocksize": keys.size("16KiB"),
             "recordsize": keys.size("128KiB"),
             "sync": keys.one_of("standard", "always", "disabled"),
             "compression": keys.like("on", r"[a-z0-9-]{1,16}", "a way to compress"),
+            "logbias": keys.one_of("latency", "throughput"),
+            "primarycache": keys.one_of("all", "metadata", "none"),
+            "atime": keys.one_of("on", "off"),
         }
     ),
 }

@@ -36,11 +36,25 @@ ON_FILE_SYSTEM = ("ledger-fs", "sqlite", "postgres")
 FILE_SYSTEM_BYTES = {"ext4": 16 << 20, "xfs": 300 << 20, "btrfs": 110 << 20}
 """Those file systems, with the smallest disk that each can be made on."""
 
+GUEST_FILE_SYSTEM_BYTES = {**FILE_SYSTEM_BYTES, "zfs": 128 << 20}
+"""Those that writers in a guest may be on."""
+
 WRITER_BYTES = {"postgres": 80 << 20}
 """What a writer needs beyond that: an empty cluster has 31 MiB."""
 
 GUEST_EXTRAS = {"postgres": "postgres"}
 """Writers whose guest has further packages, and their name in ``guest.packages``."""
+
+
+def guest_extra(writer: str, file_system: str) -> str:
+    """What the guest of a writer on a file system has beyond the ordinary one, or nothing."""
+    return "zfs" if file_system == "zfs" else GUEST_EXTRAS.get(writer, "")
+
+
+def extra_of(workload: WorkloadSpec) -> str:
+    """The same, of a writer that was made a workload."""
+    return guest_extra(workload.name, workload.option("filesystem"))
+
 
 FAULT_WORDS: dict[Fault, str] = {
     "power": "the host loses power",
@@ -98,7 +112,7 @@ class CrashRules:
     flush_every: int = keys.field(4, keys.whole(1, MAX_RECORDS))
     depth: int = keys.field(4, keys.whole(1, 64))
     size: int = keys.field(16 << 20, _read_size)
-    filesystem: str = keys.field("ext4", keys.choice(*FILE_SYSTEM_BYTES))
+    filesystem: str = keys.field("ext4", keys.choice(*GUEST_FILE_SYSTEM_BYTES))
     mount: str = keys.field("", keys.matching(r"[a-z0-9_=,.:-]{0,200}", "a list of mount options"))
     states: int = keys.field(20_000, keys.whole(1, 10**9))
     explore_seconds: float = keys.field(20.0, keys.duration(1))
@@ -109,7 +123,10 @@ class CrashRules:
 def read_crash(content: object, mistakes: keys.Mistakes) -> CrashRules:
     """``[crash]`` of a study; mistakes are noted."""
     rules = keys.read_table(CrashRules, content, ("crash",), mistakes)
-    least = FILE_SYSTEM_BYTES[rules.filesystem]
+    least = GUEST_FILE_SYSTEM_BYTES[rules.filesystem]
+    if rules.filesystem == "zfs" and "postgres" in rules.writers:
+        message = "crash.filesystem: the guest with ZFS has no PostgreSQL"
+        mistakes.add(("crash", "filesystem"), message, rules.filesystem)
     if "ledger-fs" in rules.writers and rules.size < least:
         message = f"crash.size: {rules.filesystem} needs a disk of {render_bytes(least)}"
         mistakes.add(("crash", "filesystem"), message, rules.filesystem)
@@ -133,7 +150,7 @@ def least_disk(rules: CrashRules, writer: str, frontend: str) -> int:
     """Bytes of the smallest disk that a writer can do its work on; 0 for any."""
     if frontend != "guest" or writer not in ON_FILE_SYSTEM:
         return 0
-    return FILE_SYSTEM_BYTES[rules.filesystem] + WRITER_BYTES.get(writer, 0)
+    return GUEST_FILE_SYSTEM_BYTES[rules.filesystem] + WRITER_BYTES.get(writer, 0)
 
 
 def crash_workload(rules: CrashRules, writer: str, frontend: str) -> WorkloadSpec:

@@ -1,9 +1,10 @@
 """Writers inside a guest: the disk, a file system on it, promises over the agent's channel."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from diskproof.crash.writers import WriterContext
+from diskproof.crash.writers import WriterContext, guest_pool
 from diskproof.crash.writers.program_end import require_written
 from diskproof.drive import DiskImage, Drive
 from diskproof.errors import RunFailure
@@ -56,7 +57,13 @@ def write_in_guest(
 
 
 def make_file_system(guest: Guest, device: str, kind: str, options: str = "") -> None:
-    """Make a file system on a disk of the guest and mount it. Raises RunFailure ``guest``."""
+    """Make a file system on a disk of the guest and mount it; the options of ZFS are properties.
+    Raises RunFailure ``guest``."""
+    if kind == guest_pool.KIND:
+        load_modules(guest, kind)
+        guest_pool.make_pool(partial(require_done, guest), device, options)
+        mount(guest, device, kind)
+        return
     if kind not in MAKE_FILE_SYSTEM:
         raise RunFailure("workload", f"unknown file system {kind!r}", ", ".join(MAKE_FILE_SYSTEM))
     guest.load_modules([kind])
@@ -64,8 +71,15 @@ def make_file_system(guest: Guest, device: str, kind: str, options: str = "") ->
     mount(guest, device, kind, options)
 
 
+def load_modules(guest: Guest, kind: str) -> None:
+    """What a file system takes."""
+    guest.load_modules([kind, *(["loop"] if kind == guest_pool.KIND else [])])
+
+
 def mount(guest: Guest, device: str, kind: str, options: str = "") -> None:
     extra = ["-o", options] if options else []
+    if kind == guest_pool.KIND:
+        device = guest_pool.import_pool(partial(require_done, guest), device)
     require_done(guest, ["mount", "-t", kind, *extra, device, MOUNT_POINT])
 
 

@@ -12,10 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from diskproof.crash.writers import postgres, postgres_guest, sqlite
+from diskproof.crash.writers import guest_pool, postgres, postgres_guest, sqlite
 from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import USAGE, fail, read_acks, tell
-from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount, state_machine
+from diskproof.crash.writers.guest_disk import (
+    LEDGER,
+    MOUNT_POINT,
+    load_modules,
+    mount,
+    state_machine,
+)
 from diskproof.crash.writers.promised_rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
 from diskproof.errors import RunFailure
@@ -24,12 +30,13 @@ from diskproof.guest.ours.build import require_guest
 from diskproof.process.owner import admit, hand_over
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import run
-from diskproof.study.crash import GUEST_EXTRAS
+from diskproof.study.crash import guest_extra
 
 FSCK: Mapping[str, tuple[str, ...]] = {
     "ext4": ("e2fsck", "-f", "-n"),
     "xfs": ("xfs_repair", "-n"),
     "btrfs": ("btrfs", "check", "--readonly"),
+    guest_pool.KIND: guest_pool.FSCK,
 }
 _ACKS = "/tmp/acks"
 _SECONDS = 120.0
@@ -50,7 +57,7 @@ def check_state(
         start_scratch_dir() as room,
     ):
         machine = state_machine(copy.name, form, accel)
-        files = require_guest(GUEST_EXTRAS.get(writer, ""))
+        files = require_guest(guest_extra(writer, file_system))
         folder = copy.parent
         with start_guest(files, machine, run_dir=room, disk_folder=folder) as guest:
             found = _look(guest, file_system, writer, promises)
@@ -75,7 +82,7 @@ def _look(guest: Guest, file_system: str, writer: str, promises: Sequence[str]) 
     disk = guest.started.disk
     if disk is None:
         raise RunFailure("guest", "the guest names no disk under test")
-    guest.load_modules([file_system])
+    load_modules(guest, file_system)
     try:
         mount(guest, disk.device, file_system)
     except RunFailure as failure:

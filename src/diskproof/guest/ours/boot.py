@@ -16,6 +16,7 @@ from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.channel import Channel, GuestGone
 from diskproof.guest.ours.console import Console
 from diskproof.guest.ours.jobs import Job
+from diskproof.guest.ours.kernel import find_extra
 from diskproof.guest.ours.wire import Hello, Started
 from diskproof.process.cage import QEMU_CAGE, QEMU_MEMORY
 from diskproof.process.plain_file import open_plain
@@ -96,7 +97,9 @@ class Guest:
         """Load modules that lie in the root (file systems). Raises RunFailure ``guest``."""
         if missing := [name for name in names if name not in self.files.root_modules]:
             what = f"the {self.files.kind} guest has no module {', '.join(missing)}"
-            raise RunFailure("guest", what, hint="diskproof guest build")
+            extra = find_extra(missing[0])
+            build = f"diskproof guest build --with {extra}" if extra else "diskproof guest build"
+            raise RunFailure("guest", what, hint=build)
         for path in dict.fromkeys(path for name in names for path in self.files.root_modules[name]):
             done = self.channel.exec(["insmod", path], timeout=60)
             if done.exit.code != 0 and b"File exists" not in done.stderr:

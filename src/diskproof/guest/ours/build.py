@@ -16,7 +16,7 @@ from pathlib import Path
 
 from diskproof.errors import HostError
 from diskproof.guest.ours import cache_folder as cache
-from diskproof.guest.ours import cpio, kernel, packages, root, server_root
+from diskproof.guest.ours import cpio, kernel, packages, root, server_root, zfs_modules
 from diskproof.guest.ours.kernel import unpack_kernel
 from diskproof.process.native import find_native, require_native
 from diskproof.process.start import require_tool
@@ -190,11 +190,15 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         tree = scratch / "root"
         scratch.mkdir()
         progress(f"packages: fetching and unpacking Debian {suite} packages (about a minute)")
-        packages.extract_packages(suite, extra, tree)
+        component = packages.EXTRA_COMPONENT.get(extra, "")
+        packages.extract_packages(suite, packages.packages_of(extra), tree, component)
         progress("kernel: unpacking, sorting its modules")
         found = kernel.find_modules(tree)
         image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
-        (folder / "kernel").write_bytes(unpack_kernel(image, scratch))
+        unpacked = unpack_kernel(image, scratch)
+        (folder / "kernel").write_bytes(unpacked)
+        if extra == zfs_modules.EXTRA:
+            found = zfs_modules.with_zfs(found, unpacked, tree, suite, progress)
         write_modules(folder / "modules", found, _IN_INITRAMFS)
         placed = root.place_modules(tree, found, kernel.root_modules(extra))
         facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
@@ -260,6 +264,8 @@ def base_id(suite: str, extra: str) -> str:
         inputs.append(root.EXTRA_USED[extra])
     if extra == root.SERVERS:
         inputs.append(server_root.INPUTS)
+    if extra == zfs_modules.EXTRA:
+        inputs.append(zfs_modules.INPUTS)
     return content_id(inputs)
 
 

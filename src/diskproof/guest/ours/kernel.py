@@ -78,6 +78,7 @@ EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
         *("dm_mod", "dm_snapshot", "dm_thin_pool", "raid0", "raid1", "raid10", "raid456"),
         *("iscsi_target_mod", "target_core_file", "target_core_iblock", "iscsi_tcp", "sd_mod"),
     ),
+    "zfs": ("zfs",),  # built by zfs_modules.py
 }
 
 # Checksums, ciphers and tables that file systems ask the kernel for by name; without modprobe in
@@ -128,6 +129,11 @@ def read_modules(folder: Path) -> KernelModules:
 def root_modules(extra: str) -> tuple[str, ...]:
     """Names of the modules that lie in the root of a guest with an extra, if any."""
     return FILESYSTEMS + NETWORK_CARD + EXTRA_MODULES.get(extra, ())
+
+
+def find_extra(module: str) -> str:
+    """The extra whose guest loads a module, or nothing."""
+    return next((extra for extra, names in EXTRA_MODULES.items() if module in names), "")
 
 
 def load_order(modules: KernelModules, name: str) -> tuple[str, ...]:

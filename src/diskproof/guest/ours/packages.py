@@ -30,8 +30,11 @@ EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
         "sed",
     ),
     "storage": ("lvm2", "mdadm", "open-iscsi", "python3", "python3-psutil", "python3-pytest"),
+    "zfs": ("python3", "python3-psutil", "python3-pytest", "zfsutils-linux"),
 }
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""
+EXTRA_COMPONENT: Mapping[str, str] = {"zfs": "contrib"}
+"""The part of Debian's archive that is wanted beside those that the host's apt uses."""
 FETCH_SECONDS = 900.0
 OTHER_WAY = (
     "or elsewhere `diskproof guest export FILE`, and here `diskproof guest import FILE`; "
@@ -92,23 +95,41 @@ def find_sources(suite: str) -> list[str]:
     return sorted(wanted)
 
 
-def extract_packages(suite: str, extra: str, target: Path) -> None:
-    """Unpack the guest's packages below ``target``; no maintainer script runs.
+def with_component(sources: Sequence[str], component: str, folder: Path) -> list[str]:
+    """Copies of files of sources, of either format, with a further component in each entry."""
+    folder.mkdir()
+    copies = []
+    for source in map(Path, sources):
+        told = rf"(?!.*\b{component}\b)"
+        text = re.sub(rf"(?mi)^(Components:{told}.*)", rf"\1 {component}", source.read_text())
+        entry = rf"(?m)^(deb\s+(?:\[[^]]*\]\s*)?\S+\s+\S*[^/\s]{told}(?:[ \t]+[\w/-]+)+)"
+        copies.append(folder / source.name)
+        copies[-1].write_text(re.sub(entry, rf"\1 {component}", text))
+    return [str(path) for path in copies]
+
+
+def extract_packages(suite: str, names: Sequence[str], target: Path, component: str = "") -> None:
+    """Unpack packages below ``target``; no maintainer script runs. ``component`` is one of the
+    archive's that the host's own sources may lack.
 
     That needs no privilege, so root and an ordinary user take the same way. Raises HostError when
     packages cannot be had.
     """
+    sources, hint = find_sources(suite), "check that apt-get update works and that there is space"
+    if component:
+        sources = with_component(sources, component, target.parent / "sources")
+        hint += f", and that your mirror has Debian's {component}"
     argv = [
         require_tool("mmdebstrap", "mmdebstrap"),
         "--mode=chrootless",
         "--skip=check/chrootless",  # Debian 13 refuses root, for scripts that "extract" never runs
         "--variant=extract",
         "--format=directory",
-        f"--include={','.join(packages_of(extra))}",
+        f"--include={','.join(names)}",
         *fetch_options(target.parent / "apt.conf"),
         suite,
         str(target),
-        *find_sources(suite),
+        *sources,
     ]
     try:
         run(argv, timeout=FETCH_SECONDS, env=environment(os.environ))
@@ -116,7 +137,7 @@ def extract_packages(suite: str, extra: str, target: Path) -> None:
         raise HostError(
             "the guest's packages cannot be unpacked",
             failure.why or failure.what,
-            "check that apt-get update works and that there is space",
+            hint,
         ) from failure
 
 

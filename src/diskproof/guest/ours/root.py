@@ -19,6 +19,10 @@ MAKE_FILE_SYSTEM: Mapping[str, tuple[str, ...]] = {
     "btrfs": ("mkfs.btrfs", "-q", "-f"),
 }
 SERVERS = "servers"
+_PYTHON_UNUSED = (
+    *("usr/lib/python3*/ensurepip", "usr/lib/python3*/idlelib", "usr/lib/python3*/lib2to3"),
+    *("usr/lib/python3*/pydoc_data", "usr/lib/python3*/test", "usr/lib/python3*/tkinter"),
+)
 UNUSED = (
     "boot",
     "lib/modules",
@@ -36,13 +40,14 @@ UNUSED = (
 EXTRA_UNUSED: Mapping[str, tuple[str, ...]] = {
     "postgres": ("usr/lib/*/libLLVM*", "usr/lib/*/libz3.so*", "usr/lib/llvm*"),
     SERVERS: server_root.UNUSED,
-    "storage": (
-        *("usr/lib/python3*/ensurepip", "usr/lib/python3*/idlelib", "usr/lib/python3*/lib2to3"),
-        *("usr/lib/python3*/pydoc_data", "usr/lib/python3*/test", "usr/lib/python3*/tkinter"),
-    ),
+    "storage": _PYTHON_UNUSED,
+    "zfs": _PYTHON_UNUSED,
 }
 # What an extra needs of what the others do not.
-EXTRA_USED: Mapping[str, tuple[str, ...]] = {"storage": ("usr/lib/python3*",)}
+EXTRA_USED: Mapping[str, tuple[str, ...]] = {
+    "storage": ("usr/lib/python3*",),
+    "zfs": ("usr/lib/python3*",),
+}
 # Programs look names up; root and nobody are who they run as.
 ACCOUNTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n",
@@ -74,6 +79,13 @@ def unused_of(extra: str) -> tuple[str, ...]:
     return (*(name for name in UNUSED if name not in used), *EXTRA_UNUSED.get(extra, ()))
 
 
+def merge_usr(root: Path) -> None:
+    """The links into usr that packages count on."""
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if not (root / name).exists() and (root / "usr" / name).exists():
+            (root / name).symlink_to(f"usr/{name}")
+
+
 def prepare_root(root: Path, extra: str) -> None:
     """Turn unpacked packages into a root: what their maintainer scripts would have done."""
     for pattern in unused_of(extra):
@@ -82,9 +94,7 @@ def prepare_root(root: Path, extra: str) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-    for name in ("bin", "sbin", "lib", "lib64"):
-        if not (root / name).exists() and (root / "usr" / name).exists():
-            (root / name).symlink_to(f"usr/{name}")
+    merge_usr(root)
     for name in MOUNT_POINTS:
         (root / name).mkdir(exist_ok=True)
     more = server_root.ACCOUNTS if extra == SERVERS else {}

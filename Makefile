@@ -34,7 +34,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 HEAVY := $(addprefix --ignore=tests/,integration vm e2e install)
 
 .PHONY: test
-test: setup-test suites-tools lint test-native guest-cached guest-zfs ## everything that must hold: lint, types, all tests
+test: setup-test suites-tools lint test-native guest-cached ## everything that must hold: lint, types, all tests
 	@status=0; \
 	suite() { printf '\n== %s ==\n' "$$1"; shift; $(PYTHON_BIN) -m pytest "$$@" || status=1; }; \
 	suite 'unit tests' tests -n 3 --dist worksteal $(HEAVY); \
@@ -105,11 +105,6 @@ guest-cached:
 	$(SECTION) 'guest'
 	@$(DISKPROOF) guest build
 
-# Before the tests, which would wait for it together; where it cannot be built, those that want it say why.
-.PHONY: guest-zfs
-guest-zfs: guest-cached
-	-@$(DISKPROOF) guest build --with zfs
-
 .PHONY: bench
 bench: setup ## list the benchmarks, each with what it measures
 	@for file in benchmarks/*.py; do \
@@ -156,6 +151,11 @@ test-install: setup-test wheel deb ## the wheel on fresh Debian 12 and 13 withou
 	@setup/packages setup/packages-install.txt
 	$(SECTION) 'installation tests'
 	@$(PYTHON_BIN) -m pytest tests/install -o log_cli=true -o faulthandler_timeout=0
+
+.PHONY: test-zfs
+test-zfs: setup-test guest-cached ## OpenZFS in a guest of its own: built (some minutes the first time) and tested
+	@$(DISKPROOF) guest build --with zfs
+	@$(PYTHON_BIN) -m pytest -n 2 -k zfs tests/vm/test_guest_zfs.py tests/vm/test_crash_zfs_guest.py tests/vm/test_backings_guest.py
 
 .PHONY: clean
 clean: ## remove what the targets above made; stores and the guest's cache stay

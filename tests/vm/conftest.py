@@ -6,13 +6,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diskproof.guest.ours.build import GuestFiles, require_guest
+from diskproof.guest.ours.build import GuestFiles, find_guest, require_guest
 from diskproof.process.run_user import require_run_user
 
 
 @pytest.fixture(scope="session")
 def guest_files() -> GuestFiles:
     return require_guest()
+
+
+@pytest.fixture(scope="session")
+def zfs_files() -> GuestFiles:
+    """Its modules take some minutes to build, which is not for every run of the tests."""
+    if find_guest("zfs") is None:
+        pytest.skip("the guest with ZFS is not built: make test-zfs")
+    return require_guest("zfs")
 
 
 @pytest.fixture

@@ -34,8 +34,14 @@ mount --bind /run/iscsi /etc/iscsi"""
     [("storage", ("lvm", "md", "lio"), INITIATOR), ("zfs", ("zfs",), ":")],
 )
 def test_the_backing_tests_pass_in_a_guest_whose_kernel_has_it_all(
-    extra: str, kinds: tuple[str, ...], prepare: str, run_dir: Path
+    extra: str,
+    kinds: tuple[str, ...],
+    prepare: str,
+    run_dir: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if extra == "zfs":
+        request.getfixturevalue("zfs_files")
     names = tuple(f"test_backings_{kind}.py" for kind in kinds)
     machine = GuestMachine(probe_accel().accel, memory_bytes=1 << 30)
     with start_guest(build_guest(extra=extra), machine, run_dir=run_dir) as guest:

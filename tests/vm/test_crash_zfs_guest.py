@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.guest.ours.build import build_guest
 from diskproof.study.crash import CrashRules
 from support.recording import needs_fuse
 from support.written import make_cell, read_acks, run_check, start_written
 
-pytestmark = [needs_fuse, pytest.mark.long]
+pytestmark = [needs_fuse, pytest.mark.long, pytest.mark.usefixtures("zfs_files")]
 RULES = CrashRules(records=16, seconds=60.0)
 
 
@@ -20,7 +19,6 @@ RULES = CrashRules(records=16, seconds=60.0)
 def test_what_a_killed_guest_had_synced(tmp_path: Path, sync: str, code: int) -> None:
     """QEMU's end is the guest's power cut; all that it had written is on the disk. With
     sync=disabled that is not what fsync had promised."""
-    build_guest(extra="zfs")
     on = {"filesystem": "zfs", "mount": f"sync={sync}"}
     cell = make_cell("ledger-fs", "guest", RULES, 128 << 20, cache="none", bus="virtio-blk", **on)
     with start_written(cell, tmp_path) as recorded:

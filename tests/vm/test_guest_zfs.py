@@ -10,7 +10,7 @@ import pytest
 
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import start_guest
-from diskproof.guest.ours.build import GuestFiles, build_guest
+from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.kernel import EXTRA_MODULES
 from diskproof.host.accel import probe_accel
 from diskproof.qemu.machine import GuestMachine
@@ -46,9 +46,9 @@ zpool version
 """
 
 
-def test_a_pool_is_exported_imported_and_read_back(run_dir: Path) -> None:
+def test_a_pool_is_exported_imported_and_read_back(zfs_files: GuestFiles, run_dir: Path) -> None:
     machine = GuestMachine(probe_accel().accel, memory_bytes=1 << 30)
-    with start_guest(build_guest(extra="zfs"), machine, run_dir=run_dir) as guest:
+    with start_guest(zfs_files, machine, run_dir=run_dir) as guest:
         guest.load_modules(["loop", *EXTRA_MODULES["zfs"]])
         done = guest.channel.exec(["sh", "-euc", SCRIPT], timeout=SECONDS)
         told = (done.stdout + done.stderr).decode("utf-8", "replace")

@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.crash.gallery import ApplicationJson, gallery_json
+from diskproof.records.verdicts import PROFILES
+from diskproof.units import parse_seconds
 
-PLACES = ("", "ext4", "xfs", "btrfs")
+REAL = tuple(PROFILES)
+RULES = {"POSIX": "power", **{f"{name}'s rules": fault for name, fault in PROFILES.items()}}
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
 HEAD = (
     "# Well-known programs after a crash\n\n"
@@ -29,8 +32,9 @@ HEAD = (
     "power cut at any moment, every state that the rules allow checked.\n"
     "*POSIX* are the strictest rules, under which names, sizes and data that no flush asked for "
     "may be missing in any combination: what is said there can happen on some file system, and "
-    "need not on yours. *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options "
-    "on a disk that writes 4 KiB whole. How many states were checked of how many stands beside "
+    "need not on yours. *ext4's rules* judge the same recording by what ext4 promises beyond that "
+    "(`--profiles`). *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options on a "
+    "disk that writes 4 KiB whole (`--on`). How many states were checked of how many stands beside "
     "each word; of *kept so far* not all that decides was checked in the time.\n\n"
 )
 NAMED = 6
@@ -38,32 +42,40 @@ NAMED = 6
 
 
 def run_all(names: Sequence[str], budget: str) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """The verdict for a power cut by program and place."""
+    """The verdict for a power cut by program and rules or real file system."""
     found = {}
+    longer = f"{3 * parse_seconds(budget):g}s"  # one recording, judged by four sets of rules
     for name in names:
-        for place in PLACES:
-            found[name, place] = row = run_one(name, place, budget)
-            print(f"{name:20} {place or 'POSIX':6} {told(row)}", flush=True)
+        by_fault = run_one(
+            name, "--causes", budget, "--profiles", ",".join(REAL), "--budget", longer
+        )
+        found |= {(name, rules): by_fault[fault] for rules, fault in RULES.items()}
+        for place in REAL:
+            found[name, place] = run_one(name, "--on", place, "--budget", budget)["power"]
+        for (one, place), row in found.items():
+            if one == name:
+                print(f"{name:20} {place:14} {told(row)}", flush=True)
     return found
 
 
-def run_one(name: str, place: str, budget: str) -> Mapping[str, Any]:
+def run_one(name: str, *more: str) -> Mapping[str, Mapping[str, Any]]:
+    """The verdicts by fault."""
     with tempfile.TemporaryDirectory() as room:
         argv = [sys.executable, "-m", "diskproof", "crash", "--app", name, "--json", "--quiet"]
-        argv += ["--budget", budget, "--store", f"{room}/store.sqlite"]
-        argv += ["--on", place] if place else ["--causes", budget]
+        argv += ["--store", f"{room}/store.sqlite", *more]
         done = subprocess.run(argv, capture_output=True, text=True, cwd=room)
         if done.returncode > 1:
-            return {"verdict": "undecided", "reason": done.stderr.strip().splitlines()[0]}
-        rows: list[Mapping[str, Any]] = json.loads(done.stdout)
-        return next(row for row in rows if row["fault"] == "power")
+            reason = done.stderr.strip().splitlines()[0]
+            failed = {"verdict": "undecided", "kept_so_far": False, "reason": reason}
+            return dict.fromkeys(RULES.values(), failed)
+        return {row["fault"]: row for row in json.loads(done.stdout)}
 
 
 def told(row: Mapping[str, Any]) -> str:
     """A verdict in a field of the table."""
-    if row["verdict"] == "undecided":
-        return f"undecided: {row['reason']}"
     word = row["verdict"]
+    if word == "undecided" and not row["kept_so_far"]:
+        return f"undecided: {row['reason']}"
     if row["kept_so_far"]:
         word = "kept so far"
     elif row["verdict"] == "loses":
@@ -72,7 +84,27 @@ def told(row: Mapping[str, Any]) -> str:
         word = "**corrupts**"
     total = row["states_total"]
     about = "about " if row["states_estimated"] else ""
-    return f"{word} ({row['states_checked']:,} of {about}{total:,})"
+    of = "?" if total is None else f"{about}{total:,}"
+    return f"{word} ({row['states_checked']:,} of {of})"
+
+
+def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+    """Whether two say the same of what is kept, lost or corrupt; None: one says nothing."""
+    words = ["keeps" if each["kept_so_far"] else each["verdict"] for each in (one, other)]
+    return None if "undecided" in words else words[0] == words[1]
+
+
+def agreement(names: Sequence[str], found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    """How often a file system's rules say what the real one does, and where not."""
+    pairs = [(name, place) for name in names for place in REAL]
+    said = {
+        pair: agree(found[pair], found[pair[0], f"{pair[1]}'s rules"])
+        for pair in pairs
+        if agree(found[pair], found[pair[0], f"{pair[1]}'s rules"]) is not None
+    }
+    apart = ", ".join(f"{name} on {place}" for (name, place), same in said.items() if not same)
+    told = f"Rules and the real file system say the same of {sum(map(bool, said.values()))} of "
+    return f"\n{told}{len(said)} pairs{'; not of ' + apart if apart else ''}.\n"
 
 
 def page(
@@ -80,12 +112,14 @@ def page(
 ) -> Iterator[str]:
     date = datetime.now(UTC).date().isoformat()
     yield HEAD.format(date=date, kernel=platform.release(), budget=budget)
-    yield "| name | program | POSIX | ext4 | xfs | btrfs |\n|---|---|---|---|---|---|\n"
+    places = ("POSIX", *(each for name in REAL for each in (f"{name}'s rules", name)))
+    yield f"| name | program | {' | '.join(places)} |\n|---|---|{'---|' * len(places)}\n"
     for app in apps:
-        cells = " | ".join(told(found[app["name"], place]) for place in PLACES)
+        cells = " | ".join(told(found[app["name"], place]) for place in places)
         yield f"| `{app['name']}` | {app['title']}, {app['version']} | {cells} |\n"
+    yield agreement([app["name"] for app in apps], found)
     for app in apps:
-        yield from entry(app, found[app["name"], ""])
+        yield from entry(app, found[app["name"], "POSIX"])
 
 
 def entry(app: ApplicationJson, row: Mapping[str, Any]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from diskproof.report.durability import (
     durability_sentence,
     further_words,
     join_verdicts,
+    profiles_text,
     render_age,
     short_text,
     states_text,
@@ -203,3 +204,17 @@ def test_what_was_kept_so_far_says_how_long_a_whole_search_takes() -> None:
     assert 'explore_seconds = "10m" under [crash]' in told  # (18 + 995) states at 1.8 a second
     unknown = replace(verdict, details={COVERED: None})
     assert "a longer explore_seconds" in " ".join(further_words([make_row(unknown)]))
+
+
+def test_rules_that_say_the_same_are_named_together() -> None:
+    verdicts = [
+        Verdict("power", "loses", lost=1200),
+        Verdict("power-ext4", "keeps"),
+        Verdict("power-xfs", "keeps"),
+    ]
+    so_far = Verdict("power-btrfs", "undecided", details={COVERED: None})
+    told = profiles_text([*verdicts, so_far])
+    assert told == (
+        "a power cut, by the rules of posix: loses 1,200; ext4, xfs: keeps; btrfs: kept so far"
+    )
+    assert profiles_text(verdicts[:1]) == ""

@@ -52,11 +52,12 @@ def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[layout.S
 def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, object]:
     """The study's own verdicts by cell, with the pictures of its worst losses."""
     rows = list(zip(crash_labels(verdicts), verdicts, strict=True))
+    faults = [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)]
     return {
         "rows": rows,
-        "faults": [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)],
+        "faults": faults,
         "table": _by_cell(rows),
-        "fault_words": FAULT_WORDS,
+        "fault_words": {fault: FAULT_WORDS[fault] for fault in faults},
         "whole": whole_words(verdicts),
         "causes": _causes(verdicts),
         "figures": [

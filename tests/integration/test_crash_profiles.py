@@ -1,0 +1,55 @@
+"""``diskproof crash --profiles``: one recording, judged by the rules of several file systems.
+
+Requires root, /dev/fuse and the native programs.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from diskproof.cli import run_command_line
+from support.recording import needs_fuse
+
+pytestmark = needs_fuse
+# A file that is there and durable is replaced, and nothing of the new one is flushed.
+WRITER = """
+import os
+with open("new", "wb") as file:
+    file.write(b"x" * 900)
+os.rename("new", "data")
+print("replaced", flush=True)
+"""
+CHECK = """
+import pathlib, sys
+sys.exit(0 if len(set(pathlib.Path("data").read_bytes())) == 1 else 2)
+"""
+
+
+def test_the_same_recording_is_judged_by_the_rules_that_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ext4 brings the data with the rename, XFS does not."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("folder/data").write_bytes(b"o" * 900)
+    Path("writer.py").write_text(WRITER)
+    Path("check.py").write_text(CHECK)
+    commands = [f"python3 {tmp_path}/{name}.py" for name in ("writer", "check")]
+    argv = ["crash", "--writer", commands[0], "--check", commands[1], "--budget", "4m"]
+    code = run_command_line([*argv, "--causes", "1s", "--profiles", "xfs,ext4", "folder", "--json"])
+    told = capsys.readouterr()
+    rows = {row["fault"]: row for row in json.loads(told.out)}
+    assert code == 1 and "posix, xfs: corrupts; ext4: keeps" in told.err
+    words = {fault: row["verdict"] for fault, row in rows.items() if fault.startswith("power")}
+    assert words == {"power": "corrupts", "power-ext4": "keeps", "power-xfs": "corrupts"}
+    assert rows["power-xfs"]["reproduce"].endswith("--fault power-xfs")
+
+
+@pytest.mark.parametrize(("named", "why"), [("ext4,zfs", "zfs"), ("", "nothing")])
+def test_rules_that_nobody_knows_are_refused(
+    tmp_path: Path, named: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["crash", "--writer", "true", "--check", "true", "--profiles", named, str(tmp_path)]
+    assert run_command_line(argv) == 2
+    assert f"no rules of {why} are known" in capsys.readouterr().err

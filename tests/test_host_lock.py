@@ -103,15 +103,23 @@ def test_a_lock_that_nobody_may_read_is_said(lock: Path, monkeypatch: pytest.Mon
     assert VARIABLE in error.value.hint
 
 
+def take(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def test_the_kernel_itself_has_the_lock() -> None:
     """All processes of a host open the same inode; nobody is asked to write anything."""
     first, second = (os.open("/proc/self/ns/time", os.O_RDONLY) for _ in range(2))
     try:
-        fcntl.flock(first, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        while not take(first):  # a real measurement runs beside this test, and is told
+            if find_holder(second):
+                return
         holder = find_holder(second)
         assert holder is not None and os.fstat(first).st_ino == os.fstat(second).st_ino
-    except BlockingIOError:
-        assert find_holder(second)  # a real measurement runs beside this test
     finally:
         os.close(first)
         os.close(second)

@@ -93,7 +93,10 @@ def test_nothing_is_left_wherever_it_is_cut(
     assert steps > 5 and left_below(tmp_path) == []
     for last in range(1, steps + 1, stride):
         done = play(tmp_path, kind, how, last)
-        assert done.returncode == (-9 if how == "kill" else 0), (last, done.stderr.decode())
+        # On a busy host something is asked once more or less: then it ended before the cut.
+        ended = how == "kill" and done.returncode == 0 and int(done.stdout) < last
+        wanted = -9 if how == "kill" and not ended else 0
+        assert done.returncode == wanted, (last, done.stderr.decode())
         # An interrupt in the middle of tidying up may leave a folder to the next study, too.
         assert {Path(line).name[:14] for line in left_below(tmp_path)} <= {"diskproof-run-"}
         assert [swept.kept for swept in sweep([tmp_path]) if swept.kept] == []

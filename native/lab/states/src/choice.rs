@@ -14,7 +14,8 @@ use diskproof_random::Random;
 pub enum Presence {
     Present,
     Missing,
-    /// A write of which a part is there; a truncation of which only zeros are.
+    /// A write of which a part is there; a truncation or zeros of which the edges are not as the
+    /// rest.
     Torn(Tear),
 }
 
@@ -43,8 +44,8 @@ impl Tear {
         Tear { sectors: vec![false; sectors as usize].into(), reach: Reach::Whole }
     }
 
-    /// The zeros behind a truncated file's end, in a file as long as before.
-    pub fn zeros(sectors: u64) -> Tear {
+    /// The zeros in blocks that are covered in part, and nothing else.
+    pub fn edges(sectors: u64) -> Tear {
         Tear { sectors: vec![true; sectors as usize].into(), reach: Reach::Before }
     }
 }
@@ -99,8 +100,9 @@ pub struct Candidate {
     pub sectors: u64,
     /// It may have made the file longer.
     pub sized: bool,
-    /// It made the file shorter: its sectors are zeros that may be there before the size is.
-    pub truncates: bool,
+    /// A truncation, or a range of zeros: its sectors are those of blocks that it covers in part;
+    /// the rest is there with the size.
+    pub has_edges: bool,
     /// Had not ended at the cut.
     pub under_way: bool,
 }
@@ -158,21 +160,16 @@ fn random_presences(seed: u64, number: u64, cut: u64, candidates: &[Candidate]) 
 impl Candidate {
     /// Whether a part of it can be there: some of its sectors, or its size alone.
     pub fn can_tear(&self) -> bool {
-        self.sectors > 1 || (self.sectors == 1 && self.sized)
-    }
-
-    /// The same when what its size comes after is not there.
-    pub fn without_size(&self, presence: &Presence) -> Presence {
-        presence.without_size(if self.truncates { 0 } else { self.sectors })
+        self.sectors > 1 || (self.sectors == 1 && (self.sized || self.has_edges))
     }
 }
 
 /// The front, the back, any of them, or the size alone; the size is seldom missing by itself.
 fn tear_of(random: &mut Random, candidate: &Candidate) -> Tear {
     let count = candidate.sectors;
-    if candidate.truncates {
-        let sectors = (0..count).map(|_| random.chance(50)).collect();
-        return Tear { sectors, reach: Reach::Before };
+    if candidate.has_edges {
+        let reach = if random.chance(50) { Reach::Whole } else { Reach::Before };
+        return Tear { sectors: (0..count).map(|_| random.chance(50)).collect(), reach };
     }
     let kinds = if candidate.sized { 4 } else { 3 };
     let at = 1 + random.below((count - 1).max(1));

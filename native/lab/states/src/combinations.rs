@@ -209,44 +209,29 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             }
             let makers = piece.makers().iter().map(|&maker| maker as usize);
             let makers: Vec<(usize, usize)> = (1..).zip(makers).collect();
-            let top = makers.iter().rev().find(|(_, maker)| there(*maker)).map_or(0, |one| one.0);
-            let free = |sector: u64| {
-                let can = move |maker: usize| self.can_be_alone(maker, sector);
-                let later = makers.iter().filter(move |(at, maker)| *at > top && can(*maker));
-                [top].into_iter().chain(later.map(|one| one.0)).collect::<Vec<usize>>()
-            };
-            // Behind the last block of zeros nothing is told apart but by writes.
-            let own = self.zeroed_until().min(piece.end);
-            for sector in piece.first_sector()..own.max(piece.first_sector()) {
-                slots.push(Slot { piece, sector, versions: free(sector) });
+            let first = piece.first_sector();
+            let whole = |maker: usize| there(maker) && self.edge(maker, first).is_none();
+            let top = makers.iter().rev().find(|(_, maker)| whole(*maker)).map_or(0, |one| one.0);
+            let alone =
+                |maker: usize| self.writes.contains(&maker) || self.edge(maker, first).is_some();
+            let free = makers.iter().filter(|(at, maker)| *at > top && alone(*maker));
+            let versions: Vec<usize> = [top].into_iter().chain(free.map(|one| one.0)).collect();
+            if versions.len() < 2 {
+                continue;
             }
-            let versions = free(u64::MAX);
-            if versions.len() > 1 {
-                let rest = own.max(piece.first_sector())..piece.end;
-                slots.extend(rest.map(|sector| Slot { piece, sector, versions: versions.clone() }));
+            for sector in first..piece.end {
+                slots.push(Slot { piece, sector, versions: versions.clone() });
             }
         }
-        slots.retain(|slot| slot.versions.len() > 1);
         slots
     }
 
-    /// Whether a sector can be as this change made it, whatever is there of its others: written, or
-    /// zeros of a truncation without its size.
-    fn can_be_alone(&self, maker: usize, sector: u64) -> bool {
-        self.writes.contains(&maker) || self.zeroed(maker).contains(&sector)
-    }
-
-    /// The sectors that a truncation can leave as zeros by themselves.
-    fn zeroed(&self, at: usize) -> std::ops::Range<u64> {
+    /// Which of its edges' sectors this is; None for a write, and where it goes with the size.
+    fn edge(&self, at: usize, sector: u64) -> Option<usize> {
         let candidate = &self.cut.candidates[at];
-        let count = if candidate.truncates { candidate.sectors } else { 0 };
-        let first =
-            if count > 0 { self.cut.first_sector(candidate.sequence, self.file) } else { 0 };
-        first..first + count
-    }
-
-    fn zeroed_until(&self) -> u64 {
-        self.whole.iter().map(|&at| self.zeroed(at).end).max().unwrap_or(0)
+        let change = self.cut.image.store.trace.change(candidate.sequence)?;
+        let found = || self.cut.image.torn_index(change, sector);
+        candidate.has_edges.then(found).flatten()
     }
 
     /// Each size that the file can have, with the writes that make it so, and how long.
@@ -324,25 +309,24 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             (at, presence)
         };
         let writes = self.writes.iter().map(one);
-        let zeros = |&at: &usize| match there(at) {
-            true => (at, Presence::Present),
-            false => (at, self.zeros(at, slots, &chosen)),
-        };
-        writes.chain(self.whole.iter().map(zeros)).collect()
+        let whole = |&at: &usize| (at, self.edged(at, there(at), slots, &chosen));
+        writes.chain(self.whole.iter().map(whole)).collect()
     }
 
-    /// What is there of a truncation whose size is not.
-    fn zeros(&self, at: usize, slots: &[&Slot<'_>], chosen: &[usize]) -> Presence {
-        let is_zero = |sector: u64| {
-            slots.iter().zip(chosen).any(|(slot, &version)| {
-                let makers = slot.piece.makers();
-                slot.sector == sector && version > 0 && makers[version - 1] as usize == at
-            })
-        };
-        let sectors: Vec<bool> = self.zeroed(at).map(is_zero).collect();
-        match sectors.contains(&true) {
-            true => Presence::Torn(Tear { sectors: sectors.into(), reach: Reach::Before }),
-            false => Presence::Missing,
+    /// What is there of a change that is no write: its rest or not, and each sector of its edges.
+    fn edged(&self, at: usize, rest: bool, slots: &[&Slot<'_>], chosen: &[usize]) -> Presence {
+        let mut sectors = vec![rest; self.cut.candidates[at].sectors as usize];
+        for (slot, &version) in slots.iter().zip(chosen) {
+            let made = slot.piece.makers().iter().position(|&maker| maker as usize == at);
+            let (Some(made), Some(edge)) = (made, self.edge(at, slot.sector)) else { continue };
+            sectors[edge] = if rest { version > made } else { version == made + 1 };
+        }
+        match (rest, sectors.iter().all(|&one| one == rest)) {
+            (_, true) => presence(rest),
+            (true, false) => Presence::Torn(Tear { sectors: sectors.into(), reach: Reach::Whole }),
+            (false, false) => {
+                Presence::Torn(Tear { sectors: sectors.into(), reach: Reach::Before })
+            }
         }
     }
 }

@@ -65,14 +65,17 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
             Some(change @ Change::Write { .. }) => {
                 image.sectors(change).map_or(0, |(start, end)| end - start)
             }
-            Some(change) if has_data => image.zeroed_sectors(change),
+            Some(change) if has_data => {
+                image.edges(change).iter().map(|edge| edge.end - edge.start).sum()
+            }
             _ => 0,
         };
-        let truncates = matches!(trace.change(sequence), Some(Change::Truncate { .. }));
+        let has_edges =
+            sectors > 0 && !matches!(trace.change(sequence), Some(Change::Write { .. }));
         let sized = own.first().is_some_and(|key| matches!(key, Key::Size(_)));
         let under_way = under_way.contains(&sequence);
         keys.extend(own);
-        candidates.push(Candidate { sequence, sectors, sized, truncates, under_way });
+        candidates.push(Candidate { sequence, sectors, sized, has_edges, under_way });
     }
     keys.sort_unstable();
     keys.dedup();
@@ -114,7 +117,7 @@ impl<'i, 's> Cut<'i, 's> {
         for (index, after) in self.after.iter().enumerate() {
             let own = &self.candidates[index];
             if after.iter().any(|&earlier| presences[earlier as usize].reach() == Reach::Before) {
-                presences[index] = own.without_size(&presences[index]);
+                presences[index] = presences[index].without_size(own.sectors);
             }
             if let Some(ordered) = &self.ordered {
                 presences[index] = ordered.restrict(&presences, index, own);
@@ -183,29 +186,45 @@ impl<'i, 's> Cut<'i, 's> {
         }
         let top = (1..piece.versions.len()).rev().find(|&at| *presence(at) != Presence::Missing);
         let Some(top) = top else { return Pick::Version(0) };
-        let (Presence::Torn(_), Key::Data(file, start)) = (presence(top), &piece.key) else {
+        let (Presence::Torn(_), Key::Data(_, start)) = (presence(top), &piece.key) else {
             return Pick::Version(top);
         };
         let one = |number: u64| {
             let there = |&at: &usize| match presence(at) {
                 Presence::Present => true,
                 Presence::Missing => false,
-                Presence::Torn(Tear { sectors, .. }) => {
-                    let maker = &self.candidates[piece.makers[at - 1] as usize];
-                    let first = self.first_sector(maker.sequence, *file);
-                    sectors.get((number - first) as usize).copied().unwrap_or(false)
-                }
+                Presence::Torn(tear) => self.is_torn_there(piece.makers[at - 1], tear, number),
             };
             (1..=top).rev().find(there).unwrap_or_else(|| match self.holds_old(piece, number) {
                 true if presence(top).reach() == Reach::Whole => OLD,
                 _ => 0,
             })
         };
-        let sectors: Box<[usize]> = (*start..piece.end).map(one).collect();
+        // Behind the edges of a change all is as its first sector.
+        let ends = if self.has_edge_in(piece) { piece.end } else { *start + 1 };
+        let sectors: Box<[usize]> = (*start..ends).map(one).collect();
         match sectors.iter().all(|at| *at == sectors[0] && *at != OLD) {
             true => Pick::Version(sectors[0]),
             false => Pick::Sectors(sectors),
         }
+    }
+
+    fn is_torn_there(&self, maker: u32, tear: &Tear, number: u64) -> bool {
+        let trace = &self.image.store.trace;
+        let change = trace.change(self.candidates[maker as usize].sequence);
+        match change.and_then(|change| self.image.torn_index(change, number)) {
+            Some(at) => tear.sectors.get(at).copied().unwrap_or(false),
+            None => tear.reach == Reach::Whole,
+        }
+    }
+
+    /// Whether its sectors can be torn from each other.
+    fn has_edge_in(&self, piece: &Piece) -> bool {
+        let trace = &self.image.store.trace;
+        piece.makers.iter().any(|&maker| {
+            let change = trace.change(self.candidates[maker as usize].sequence);
+            change.is_some_and(|one| self.image.torn_index(one, piece.first_sector()).is_some())
+        })
     }
 
     /// Whether a block that the file got holds what was there before, until it is written.

@@ -108,7 +108,7 @@ impl Cuts {
     pub fn most_states(&self, pass: Pass, trace: &Trace, durability: &Durability, cut: u64) -> u64 {
         let under_way = || durability.under_way(trace, cut).count() as u64;
         match pass {
-            Pass::Quick => 17,
+            Pass::Quick => 25,
             Pass::Nothing => 1,
             Pass::Alone => self.alone.at(cut).len() as u64,
             Pass::Torn => {
@@ -118,8 +118,8 @@ impl Cuts {
             Pass::Random(_) => RANDOM,
             Pass::All => 0,
             Pass::Single => match durability.pending(cut) + under_way() {
-                few if few <= ALL_COMBINATIONS as u64 => (1 << few) + few,
-                many => (2 + 3 * many.min(SINGLE as u64)).max(1 << ALL_COMBINATIONS),
+                few if few <= ALL_COMBINATIONS as u64 => (1 << few) + 2 * few,
+                many => (2 + 4 * many.min(SINGLE as u64)).max(1 << ALL_COMBINATIONS),
             },
         }
     }
@@ -199,22 +199,24 @@ fn single(cut: &Cut<'_, '_>, seed: u64) -> Vec<Choice> {
         let sequences = picked.iter().map(|&at| cut.candidates[at].sequence);
         choices.extend(sequences.clone().map(|sequence| Choice::without([sequence])));
         choices.extend(sequences.map(Choice::Until));
-        choices.extend(picked.iter().filter_map(|&at| hollow(&cut.candidates[at])));
+        choices.extend(picked.iter().flat_map(|&at| hollow(&cut.candidates[at])));
         return choices;
     }
-    choices.extend(cut.candidates.iter().filter_map(hollow));
+    choices.extend(cut.candidates.iter().flat_map(hollow));
     choices
 }
 
-/// The file as long as a write made it, and nothing of what it wrote; the zeros of a truncation
-/// without its size.
-fn hollow(candidate: &Candidate) -> Option<Choice> {
-    let tear = match candidate.truncates {
-        true => Tear::zeros(candidate.sectors),
-        false => Tear::hollow(candidate.sectors),
+/// The file as long as a write made it, and nothing of what it wrote; the edges of a truncation or
+/// of zeros without the rest, and the rest without them.
+fn hollow(candidate: &Candidate) -> Vec<Choice> {
+    let hollow = Tear::hollow(candidate.sectors);
+    let tears = match candidate.has_edges {
+        true => vec![Tear::edges(candidate.sectors), hollow],
+        false => vec![hollow],
     };
-    let one = || Choice::Without([(candidate.sequence, Some(tear))].into());
-    (candidate.sectors > 0 && candidate.sized).then(one)
+    let one = |tear| Choice::Without([(candidate.sequence, Some(tear))].into());
+    let can = candidate.sectors > 0 && (candidate.sized || candidate.has_edges);
+    tears.into_iter().filter(|_| can).map(one).collect()
 }
 
 /// A write of which the front or the back is there, and the file as long as it made it; or the
@@ -226,7 +228,7 @@ fn halves(candidate: &Candidate) -> Vec<Choice> {
         Choice::Without([(candidate.sequence, Some(Tear { sectors, reach }))].into())
     };
     let mut halves = Vec::new();
-    if candidate.sectors > 1 && !candidate.truncates {
+    if candidate.sectors > 1 && !candidate.has_edges {
         halves.extend([half(true, Reach::Whole), half(false, Reach::Whole)]);
         halves.extend(candidate.sized.then(|| half(true, Reach::Until(middle))));
     }

@@ -217,14 +217,14 @@ impl Ordered {
     pub fn restrict(&self, presences: &[Presence], at: usize, candidate: &Candidate) -> Presence {
         let own = match &presences[at] {
             Presence::Torn(_) if self.rules.copies_on_write => Presence::Missing,
-            Presence::Torn(tear) if self.rules.data_before_size => {
+            Presence::Torn(tear) if self.rules.data_before_size && !candidate.has_edges => {
                 Presence::Torn(Tear { reach: as_far_as_there(tear), ..tear.clone() })
             }
             other => other.clone(),
         };
         match self.before[at].map(|earlier| presences[earlier as usize].reach()) {
             Some(Reach::Before) if self.rules.copies_on_write => Presence::Missing,
-            Some(Reach::Before) => candidate.without_size(&own),
+            Some(Reach::Before) => own.without_size(candidate.sectors),
             _ => own,
         }
     }

@@ -184,7 +184,12 @@ impl Model<'_> {
             let needed = std::iter::successors(Some(at), |&one| self.truncation(one));
             needed.filter(|at| known.contains(at)).all(is_there)
         };
-        let is_whole = |at: usize| !matches!(self.steps[at].0, Step::Write { .. });
+        // In blocks that are covered in part, as all of these are, zeros are as a write.
+        let is_whole = |at: usize| match self.steps[at].0 {
+            Step::Write { .. } | Step::Punch(..) => false,
+            Step::Truncate(size) => size == 0,
+            _ => true,
+        };
         let mut bytes = vec![0; LENGTH];
         for sector in 0..LENGTH as u64 / SECTOR {
             let last = known.iter().rev().find(|&&at| {

@@ -21,10 +21,12 @@ impl Image<'_> {
             Change::Truncate { size } => {
                 // What is behind the end is zeros already.
                 self.push_zeros(sequence, file, *size, self.size(file))?;
+                self.split_at_edges(file, change)?;
                 self.push_size(sequence, file, *size);
             }
             Change::Zero { offset, length, grows } => {
                 self.push_zeros(sequence, file, *offset, offset + length)?;
+                self.split_at_edges(file, change)?;
                 if *grows {
                     self.push_growth(sequence, file, offset + length);
                 }
@@ -141,6 +143,15 @@ impl Image<'_> {
         for (from, to) in gaps {
             let base = Version { sequence: 0, value: Value::Data(Source::Base), hash: 0 };
             self.cells.insert(Key::Data(file, from), Cell { end: to, versions: vec![base] });
+        }
+        Ok(())
+    }
+
+    /// What is in a block that is covered in part is chosen by itself.
+    fn split_at_edges(&mut self, file: u64, change: &Change) -> io::Result<()> {
+        for edge in self.edges(change) {
+            self.split(file, edge.start)?;
+            self.split(file, edge.end)?;
         }
         Ok(())
     }

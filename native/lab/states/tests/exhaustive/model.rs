@@ -11,7 +11,7 @@ use crate::world::{operation, Act, Name, Timed, World};
 /// Choices that the model makes at one cut, at most; other logs are left out.
 const MOST_BITS: usize = 13;
 /// Longer than any file of these logs gets.
-const LENGTH: usize = 6 * SECTOR as usize;
+const LENGTH: usize = 8 * SECTOR as usize;
 
 /// File systems keep a file's end in such blocks: longer than any of these files.
 const BLOCK: u64 = 4096;
@@ -137,7 +137,7 @@ impl Model {
             .collect();
         let durable = self.durable(&known, cut);
         // For each change that may be missing: one bit for itself or its size, one for each sector
-        // of a write, one for each end within it, one for each sector of zeros of a truncation.
+        // of a write, one for each end within it, one for each sector of zeros at an edge.
         let mut bits = Vec::new();
         for &at in known.iter().filter(|at| !durable.contains(at)) {
             bits.push((at, Part::Itself));
@@ -147,8 +147,12 @@ impl Model {
                     bits.extend(sectors.clone().skip(1).map(|end| (at, Part::Length(end))));
                     bits.extend(sectors.map(|sector| (at, Part::Sector(sector))));
                 }
-                Act::Truncate { size, .. } if size % BLOCK > 0 => {
-                    let zeros = size / SECTOR..LENGTH as u64 / SECTOR;
+                Act::Truncate { size: offset, .. } if offset % BLOCK > 0 => {
+                    let zeros = offset / SECTOR..LENGTH as u64 / SECTOR;
+                    bits.extend(zeros.map(|sector| (at, Part::Sector(sector))));
+                }
+                Act::Punch { offset, length, .. } => {
+                    let zeros = offset / SECTOR..(offset + length).div_ceil(SECTOR);
                     bits.extend(zeros.map(|sector| (at, Part::Sector(sector))));
                 }
                 _ => {}
@@ -257,12 +261,15 @@ impl Model {
             let (is_write, is_cut) = match self.acts[at].act {
                 Act::Write { .. } => (true, false),
                 Act::Truncate { size, .. } => (false, size % BLOCK > 0),
+                Act::Punch { .. } => (false, true),
                 _ => (false, false),
             };
             let sectors = changed.start / SECTOR..changed.end.div_ceil(SECTOR);
             for sector in sectors.filter(|_| !changed.is_empty()) {
-                let alone = (is_write || is_cut) && there(at, Part::Sector(sector));
-                let is_there = alone || !is_write && whole.contains(&at);
+                let is_there = match is_write || is_cut {
+                    true => there(at, Part::Sector(sector)),
+                    false => whole.contains(&at),
+                };
                 if is_there {
                     let range = (sector * SECTOR) as usize..((sector + 1) * SECTOR) as usize;
                     found[range.clone()].copy_from_slice(&padded[range]);
@@ -297,6 +304,11 @@ fn apply(act: &Act, full: &mut Vec<u8>) -> Option<Range<u64>> {
         Act::Grow { size, .. } => {
             full.resize(full.len().max(size as usize), 0);
             0..0
+        }
+        Act::Punch { offset, length, .. } => {
+            let end = (offset + length).min(before) as usize;
+            full[(offset as usize).min(end)..end].fill(0);
+            offset..offset + length
         }
         _ => return None,
     })

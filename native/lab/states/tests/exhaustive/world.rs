@@ -27,6 +27,11 @@ pub enum Act {
         file: u64,
         size: u64,
     },
+    Punch {
+        file: u64,
+        offset: u64,
+        length: u64,
+    },
     Mode {
         file: u64,
         mode: u32,
@@ -173,7 +178,7 @@ impl World {
             0 => random.below(4 * SECTOR),
             _ => random.below(4) * SECTOR,
         };
-        Some(match random.below(14) {
+        Some(match random.below(15) {
             0..=2 => {
                 let length = World::pick(random, &[SECTOR, 100, SECTOR, 2 * SECTOR]);
                 let (synced, fill) = (random.chance(15), 1 + random.below(250) as u8);
@@ -187,7 +192,8 @@ impl World {
             9 => return self.unlink(random),
             10 => return self.rmdir(random),
             11 => return self.rename(random),
-            12 => Act::Flush { file, data_only: random.chance(40), directory: false },
+            12 => Act::Punch { file, offset: edge(random), length: 1 + random.below(2 * SECTOR) },
+            13 => Act::Flush { file, data_only: random.chance(40), directory: false },
             _ => {
                 let directories: Vec<u64> = self.directories.iter().copied().collect();
                 let file = World::pick(random, &directories);
@@ -208,6 +214,9 @@ pub fn operation(act: &Act) -> (u64, Operation<'static>) {
         Act::Truncate { file, size } => (*file, Operation::Truncate { size: *size }),
         Act::Grow { file, size } => {
             (*file, Operation::Fallocate { mode: 0, offset: 0, length: *size })
+        }
+        Act::Punch { file, offset, length } => {
+            (*file, Operation::Fallocate { mode: 3, offset: *offset, length: *length })
         }
         Act::Mode { file, mode } => {
             (*file, Operation::Setattr { mode: Some(*mode), uid: None, gid: None })

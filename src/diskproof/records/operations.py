@@ -132,8 +132,6 @@ def absence_words(operation: Operation, moves: Iterable[Operation]) -> str:
     verb = "are" if operation.kind in ("write", "zero") and operation.bytes != 1 else "is"
     words = operation_words(operation)
     torn = operation.presence == "torn"
-    if torn and operation.kind == "truncate":
-        return f"only the zeros of {words} are there"
     there = _find_later_name(operation, moves) if operation.kind in CONTENT else None
     if there is None:
         return f"{words} {verb} {'torn' if torn else 'missing'}"

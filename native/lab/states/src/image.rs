@@ -251,8 +251,8 @@ impl<'s> Image<'s> {
         keys
     }
 
-    /// The sectors of blocks that a truncation or a range of zeros covers in part: changed in place,
-    /// as by a write, whatever becomes of the rest.
+    /// The sectors of blocks that a truncation or a range of zeros covers in part: changed in
+    /// place, as by a write, whatever becomes of the rest.
     pub fn edges(&self, change: &Change) -> Vec<Range<u64>> {
         let sector = self.store.trace.sector;
         let (from, to) = match *change {

@@ -1,7 +1,7 @@
 //! What a file system promises beyond POSIX: which changes a power cut leaves only together.
 //!
-//! `docs/crash-model.md` gives each rule's source. Where a file system's own rules are not sure,
-//! these allow more.
+//! `docs/crash-model.md` gives each rule's source, and what real file systems were seen to do
+//! against them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ pub struct Rules {
     pub commits_all: bool,
     /// A rename over a file that is there brings the new file's data.
     pub rename_brings_data: bool,
-    /// A file is only as long as a write made it when all of the write is there.
+    /// A file ends with a sector that is there.
     pub data_before_size: bool,
     /// A write gets a new place, and counts from when the metadata says so: whole.
     pub copies_on_write: bool,

@@ -22,9 +22,9 @@ CUTS: dict[Fault, str] = {
     "guest-kill": "the end of the guest",
     "lying-device": "a power cut with a disk that lies",
     "old-content": "a power cut that leaves old content in new files",
-    "power-ext4": "a power cut on ext4",
-    "power-xfs": "a power cut on XFS",
-    "power-btrfs": "a power cut on btrfs",
+    "power-ext4": "a power cut by the rules of ext4",
+    "power-xfs": "a power cut by the rules of XFS",
+    "power-btrfs": "a power cut by the rules of btrfs",
 }
 
 

@@ -3,13 +3,11 @@
 Or what a disk's writes were, recorded elsewhere as a log of dm-log-writes: a mark is a promise.
 """
 
-import os
-import selectors
 import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from diskproof.crash.writers.command import PYTHON
 from diskproof.errors import RunFailure, UsageError
 from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
-from diskproof.process.start import start_process
+from diskproof.process.start import Process, start_process
 from diskproof.recording.dm_log_writes import read_entries
 from diskproof.recording.folder import LOG, Recording
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
@@ -40,7 +38,6 @@ BROKEN_BEFORE = (
 )
 MAX_WORDS = 1000
 CHECK_SECONDS = 60.0
-_MAX_LINE = 1 << 16
 _LOOK_SECONDS = 1.0
 _LOG = "writer.log"
 _MOUNTED = "diskproof.crash.writers.mounted_state"
@@ -213,24 +210,21 @@ def run_writer(
     seconds: float,
     look: Callable[[], None] | None = None,
 ) -> None:
-    """Run a program in a recorded folder; each line on its stdout becomes a promise. Now and then
-    somebody may ``look``.
+    """Run a program in a recorded folder; each line on its stdout is a promise, which is in the
+    log when its write(2) returns. Now and then somebody may ``look``.
 
     One that is still writing after ``seconds`` is killed: that is what it is recorded for.
     Raises RunFailure ``workload`` when it ends badly by itself.
     """
-    reader, writer = os.pipe()
-    deadline = time.monotonic() + seconds
-    with ExitStack() as stack:
-        stack.callback(os.close, reader)
-        with os.fdopen(writer, "wb") as stdout:
-            log = room / _LOG
-            starting = start_process(argv, name="writer", log=log, cwd=folder, stdout=stdout)
-            process = stack.enter_context(starting)
-        ended = _take_promises(reader, recording, deadline, look)
-        status = process.wait(max(0.1, deadline - time.monotonic())) if ended else None
-        tail = process.read_log(4000).decode("utf-8", "replace").strip()
-        process.kill()
+    with recording.open_promises() as promises:
+        starting = start_process(
+            argv, name="writer", log=room / _LOG, cwd=folder, stdout=promises.descriptor
+        )
+        with starting as process:
+            status = _await_end(process, time.monotonic() + seconds, look)
+            tail = process.read_log(4000).decode("utf-8", "replace").strip()
+            process.kill()
+        promises.cut() if status is None else promises.finish()
     if status:
         recording.require_room()
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -238,26 +232,12 @@ def run_writer(
         raise RunFailure("workload", f"the writer {how}", why, evidence=((_LOG, tail.encode()),))
 
 
-def _take_promises(
-    stream: int, recording: Recording, deadline: float, look: Callable[[], None] | None
-) -> bool:
-    """Acknowledge line by line. True at the end of the stream, False when time is up."""
-    pending, looked = b"", time.monotonic()
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0:
-            ready = selector.select(min(left, _LOOK_SECONDS) if look else left)
-            if look and time.monotonic() >= looked + _LOOK_SECONDS:
-                look()
-                looked = time.monotonic()
-            if not ready:
-                continue
-            chunk = os.read(stream, 1 << 16)
-            *lines, pending = (pending + chunk).split(b"\n")
-            for line in (*lines, *([pending] if pending and not chunk else [])):
-                recording.acknowledge(line.decode("utf-8", "replace"))
-            if not chunk:
-                return True
-            if len(pending) > _MAX_LINE:
-                raise RunFailure("workload", "the writer printed a line without end")
-    return False
+def _await_end(process: Process, deadline: float, look: Callable[[], None] | None) -> int | None:
+    """Its exit status, None when time is up."""
+    while (left := deadline - time.monotonic()) > 0:
+        status = process.wait(min(left, _LOOK_SECONDS) if look else left)
+        if status is not None:
+            return status
+        if look:
+            look()
+    return None

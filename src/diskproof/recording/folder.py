@@ -4,7 +4,7 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,23 @@ ACK_FILE = ".diskproof-ack"
 LOG = "crash.log"
 RECORDER_LOG = "recordfs.log"
 _MAX_LINE = 2048
+
+
+@dataclass(frozen=True)
+class Promises:
+    """A descriptor of the file of acknowledgements, for a writer to write to."""
+
+    descriptor: int
+
+    def finish(self) -> None:
+        """The writer has ended by itself: a last line counts without its newline too."""
+        with suppress(OSError):  # of a recorder that has died, which is asked for elsewhere
+            os.fsync(self.descriptor)
+
+    def cut(self) -> None:
+        """The writer was killed: what it had written of a line does not count."""
+        with suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
 
 
 @dataclass
@@ -40,6 +57,21 @@ class Recording:
             os.write(self._acks, text + b"\n")
         except OSError as error:
             raise self.failure(error.strerror or "") from None
+
+    @contextmanager
+    def open_promises(self) -> Iterator[Promises]:
+        """Where a writer writes its promises itself: each is in the log when its write(2) returns.
+
+        Raises RunFailure ``log`` when the recorder has died.
+        """
+        try:
+            lines = os.open(self.folder / ACK_FILE, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self.failure(error.strerror or "") from None
+        try:
+            yield Promises(lines)
+        finally:
+            os.close(lines)
 
     def require_alive(self) -> None:
         """Raises RunFailure ``log`` when the recorder has died."""

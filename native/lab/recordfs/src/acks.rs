@@ -15,7 +15,9 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::{pipe_with, PipeFlags};
 
+use crate::handles::Handle;
 use crate::log::{Asked, Log};
+use crate::recorder::Recorder;
 
 /// A file that is in the root of every mount and in no backing: each line written to it is an
 /// acknowledgement.
@@ -57,7 +59,7 @@ impl AckFile {
     }
 
     pub fn splitter() -> Mutex<LineSplitter> {
-        Mutex::new(LineSplitter::new(MAX_TEXT + 1))
+        Mutex::new(new_splitter())
     }
 
     /// Logs the lines that these bytes end. EMSGSIZE for a line that is too long.
@@ -66,11 +68,24 @@ impl AckFile {
         Ok(data.len() as u32)
     }
 
-    /// A last line counts without its newline too.
+    /// At the end of a stream a last line counts without its newline too.
     pub fn finish(&self, splitter: &Mutex<LineSplitter>) -> Result<(), Errno> {
         let rest = splitter.lock().unwrap_or_else(PoisonError::into_inner).push(b"\n");
         log_lines(&self.log, rest.into_iter().filter(|line| *line != SplitLine::Whole(Vec::new())))
     }
+}
+
+impl Recorder {
+    /// Whoever wrote there was killed: what it had written of a line is no acknowledgement.
+    pub fn drop_unfinished(&self, handle: u64) {
+        if let Ok(Handle::Acknowledgements(lines)) = self.handles.require(handle).as_deref() {
+            *lines.lock().unwrap_or_else(PoisonError::into_inner) = new_splitter();
+        }
+    }
+}
+
+fn new_splitter() -> LineSplitter {
+    LineSplitter::new(MAX_TEXT + 1)
 }
 
 fn log_lines(log: &Log, lines: impl IntoIterator<Item = SplitLine>) -> Result<(), Errno> {

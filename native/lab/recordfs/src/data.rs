@@ -144,7 +144,10 @@ impl Recorder {
         let (id, kind) = match &*handle {
             Handle::File(file) => (file.inode.id, Flags::NONE),
             Handle::Directory(open) => (open.inode.id, Flags::DIRECTORY),
-            Handle::Acknowledgements(_) => return reply.ok(),
+            Handle::Acknowledgements(lines) => {
+                let finished = self.acks.finish(lines);
+                return answer!(reply, finished, () => reply.ok());
+            }
         };
         let flags = if data_only { kind.with(Flags::DATA_ONLY) } else { kind };
         let (asked, log) = (Asked::now(id), self.log.clone());

@@ -70,8 +70,11 @@ impl Filesystem for Recorder {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // A shell's ">" truncates before it writes.
         if ino.0 == ACK_ID {
+            // Other than by a shell's ">", before it writes.
+            if let (Some(_), Some(fh)) = (size, fh) {
+                self.drop_unfinished(fh.0);
+            }
             return reply.attr(&TTL, &self.acks.attributes());
         }
         let (handle, caller) = (fh.map(|fh| fh.0), caller(request));

@@ -1,10 +1,14 @@
 """A store that another process has to itself."""
 
+import signal
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -52,3 +56,35 @@ def test_a_signal_at_any_moment_of_a_transaction_ends_it(
         assert store.find_study(STUDY.id) is None
         store.add_study(STUDY)
         assert store.find_study(STUDY.id) is not None
+
+
+def test_a_signal_at_any_line_is_a_signal(tmp_path: Path) -> None:
+    """Wherever it comes, in SQLAlchemy's own lines too, and however it is undone there."""
+    places = {"lines": 0, "raise": 0}
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        if event == "line":
+            places["lines"] += 1
+            if places["lines"] == places["raise"]:
+                signal.raise_signal(signal.SIGINT)
+        return trace
+
+    def add() -> None:
+        places["lines"] = 0
+        sys.settrace(trace)
+        try:
+            store.add_study(STUDY)
+        finally:
+            sys.settrace(None)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with open_store(str(tmp_path / "s.sqlite"), create=True) as store:
+            while places["lines"] >= places["raise"]:
+                places["raise"] += 7
+                with suppress(KeyboardInterrupt):
+                    add()
+            assert places["raise"] > 300
+            assert store.find_study(STUDY.id) is not None
+    finally:
+        signal.signal(signal.SIGINT, before)

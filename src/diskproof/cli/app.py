@@ -1,9 +1,7 @@
 """All verbs, and what becomes of their errors."""
 
 import shlex
-import signal
 import sys
-import types
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -24,6 +22,7 @@ from diskproof.cli import (
     tile_verbs,
     tool_verbs,
 )
+from diskproof.cli.stops import Stops
 from diskproof.cli.terminal import guard_streams
 from diskproof.errors import DiskproofError, Exit, UsageError
 
@@ -99,19 +98,14 @@ def _options(
 def run_verb(arguments: Sequence[str]) -> int:
     """Run one verb; errors become three lines on stderr and an exit code."""
     guard_streams()
-    heard: list[int] = []
-
-    def stop(number: int, frame: types.FrameType | None) -> None:
-        heard.append(number)
-        raise KeyboardInterrupt
-
-    # A closed terminal and a service manager's stop deserve the same clean end as Ctrl-C. What was
-    # ignored when we began (nohup) stays so.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, stop)
+    stops = Stops()
+    stops.listen()
     code = _run_verb(arguments)
-    return 128 + heard[0] if heard and code == Exit.INTERRUPTED else code
+    if not stops.heard or code == Exit.OK:
+        return code
+    if code in (Exit.USAGE, Exit.HOST):
+        code = _tell_interrupted(arguments)  # the error was of its being ended
+    return 128 + stops.heard[0] if code == Exit.INTERRUPTED else code
 
 
 def _run_verb(arguments: Sequence[str]) -> int:
@@ -126,9 +120,7 @@ def _run_verb(arguments: Sequence[str]) -> int:
         _print_error(error)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        again = shlex.join(["diskproof", *arguments])
-        print(f"diskproof: interrupted. The same again: {again}", file=sys.stderr)
-        return Exit.INTERRUPTED
+        return _tell_interrupted(arguments)
     except typer.TyperException as error:  # a wrong option, argument or command
         return _refuse(error)
     except Exception as error:
@@ -139,6 +131,12 @@ def _run_verb(arguments: Sequence[str]) -> int:
             raise
         _print_error(too_much("more than its share of memory was asked for"))
         return Exit.USAGE
+
+
+def _tell_interrupted(arguments: Sequence[str]) -> int:
+    again = shlex.join(["diskproof", *arguments])
+    print(f"diskproof: interrupted. The same again: {again}", file=sys.stderr)
+    return Exit.INTERRUPTED
 
 
 def _refuse(error: typer.TyperException) -> int:

@@ -5,17 +5,16 @@ private event loop until its answer is there. One thread at a time may use a con
 """
 
 import asyncio
-import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from qemu.qmp import ExecuteError, QMPClient, QMPError
 
 from diskproof.errors import RunFailure
+from diskproof.process.signals import signals_wait
 
 T = TypeVar("T")
 
@@ -104,8 +103,6 @@ async def _or_silence(step: Coroutine[Any, Any, T], timeout: float) -> T:
         raise _Silence from None
 
 
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-
 _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """What the client raises for lines that no QEMU says: a guest may have taken it over."""
 
@@ -118,7 +115,7 @@ def _drive(
         raise RunFailure("qemu", what, "the connection was given up")
     task = loop.create_task(asyncio.wait_for(step, timeout))
     try:
-        with _signals_wait(lambda: loop.call_soon_threadsafe(task.cancel)):
+        with signals_wait(lambda: loop.call_soon_threadsafe(task.cancel)):
             return loop.run_until_complete(task)
     except ExecuteError as error:
         raise RunFailure("qemu", what, f"it answered: {error}") from None
@@ -127,30 +124,3 @@ def _drive(
     except (QMPError, EOFError, OSError, *_ODD) as error:
         reason = str(error) or type(error).__name__
         raise RunFailure("qemu", what, f"the connection ended: {reason}") from None
-
-
-@contextmanager
-def _signals_wait(cancel: Callable[[], object]) -> Iterator[None]:
-    """What a signal's handler raises in the middle of the loop may hit a task of the client's, be
-    lost there, or leave it in pieces. So the first signal only cancels, and is handled afterwards.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # where no handler runs
-        return
-    heard: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        heard.append(number)
-        cancel()
-
-    before = {number: signal.getsignal(number) for number in _STOPS}
-    ours = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in ours:
-        signal.signal(number, note)
-    try:
-        yield
-    finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
-        if heard:
-            signal.raise_signal(heard[0])

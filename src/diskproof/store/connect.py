@@ -134,15 +134,39 @@ def remove_unused(path: Path) -> None:
 
 @contextmanager
 def explained(place: StoreUrl) -> Iterator[None]:
-    """Turn the database's errors inside the block into ours."""
+    """Turn the database's errors inside the block into ours; those that a signal left are one."""
     try:
-        yield
+        with _signals_first():
+            yield
     except DBAPIError as error:
         raise _explain(error.orig, place) from error
     except UnicodeDecodeError:  # SQLite's message names something in the file
         raise UsageError(f"the store {place} is damaged", _NO_TEXT, _RECOVER_HINT) from None
     except sqlite3.Error as error:  # rows are read from its own cursor
         raise _explain(error, place) from error
+
+
+@contextmanager
+def _signals_first() -> Iterator[None]:
+    """What is undone for a signal may fail (a rollback of a connection that is closed by then, an
+    assertion of a transaction that is half ended), and its error would stand in the signal's place.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _hides_signal(error):
+            raise KeyboardInterrupt from error
+        raise
+
+
+def _hides_signal(error: BaseException | None) -> bool:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _explain(cause: BaseException | None, place: StoreUrl) -> DiskproofError:

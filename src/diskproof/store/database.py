@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
 from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.process.signals import signals_wait
 from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
 from diskproof.records.verdicts import CrashRun, VerdictRow
@@ -109,11 +110,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with (
-            explained(self._place),
-            spend(self._budget),
-            self._engine.connect() as connection,
-        ):
+        with explained(self._place), spend(self._budget), self._connected() as connection:
             if self._place.url is not None:
                 # All queries of one call see one moment, as they do in SQLite.
                 connection.execution_options(isolation_level="REPEATABLE READ")
@@ -124,10 +121,22 @@ class Store:
         if self._place.file != self._file:  # SQLite would go on writing to a file without a name
             why = "its file was removed, or another one put in its place"
             raise HostError(f"the store {self._place} is gone", why)
-        with explained(self._place), self._engine.connect() as connection:
+        with explained(self._place), self._connected() as connection:
             connection.execution_options(begin="BEGIN IMMEDIATE")
-            with connection.begin():
-                yield connection
+            transaction = connection.begin()
+            yield connection
+            with signals_wait():
+                transaction.commit()
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """A connection; a transaction that is open at the end is rolled back. The pool's own steps
+        take no signal: what it locks would stay locked, and the store with it."""
+        with ExitStack() as stack:
+            with signals_wait():
+                connection = self._engine.connect()
+                stack.callback(_close, connection)
+            yield connection
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -345,6 +354,11 @@ class Store:
         """The progress that was written last."""
         with self._reading() as connection:
             return queries.find_progress(connection)
+
+
+def _close(connection: Connection) -> None:
+    with signals_wait():
+        connection.close()
 
 
 @contextmanager

@@ -159,7 +159,7 @@ class Search:
             return self._find_next_count()
         wanted = {cell_id: self._next_tiles(cell_id) for cell_id in self.cells}
         ranks = [
-            (len(self._runs[cell_id]), self._rank(len(self._runs[cell_id]), cell_id), cell_id)
+            (done := len(self._runs[cell_id]), self._rank(done, cell_id, tiles), cell_id)
             for cell_id, tiles in wanted.items()
             if tiles is not None
         ]
@@ -177,7 +177,7 @@ class Search:
     def _find_next_count(self) -> TileJob | None:
         """Given numbers: each round has every cell with every number once."""
         left = [
-            (done, self._rank(done, f"{cell_id} {tiles}"), cell_id, tiles)
+            (done, self._rank(done, cell_id, tiles), cell_id, tiles)
             for cell_id in self.cells
             for tiles in self.rules.counts
             if (done := self._count(cell_id, tiles)) < self.rules.runs
@@ -187,9 +187,10 @@ class Search:
         *_, cell_id, tiles = min(left)
         return self._job(cell_id, tiles)
 
-    def _rank(self, round_number: int, what: str) -> str:
-        """The place in a round: random, and the same whenever it is asked for."""
-        return content_id([self.seed, round_number, what])
+    def _rank(self, round_number: int, cell_id: str, tiles: int) -> str:
+        """The place in a round: random, the same whenever it is asked for, and however much work a
+        tile has."""
+        return content_id([self.seed, round_number, self.cells[cell_id].levels, tiles])
 
     def _count(self, cell_id: str, tiles: int) -> int:
         return sum(run.tiles == tiles for run in self._runs[cell_id])

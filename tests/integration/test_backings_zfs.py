@@ -21,6 +21,7 @@ from diskproof.process.start import run
 from diskproof.records import BackingSpec
 from support.volumes import (
     MIB,
+    assert_last_close_drops_pages,
     backing,
     find_missing,
     folder,
@@ -106,6 +107,7 @@ def test_a_volume_is_made_filled_and_gone(tmp_path: Path, vdev: str) -> None:
             for _ in range(SIZE // MIB):
                 assert stream.write(b"\xa5" * MIB) == MIB
             os.fsync(stream.fileno())
+        assert_last_close_drops_pages(place.device, SIZE)
         assert get("pool", "ashift,health") == ["12", "ONLINE"]
         assert int(get("disk", "referenced")[0]) >= SIZE
 

@@ -35,6 +35,9 @@ COLUMNS = {
     "memory.used": "MiB",
     "memory.used_with_cache": "MiB",
     "psi.io": "percent",
+    "arc.size": "MiB",
+    "arc.hit": "percent",
+    "arc.misses": "1/s",
     "own.hits": "1/s",
 }
 ROW_COLUMNS = {"vm.vcpu": "percent", "vm.guest_flush": "1/s", "vm.host_fdatasync": "1/s"}
@@ -157,6 +160,9 @@ def test_every_column_is_in_one_picture() -> None:
         ("Disks", "Requests, flushes among them, sda"),
         ("Disks", "Requests, flushes among them, nvme0n1"),
         ("Memory", "Used with and without page cache"),
+        ("Memory", "ZFS's cache (ARC)"),
+        ("Memory", "ZFS's cache: reads found in it"),
+        ("Memory", "ZFS's cache: accesses, misses among them"),
         ("Pressure", "Share of time in which tasks waited (PSI)"),
         ("Virtual machines", "vCPU time, percent of one core"),
         ("Virtual machines", "web: flushes of the guest beside syncs of the host"),

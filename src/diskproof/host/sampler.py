@@ -24,6 +24,8 @@ PROTOCOL = 1
 MAX_STREAM = 64 << 20  # bytes; a day at two samples a second
 MAX_COLUMNS = 256
 MODULES = ("cpu", "disk", "io", "flush", "disk-util", "mem", "dirty", "psi", "sys", "self")
+ARC = Path("/proc/spl/kstat/zfs/arcstats")
+"""Is there while ZFS is loaded: then its cache is sampled too."""
 
 
 @dataclass
@@ -48,6 +50,7 @@ def start_sampler(
     failed or wrote something else than samples.
     """
     program = require_native(PROGRAM)
+    more = (*more, *(("arc",) if ARC.exists() else ()))
     recording = Sampling(time.time())
     with os.fdopen(os.memfd_create(PROGRAM), "w+b") as stream:
         with start_process(

@@ -73,7 +73,13 @@ class ZfsBacking:
                 folder = stack.enter_context(start_mount(arguments, note / "mnt"))
             below = (*(files or base.below), *log)
             yield Place(
-                folder, device=disk, name=name, below=below, base_free=free, lowest=base.home
+                folder,
+                device=disk,
+                name=name,
+                below=below,
+                base_free=free,
+                lowest=base.home,
+                uncached=partial(start_uncached, spec, pool),
             )
 
 
@@ -204,6 +210,19 @@ def require_properties(pool: str, spec: BackingSpec) -> Iterator[tuple[str, str]
             why = f"{name} is {found.get(name, 'not told')}, not {value}"
             raise HostError(f"backing {spec.name} is not as the study wants it", why)
         yield name, render_bytes(int(value)) if name.endswith("size") else value
+
+
+@contextmanager
+def start_uncached(spec: BackingSpec, pool: str) -> Iterator[None]:
+    """ZFS keeps nothing of what is written or read meanwhile: what lies in its cache goes with the
+    export of a pool only. Raises HostError."""
+    cached = f"primarycache={spec.option('primarycache')}"
+    if cached == "primarycache=all":
+        _require("its cache empty", ["zfs", "set", "primarycache=metadata", f"{pool}/{DISK}"])
+    yield
+    # What is not on the disk yet would be cached as it is written.
+    _require("its cache empty", ["zpool", "sync", pool])
+    _require("its cache as it was", ["zfs", "set", cached, f"{pool}/{DISK}"])
 
 
 def _describe(spec: BackingSpec) -> str:

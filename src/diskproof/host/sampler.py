@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure
+from diskproof.host.caches import ARC
 from diskproof.process.native import require_native
 from diskproof.process.start import start_process
 from diskproof.records import Series
@@ -24,8 +25,6 @@ PROTOCOL = 1
 MAX_STREAM = 64 << 20  # bytes; a day at two samples a second
 MAX_COLUMNS = 256
 MODULES = ("cpu", "disk", "io", "flush", "disk-util", "mem", "dirty", "psi", "sys", "self")
-ARC = Path("/proc/spl/kstat/zfs/arcstats")
-"""Is there while ZFS is loaded: then its cache is sampled too."""
 
 
 @dataclass

@@ -54,7 +54,7 @@ def make_json(samples: int = 5, rows: bool = True) -> bytes:
         header["rows"] = {"key": "vm", "columns": described(ROW_COLUMNS)}
     lines = [header]
     for at in range(samples):
-        values = [at + place / 10 for place in range(len(COLUMNS))]
+        values = [at + place / 100 for place in range(len(COLUMNS))]
         sample: dict[str, Any] = {
             "type": "sample",
             "time": 1.7e9 + at,
@@ -113,9 +113,9 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
         (lambda text: text.replace(b'"cpu.user"', b'"cpu.system"'), "'cpu.system' comes twice"),
         (lambda text: text.replace(b'"vm.vcpu"', b'"cpu.user"'), "comes twice"),
         (lambda text: text.replace(b'"sample"', b'"x"'), "r:2"),
-        (lambda text: text.replace(b"2.1", b'"2.1"'), "r:4: .*a value is no number"),
-        (lambda text: text.replace(b"2.1,", b""), "r:4: .*it has not 10 values"),
-        (lambda text: text.replace(b"2.1", b"1" + b"0" * 400), "a value is no number"),
+        (lambda text: text.replace(b"2.01", b'"2.01"'), "r:4: .*a value is no number"),
+        (lambda text: text.replace(b"2.01,", b""), "r:4: .*it has not 13 values"),
+        (lambda text: text.replace(b"2.01", b"1" + b"0" * 400), "a value is no number"),
         (lambda text: text.replace(b'"web"', b"7"), "a row has no name"),
         (lambda text: text.replace(b"1700000002.0", b"null"), "r:4: .*no time"),
         (lambda text: b"[" * 100_000 + b"\n", "r:1"),
@@ -210,7 +210,7 @@ def test_the_page_shows_all_and_runs_nothing_foreign() -> None:
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>")
     assert page.tags.count("script") == 3 and HOSTILE not in text
-    assert page.tags.count("figure") == 10 and page.tags.count("details") == 3
+    assert page.tags.count("figure") == 13 and page.tags.count("details") == 3
     assert "http://" not in text.replace("http://www.w3.org/", "")
     assert "5 in 4.0 s" in text or "5 in 4 s" in text
 

@@ -196,7 +196,7 @@ def test_a_fill_leaves_its_cache_empty_and_reads_fill_it(
     tmp_path: Path, given: dict[str, str]
 ) -> None:
     """Its cache holds all of this disk: whatever is read from below is read for the first time."""
-    spec = parse_study("[workloads.cache-flood]\nreads = 4000").workloads[0]
+    spec = parse_study("[workloads.cache-flood]\naccesses = 4000").workloads[0]
     on = backing("zfs", folder(tmp_path), size=SMALL, recordsize="4096", **given)
     with start_place(on, NO_CONSENT) as place:
         disk = place.device or place.folder / "disk.raw"

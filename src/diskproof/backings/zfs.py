@@ -20,7 +20,7 @@ from diskproof.backings.device import wipe
 from diskproof.backings.loop import start_loop
 from diskproof.backings.mounting import start_mount
 from diskproof.backings.place import Place, choose_size, start_run_dir
-from diskproof.errors import HostError, RunFailure
+from diskproof.errors import HostError, NotHere, RunFailure
 from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import BackingSpec
 from diskproof.units import MIB, render_bytes
@@ -139,14 +139,17 @@ def make_file(path: Path, size: int) -> Path:
 
 
 def require_zfs() -> None:
-    """Raises HostError where the tools of ZFS or its module are missing."""
-    require_tool("zpool", "zfsutils-linux")
-    require_tool("zfs", "zfsutils-linux")
+    """Raises NotHere where the tools of ZFS or its module are missing."""
+    try:
+        require_tool("zpool", "zfsutils-linux")
+        require_tool("zfs", "zfsutils-linux")
+    except HostError as error:
+        raise NotHere(error.what, error.why, error.hint) from None
     if not _MODULE.exists():
         run(["modprobe", "--quiet", "zfs"], timeout=60, check=False)
     if not _MODULE.exists():
         hint = "apt-get install zfs-dkms   (Debian: in contrib)"
-        raise HostError("there is no ZFS here", "its kernel module cannot be loaded", hint)
+        raise NotHere("there is no ZFS here", "its kernel module cannot be loaded", hint)
 
 
 @contextmanager

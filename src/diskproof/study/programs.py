@@ -141,7 +141,7 @@ PROGRAMS = (
         "cache_flood",
         "skewed reads cold, again, and after a scan of the whole disk: what a cache keeps",
         {
-            "reads": keys.count(20_000, 100, 10_000_000, "reads"),
+            "accesses": keys.count(20_000, 100, 10_000_000, "reads"),
             "distribution": keys.like("zipf:1.2", r"zipf:[0-9.]{1,6}", "like zipf:1.2"),
         },
         {"rw": "randread"},

@@ -61,13 +61,13 @@ class CacheFlood:
         metrics = (
             *(_speed(name, phase) for name, phase in phases.items()),
             Metric("scan_bandwidth", "MiB/s", _bandwidth(scan), higher_is_better=True),
-            *share_metrics(phases, int(spec.option("reads"))),
+            *share_metrics(phases, int(spec.option("accesses"))),
             *held_metrics(at_start, warmed),
         )
         runs = (cold.run, warm.run, scan, flooded.run)
         return WorkloadResult(
             metrics,
-            (_check_source(counter), *map(check_messages, runs)),
+            (_check_counter(counter), *map(check_messages, runs)),
             artefacts=cold.run.artefacts,
         )
 
@@ -85,7 +85,7 @@ def find_disk(drive: Drive) -> Path | None:
 
 def read_skewed(spec: WorkloadSpec, drive: Drive, counter: ReadCounter | None) -> Phase:
     """As many reads as the study says, and how many of them went below."""
-    reads = int(spec.option("reads"))
+    reads = int(spec.option("accesses"))
     before = counter.read() if counter else 0
     run = run_fio(drive, skewed_job(spec, drive), START_SECONDS + reads / SLOWEST_IOPS, {})
     below = counter.read() - before if counter else None
@@ -101,7 +101,7 @@ def skewed_job(spec: WorkloadSpec, drive: Drive) -> str:
         "rw": spec.option("rw"),
         "bs": str(BLOCK),
         "size": str(drive.facts.size),
-        "io_size": str(int(spec.option("reads")) * BLOCK),
+        "io_size": str(int(spec.option("accesses")) * BLOCK),
         "random_distribution": spec.option("distribution"),
         "invalidate": "0",
     }
@@ -161,6 +161,6 @@ def _bandwidth(run: FioRun) -> float:
     return sum(job.read.bandwidth for job in run.result.jobs) / MIB
 
 
-def _check_source(counter: ReadCounter | None) -> Check:
+def _check_counter(counter: ReadCounter | None) -> Check:
     told = counter.name if counter else "nothing tells: shares are left out"
     return Check("reads that no cache answered", "counted", told, "the kernel's counters", True)

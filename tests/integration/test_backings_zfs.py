@@ -213,6 +213,18 @@ def test_a_fill_leaves_its_cache_empty_and_reads_fill_it(
     assert told["in_page_cache"] == told["cached_twice"] == 0 and told["in_arc"] > 1
 
 
+@pytest.mark.parametrize(("primarycache", "meanwhile"), [("all", "metadata"), ("none", "none")])
+def test_what_stands_on_it_keeps_its_cache_empty_too(
+    tmp_path: Path, primarycache: str, meanwhile: str
+) -> None:
+    on = backing("zfs", folder(tmp_path), size=SMALL, primarycache=primarycache)
+    with start_place(backing("filesystem", on, fs="ext2"), NO_CONSENT) as place:
+        with pytest.raises(OSError, match="full"), place.uncached():
+            assert get("disk", "primarycache") == [meanwhile]
+            raise OSError("the disk is full")
+        assert get("disk", "primarycache") == [primarycache]
+
+
 def test_sync_writes_go_to_a_log_device(tmp_path: Path) -> None:
     spec = backing("zfs", folder(tmp_path), size=SMALL, log="file", sync="always")
     with start_place(spec, NO_CONSENT) as place:

@@ -222,10 +222,12 @@ def start_uncached(spec: BackingSpec, pool: str) -> Iterator[None]:
     cached = f"primarycache={spec.option('primarycache')}"
     if cached == "primarycache=all":
         _require("its cache empty", ["zfs", "set", "primarycache=metadata", f"{pool}/{DISK}"])
-    yield
-    # What is not on the disk yet would be cached as it is written.
-    _require("its cache empty", ["zpool", "sync", pool])
-    _require("its cache as it was", ["zfs", "set", cached, f"{pool}/{DISK}"])
+    try:
+        yield
+    finally:
+        # What is not on the disk yet would be cached as it is written.
+        _require("its cache empty", ["zpool", "sync", pool])
+        _require("its cache as it was", ["zfs", "set", cached, f"{pool}/{DISK}"])
 
 
 def _describe(spec: BackingSpec) -> str:

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.boot_states import BootStates, start_boot_states
 from diskproof.guest.ours.build import GuestFiles, require_guest
 from diskproof.qemu.machine import GuestMachine
-from diskproof.tiles.boot_states import BootStates, start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group
 from diskproof.tiles.network import start_network
 

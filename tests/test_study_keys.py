@@ -24,7 +24,10 @@ def render_table(name: str, values: dict[str, object]) -> str:
 
 CRASH = st.builds(
     CrashRules,
-    writers=st.lists(st.sampled_from(list(WRITERS)), min_size=1, unique=True).map(tuple),
+    # The writer "program" has a table of its own: test_guest_program.py.
+    writers=st.lists(
+        st.sampled_from(sorted(set(WRITERS) - {"program"})), min_size=1, unique=True
+    ).map(tuple),
     faults=st.sets(st.sampled_from(FAULTS), min_size=1).map(
         lambda chosen: tuple(fault for fault in FAULTS if fault in chosen)
     ),
@@ -43,7 +46,8 @@ CRASH = st.builds(
 
 @given(CRASH)
 def test_a_crash_table_is_read_as_it_was_written(rules: CrashRules) -> None:
-    assert parse_study(render_table("crash", asdict(rules))).crash == rules
+    table = {key: value for key, value in asdict(rules).items() if key != "program"}
+    assert parse_study(render_table("crash", table)).crash == rules
 
 
 @given(

@@ -30,7 +30,9 @@ def schedule_of(study: Study) -> list[tuple[object, int, int]]:
     search, order = Search(plan.cells, plan.rules, study.seed, 2), []
     while job := search.find_next():
         order.append((job.cell.levels, job.tiles, job.repeat))
-        made = TileRun(f"{len(order):032x}", study.id, job.cell, "h", job.tiles, job.repeat, 0, 1, 1)
+        made = TileRun(
+            f"{len(order):032x}", study.id, job.cell, "h", job.tiles, job.repeat, 0, 1, 1
+        )
         search.add(made, 1.0)
     return order
 

@@ -69,6 +69,23 @@ def build_own_debian(guest: GuestFiles) -> OwnDebian:
     return OwnDebian(folder / "disk.raw", table)
 
 
+def find_efi_kernel(guest: GuestFiles) -> Path:
+    """The guest's kernel as Debian packs it, which is a program of EFI's too; fetched once."""
+    name = f"linux-image-{guest.kernel_release}"
+    folder = cache.cache_folder() / f"efi-{content_id([name, guest.id])}"
+    if not folder.is_dir():
+        with (
+            cache.build_lock(cache.cache_folder(), lambda _: None),
+            cache.new_folder(folder) as made,
+        ):
+            tree = made / "scratch" / "root"
+            tree.parent.mkdir()
+            packages.extract_packages(packages.require_suite(), [name], tree)
+            shutil.copy(tree / "boot" / f"vmlinuz-{guest.kernel_release}", made / "vmlinuz")
+            shutil.rmtree(tree.parent)
+    return folder / "vmlinuz"
+
+
 def _build(folder: Path, suite: str, guest: GuestFiles) -> None:
     with cache.new_folder(folder) as work:
         scratch = work / "scratch"

@@ -11,6 +11,7 @@ from diskproof.backings import NO_CONSENT
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.writers import load_writer
 from diskproof.crash.writers.command import ACKNOWLEDGED
+from diskproof.crash.writers.promised_rows import LOSES
 from diskproof.lab.deadline import Deadline
 from diskproof.lab.notes import RunNotes
 from diskproof.process.start import Completed, run
@@ -71,7 +72,8 @@ def run_check(cell: Cell, state: Path, acks: list[str], room: Path) -> Completed
     if check.get("stays"):
         question = f"{state}\t{file}\n".encode()
         done = run(argv, timeout=SECONDS, cwd=room, stdin=question)
-        code, lost, *_ = done.stdout.split()
-        return replace(done, returncode=int(code), stdout=lost + b"\n")
+        code, _, said = done.stdout.partition(b" ")
+        lost, _, why = said.partition(b" ") if int(code) == LOSES else (b"0", b"", said)
+        return replace(done, returncode=int(code), stdout=lost.strip() + b"\n", stderr=why)
     environment = {**os.environ, ACKNOWLEDGED: str(file)}
     return run(argv, timeout=SECONDS, cwd=state, env=environment, check=False)

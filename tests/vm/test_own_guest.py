@@ -17,21 +17,23 @@ from diskproof.drive import RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends.own_guest import FRONTEND, OwnGuestDrive
 from diskproof.guest.ours.build import GuestFiles
+from diskproof.guest.own.image import require_firmware
 from diskproof.lab.setup import LabSetup
 from diskproof.measure.run import start_lab
 from diskproof.qemu.images import create_image
 from diskproof.records import BackingSpec, Cell, WorkloadSpec
 from diskproof.study.guest import OwnGuest
 from diskproof.study.load import Study, parse_study
-from support.own_guests import OwnDebian, build_own_debian
+from support.own_guests import OwnDebian, build_own_debian, find_efi_kernel
 from support.running import assert_nothing_left, plan_run
 
 pytestmark = pytest.mark.long
 
 LEVELS = {"frontend": "own-guest", "accel": "tcg", "format": "qcow2", "memory": "256M"}
+WRITES = "dd if=/dev/zero of={disk} bs=1M count=8 conv=fsync && echo wrote 8.5"
 COMMAND = """
 [workloads.zero]
-command = ["sh", "-c", "dd if=/dev/zero of={disk} bs=1M count=8 conv=fsync && echo wrote 8.5"]
+command = ["sh", "-c", "SCRIPT"]
 pattern = 'wrote ([0-9.]+)'
 figure = "written"
 unit = "MiB"
@@ -47,9 +49,9 @@ def debian(guest_files: GuestFiles) -> OwnDebian:
     return build_own_debian(guest_files)
 
 
-def read_study(debian: OwnDebian) -> Study:
-    guest = f'[guest]\nimage = "{debian.image}"\nformat = "raw"\n{debian.table}'
-    return parse_study(guest + COMMAND)
+def read_study(debian: OwnDebian, more: str = "", script: str = WRITES) -> Study:
+    guest = f'[guest]\nimage = "{debian.image}"\nformat = "raw"\n{more}{debian.table}'
+    return parse_study(guest + COMMAND.replace("SCRIPT", script))
 
 
 @contextmanager
@@ -91,6 +93,29 @@ def test_a_command_is_timed_and_the_image_stays_as_it_was(
     assert checks["files of others"].ok and checks["guest agent"].ok
     assert hashlib.sha256(debian.image.read_bytes()).digest() == before
     assert_nothing_left(images)
+
+
+def test_a_machine_with_uefi(debian: OwnDebian, guest_files: GuestFiles, tmp_path: Path) -> None:
+    """Its firmware has started the kernel, and the variables it wrote are the run's own."""
+    variables = read_firmware()
+    asked = "firmware = 'uefi'\nmachine = 'q35'\n"
+    # The guests' own kernel is unpacked: no firmware starts that.
+    table = debian.table.replace(str(guest_files.kernel), str(find_efi_kernel(guest_files)))
+    debian = replace(debian, table=table.replace("120s", "300s"))
+    study = read_study(debian, asked, "test -d /sys/firmware/efi && echo wrote 1")
+    backing = BackingSpec("here", "directory", (("path", str(tmp_path / "images")),), make=True)
+    setup = LabSetup("study", "host", {"here": backing}, NO_CONSENT, "tcg", 400, study.guest)
+    with start_lab(setup) as executor:
+        record = executor.execute(plan_run(study.workloads[0], **LEVELS, cache="writeback"))
+    assert record.failure is None, record.failure
+    assert {metric.name: metric.value for metric in record.metrics}["written"] == 1
+    assert read_firmware() == variables
+    assert_nothing_left(tmp_path / "images")
+
+
+def read_firmware() -> list[bytes]:
+    files = require_firmware()
+    return [file.read_bytes() for file in files]
 
 
 def test_commands_that_fail_and_an_agent_that_stops(debian: OwnDebian, folder: Path) -> None:

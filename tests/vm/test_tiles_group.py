@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from diskproof.errors import RunFailure
+from diskproof.guest.ours.boot_states import restorable, shape_of, start_boot_states
 from diskproof.guest.ours.build import GuestFiles, render_initrd
 from diskproof.process.native import require_native
 from diskproof.qemu.machine import GuestMachine, NetworkCard
 from diskproof.tiles import group
-from diskproof.tiles.boot_states import restorable, shape_of, start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group
 from diskproof.tiles.network import mac_address, start_network
 

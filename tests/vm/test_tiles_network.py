@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.boot_states import start_boot_states
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.jobs import GuestExecution
 from diskproof.qemu.machine import GuestMachine
-from diskproof.tiles.boot_states import start_boot_states
 from diskproof.tiles.group import GuestKey, Member, start_group
 from diskproof.tiles.network import LOG, Network, ip_address, mac_address, start_network
 

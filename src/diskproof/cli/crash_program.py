@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from diskproof.backings import NO_CONSENT, Consent
+from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_crashing, start_explorer
+from diskproof.cli.crash_in_guest import GuestCall, crash_in_guest
 from diskproof.cli.terminal import note
+from diskproof.cli.typed import require_consent
 from diskproof.crash import gallery, program, real_fs
 from diskproof.crash.next import CrashCampaign
 from diskproof.crash.run import CrashLab, leaves_one_state
@@ -30,7 +32,7 @@ from diskproof.report.durability import profiles_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
 from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
-from diskproof.study.load import Study
+from diskproof.study.load import load_study
 
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
@@ -38,6 +40,7 @@ PROGRAM_SECONDS = 60.0
 OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring their checks"
 OF_STUDIES = "a study", "a program writes on copies of DIR"
 OF_OTHERS = "a study or --writer", "a recipe has its writer, its check and its folder"
+OF_HOSTS = "a program on this host", "--in-guest has a disk, whose states a guest mounts"
 OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
 
 
@@ -52,6 +55,7 @@ class ProgramOptions(NamedTuple):
     profiles: str | None
     on: str | None
     cluster: str | None
+    in_guest: str | None
 
 
 class CrashTarget(NamedTuple):
@@ -68,10 +72,15 @@ class CrashTarget(NamedTuple):
         return any(each is not None for each in self[1:])
 
 
-def conduct_crashes(order: Order, study: Study, consent: Consent, cluster: str | None) -> int:
+def crash_of_study(
+    order: Order, path: Path, own: ProgramOptions, *, make: bool, destroy_data: bool
+) -> int:
     """Crash the cells of a study. Raises HostError where nothing can be recorded."""
+    refuse_for_study(own)
+    study = load_study(path, make)
+    consent = require_consent(order.context, study, destroy_data)
     require_fuse()
-    return conduct(order, partial(start_crashing, study, consent, cluster))
+    return conduct(order, partial(start_crashing, study, consent, own.cluster))
 
 
 def crash_asked(
@@ -86,12 +95,27 @@ def crash_asked(
             "--check": asked.check,
         }
         given |= {"--block-log": asked.block_log, "--stays": own.stays}
+        given["--in-guest"] = own.in_guest
         _refuse(given, *OF_OTHERS)
         return _crash_application(order, asked.app, own)
     if asked.target is None:
         why = "it is a study file; with --writer and --check a folder"
         raise UsageError("STUDY or DIR is missing", why, "or name a program: --app (`crash apps`)")
-    return _crash_program(order, asked.target, *_choose_source(asked), own)
+    source, check = _choose_source(asked)
+    if own.in_guest is not None:
+        return _crash_in_guest(order, asked.target, source, check, own)
+    return _crash_program(order, asked.target, source, check, own)
+
+
+def _crash_in_guest(
+    order: Order, folder: Path, writer: str | Path, check: str, own: ProgramOptions
+) -> int:
+    """A program of the user's own, in our guest."""
+    given: dict[str, object] = {"--block-log": isinstance(writer, Path), "--causes": own.causes}
+    given |= {"--old-content": own.old_content, "--stays": own.stays, "--profiles": own.profiles}
+    _refuse(given, *OF_HOSTS)
+    call = GuestCall(str(writer), check, folder, str(own.in_guest), own.on, own.sector, own.seed)
+    return crash_in_guest(order, call, own.cluster)
 
 
 def _choose_source(asked: CrashTarget) -> tuple[str | Path, str]:
@@ -110,7 +134,7 @@ def refuse_for_study(own: ProgramOptions) -> None:
     """Raises UsageError for an option that a study has no use for."""
     given: dict[str, object] = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays}
     given |= {"--causes": own.causes, "--old-content": own.old_content, "--on": own.on}
-    given["--profiles"] = own.profiles
+    given |= {"--profiles": own.profiles, "--in-guest": own.in_guest}
     _refuse(given, *OF_PROGRAMS)
 
 

@@ -108,6 +108,15 @@ OnOption = Annotated[
         "options), as root: each state of its disk is mounted.",
     ),
 ]
+InGuestOption = Annotated[
+    str | None,
+    typer.Option(
+        "--in-guest",
+        metavar="FACTOR=LEVEL,...",
+        help="With --writer: in our guest, DIR brought into a file system (--on) on a disk with "
+        "these settings, such as cache=writeback,format=qcow2; `default`: as a study.",
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Search on a Dask cluster, e.g. tcp://HOST:8786."),
@@ -156,6 +165,7 @@ def crash_study(
     old_content: OldContentOption = False,
     profiles: ProfilesOption = None,
     on: OnOption = None,
+    in_guest: InGuestOption = None,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -180,18 +190,16 @@ def crash_study(
     """
     from diskproof.cli import crash_program as programs
     from diskproof.cli.conduct import Order
-    from diskproof.study.load import load_study
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
-    own = programs.ProgramOptions(stays, sector, seed, causes, old_content, profiles, on, cluster)
+    own = programs.ProgramOptions(
+        stays, sector, seed, causes, old_content, profiles, on, cluster, in_guest
+    )
     asked = programs.CrashTarget(target, app, writer, block_log, check)
     if target is None or asked.is_program:
         for_study = {options.DESTROY_DATA: destroy_data, "--make": make}
         return programs.crash_asked(order, asked, own, for_study)
-    programs.refuse_for_study(own)
-    study = load_study(target, make)
-    consent = require_consent(context, study, destroy_data)
-    return programs.conduct_crashes(order, study, consent, cluster)
+    return programs.crash_of_study(order, target, own, make=make, destroy_data=destroy_data)
 
 
 @crash.command()

@@ -10,6 +10,7 @@ from diskproof.backings import Consent
 from diskproof.cli.conduct import make_setup, study_record
 from diskproof.cli.terminal import console, note, print_json
 from diskproof.cli.watch import Words, failure_lines
+from diskproof.guest.ours.boot_states import find_state_folder, start_boot_states
 from diskproof.guest.ours.build import build_guest
 from diskproof.host.facts import probe_facts
 from diskproof.host.memory import read_available_bytes
@@ -27,7 +28,6 @@ from diskproof.report.tiles.table import render_tiles, tiles_json
 from diskproof.store import Store
 from diskproof.study.like import find_defaults, keep_warnings
 from diskproof.study.load import Study
-from diskproof.tiles.boot_states import find_state_folder, start_boot_states
 from diskproof.tiles.next import Carried, TileCampaign, TileJob, add_past_runs
 from diskproof.tiles.run import TileLab
 from diskproof.units import render_seconds

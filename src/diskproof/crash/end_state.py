@@ -16,6 +16,7 @@ import psutil
 
 from diskproof.crash.verdict import Coverage, Explored, Loss
 from diskproof.crash.writers.command import copied
+from diskproof.crash.writers.program_end import CRASHES
 from diskproof.drive import DiskImage, RunContext
 from diskproof.errors import RunFailure
 from diskproof.frontends import load_frontend
@@ -34,11 +35,6 @@ _READER = (("cache", "writeback"), ("frontend", "daemon"))
 _OF_THE_HOST = (16, 17, 20, 22, 25, 26, 29, 30, *range(32, 40))
 _LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
 _LEAKS_ONLY = 3  # qemu-img(1), check
-_CRASHES = {
-    *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE),
-    *(signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP),
-}
-"""The signals that a program brings upon itself; by others somebody ended it."""
 
 
 def check_end_state(
@@ -92,7 +88,7 @@ def _read_answer(done: Completed) -> Completed:
     line, _, _ = done.stdout.partition(b"\n")
     code, _, said = line.strip().partition(b" ")
     if code not in (b"0", b"1", b"2"):
-        if -done.returncode in _CRASHES:
+        if -done.returncode in CRASHES:
             return done
         told = line.decode("utf-8", "replace")[:200]
         why = done.error_text[-500:] or "no 0, 1 or 2 stands there"
@@ -178,7 +174,7 @@ def read_exit(done: Completed, frames: Sequence[Frame]) -> Loss | None:
         age = (moment - promised_at(frames, lost, sequences)) / 1e9
         return Loss(cut, (), lost, age, lost_sequences=sequences)
     text = (done.error_text or done.text.strip())[-500:]
-    if -done.returncode in _CRASHES:
+    if -done.returncode in CRASHES:
         crash = f"the check crashed with {signal.Signals(-done.returncode).name}"
         text, done = "\n".join(filter(None, (crash, text))), replace(done, returncode=2)
     if done.returncode == 2:

@@ -146,8 +146,8 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
 
 
 def is_program(cell: Cell) -> bool:
-    """Whether a crash cell's writer brings its own check."""
-    return bool(cell.workload.option("check"))
+    """Whether a crash cell's writer brings its own check, which judges folders of this host."""
+    return bool(cell.workload.option("check")) and cell.level("frontend") == "host"
 
 
 def sent_no_flush(counts: Mapping[str, int]) -> bool:

@@ -5,11 +5,13 @@ and all of them stand in the options of a crash cell, so that changed rules make
 """
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from diskproof.records import WorkloadSpec
 from diskproof.records.verdicts import FAULTS, Fault
 from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
+from diskproof.study.guest_program import GuestProgram, read_program
 from diskproof.study.toml_lines import shown
 from diskproof.units import parse_size, render_bytes
 
@@ -27,10 +29,11 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "ledger-fs": ("guest",),
     "sqlite": ("host", "guest"),
     "postgres": ("host", "guest"),
+    "program": ("guest",),
 }
 """The writers by name with the frontends they work in."""
 
-ON_FILE_SYSTEM = ("ledger-fs", "sqlite", "postgres")
+ON_FILE_SYSTEM = ("ledger-fs", "sqlite", "postgres", "program")
 """Writers that write on a file system when they are in a guest."""
 
 FILE_SYSTEM_BYTES = {"ext4": 16 << 20, "xfs": 300 << 20, "btrfs": 110 << 20}
@@ -42,6 +45,9 @@ ZFS_BYTES = {"zfs": 128 << 20, "zfs-log": 192 << 20, "zvol-ext4": 128 << 20}
 GUEST_FILE_SYSTEM_BYTES = {**FILE_SYSTEM_BYTES, **ZFS_BYTES}
 """Those that writers in a guest may be on."""
 
+OF_RECORDS = ("records", "durable", "flush_every", "depth")
+"""Rules of our own writers, which others do not know."""
+
 WRITER_BYTES = {"postgres": 80 << 20}
 """What a writer needs beyond that: an empty cluster has 31 MiB."""
 
@@ -49,14 +55,15 @@ GUEST_EXTRAS = {"postgres": "postgres"}
 """Writers whose guest has further packages, and their name in ``guest.packages``."""
 
 
-def guest_extra(writer: str, file_system: str) -> str:
+def guest_extra(writer: str, file_system: str, root: str = "") -> str:
     """What the guest of a writer on a file system has beyond the ordinary one, or nothing."""
-    return "zfs" if file_system in ZFS_BYTES else GUEST_EXTRAS.get(writer, "")
+    return "zfs" if file_system in ZFS_BYTES else root or GUEST_EXTRAS.get(writer, "")
 
 
 def extra_of(workload: WorkloadSpec) -> str:
     """The same, of a writer that was made a workload."""
-    return guest_extra(workload.name, workload.option("filesystem"))
+    option = workload.option
+    return guest_extra(workload.name, option("filesystem"), option("root"))
 
 
 FAULT_WORDS: dict[Fault, str] = {
@@ -121,11 +128,18 @@ class CrashRules:
     explore_seconds: float = keys.field(20.0, keys.duration(1))
     sector: int = keys.field(512, _read_sector)
     seed: int = keys.field(0, keys.whole(0, keys.MAX_SEED))
+    program: GuestProgram | None = None
 
 
-def read_crash(content: object, mistakes: keys.Mistakes) -> CrashRules:
-    """``[crash]`` of a study; mistakes are noted."""
-    rules = keys.read_table(CrashRules, content, ("crash",), mistakes)
+def read_crash(content: object, mistakes: keys.Mistakes, folder: Path = Path()) -> CrashRules:
+    """``[crash]`` of a study in ``folder``; mistakes are noted."""
+    program = read_program(content, folder, mistakes)
+    rules = keys.read_table(
+        CrashRules, content, ("crash",), mistakes, ("program",), program=program
+    )
+    if (program is not None) != ("program" in rules.writers):
+        message = 'crash: [crash.program] and writers = ["program"] go together'
+        mistakes.add(("crash", "writers"), message, "program")
     least = GUEST_FILE_SYSTEM_BYTES[rules.filesystem]
     if rules.filesystem in ZFS_BYTES and "postgres" in rules.writers:
         message = "crash.filesystem: the guest with ZFS has no PostgreSQL"
@@ -153,15 +167,19 @@ def least_disk(rules: CrashRules, writer: str, frontend: str) -> int:
     """Bytes of the smallest disk that a writer can do its work on; 0 for any."""
     if frontend != "guest" or writer not in ON_FILE_SYSTEM:
         return 0
-    return GUEST_FILE_SYSTEM_BYTES[rules.filesystem] + WRITER_BYTES.get(writer, 0)
+    more = rules.program.room_bytes if rules.program and writer == "program" else 0
+    return GUEST_FILE_SYSTEM_BYTES[rules.filesystem] + WRITER_BYTES.get(writer, 0) + more
 
 
 def crash_workload(rules: CrashRules, writer: str, frontend: str) -> WorkloadSpec:
     """The writer as a workload: all that shapes its recording and the search for losses."""
-    unfit = {"writers", "faults"}
+    unfit = {"writers", "faults", "program"}
     if frontend != "guest" or writer not in ON_FILE_SYSTEM:
         unfit |= {"filesystem", "mount"}
     values = {name: value for name, value in asdict(rules).items() if name not in unfit}
+    if rules.program and writer == "program":
+        # Those who end by themselves write what they like.
+        values = {k: v for k, v in values.items() if k not in OF_RECORDS} | asdict(rules.program)
     options = {
         name: f"{value:g}" if isinstance(value, float) else str(value)
         for name, value in values.items()

@@ -142,7 +142,7 @@ def read_study(content: dict[str, Any], text: str, file: str, folder: Path) -> S
     factors = _factors(content.get("factors", {}), tables, backings, mistakes)
     asked = content.get("workloads", DEFAULT_WORKLOAD)
     workloads = tuple(read_workloads(asked, protocol, folder, mistakes))
-    crash = read_crash(content.get("crash", {}), mistakes)
+    crash = read_crash(content.get("crash", {}), mistakes, folder)
     guest = read_guest(content["guest"], folder, mistakes) if "guest" in content else None
     tiles = read_rules(content["tiles"], folder, mistakes) if "tiles" in content else None
     if "like" in content:

@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from diskproof.errors import DiskproofError, RunFailure
 from diskproof.guest.ours.boot import QMP_SECONDS, Booted, Guest, Launched, explain, launch
+from diskproof.guest.ours.boot_states import BootState, BootStates, restorable, shape_of
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.channel import Channel
 from diskproof.guest.ours.jobs import Job
 from diskproof.qemu import qmp
 from diskproof.qemu.machine import CARD_DRIVER, GuestMachine
-from diskproof.tiles.boot_states import BootState, BootStates, restorable, shape_of
 
 GuestKey = tuple[int, str]
 """A guest's tile, from 1, and its name in the tile."""

@@ -10,6 +10,7 @@ from diskproof.backings import Place, start_place
 from diskproof.backings.place import start_run_dir
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.boot_states import BootStates
 from diskproof.host.cache import drop_cache
 from diskproof.host.ksm import ksmd_series, read_ksmd_seconds, start_ksm
 from diskproof.host.memory import read_available_bytes
@@ -22,7 +23,6 @@ from diskproof.records import Cell
 from diskproof.records.tiles import GuestUse, StepRun, TileRun, WorkRun
 from diskproof.study.tiles import Tile, TileRules
 from diskproof.tiles import machines
-from diskproof.tiles.boot_states import BootStates
 from diskproof.tiles.engine import Engine, OnStep
 from diskproof.tiles.group import GuestKey, start_group
 from diskproof.tiles.host_side import guest_use, read_use, require_memory

@@ -88,7 +88,10 @@ def main(database: Database, arguments: Sequence[str]) -> int:
         if options.verb == "write":
             return _write(database, options)
         if options.stay:
-            return _stay(database, options.folder)
+            answer_lines(
+                lambda state, acks: _check(database, state / options.folder, acks, nullcontext)
+            )
+            return 0
         return tell(_check(database, options.folder, options.acks, copied))
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say: lost
         return fail(error)
@@ -143,14 +146,14 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _stay(database: Database, folder: Path) -> int:
+def answer_lines(judge: Callable[[Path, Path], Found]) -> None:
     """A line in: a state and the file with its promises; a line out: code, number lost, why."""
     for line in sys.stdin:
         state, _, acks = line.rstrip("\n").partition("\t")
-        found = _check(database, Path(state) / folder, Path(acks), nullcontext)
-        sys.stdout.write(f"{found.code} {found.lost} {' '.join(found.why.split())}\n")
+        found = judge(Path(state), Path(acks))
+        lost = [str(found.lost)] if found.code == rows.LOSES else []
+        sys.stdout.write(" ".join((str(found.code), *lost, *found.why.split())) + "\n")
         sys.stdout.flush()
-    return 0
 
 
 def _check(

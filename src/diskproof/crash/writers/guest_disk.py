@@ -1,6 +1,6 @@
 """Writers inside a guest: the disk, a file system on it, promises over the agent's channel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from diskproof.guest.ours.root import MAKE_FILE_SYSTEM
 from diskproof.lab.deadline import BoundedDrive
 from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import GuestMachine
+from diskproof.recording.folder import Recording
 from diskproof.records import Cell, WorkloadSpec
 
 LEDGER = f"{PROGRAM_FOLDER}/diskproof-ledger"
@@ -41,19 +42,25 @@ def write_in_guest(
 ) -> None:
     """Run a writer in the guest; each line that it writes to descriptor 3 is a promise.
 
-    A promise counts from when the host has logged it, which is later than the guest heard it: of
-    the last milliseconds a loss may go unnoticed, none is made up.
+    See ``promise_to`` for when it counts.
     """
-
-    def promise(ack: ArrivedAck) -> None:
-        context.recording.acknowledge(ack.line)
-
-    channel = drive.guest.channel
-    done = channel.exec(argv, timeout=context.seconds, acks=True, on_ack=promise, stdin=stdin)
+    channel, on_ack = drive.guest.channel, promise_to(context.recording)
+    done = channel.exec(argv, timeout=context.seconds, acks=True, on_ack=on_ack, stdin=stdin)
     if done.exit.timed_out:
         raise RunFailure("timeout", f"{argv[0]} did not end in the guest within its time")
     status = done.exit.code if done.exit.code is not None else -(done.exit.signal or 0)
     require_written(context.cell.workload.name, status, done.stderr)
+
+
+def promise_to(recording: Recording) -> Callable[[ArrivedAck], None]:
+    """A promise counts from when the host has logged it, which is later than the guest heard it: of
+    the last milliseconds a loss may go unnoticed, none is made up.
+    """
+
+    def promise(ack: ArrivedAck) -> None:
+        recording.acknowledge(ack.line)
+
+    return promise
 
 
 def make_file_system(guest: Guest, device: str, kind: str, options: str = "") -> None:

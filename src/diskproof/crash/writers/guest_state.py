@@ -1,20 +1,25 @@
-"""Check a crash state's disk in a fresh guest: ``python -m ...guest_state WRITER IMAGE``.
+"""Check crash states of a disk in fresh guests: ``python -m ...guest_state WRITER NAME``.
 
-The image is copied (a recovery writes), its file system mounted, which recovers its journal, what
-the writer left is read, and the file system is checked by its own tool. Exit codes and promises
-as in ``command``. Before the first promise nothing is asked of a state.
+A check that stays: a line for each state in, its verdict out. One guest is booted, each state's
+goes on from where that one was before it had seen a disk. The image NAME of a state is copied (a
+recovery writes), its file system mounted, which recovers its journal, what the writer left is read,
+and the file system is checked by its own tool. Before the first promise nothing is asked of a
+state.
 """
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from diskproof.crash.writers import guest_pool, postgres, postgres_guest, sqlite
+from diskproof.crash.writers import guest_pool, postgres, postgres_guest, program_look, sqlite
 from diskproof.crash.writers import promised_rows as rows
-from diskproof.crash.writers.command import USAGE, fail, read_acks, tell
+from diskproof.crash.writers.command import USAGE, answer_lines, fail, read_acks
 from diskproof.crash.writers.guest_disk import (
     LEDGER,
     MOUNT_POINT,
@@ -25,7 +30,13 @@ from diskproof.crash.writers.guest_disk import (
 from diskproof.crash.writers.promised_rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
 from diskproof.errors import RunFailure
-from diskproof.guest.ours.boot import Guest, start_guest
+from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.boot_states import (
+    BootStates,
+    find_state_folder,
+    start_boot_states,
+    start_guest_again,
+)
 from diskproof.guest.ours.build import require_guest
 from diskproof.process.owner import admit, hand_over
 from diskproof.process.scratch import start_scratch_dir
@@ -43,26 +54,45 @@ _SECONDS = 120.0
 _LEDGER_LINE = re.compile(r"ledger [0-9a-f]{16} \d{1,20}( \d{1,20} \d{1,20} [0-9a-f]{16})?")
 
 
+class Disk(NamedTuple):
+    """What holds the image's contents, and the machine that looks at it."""
+
+    form: str
+    file_system: str
+    accel: str
+
+
+class Judge(NamedTuple):
+    """``promises`` chooses what the check in a guest needs of them; the last word of the last tells
+    how many there were. ``look`` judges a mounted file system by them, in a guest with ``extra``.
+    """
+
+    promises: Callable[[Sequence[str]], list[str]]
+    look: Callable[[Guest, Sequence[str]], Found]
+    extra: str = ""
+
+
 def check_state(
-    image: Path, form: str, file_system: str, writer: str, acks: Sequence[str], accel: str = "tcg"
+    image: Path, disk: Disk, judge: Judge, acks: Sequence[str], states: BootStates
 ) -> Found:
     """The verdict on an image. Raises RunFailure ``guest`` or ``qemu`` when no guest runs."""
-    promises = _PROMISES[writer](acks)
+    promises = judge.promises(acks)
     if not promises:
         return Found(KEEPS)
     if not image.is_file():
-        return rows.all_lost(int(promises[-1].split()[-1]), f"{image} is not there")
+        last = promises[-1].split()[-1:]
+        lost = int(last[0]) if last and last[0].isdecimal() else len(promises)
+        return rows.all_lost(lost, f"{image} is not there")
     with (
         copied_image(image) as copy,
         start_scratch_dir() as room,
     ):
-        machine = state_machine(copy.name, form, accel)
-        files = require_guest(guest_extra(writer, file_system))
-        folder = copy.parent
-        with start_guest(files, machine, run_dir=room, disk_folder=folder) as guest:
-            found = _look(guest, file_system, writer, promises)
-            guest.power_off()
-            return found
+        machine = state_machine(copy.name, disk.form, disk.accel)
+        files = require_guest(guest_extra("", disk.file_system, judge.extra))
+        with start_guest_again(
+            files, machine, states, run_dir=room, disk_folder=copy.parent
+        ) as guest:
+            return _look(guest, disk.file_system, judge, promises)
 
 
 @contextmanager
@@ -78,7 +108,7 @@ def copied_image(image: Path) -> Iterator[Path]:
         yield copy
 
 
-def _look(guest: Guest, file_system: str, writer: str, promises: Sequence[str]) -> Found:
+def _look(guest: Guest, file_system: str, judge: Judge, promises: Sequence[str]) -> Found:
     disk = guest.started.disk
     if disk is None:
         raise RunFailure("guest", "the guest names no disk under test")
@@ -87,7 +117,7 @@ def _look(guest: Guest, file_system: str, writer: str, promises: Sequence[str]) 
         mount(guest, disk.device, file_system)
     except RunFailure as failure:
         return Found(CORRUPTS, why=f"it cannot be mounted: {failure.why}")
-    found = _LOOKS[writer](guest, promises)
+    found = judge.look(guest, promises)
     unmounted = guest.channel.exec(["umount", MOUNT_POINT], timeout=_SECONDS)
     if unmounted.exit.code != 0:
         return Found(CORRUPTS, why=f"it cannot be unmounted: {unmounted.stderr.decode()[:300]}")
@@ -147,37 +177,40 @@ def _look_sqlite(guest: Guest, promises: Sequence[str]) -> Found:
     return rows.judge_rows({int(number): content for number, content in left}, promised)
 
 
-_PROMISES: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
-    "ledger-fs": ledger_promises,
-    "sqlite": sqlite_promises,
-    "postgres": postgres_promises,
-}
-_LOOKS: Mapping[str, Callable[[Guest, Sequence[str]], Found]] = {
-    "ledger-fs": _look_ledger,
-    "sqlite": _look_sqlite,
-    "postgres": postgres_guest.look,
+_JUDGES: Mapping[str, Judge] = {
+    "ledger-fs": Judge(ledger_promises, _look_ledger),
+    "sqlite": Judge(sqlite_promises, _look_sqlite),
+    "postgres": Judge(postgres_promises, postgres_guest.look, guest_extra("postgres", "")),
 }
 
 
 def main(arguments: Sequence[str]) -> int:
     """The program; gives its exit code."""
     parser = argparse.ArgumentParser(prog="guest_state")
-    parser.add_argument("writer", choices=_LOOKS)
-    parser.add_argument("image", type=Path)
+    parser.add_argument("writer", choices=(*_JUDGES, program_look.NAME))
+    parser.add_argument("image")
     parser.add_argument("--format", default="raw")
     parser.add_argument("--filesystem", choices=FSCK, default="ext4")
     parser.add_argument("--accel", default="tcg")
-    parser.add_argument("--acks", type=Path)
+    parser.add_argument("--root", default="")
+    parser.add_argument("--check", default="")
     try:
         options = parser.parse_args(arguments)
     except SystemExit as end:
         return USAGE if end.code else 0
     try:
-        acks = read_acks(options.acks)
-        where = (options.image, options.format, options.filesystem)
-        return tell(check_state(*where, options.writer, acks, options.accel))
-    except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say: lost
+        disk = Disk(options.format, options.filesystem, options.accel)
+        own = Judge(list, partial(program_look.look, shlex.split(options.check)), options.root)
+        judge = _JUDGES.get(options.writer, own)
+        with start_boot_states(find_state_folder()) as states:
+            answer_lines(
+                lambda folder, acks: check_state(
+                    folder / options.image, disk, judge, read_acks(acks), states
+                )
+            )
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is no verdict
         return fail(error)
+    return 0
 
 
 if __name__ == "__main__":

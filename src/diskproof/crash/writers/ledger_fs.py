@@ -43,10 +43,10 @@ WRITER = LedgerFsWriter()
 
 
 def guest_check(cell: Cell, writer: str) -> dict[str, object]:
-    """The check of a state's image in a guest, as a command."""
+    """The check of a state's image in a guest, as a command that stays."""
     form, file_system = image_format(cell), cell.workload.option("filesystem", _DEFAULT)
     argv = [
         *(*PYTHON, "diskproof.crash.writers.guest_state", writer),
         *(f"disk.{form}", "--format", form, "--filesystem", file_system),
     ]
-    return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS}
+    return {"kind": "command", "argv": argv, "timeout_seconds": CHECK_SECONDS, "stays": True}

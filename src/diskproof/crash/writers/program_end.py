@@ -1,6 +1,14 @@
-"""Writers that are programs: how their end is understood."""
+"""Writers and checks that are programs: how their end is understood."""
+
+import signal
 
 from diskproof.errors import RunFailure, tells_no_space
+
+CRASHES = {
+    *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE),
+    *(signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP),
+}
+"""The signals that a program brings upon itself; by others somebody ended it."""
 
 
 def require_written(name: str, status: int, stderr: bytes) -> None:

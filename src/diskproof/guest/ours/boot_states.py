@@ -3,7 +3,7 @@
 Until then a guest has not looked at the disk under test nor at its root, so the state fits every
 guest with the same devices, whatever lies behind them. An emulated boot takes seconds of a
 processor, going on from its end a tenth of one. Its kernel hears of it, and draws random numbers of
-its own; the time and the address of its card are given to it by ``group``.
+its own; the time and the address of its card are given to it by whoever needs them.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from diskproof.errors import RunFailure
-from diskproof.guest.ours.boot import QMP_SECONDS, Booted
+from diskproof.guest.ours import boot
 from diskproof.guest.ours.build import GuestFiles
 from diskproof.guest.ours.wire import Hello
 from diskproof.qemu import qmp
@@ -50,11 +50,11 @@ class BootStates:
     def find(self, files: GuestFiles, machine: GuestMachine) -> BootState | None:
         return self._states.get(shape_of(files, machine))
 
-    def keep(self, files: GuestFiles, machine: GuestMachine, booted: Booted) -> None:
+    def keep(self, files: GuestFiles, machine: GuestMachine, booted: boot.Booted) -> BootState:
         """Save a guest whose agent has said hello and which was asked nothing; it has to be ended
         then. Raises RunFailure ``qemu``."""
         file = self._stack.enter_context(_nameless_file(self._folder))
-        with qmp.start_qmp(booted.qmp_socket, QMP_SECONDS) as control:
+        with qmp.start_qmp(booted.qmp_socket, boot.QMP_SECONDS) as control:
             events = [{"capability": "events", "state": True}]
             control.execute("migrate-set-capabilities", {"capabilities": events})
             control.execute("migrate-set-parameters", {"max-bandwidth": _UNBOUNDED})
@@ -62,7 +62,9 @@ class BootStates:
             control.execute("migrate", {"uri": f"fd:{_NAME}"})
             _await_saved(control)
         os.fdatasync(file.fileno())  # not while disks are measured
-        self._states[shape_of(files, machine)] = BootState(file.fileno(), booted.hello)
+        state = BootState(file.fileno(), booted.hello)
+        self._states[shape_of(files, machine)] = state
+        return state
 
 
 def find_state_folder() -> Path:
@@ -77,6 +79,42 @@ def start_boot_states(folder: Path) -> Iterator[BootStates]:
     however we end; each takes what the guest has touched of its memory until then."""
     with ExitStack() as stack:
         yield BootStates(folder, stack)
+
+
+@contextmanager
+def start_guest_again(
+    files: GuestFiles,
+    machine: GuestMachine,
+    states: BootStates,
+    *,
+    run_dir: Path,
+    disk_folder: Path,
+    deadline: float = 120.0,
+) -> Iterator[boot.Guest]:
+    """As ``start_guest``, but for one of a shape only; all others go on from there. Its time stands
+    still meanwhile."""
+    machine = restorable(machine)
+    if not machine.generation:
+        with boot.start_guest(
+            files, machine, run_dir=run_dir, disk_folder=disk_folder, deadline=deadline
+        ) as guest:
+            yield guest
+        return
+    with ExitStack() as stack:
+        if (state := states.find(files, machine)) is None:
+            with boot.start_agent(
+                files, machine, run_dir=run_dir, folder=disk_folder, deadline=deadline
+            ) as booted:
+                state = states.keep(files, machine, booted)
+        file = state.open()
+        stack.callback(os.close, file)
+        goes_on = replace(machine, state=file)
+        launched = boot.launch(stack, files, goes_on, run_dir=run_dir, folder=disk_folder)
+        with boot.explained(launched.process, launched.console):
+            booted = launched.after_hello(state.hello)
+            started = booted.channel.wait_started(booted.ask_start(machine, deadline), deadline)
+            with qmp.start_qmp(booted.qmp_socket, boot.QMP_SECONDS) as control:
+                yield boot.Guest(files, machine, booted, started, control)
 
 
 def restorable(machine: GuestMachine) -> GuestMachine:

@@ -1,0 +1,93 @@
+"""Anybody's program as a writer in a guest: the study's ``[crash.program]``."""
+
+import hashlib
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from diskproof.study import keys
+from diskproof.units import MIB, render_bytes
+
+MAX_FOLDER = 32 * MIB
+"""What is brought into a guest passes through its memory."""
+_MAX_FILES = 10_000
+_TIMES = 4
+"""A program may make so much of what it finds."""
+ROOTS = ("postgres", "servers", "storage")
+"""What the guest can have beyond the ordinary one, by its name in ``guest.packages``."""
+
+
+@dataclass(frozen=True)
+class GuestProgram:
+    """``folder`` is copied into the guest's file system; ``writer`` and ``check`` are commands that
+    run there, in the copy. ``content`` tells one content of the folder from others."""
+
+    folder: str
+    writer: str
+    check: str
+    root: str = ""
+    content: str = ""
+    room_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ProgramTable:
+    """As it is written."""
+
+    folder: str = keys.field("", keys.text(), required=True)
+    writer: str = keys.field("", lambda value: _read_command(value), required=True)
+    check: str = keys.field("", lambda value: _read_command(value), required=True)
+    root: str = keys.field("", keys.choice(*ROOTS))
+
+
+def read_program(crash: object, folder: Path, mistakes: keys.Mistakes) -> GuestProgram | None:
+    """The table of a study in ``folder``, if its ``[crash]`` has one; mistakes are noted."""
+    if not isinstance(crash, dict) or "program" not in crash:
+        return None
+    place = ("crash", "program")
+    table = keys.read_table(ProgramTable, crash["program"], place, mistakes)
+    source = (folder / table.folder).resolve()
+    content, size = "", 0
+    if table.folder:
+        with mistakes.noting((*place, "folder"), table.folder):
+            content, size = measure_folder(source)
+    return GuestProgram(str(source), table.writer, table.check, table.root, content, size)
+
+
+def _read_command(value: object) -> str:
+    text = keys.text(least=1)(value)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} cannot be read: {error}") from None
+    if not words or any("\0" in word for word in words):
+        raise ValueError(f"{text!r} is no command")
+    return text
+
+
+def measure_folder(folder: Path) -> tuple[str, int]:
+    """What tells the folder's content from others, and the bytes that a program has on a disk.
+    Raises ValueError."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder")
+    digest, size = hashlib.sha256(), 0
+    for path in _files_of(folder):
+        status = path.lstat()
+        digest.update(f"{path.relative_to(folder)}\0{status.st_mode:o}\0".encode(errors="replace"))
+        if path.is_symlink():
+            digest.update(str(path.readlink()).encode(errors="replace"))
+        elif path.is_file():
+            size += status.st_size
+            if size > MAX_FOLDER:
+                most = render_bytes(MAX_FOLDER)
+                raise ValueError(f"{folder} holds more than {most}, too much to bring into a guest")
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12], _TIMES * -(-size // MIB) * MIB
+
+
+def _files_of(folder: Path) -> Iterator[Path]:
+    for number, path in enumerate(sorted(folder.rglob("*"))):
+        if number >= _MAX_FILES:
+            raise ValueError(f"{folder} has more than {_MAX_FILES:,} files")
+        yield path

@@ -1,0 +1,146 @@
+"""A program in a guest: the study that the command line asks, and the table that a study has."""
+
+from pathlib import Path
+
+import pytest
+
+from diskproof.cli.crash_in_guest import GuestCall, make_study
+from diskproof.errors import StudyError, UsageError
+from diskproof.plan.crash import make_crash_plan
+from diskproof.study.crash import crash_workload, extra_of
+from diskproof.study.guest_program import MAX_FOLDER
+from diskproof.study.load import Study, parse_study
+from diskproof.units import MIB
+from support.planning import FACTS
+
+TABLE = """
+[factors]
+frontend = ["guest", "daemon"]
+[crash]
+writers = ["program", "ledger"]
+size = "64MiB"
+[crash.program]
+folder = "app"
+writer = "./put 'a b'"
+check = "./look"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "put").write_text("exit 0")
+    return tmp_path
+
+
+def call(folder: Path, settings: str = "default", **more: object) -> GuestCall:
+    given = {"writer": "./put 'a b'", "check": "./look", "folder": folder / "app"}
+    rest = {"on": None, "sector": None, "seed": None}
+    return GuestCall(**given, settings=settings, **(rest | more))  # type: ignore[arg-type]
+
+
+def caches(study: Study) -> set[tuple[str, str]]:
+    cells, _ = make_crash_plan(study, FACTS)
+    return {(cell.level("cache"), cell.level("format")) for cell in cells}
+
+
+def test_the_table_makes_a_cell_of_guests_alone(folder: Path) -> None:
+    study = parse_study(TABLE, folder=folder)
+    cells, dropped = make_crash_plan(study, FACTS)
+    of = {(cell.workload.name, cell.level("frontend")) for cell in cells}
+    assert of == {("program", "guest"), ("ledger", "guest"), ("ledger", "daemon")}
+    assert "the writer program needs frontend=guest, not daemon" in [
+        each.reason for each in dropped
+    ]
+    (spec,) = {cell.workload for cell in cells if cell.workload.name == "program"}
+    assert spec.option("folder") == str(folder / "app")
+    assert (spec.option("writer"), spec.option("check")) == ("./put 'a b'", "./look")
+    assert spec.option("filesystem") == "ext4" and not spec.option("records")
+
+
+def test_other_writers_are_known_by_what_they_were(folder: Path) -> None:
+    """Their verdicts are not made anew where a study has the table."""
+    with_table = parse_study(TABLE, folder=folder).crash
+    without = parse_study("[crash]\nsize = '64MiB'\n").crash
+    for frontend in ("daemon", "guest"):
+        specs = [crash_workload(rules, "ledger", frontend) for rules in (with_table, without)]
+        assert specs[0] == specs[1]
+
+
+def test_a_changed_program_is_another_cell(folder: Path) -> None:
+    def spec() -> object:
+        return crash_workload(parse_study(TABLE, folder=folder).crash, "program", "guest")
+
+    before = spec()
+    assert spec() == before
+    (folder / "app" / "put").write_text("exit 1")
+    changed = spec()
+    (folder / "app" / "put").chmod(0o755)
+    assert len({before, changed, spec()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ('folder = "app"', 'folder = "nowhere"', "is no folder"),
+        ('folder = "app"', "", "folder is missing"),
+        ('check = "./look"', 'check = "./look \'"', "cannot be read"),
+        ('check = "./look"', 'check = ""', "check"),
+        ('check = "./look"', 'check = "./look"\nroot = "gentoo"', "gentoo"),
+        ('"program", "ledger"', '"ledger"', "go together"),
+        ("[crash.program]", "[crash.programme]", "programme"),
+    ],
+)
+def test_mistakes_are_told(folder: Path, before: str, after: str, told: str) -> None:
+    assert before in TABLE
+    with pytest.raises(StudyError, match=told):
+        parse_study(TABLE.replace(before, after), folder=folder)
+
+
+def test_a_folder_that_is_too_large_is_told(folder: Path) -> None:
+    with (folder / "app" / "large").open("wb") as file:
+        file.truncate(MAX_FOLDER + 1)
+    with pytest.raises(StudyError, match="too much to bring into a guest"):
+        parse_study(TABLE, folder=folder)
+    with pytest.raises(UsageError, match="too much to bring into a guest"):
+        make_study(call(folder), 600)
+
+
+def test_the_call_is_the_study_that_asks_the_same(folder: Path) -> None:
+    study = make_study(call(folder, "cache=none,cache=unsafe,format=qcow2", on="xfs,noatime"), 600)
+    assert caches(study) == {("none", "qcow2"), ("unsafe", "qcow2")}
+    rules = study.crash
+    assert (rules.filesystem, rules.mount, rules.sector) == ("xfs", "noatime", 4096)
+    assert rules.size == 600 * MIB + 4 * MIB
+    # Two cells: of each 300 s a start, the writer's half minute, three searches.
+    assert (rules.seconds, rules.explore_seconds) == (30, 80)
+    assert rules.program and rules.program.folder == str(folder / "app")
+    assert all(backing.make for backing in study.backings)
+
+
+def test_defaults_are_those_of_studies(folder: Path) -> None:
+    assert caches(make_study(call(folder), 60)) == {("writeback", "qcow2")}
+    study = make_study(call(folder, "root=storage", seed=7, sector=512), 60)
+    (cells, _) = make_crash_plan(study, FACTS)
+    assert {extra_of(cell.workload) for cell in cells} == {"storage"}
+    assert (study.crash.seed, study.crash.sector) == (7, 512)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("", "'' is no setting"),
+        ("cache", "'cache' is no setting"),
+        ("frontend=host", "'frontend=host' is no setting"),
+        ("cache=none,,", "'' is no setting"),
+        ("root=gentoo", "root names no guest"),
+        ("cache=nice", "nice"),
+        ("pace=slow", "pace"),
+        ('cache="none"', "none"),
+    ],
+)
+def test_settings_that_are_none_are_told(folder: Path, settings: str, told: str) -> None:
+    with pytest.raises((UsageError, StudyError), match=told):
+        make_study(call(folder, settings), 600)
+    with pytest.raises(UsageError, match="is no folder"):
+        make_study(call(folder / "nowhere"), 600)

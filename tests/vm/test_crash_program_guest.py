@@ -1,0 +1,98 @@
+"""Anybody's program in a real guest under a real recorder, judged in fresh ones.
+
+Requires the built guest, root and /dev/fuse.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from diskproof.errors import RunFailure
+from diskproof.records import Cell
+from diskproof.study.load import parse_study
+from support.recording import needs_fuse
+from support.written import make_cell, read_acks, run_check, start_written
+
+pytestmark = [needs_fuse, pytest.mark.long]
+PUT = """#!/bin/sh
+# Rows, each in a file of its own; those that are promised have been made durable.
+for n in $(seq "$1"); do
+    echo "row $n" > new.$n
+    sync new.$n
+    mv new.$n row.$n
+    sync .
+    echo "$n"
+done
+$2
+"""
+LOOK = """#!/bin/sh
+lost=0
+for n in $(cat "$DISKPROOF_ACKNOWLEDGED"); do
+    [ "$(cat row.$n)" = "row $n" ] || lost=$((lost + 1))
+done
+[ $lost = 0 ] || { echo $lost; exit 1; }
+eval "$1"
+"""
+STUDY = """
+[crash]
+writers = ["program"]
+size = "64MiB"
+seconds = "20s"
+[crash.program]
+folder = "app"
+writer = "./put {writer}"
+check = "./look {check}"
+"""
+
+
+def program_cell(room: Path, writer: str, check: str = "") -> Cell:
+    app = room / "app"
+    app.mkdir()
+    for name, text in (("put", PUT), ("look", LOOK)):
+        (app / name).write_text(text)
+        (app / name).chmod(0o755)
+    (app / "more").mkdir()
+    (app / "more" / "large").write_bytes(bytes(range(256)) * 8000)  # in several pieces
+    rules = parse_study(STUDY.format(writer=writer, check=check), folder=room).crash
+    return make_cell("program", "guest", rules, cache="none", bus="virtio-blk")
+
+
+def test_what_is_promised_is_judged_by_the_programs_own_check(tmp_path: Path) -> None:
+    cell = program_cell(tmp_path, "5", "'test $(wc -c < more/large) = 2048000'")
+    with start_written(cell, tmp_path) as recorded:
+        acks = read_acks(recorded)
+        assert acks == ["1", "2", "3", "4", "5"]
+        assert recorded.summary.counts["flushes"] >= 10
+
+        def check(folder: Path, lines: list[str]) -> tuple[int, str]:
+            done = run_check(cell, folder, lines, recorded.room)
+            return done.returncode, done.text.strip()
+
+        assert check(recorded.files, acks) == (0, "0")
+        assert check(recorded.files, [*acks, "6", "7"]) == (1, "2")
+        assert check(recorded.base, []) == (0, "0")  # nothing was promised
+        corrupt = run_check(cell, recorded.base, acks, recorded.room)
+        assert corrupt.returncode == 2 and "cannot be mounted" in corrupt.error_text
+
+
+def test_a_program_that_goes_on_is_killed_and_judged(tmp_path: Path) -> None:
+    cell = program_cell(tmp_path, "3 'sleep 1000'")
+    with start_written(cell, tmp_path) as recorded:
+        acks = read_acks(recorded)
+        assert acks == ["1", "2", "3"]
+        assert run_check(cell, recorded.files, acks, recorded.room).returncode == 0
+
+
+def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
+    cell = program_cell(tmp_path, "1 'cat nothing'")
+    with pytest.raises(RunFailure, match="the writer program ended with status 1") as failed:
+        with start_written(cell, tmp_path):
+            pass
+    assert "nothing: No such file" in failed.value.why
+
+
+def test_a_check_that_crashes_has_found_a_corrupt_state(tmp_path: Path) -> None:
+    cell = program_cell(tmp_path, "2", "'kill -SEGV $$'")
+    with start_written(cell, tmp_path) as recorded:
+        done = run_check(cell, recorded.files, read_acks(recorded), recorded.room)
+        assert done.returncode == 2 and "the check crashed with SIGSEGV" in done.error_text

@@ -8,11 +8,13 @@ part of the same disk: what a power cut takes of one and of the other is of one 
 from collections.abc import Callable, Mapping, Sequence
 
 from diskproof.guest.ours.root import MAKE_FILE_SYSTEM
+from diskproof.units import MIB
 
 POOL = "diskproof"
 LOG_BYTES = 64 << 20
 """The least that ZFS takes for a device."""
-VOLUME, VOLUME_BYTES = f"{POOL}/disk", 32 << 20
+VOLUME, VOLUME_SHARE = f"{POOL}/disk", 4
+"""A quarter of the disk: of a small pool ZFS keeps half to itself."""
 NODE = "/dev/zd0"
 """Of the only volume of a guest."""
 Do = Callable[[Sequence[str]], bytes]
@@ -48,7 +50,8 @@ def make_pool(do: Do, kind: str, device: str, properties: str) -> None:
     pool = ["-o", "ashift=12", *_KEPT, "-O", "mountpoint=legacy", *settings, POOL, loops[0]]
     do(["zpool", "create", "-f", *pool, *(word for each in loops[1:] for word in ("log", each))])
     if kind == "zvol-ext4":
-        do(["zfs", "create", "-s", "-V", str(VOLUME_BYTES), VOLUME])
+        size = int(do(["blockdev", "--getsize64", device])) // VOLUME_SHARE // MIB * MIB
+        do(["zfs", "create", "-s", "-V", str(size), VOLUME])
         do(_WAIT)
         do([*MAKE_FILE_SYSTEM["ext4"], NODE])
     do(["zpool", "export", POOL])

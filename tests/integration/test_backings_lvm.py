@@ -18,6 +18,7 @@ from diskproof.records import BackingSpec
 from support.volumes import (
     MIB,
     assert_clean,
+    assert_last_close_drops_pages,
     assert_sweep_cleans,
     backing,
     find_missing,
@@ -53,6 +54,7 @@ def test_it_is_made_used_and_gone(tmp_path: Path, kind: str) -> None:
         assert place.free_bytes() == 12 * MIB
         assert place.below and all(path.is_file() for path in place.below)
         write_and_read(place)
+        assert_last_close_drops_pages(place.device, 12 * MIB)
         group = place.device.name.partition("-")[0]
         assert len(find_named(group)) == {"linear": 1, "snapshot": 4, "thin": 5}[kind]
     assert_clean(tmp_path, before)

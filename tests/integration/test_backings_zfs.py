@@ -26,6 +26,7 @@ from diskproof.study.load import parse_study
 from diskproof.workloads import load_workload
 from support.volumes import (
     MIB,
+    assert_last_close_drops_pages,
     backing,
     find_missing,
     folder,
@@ -111,6 +112,7 @@ def test_a_volume_is_made_filled_and_gone(tmp_path: Path, vdev: str) -> None:
             for _ in range(SIZE // MIB):
                 assert stream.write(b"\xa5" * MIB) == MIB
             os.fsync(stream.fileno())
+        assert_last_close_drops_pages(place.device, SIZE)
         assert get("pool", "ashift,health") == ["12", "ONLINE"]
         assert int(get("disk", "referenced")[0]) >= SIZE
 

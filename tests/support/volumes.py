@@ -16,6 +16,7 @@ from diskproof.backings.loop import find_loops, start_loop
 from diskproof.backings.place import Place, find_device, start_run_dir
 from diskproof.backings.volumes import SYS, run_quietly
 from diskproof.errors import DiskproofError, HostError
+from diskproof.host.cache import count_resident
 from diskproof.host.janitor import sweep
 from diskproof.process.start import Completed, run
 from diskproof.records import BackingSpec
@@ -70,6 +71,21 @@ def write_and_read(place: Place) -> None:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             stream.seek(5 * MIB)
             assert stream.read(MIB) == data
+
+
+def assert_last_close_drops_pages(device: Path, size: int) -> None:
+    """What the host's page cache holds of a volume while it is open, and of what was closed since:
+    as of any block device, so a QEMU that ends takes it along."""
+
+    def count_pages() -> int:
+        with device.open("rb", buffering=0) as stream:
+            return count_resident(stream.fileno())
+
+    with device.open("rb", buffering=0) as stream:
+        while stream.read(MIB):
+            pass
+        assert count_pages() == size
+    assert count_pages() == 0
 
 
 def signatures(device: Path) -> str:

@@ -4,7 +4,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
@@ -58,33 +58,51 @@ def test_a_signal_at_any_moment_of_a_transaction_ends_it(
         assert store.find_study(STUDY.id) is not None
 
 
-def test_a_signal_at_any_line_is_a_signal(tmp_path: Path) -> None:
-    """Wherever it comes, in SQLAlchemy's own lines too, and however it is undone there."""
-    places = {"lines": 0, "raise": 0}
+class AtLine:
+    """SIGINT in the middle of what is called: at each ``step``th line of Python, one a call."""
 
-    def trace(frame: FrameType, event: str, _: object) -> object:
+    def __init__(self, step: int) -> None:
+        self.step, self.at, self.lines = step, 0, 0
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> object:
         if event == "line":
-            places["lines"] += 1
-            if places["lines"] == places["raise"]:
+            self.lines += 1
+            if self.lines == self.at:
                 signal.raise_signal(signal.SIGINT)
-        return trace
+        return self._trace
 
-    def add() -> None:
-        places["lines"] = 0
-        sys.settrace(trace)
+    def tries(self, call: Callable[[], object]) -> Iterator[None]:
+        """Until a call ends before its line comes."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
         try:
-            store.add_study(STUDY)
+            while self.lines >= self.at:
+                self.at, self.lines = self.at + self.step, 0
+                with suppress(KeyboardInterrupt):
+                    sys.settrace(self._trace)
+                    call()
+                sys.settrace(None)
+                yield
         finally:
             sys.settrace(None)
+            signal.signal(signal.SIGINT, before)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
-    try:
+
+def test_a_signal_at_any_line_is_a_signal(tmp_path: Path) -> None:
+    """Wherever it comes, in SQLAlchemy's own lines too, and however it is undone there."""
+    with open_store(str(tmp_path / "s.sqlite"), create=True) as store:
+        tried = list(AtLine(7).tries(lambda: store.add_study(STUDY)))
+        assert len(tried) > 100
+        assert store.find_study(STUDY.id) is not None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_store_that_was_made_for_nothing_is_gone_wherever_the_signal_comes(
+    tmp_path: Path,
+) -> None:
+    def make() -> None:
         with open_store(str(tmp_path / "s.sqlite"), create=True) as store:
-            while places["lines"] >= places["raise"]:
-                places["raise"] += 7
-                with suppress(KeyboardInterrupt):
-                    add()
-            assert places["raise"] > 300
-            assert store.find_study(STUDY.id) is not None
-    finally:
-        signal.signal(signal.SIGINT, before)
+            store.studies()
+            raise KeyboardInterrupt
+
+    left = [list(tmp_path.iterdir()) for _ in AtLine(997).tries(make)]
+    assert len(left) > 50 and not any(left)

@@ -36,11 +36,26 @@ def read_ksm() -> dict[str, str]:
     return {name: (ksm.FOLDER / name).read_text() for name in ksm.ON}
 
 
+def execute_merged(images: Path, told: list[PhaseProgress]) -> TileRun:
+    """PAIR, which rests at its end until the kernel has come to merging: on a busy host a pass over
+    the guests takes a while."""
+    for rest in (0, 20, 120):
+        told.clear()
+        pair = PAIR.replace("exec fio", "fio").replace(
+            "/tmp/job\n'''", f"/tmp/job && sleep {rest}\n'''"
+        )
+        assert f"sleep {rest}" in pair
+        run = execute(images, pair, on_step=told.append, ksm="on")
+        if run.failure or any(use.ksm_bytes for use in run.uses):
+            break
+    return run
+
+
 @needs_root
 def test_two_guests_work_together_and_all_is_told(tmp_path: Path) -> None:
     before = read_ksm()
     told: list[PhaseProgress] = []
-    run = execute(tmp_path / "images", PAIR, on_step=told.append, ksm="on")
+    run = execute_merged(tmp_path / "images", told)
     assert run.failure is None
     assert read_ksm() == before
     assert [step.step for step in run.steps if step.phase != "setup"] == [

@@ -1,11 +1,13 @@
 """Signals that wait until a step is whole."""
 
-import signal
+# The core of `signal`: what its functions do beside that takes lines, between which signals come.
+import _signal as core  # type: ignore[import-not-found]
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from signal import SIGALRM, SIGHUP, SIGINT, SIGTERM
 
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+STOPS = (SIGINT, SIGTERM, SIGHUP, SIGALRM)
 
 
 @contextmanager
@@ -22,14 +24,19 @@ def signals_wait(cancel: Callable[[], object] = lambda: None) -> Iterator[None]:
         heard.append(number)
         cancel()
 
-    before = {number: signal.getsignal(number) for number in STOPS}
-    ours = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in ours:
-        signal.signal(number, note)
+    # They stay out as well while handlers change hands.
+    before = core.pthread_sigmask(core.SIG_BLOCK, STOPS)
+    handlers = [(number, core.getsignal(number)) for number in STOPS]
+    ours = [(number, handler) for number, handler in handlers if callable(handler)]
+    for number, _ in ours:
+        core.signal(number, note)
+    core.pthread_sigmask(core.SIG_SETMASK, before)
     try:
         yield
     finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
+        core.pthread_sigmask(core.SIG_BLOCK, STOPS)
+        for number, handler in ours:
+            core.signal(number, handler)
+        core.pthread_sigmask(core.SIG_SETMASK, before)
         if heard:
-            signal.raise_signal(heard[0])
+            core.raise_signal(heard[0])

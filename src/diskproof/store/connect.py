@@ -126,8 +126,12 @@ def _is_writable(path: Path) -> bool:
 
 
 def remove_unused(path: Path) -> None:
-    """Take a SQLite store away, unless somebody else has it open: then its log cannot be ended."""
+    """Take a SQLite store without studies away, unless somebody else has it open: then its log
+    cannot be ended."""
     with suppress(sqlite3.Error, OSError), closing(sqlite3.connect(path, timeout=0)) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if "study" in tables and connection.execute("SELECT 1 FROM study LIMIT 1").fetchone():
+            return
         if connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",):
             path.unlink()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from diskproof.errors import DiskproofError, HostError, UsageError
+from diskproof.errors import HostError, UsageError
 from diskproof.process.signals import signals_wait
 from diskproof.records import Check, Histogram, HostRecord, RunRecord, Series, StudyRecord
 from diskproof.records.tiles import TileRun
@@ -39,6 +39,18 @@ def open_store(url_or_path: str, *, create: bool = False) -> Store:
     """
     place = StoreUrl(url_or_path)
     made = create and place.path is not None and not place.path.exists()
+    with ExitStack() as undo:
+        # A file that is half made is one that nobody knows what to do with.
+        with signals_wait():
+            if made and place.path is not None:
+                undo.callback(remove_unused, place.path)
+            store = _open(place, create, made)
+            undo.callback(store.close)
+        undo.pop_all()
+    return store
+
+
+def _open(place: StoreUrl, create: bool, made: bool) -> Store:
     with explained(place):
         engine = make_engine(place, create=create)
         try:
@@ -82,13 +94,10 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        unused = False
-        if kind is not None and self._made:
-            with suppress(DiskproofError):
-                unused = not self.studies()
-        self.close()
-        if unused and self._place.path is not None:
-            remove_unused(self._place.path)
+        with signals_wait():
+            self.close()
+            if kind is not None and self._made and self._place.path is not None:
+                remove_unused(self._place.path)
 
     def close(self) -> None:
         with explained(self._place):

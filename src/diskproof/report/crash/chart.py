@@ -1,8 +1,8 @@
-"""The course of one loss."""
+"""The course of one loss, and how much of what decides was looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from diskproof.records.verdicts import TraceEvent
+from diskproof.records.verdicts import COVERED, TraceEvent, Verdict
 from diskproof.report import vega
 
 _LANES = ("write", "name", "flush", "acknowledge")
@@ -57,3 +57,63 @@ def timeline_chart(events: Sequence[TraceEvent]) -> vega.Spec:
             },
         ],
     )
+
+
+_MEASURES = {
+    "acknowledgements": ("at acknowledgements, without all that was not durable", "circle"),
+    "changes": ("with a single change missing", "triangle-up"),
+    "states": ("all states", "square"),
+}
+
+
+def find_measures(verdict: Verdict) -> Iterator[tuple[str, int, int]]:
+    """(measure, looked at, how many there are) of a search, where both are known."""
+    covered = verdict.details.get(COVERED)
+    for name, (done, of) in (covered if isinstance(covered, Mapping) else {}).items():
+        if name in _MEASURES and of:
+            yield name, done, of
+    if verdict.states_total:
+        yield "states", verdict.states_checked, verdict.states_total
+
+
+def coverage_chart(verdicts: Sequence[tuple[str, Verdict]]) -> vega.Spec:
+    """Searches by name: the share of each kind of state that was looked at."""
+    names = [name for name, _ in verdicts]
+    rows: list[dict[str, object]] = [
+        {
+            "place": place,
+            "of": _MEASURES[measure][0],
+            "percent": vega.digits(min(100.0, 100 * done / of)),
+            "states": f"{done:,} of {of:,}",
+            **({"whole": 100, **vega.name_fields(name)} if number == 0 else {}),
+        }
+        for place, (name, verdict) in enumerate(verdicts)
+        for number, (measure, done, of) in enumerate(find_measures(verdict))
+    ]
+    shapes = dict(_MEASURES.values())
+    colours = dict(zip(shapes, vega.COLOURS, strict=False))
+    share: Mapping[str, vega.Spec] = {
+        "axis": {"title": "percent looked at", "tickCount": 5},
+        "scale": {"domain": [0, 100]},
+    }
+
+    def layers(below: float) -> list[vega.Spec]:
+        track = {"type": "bar", "height": 2, "color": "var(--grid)", "yOffset": below}
+        mark = {"type": "point", "filled": True, "size": 90, "opacity": 0.7, "yOffset": below}
+        encoding = {
+            "x": vega.amount("percent", **share),
+            "color": vega.choice("of", colours),
+            "shape": vega.choice("of", shapes),
+            "tooltip": vega.tooltip("of", "states", "percent"),
+        }
+        return [
+            {
+                "mark": track,
+                "transform": [{"filter": "isValid(datum.whole)"}],
+                "encoding": {"x": vega.amount("whole", **share)},
+            },
+            {"mark": mark, "encoding": encoding},
+            *vega.name_layers(names, below),
+        ]
+
+    return vega.rows_chart(rows, names, layers)

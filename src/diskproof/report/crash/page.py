@@ -1,13 +1,13 @@
 """What the page says of crashes: the verdicts, the course of a loss."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from diskproof.records import StudyRecord
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.chapter import Chapter, Draw, Lead, Source
+from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.cause_table import cause_rows, causes_of, causes_sentence
-from diskproof.report.crash.chart import timeline_chart
+from diskproof.report.crash.chart import coverage_chart, find_measures, timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import (
     VerdictText,
@@ -24,6 +24,7 @@ from diskproof.study.crash import FAULT_WORDS
 Verdicts = tuple[VerdictRow, ...]
 
 MAX_TIMELINES = 2
+MAX_COVERAGES = 16
 
 
 def _find(source: Source) -> Verdicts:
@@ -61,10 +62,25 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
         "whole": whole_words(verdicts),
         "causes": _causes(verdicts),
         "figures": [
-            draw(timeline_chart(course), caption, 2)
-            for course, caption in worst_losses(rows, MAX_TIMELINES)
+            *(
+                draw(timeline_chart(course), caption, 2)
+                for course, caption in worst_losses(rows, MAX_TIMELINES)
+            ),
+            *_coverage(rows, draw),
         ],
     }
+
+
+def _coverage(rows: Sequence[tuple[str, VerdictRow]], draw: Draw) -> Iterator[Figure]:
+    """Where not all that decides was looked at: how much of it was."""
+    so_far = [
+        (f"{label}, {row.verdict.fault}", row.verdict)
+        for label, row in rows
+        if row.verdict.kept_so_far
+    ][:MAX_COVERAGES]
+    if any(True for _, verdict in so_far for _ in find_measures(verdict)):
+        caption = "Kept so far: how much was looked at of what decides, and of all states."
+        yield draw(coverage_chart(so_far), caption, 1)
 
 
 def _causes(verdicts: Verdicts) -> list[tuple[str, str, list[tuple[str, ...]], str]]:

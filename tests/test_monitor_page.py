@@ -35,6 +35,9 @@ COLUMNS = {
     "memory.used": "MiB",
     "memory.used_with_cache": "MiB",
     "psi.io": "percent",
+    "arc.size": "MiB",
+    "arc.hit": "percent",
+    "arc.misses": "1/s",
     "own.hits": "1/s",
 }
 ROW_COLUMNS = {"vm.vcpu": "percent", "vm.guest_flush": "1/s", "vm.host_fdatasync": "1/s"}
@@ -51,7 +54,7 @@ def make_json(samples: int = 5, rows: bool = True) -> bytes:
         header["rows"] = {"key": "vm", "columns": described(ROW_COLUMNS)}
     lines = [header]
     for at in range(samples):
-        values = [at + place / 10 for place in range(len(COLUMNS))]
+        values = [at + place / 100 for place in range(len(COLUMNS))]
         sample: dict[str, Any] = {
             "type": "sample",
             "time": 1.7e9 + at,
@@ -110,9 +113,9 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
         (lambda text: text.replace(b'"cpu.user"', b'"cpu.system"'), "'cpu.system' comes twice"),
         (lambda text: text.replace(b'"vm.vcpu"', b'"cpu.user"'), "comes twice"),
         (lambda text: text.replace(b'"sample"', b'"x"'), "r:2"),
-        (lambda text: text.replace(b"2.1", b'"2.1"'), "r:4: .*a value is no number"),
-        (lambda text: text.replace(b"2.1,", b""), "r:4: .*it has not 10 values"),
-        (lambda text: text.replace(b"2.1", b"1" + b"0" * 400), "a value is no number"),
+        (lambda text: text.replace(b"2.01", b'"2.01"'), "r:4: .*a value is no number"),
+        (lambda text: text.replace(b"2.01,", b""), "r:4: .*it has not 13 values"),
+        (lambda text: text.replace(b"2.01", b"1" + b"0" * 400), "a value is no number"),
         (lambda text: text.replace(b'"web"', b"7"), "a row has no name"),
         (lambda text: text.replace(b"1700000002.0", b"null"), "r:4: .*no time"),
         (lambda text: b"[" * 100_000 + b"\n", "r:1"),
@@ -157,6 +160,9 @@ def test_every_column_is_in_one_picture() -> None:
         ("Disks", "Requests, flushes among them, sda"),
         ("Disks", "Requests, flushes among them, nvme0n1"),
         ("Memory", "Used with and without page cache"),
+        ("Memory", "ZFS's cache (ARC)"),
+        ("Memory", "ZFS's cache: reads found in it"),
+        ("Memory", "ZFS's cache: accesses, misses among them"),
         ("Pressure", "Share of time in which tasks waited (PSI)"),
         ("Virtual machines", "vCPU time, percent of one core"),
         ("Virtual machines", "web: flushes of the guest beside syncs of the host"),
@@ -204,7 +210,7 @@ def test_the_page_shows_all_and_runs_nothing_foreign() -> None:
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>")
     assert page.tags.count("script") == 3 and HOSTILE not in text
-    assert page.tags.count("figure") == 10 and page.tags.count("details") == 3
+    assert page.tags.count("figure") == 13 and page.tags.count("details") == 3
     assert "http://" not in text.replace("http://www.w3.org/", "")
     assert "5 in 4.0 s" in text or "5 in 4 s" in text
 

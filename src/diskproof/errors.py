@@ -48,6 +48,10 @@ class HostError(DiskproofError):
     exit_code = Exit.HOST
 
 
+class NotHere(HostError):
+    """What this host has not at all: a plan leaves out what needs it, and says why."""
+
+
 class RunFailure(DiskproofError):
     """One run failed; stored as a result, the matrix goes on.
 

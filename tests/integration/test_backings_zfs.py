@@ -4,6 +4,7 @@ tests/vm/test_backings_guest.py runs this file in a guest that has it."""
 import mmap
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,15 @@ from diskproof.backings.consent import give_consent
 from diskproof.backings.loop import find_loops
 from diskproof.backings.volumes import SYS, run_quietly
 from diskproof.backings.zfs import require_zfs
+from diskproof.drive import Command, Drive, DriveFacts, Execution
 from diskproof.errors import HostError
+from diskproof.frontends.host import libaio_options
 from diskproof.host.janitor import sweep
 from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.process.start import run
-from diskproof.records import BackingSpec
+from diskproof.records import BackingSpec, Check
+from diskproof.study.load import parse_study
+from diskproof.workloads import load_workload
 from support.volumes import (
     MIB,
     assert_last_close_drops_pages,
@@ -172,6 +177,54 @@ def test_direct_io_is_answered_by_the_cache_where_that_is_told(tmp_path: Path) -
             assert (found < MIB) == zfs.is_buffering(zfs.read_version())  # ZFS's own, a little
         finally:
             os.close(handle)
+
+
+class Here(Drive):
+    """fio without walls: a guest has no program that makes them."""
+
+    def run(self, command: Command) -> Execution:
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, content in command.files.items():
+                (Path(scratch) / name).write_bytes(content)
+            done = run(command.argv, cwd=Path(scratch), timeout=command.timeout, check=False)
+        return Execution(done.returncode, done.stdout, done.stderr, done.seconds)
+
+    def read_back(self) -> tuple[Check, ...]:
+        return ()
+
+
+@pytest.mark.parametrize("given", [{"volblocksize": "4096"}, {"type": "dataset"}])
+def test_a_fill_leaves_its_cache_empty_and_reads_fill_it(
+    tmp_path: Path, given: dict[str, str]
+) -> None:
+    """Its cache holds all of this disk: whatever is read from below is read for the first time."""
+    spec = parse_study("[workloads.cache-flood]\naccesses = 4000").workloads[0]
+    on = backing("zfs", folder(tmp_path), size=SMALL, recordsize="4096", **given)
+    with start_place(on, NO_CONSENT) as place:
+        disk = place.device or place.folder / "disk.raw"
+        with place.uncached(), disk.open("wb") as stream:
+            stream.write(os.urandom(SIZE // 2))
+            os.fsync(stream.fileno())
+        assert get("disk", "primarycache") == ["all"]
+        drive = Here(DriveFacts(SIZE // 2, libaio_options(str(disk)), path=str(disk)))
+        result = load_workload(spec.kind).run(spec, drive)
+    told = {metric.name: metric.value for metric in result.metrics}
+    assert result.checks[0].effective == "misses of data in ZFS's ARC"
+    assert told["cold_cached"] < 90 and told["kept"] > 99
+    assert told["warm_cached"] > 99 and told["flooded_cached"] > 99
+    assert told["in_page_cache"] == told["cached_twice"] == 0 and told["in_arc"] > 1
+
+
+@pytest.mark.parametrize(("primarycache", "meanwhile"), [("all", "metadata"), ("none", "none")])
+def test_what_stands_on_it_keeps_its_cache_empty_too(
+    tmp_path: Path, primarycache: str, meanwhile: str
+) -> None:
+    on = backing("zfs", folder(tmp_path), size=SMALL, primarycache=primarycache)
+    with start_place(backing("filesystem", on, fs="ext2"), NO_CONSENT) as place:
+        with pytest.raises(OSError, match="full"), place.uncached():
+            assert get("disk", "primarycache") == [meanwhile]
+            raise OSError("the disk is full")
+        assert get("disk", "primarycache") == [primarycache]
 
 
 def test_sync_writes_go_to_a_log_device(tmp_path: Path) -> None:

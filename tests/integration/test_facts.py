@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.backings import NO_CONSENT
+from diskproof.backings.zfs import require_zfs
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.facts import probe_facts
 from diskproof.host.identity import host_record
@@ -21,6 +22,7 @@ from diskproof.process.native import require_native
 from diskproof.process.start import CONFINE, find_tool, run
 from diskproof.records import BackingSpec, HostFacts
 from support.disks import run_fio, start_drive
+from support.volumes import backing, find_missing, folder
 
 _TOOLS = ("qemu-storage-daemon", "qemu-img", "fio")
 _MISSING = [tool for tool in _TOOLS if find_tool(tool) is None]
@@ -217,3 +219,17 @@ def test_what_lies_on_a_server_that_does_not_start_is_left_out_with_it(public: P
     facts = probe_facts([ssd, lio, above], NO_CONSENT, guest=False, progress=lambda _: None)
     assert facts.backings["far"].obstacle and not facts.backings["ssd"].obstacle
     assert facts.backings["above"].obstacle == facts.backings["far"].obstacle
+
+
+def test_what_lies_on_zfs_is_left_out_where_there_is_none(tmp_path: Path) -> None:
+    """With the reason; a mistake in what is asked of ZFS still ends a plan where there is one."""
+    below = replace(folder(tmp_path), name="below", make=True)
+    pool = replace(backing("zfs", below, type="dataset"), name="pool")
+    volume = replace(backing("filesystem", pool), name="fs")
+    if not find_missing(require_zfs):
+        pytest.skip("there is ZFS here")
+    facts = probe_facts([below, pool, volume], NO_CONSENT, guest=False, progress=lambda _: None)
+    why = {name: found.obstacle for name, found in facts.backings.items()}
+    assert why["below"] == ""
+    assert "zfsutils-linux" in why["pool"] or "there is no ZFS here" in why["pool"]
+    assert why["fs"] == why["pool"]

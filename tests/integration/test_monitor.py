@@ -65,6 +65,7 @@ def modules() -> list[str]:
 def test_the_list_names_every_module_and_its_columns() -> None:
     text = monitor("--list").text
     assert {"cpu", "disk", "disk-ext", "flush", "psi", "ksm", "net", "int", "self"} <= {*modules()}
+    assert "arc.hit [percent]" in text
     assert "disk.flush_await [ms]" in text and "cpu.true_load [percent]" in text
 
 

@@ -1,6 +1,7 @@
 """dd's and iozone's manners on the bare backing. Requires fio, dd, qemu-img, the monitor."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from diskproof.records import RunRecord, WorkloadSpec
 from diskproof.study.load import parse_study
 from support.running import artefacts, execute
+from support.volumes import backing, folder
 
 
 def make(name: str, size: str = "32MiB", **keys: str) -> WorkloadSpec:
@@ -79,3 +81,23 @@ def test_a_skewed_re_read_tells_how_the_cache_warms_up(tmp_path: Path) -> None:
     assert min(course.values) <= told["warm_iops"] <= max(course.values)
     (cold,) = [check for check in record.checks if check.name == "page cache"]
     assert cold.ok
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own needs root")
+@pytest.mark.parametrize("cache", ["writeback", "none"])
+def test_what_a_cache_keeps_when_a_scan_floods_it(tmp_path: Path, cache: str) -> None:
+    """On a loop device that nothing else reads, so that its counter is that of the run."""
+    on = backing("filesystem", folder(tmp_path), size=str(192 << 20))
+    levels = {"frontend": "daemon", "format": "raw", "cache": cache}
+    record = execute(tmp_path / "images", make("cache-flood"), on=on, **levels)
+    told = metrics(record)
+    assert {"cold_iops", "warm_iops", "flooded_iops", "scan_bandwidth"} <= {*told}
+    (counted,) = [each.effective for each in record.checks if each.name.startswith("reads that")]
+    assert counted.startswith("reads of loop")
+    assert "in_arc" not in told
+    shares = [told[f"{name}_cached"] for name in ("cold", "warm", "flooded")]
+    if cache == "none":
+        assert shares == [0, 0, 0] and told["in_page_cache"] == 0
+    else:  # the host's memory holds all of the disk
+        assert 50 < shares[0] < 95 and min(shares[1:]) > 99 and told["kept"] > 99
+        assert told["in_page_cache"] == pytest.approx(20_000 * (1 - shares[0] / 100) / 256, 0.1)

@@ -6,7 +6,8 @@ gets a private folder there: ``run_dir.start_run_dir``.
 
 import importlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -53,7 +54,10 @@ def start_place(spec: BackingSpec, consent: Consent) -> Iterator[Place]:
     consent.hold(spec)  # before anything below is made; again below, which may take a while
     with ExitStack() as stack:
         base = stack.enter_context(start_place(spec.on, consent)) if spec.on else None
-        yield stack.enter_context(load_backing(spec.kind).start(consent.hold(spec), base))
+        place = stack.enter_context(load_backing(spec.kind).start(consent.hold(spec), base))
+        if base and place.uncached is nullcontext:
+            place = replace(place, uncached=base.uncached)
+        yield place
 
 
 @contextmanager

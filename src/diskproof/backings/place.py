@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,8 @@ class Place:
     whose pages are a second cache. ``base_free`` bounds what can be written there, in bytes, when
     the place promises more than what it stands on has. ``lowest`` is the host's own folder under
     a place whose folder the study has made. ``renew`` makes the device as new for a run. With
-    ``service`` disks are reached over a network."""
+    ``service`` disks are reached over a network. What is written while ``uncached`` lasts does not
+    stay in a cache that nothing but its owner drops."""
 
     folder: Path
     device: Path | None = None
@@ -74,6 +75,7 @@ class Place:
     lowest: Path | None = None
     renew: Callable[[], None] | None = None
     service: Service | None = None
+    uncached: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def home(self) -> Path:

@@ -20,7 +20,7 @@ from diskproof.backings.device import wipe
 from diskproof.backings.loop import start_loop
 from diskproof.backings.mounting import start_mount
 from diskproof.backings.place import Place, choose_size, start_run_dir
-from diskproof.errors import HostError, RunFailure
+from diskproof.errors import HostError, NotHere, RunFailure
 from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import BackingSpec
 from diskproof.units import MIB, render_bytes
@@ -73,7 +73,13 @@ class ZfsBacking:
                 folder = stack.enter_context(start_mount(arguments, note / "mnt"))
             below = (*(files or base.below), *log)
             yield Place(
-                folder, device=disk, name=name, below=below, base_free=free, lowest=base.home
+                folder,
+                device=disk,
+                name=name,
+                below=below,
+                base_free=free,
+                lowest=base.home,
+                uncached=partial(start_uncached, spec, pool),
             )
 
 
@@ -133,14 +139,17 @@ def make_file(path: Path, size: int) -> Path:
 
 
 def require_zfs() -> None:
-    """Raises HostError where the tools of ZFS or its module are missing."""
-    require_tool("zpool", "zfsutils-linux")
-    require_tool("zfs", "zfsutils-linux")
+    """Raises NotHere where the tools of ZFS or its module are missing."""
+    try:
+        require_tool("zpool", "zfsutils-linux")
+        require_tool("zfs", "zfsutils-linux")
+    except HostError as error:
+        raise NotHere(error.what, error.why, error.hint) from None
     if not _MODULE.exists():
         run(["modprobe", "--quiet", "zfs"], timeout=60, check=False)
     if not _MODULE.exists():
         hint = "apt-get install zfs-dkms   (Debian: in contrib)"
-        raise HostError("there is no ZFS here", "its kernel module cannot be loaded", hint)
+        raise NotHere("there is no ZFS here", "its kernel module cannot be loaded", hint)
 
 
 @contextmanager
@@ -204,6 +213,21 @@ def require_properties(pool: str, spec: BackingSpec) -> Iterator[tuple[str, str]
             why = f"{name} is {found.get(name, 'not told')}, not {value}"
             raise HostError(f"backing {spec.name} is not as the study wants it", why)
         yield name, render_bytes(int(value)) if name.endswith("size") else value
+
+
+@contextmanager
+def start_uncached(spec: BackingSpec, pool: str) -> Iterator[None]:
+    """ZFS keeps nothing of what is written or read meanwhile: what lies in its cache goes with the
+    export of a pool only. Raises HostError."""
+    cached = f"primarycache={spec.option('primarycache')}"
+    if cached == "primarycache=all":
+        _require("its cache empty", ["zfs", "set", "primarycache=metadata", f"{pool}/{DISK}"])
+    try:
+        yield
+    finally:
+        # What is not on the disk yet would be cached as it is written.
+        _require("its cache empty", ["zpool", "sync", pool])
+        _require("its cache as it was", ["zfs", "set", cached, f"{pool}/{DISK}"])
 
 
 def _describe(spec: BackingSpec) -> str:

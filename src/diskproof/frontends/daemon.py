@@ -79,7 +79,9 @@ class DaemonFrontend:
                 status = process.wait(1.0)
                 raise _ended(process, status) if status is not None else _mute(process) from None
             pids = (process.pid, *context.image.server_pids)
-            yield DaemonDrive(DriveFacts(context.image.size, _FIO, pids), context, process, qmp)
+            local = "".join(map(str, context.image.local[:1]))
+            facts = DriveFacts(context.image.size, _FIO, pids, path=local)
+            yield DaemonDrive(facts, context, process, qmp)
 
     def artefacts(self, context: RunContext) -> tuple[Artefact, ...]:
         found = (context.run_dir / ARGV, context.run_dir / LOG)

@@ -67,7 +67,7 @@ def _drop(handle: int, path: Path) -> CacheDrop:
     before = count_resident(handle)
     if (done := write_back(path)).returncode != 0:
         raise RunFailure("cache", "the page cache could not be dropped", done.error_text)
-    if medium := _IN_MEMORY.get(_filesystem_magic(handle)):
+    if medium := _IN_MEMORY.get(filesystem_magic(handle)):
         return CacheDrop(before, before, medium)
     for attempt in range(_ATTEMPTS):
         if attempt:
@@ -118,7 +118,7 @@ def _mapped(handle: int, offset: int, length: int) -> Iterator[int]:
         _LIBC.munmap(address, length)
 
 
-def _filesystem_magic(handle: int) -> int:
+def filesystem_magic(handle: int) -> int:
     """``f_type``, the first word of fstatfs(2)'s answer, which statvfs does not have."""
     answer = (ctypes.c_long * 32)()
     if _LIBC.fstatfs(handle, answer) != 0:

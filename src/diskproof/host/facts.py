@@ -8,7 +8,7 @@ from dataclasses import replace
 from diskproof.backings import Consent, Place, probe_backing, start_place
 from diskproof.backings.place import start_run_dir
 from diskproof.container.runtime import require_containers
-from diskproof.errors import DiskproofError, RunFailure
+from diskproof.errors import DiskproofError, NotHere, RunFailure
 from diskproof.guest.ours.build import MINIMAL, find_guest, require_guest
 from diskproof.guest.own.image import open_own_image, require_firmware
 from diskproof.host.accel import KVM, AccelFacts, find_accel, probe_accel
@@ -178,8 +178,8 @@ def _pick_backing(
 
 
 def _probe_disks(spec: BackingSpec, consent: Consent) -> BackingFacts:
-    """A backing; of one whose server does not start here, or that lies on such a one, why, as of a
-    container that does not.
+    """A backing; of one that this host does not have, whose server does not start here, or that
+    lies on such a one, why, as of a container that does not.
 
     Raises HostError for any other one, and for what the server's disks would lie on.
     """
@@ -189,7 +189,8 @@ def _probe_disks(spec: BackingSpec, consent: Consent) -> BackingFacts:
         if spec.on is None or spec.option("uri"):
             raise
         below = _probe_disks(spec.on, consent)
-        if spec.kind not in SERVED and not below.obstacle:
+        may_lack = spec.kind in SERVED or isinstance(error, NotHere)
+        if not may_lack and not below.obstacle:
             raise
         network = spec.kind if spec.kind in OVER_NETWORK else ""
         why = below.obstacle or explain(error)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.errors import RunFailure
+from diskproof.host.caches import ARC
 from diskproof.process.native import require_native
 from diskproof.process.start import start_process
 from diskproof.records import Series
@@ -48,6 +49,7 @@ def start_sampler(
     failed or wrote something else than samples.
     """
     program = require_native(PROGRAM)
+    more = (*more, *(("arc",) if ARC.exists() else ()))
     recording = Sampling(time.time())
     with os.fdopen(os.memfd_create(PROGRAM), "w+b") as stream:
         with start_process(

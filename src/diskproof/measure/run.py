@@ -176,10 +176,11 @@ class MeasureLab:
     def _fill(
         self, image: DiskImage, backing: BackingSpec, deadline: Deadline, notes: RunNotes
     ) -> None:
-        with notes.phase("make_data"):
-            source = self._ensure_source(backing, image.size)
-        with notes.phase("fill"):
-            images.fill_image(image, source, timeout=deadline.left())
+        with self._ensure_place(backing).uncached():
+            with notes.phase("make_data"):
+                source = self._ensure_source(backing, image.size)
+            with notes.phase("fill"):
+                images.fill_image(image, source, timeout=deadline.left())
 
     def _ensure_place(self, backing: BackingSpec) -> Place:
         """The backing, made at its first run and there until the end of the study."""

@@ -116,7 +116,7 @@ class BackingFacts:
     ``unprobed``: why it was not made to look at it, where that would have destroyed something;
     ``o_direct`` is then a guess. ``ground`` says for people what it lies on, ``disks`` are the
     names of the lowest devices there, ``trims``: removing a file waits for them to trim it.
-    ``obstacle``: why its server does not start here; the rest is that of what it is made on.
+    ``obstacle``: why it is not to be had here; the rest is that of what it is made on.
     """
 
     path: str

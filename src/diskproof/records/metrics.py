@@ -52,6 +52,16 @@ METRICS = (
     MetricRow("cold_iops", "1/s", True),
     MetricRow("warm_iops", "1/s", True),
     MetricRow("warm_up_seconds", "s", False),
+    # a cache that is flooded
+    MetricRow("flooded_iops", "1/s", True, said="IOPS after a scan", figure="IOPS"),
+    MetricRow("cold_cached", "%", True),
+    MetricRow("warm_cached", "%", True),
+    MetricRow("flooded_cached", "%", True),
+    MetricRow("kept", "%", True),
+    MetricRow("scan_bandwidth", "MiB/s", True),
+    MetricRow("in_page_cache", "MiB", True),
+    MetricRow("in_arc", "MiB", True),
+    MetricRow("cached_twice", "MiB", False),
     MetricRow("drain_seconds", "s", False),
     # dd, copies of trees, a disk that is full
     MetricRow("file_rate", "1/s", True),

@@ -39,7 +39,10 @@ ON_FILE_SYSTEM = ("ledger-fs", "sqlite", "postgres", "program")
 FILE_SYSTEM_BYTES = {"ext4": 16 << 20, "xfs": 300 << 20, "btrfs": 110 << 20}
 """Those file systems, with the smallest disk that each can be made on."""
 
-GUEST_FILE_SYSTEM_BYTES = {**FILE_SYSTEM_BYTES, "zfs": 128 << 20}
+ZFS_BYTES = {"zfs": 128 << 20, "zfs-log": 192 << 20, "zvol-ext4": 128 << 20}
+"""A pool's own file system, without and with a separate log device; ext4 on a pool's volume."""
+
+GUEST_FILE_SYSTEM_BYTES = {**FILE_SYSTEM_BYTES, **ZFS_BYTES}
 """Those that writers in a guest may be on."""
 
 OF_RECORDS = ("records", "durable", "flush_every", "depth")
@@ -54,7 +57,7 @@ GUEST_EXTRAS = {"postgres": "postgres"}
 
 def guest_extra(writer: str, file_system: str, root: str = "") -> str:
     """What the guest of a writer on a file system has beyond the ordinary one, or nothing."""
-    return "zfs" if file_system == "zfs" else root or GUEST_EXTRAS.get(writer, "")
+    return "zfs" if file_system in ZFS_BYTES else root or GUEST_EXTRAS.get(writer, "")
 
 
 def extra_of(workload: WorkloadSpec) -> str:
@@ -138,7 +141,7 @@ def read_crash(content: object, mistakes: keys.Mistakes, folder: Path = Path()) 
         message = 'crash: [crash.program] and writers = ["program"] go together'
         mistakes.add(("crash", "writers"), message, "program")
     least = GUEST_FILE_SYSTEM_BYTES[rules.filesystem]
-    if rules.filesystem == "zfs" and "postgres" in rules.writers:
+    if rules.filesystem in ZFS_BYTES and "postgres" in rules.writers:
         message = "crash.filesystem: the guest with ZFS has no PostgreSQL"
         mistakes.add(("crash", "filesystem"), message, rules.filesystem)
     if "ledger-fs" in rules.writers and rules.size < least:

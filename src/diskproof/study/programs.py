@@ -137,6 +137,18 @@ PROGRAMS = (
         fill=True,
     ),
     Program(
+        "cache-flood",
+        "cache_flood",
+        "skewed reads cold, again, and after a scan of the whole disk: what a cache keeps",
+        {
+            "accesses": keys.count(20_000, 100, 10_000_000, "reads"),
+            "distribution": keys.like("zipf:1.2", r"zipf:[0-9.]{1,6}", "like zipf:1.2"),
+        },
+        {"rw": "randread"},
+        frontends=("host", "daemon", "guest"),
+        fill=True,
+    ),
+    Program(
         "out-of-space",
         "out_of_space",
         "the host runs out of space under a guest: it must pause, and go on when there is room",

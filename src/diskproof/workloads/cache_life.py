@@ -1,13 +1,12 @@
 """What of a disk stays in the host's page cache: after a guest has read it, after that guest was
 reset, and after its QEMU has ended (which is what the next start finds)."""
 
-import os
 import time
 from pathlib import Path
 
 from diskproof.drive import Drive, SteeredMachine
 from diskproof.errors import RunFailure
-from diskproof.host.cache import count_resident
+from diskproof.host.caches import count_pages
 from diskproof.records import Check, Metric, WorkloadSpec
 from diskproof.units import MIB
 from diskproof.workloads import WorkloadResult
@@ -52,16 +51,6 @@ class CacheLife:
 
 
 WORKLOAD = CacheLife()
-
-
-def count_pages(path: Path) -> int:
-    """Bytes of a file or device in the host's page cache. The last close of a device drops its
-    pages, so it is open no longer than this takes."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return count_resident(handle)
-    finally:
-        os.close(handle)
 
 
 def reset(machine: SteeredMachine, settle: float) -> None:

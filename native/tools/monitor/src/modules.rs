@@ -1,5 +1,6 @@
 //! The modules, one row each.
 
+mod arc;
 mod cpu;
 mod disk;
 mod interrupt;
@@ -57,6 +58,7 @@ pub const KINDS: &[Kind] = &[
     kind("int", Some('i'), "interrupts by line: the busiest, or those of -I", interrupt::open),
     simple!("load", Some('l'), "load avg", "load averages over 1, 5, 15 minutes", system::LOAD),
     simple!("mem", Some('m'), "memory usage", "used without and with page cache, free, buffers, cache, available", memory::MEM),
+    kind("arc", None, "ZFS's cache: size, target, recent, frequent; accesses, misses, hits", arc::open),
     simple!("dirty", None, "dirty", "memory that waits to be written, that is being written", memory::DIRTY),
     simple!("proc", Some('p'), "procs", "processes running, blocked, new", system::PROC),
     simple!("swap", Some('s'), "swap", "swap used, free", memory::SWAP),

@@ -66,9 +66,9 @@ def promise_to(recording: Recording) -> Callable[[ArrivedAck], None]:
 def make_file_system(guest: Guest, device: str, kind: str, options: str = "") -> None:
     """Make a file system on a disk of the guest and mount it; the options of ZFS are properties.
     Raises RunFailure ``guest``."""
-    if kind == guest_pool.KIND:
+    if kind in guest_pool.KINDS:
         load_modules(guest, kind)
-        guest_pool.make_pool(partial(require_done, guest), device, options)
+        guest_pool.make_pool(partial(require_done, guest), kind, device, options)
         mount(guest, device, kind)
         return
     if kind not in MAKE_FILE_SYSTEM:
@@ -80,13 +80,13 @@ def make_file_system(guest: Guest, device: str, kind: str, options: str = "") ->
 
 def load_modules(guest: Guest, kind: str) -> None:
     """What a file system takes."""
-    guest.load_modules([kind, *(["loop"] if kind == guest_pool.KIND else [])])
+    guest.load_modules(guest_pool.MODULES.get(kind, (kind,)))
 
 
 def mount(guest: Guest, device: str, kind: str, options: str = "") -> None:
     extra = ["-o", options] if options else []
-    if kind == guest_pool.KIND:
-        device = guest_pool.import_pool(partial(require_done, guest), device)
+    if kind in guest_pool.KINDS:
+        kind, device = guest_pool.import_pool(partial(require_done, guest), kind, device)
     require_done(guest, ["mount", "-t", kind, *extra, device, MOUNT_POINT])
 
 

@@ -47,7 +47,7 @@ FSCK: Mapping[str, tuple[str, ...]] = {
     "ext4": ("e2fsck", "-f", "-n"),
     "xfs": ("xfs_repair", "-n"),
     "btrfs": ("btrfs", "check", "--readonly"),
-    guest_pool.KIND: guest_pool.FSCK,
+    **guest_pool.FSCK,
 }
 _ACKS = "/tmp/acks"
 _SECONDS = 120.0

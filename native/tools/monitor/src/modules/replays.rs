@@ -1,6 +1,7 @@
 //! Values of modules from files of /proc and /sys: written by hand with what they must give, and
 //! wild ones.
 
+mod arc;
 mod disks;
 mod numbers;
 mod wild;

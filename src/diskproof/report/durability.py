@@ -253,6 +253,25 @@ def durability_sentence(rows: Sequence[VerdictRow]) -> str:
     return "; ".join(told) + "."
 
 
+class Looked(NamedTuple):
+    """So many were looked at of a ``kind`` of states: ``acknowledgements``, ``changes`` (see
+    ``Coverage``) or all ``states``."""
+
+    kind: str
+    done: int
+    of: int
+
+
+def find_looked(verdict: Verdict) -> Iterator[Looked]:
+    """What a search looked at, where it is known how many there are."""
+    covered = verdict.details.get(COVERED)
+    for kind, (done, of) in (covered if isinstance(covered, Mapping) else {}).items():
+        if of:
+            yield Looked(kind, done, of)
+    if verdict.states_total:
+        yield Looked("states", verdict.states_checked, verdict.states_total)
+
+
 def find_whole_search(verdict: Verdict) -> int | None:
     """Minutes after which a search as fast as this one has checked all that decides; None where
     nothing tells."""

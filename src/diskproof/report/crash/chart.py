@@ -1,9 +1,10 @@
 """The course of one loss, and how much of what decides was looked at."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from diskproof.records.verdicts import COVERED, TraceEvent, Verdict
+from diskproof.records.verdicts import TraceEvent
 from diskproof.report import vega
+from diskproof.report.durability import Looked
 
 _LANES = ("write", "name", "flush", "acknowledge")
 _STATES = {
@@ -66,19 +67,9 @@ _MEASURES = {
 }
 
 
-def find_measures(verdict: Verdict) -> Iterator[tuple[str, int, int]]:
-    """(measure, looked at, how many there are) of a search, where both are known."""
-    covered = verdict.details.get(COVERED)
-    for name, (done, of) in (covered if isinstance(covered, Mapping) else {}).items():
-        if name in _MEASURES and of:
-            yield name, done, of
-    if verdict.states_total:
-        yield "states", verdict.states_checked, verdict.states_total
-
-
-def coverage_chart(verdicts: Sequence[tuple[str, Verdict]]) -> vega.Spec:
+def coverage_chart(searches: Sequence[tuple[str, Sequence[Looked]]]) -> vega.Spec:
     """Searches by name: the share of each kind of state that was looked at."""
-    names = [name for name, _ in verdicts]
+    names = [name for name, _ in searches]
     rows: list[dict[str, object]] = [
         {
             "place": place,
@@ -87,8 +78,8 @@ def coverage_chart(verdicts: Sequence[tuple[str, Verdict]]) -> vega.Spec:
             "states": f"{done:,} of {of:,}",
             **({"whole": 100, **vega.name_fields(name)} if number == 0 else {}),
         }
-        for place, (name, verdict) in enumerate(verdicts)
-        for number, (measure, done, of) in enumerate(find_measures(verdict))
+        for place, (name, looked) in enumerate(searches)
+        for number, (measure, done, of) in enumerate(looked)
     ]
     shapes = dict(_MEASURES.values())
     colours = dict(zip(shapes, vega.COLOURS, strict=False))

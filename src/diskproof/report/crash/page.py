@@ -7,13 +7,14 @@ from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.cause_table import cause_rows, causes_of, causes_sentence
-from diskproof.report.crash.chart import coverage_chart, find_measures, timeline_chart
+from diskproof.report.crash.chart import coverage_chart, timeline_chart
 from diskproof.report.crash.table import render_verdicts
 from diskproof.report.durability import (
     VerdictText,
     crash_cells_json,
     crash_labels,
     durability_sentence,
+    find_looked,
     whole_words,
     worst_losses,
 )
@@ -74,11 +75,11 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
 def _coverage(rows: Sequence[tuple[str, VerdictRow]], draw: Draw) -> Iterator[Figure]:
     """Where not all that decides was looked at: how much of it was."""
     so_far = [
-        (f"{label}, {row.verdict.fault}", row.verdict)
+        (f"{label}, {row.verdict.fault}", tuple(find_looked(row.verdict)))
         for label, row in rows
         if row.verdict.kept_so_far
     ][:MAX_COVERAGES]
-    if any(True for _, verdict in so_far for _ in find_measures(verdict)):
+    if any(looked for _, looked in so_far):
         caption = "Kept so far: how much was looked at of what decides, and of all states."
         yield draw(coverage_chart(so_far), caption, 1)
 

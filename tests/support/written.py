@@ -77,3 +77,14 @@ def run_check(cell: Cell, state: Path, acks: list[str], room: Path) -> Completed
         return replace(done, returncode=int(code), stdout=lost.strip() + b"\n", stderr=why)
     environment = {**os.environ, ACKNOWLEDGED: str(file)}
     return run(argv, timeout=SECONDS, cwd=state, env=environment, check=False)
+
+
+def ask_check(cell: Cell, states: list[Path], acks: list[str], room: Path) -> list[str]:
+    """The answers of one check that stays to one state after the other."""
+    file = room / "acknowledged"
+    file.write_text("".join(f"{line}\n" for line in acks))
+    check = load_writer(cell.workload.name).check(cell)
+    words = check["argv"]
+    assert check["stays"] and isinstance(words, list)
+    questions = "".join(f"{state}\t{file}\n" for state in states)
+    return run(words, timeout=SECONDS, cwd=room, stdin=questions.encode()).text.splitlines()

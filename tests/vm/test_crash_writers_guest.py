@@ -15,7 +15,7 @@ from diskproof.recording.log import ACKNOWLEDGE, FSYNC, read_frames
 from diskproof.records import BackingSpec
 from diskproof.study.crash import CrashRules
 from support.recording import needs_fuse
-from support.written import RULES, make_cell, read_acks, run_check, start_written
+from support.written import RULES, ask_check, make_cell, read_acks, run_check, start_written
 
 pytestmark = [needs_fuse, pytest.mark.long]
 FILE_SYSTEMS = {"ext4": 0, "xfs": 320 << 20, "btrfs": 128 << 20}  # the smallest disks they take
@@ -62,6 +62,23 @@ def test_a_ledger_of_files(tmp_path: Path, kind: str) -> None:
         corrupt = run_check(cell, recorded.base, acks, recorded.room)
         assert corrupt.returncode == 2 and "cannot be mounted" in corrupt.error_text
         assert run_check(cell, recorded.base, acks[:1], recorded.room).returncode == 0
+
+
+def test_guests_that_go_on_from_one_boot_see_their_own_states(tmp_path: Path) -> None:
+    """One after the other, whatever the ones before have shown: what a guest knew is not kept."""
+    cell = make_cell("ledger-fs", "guest", cache="none", bus="virtio-blk")
+    with start_written(cell, tmp_path) as recorded:
+        acks, image = read_acks(recorded), recorded.files / "disk.raw"
+        damaged = recorded.room / "damaged"
+        damaged.mkdir()
+        run(["cp", "--sparse=always", str(image), str(damaged / image.name)], timeout=60)
+        run(["e2fsck", "-fy", str(damaged / image.name)], timeout=60, check=False)
+        run(["debugfs", "-w", "-R", "rm /slot-000003", str(damaged / image.name)], timeout=60)
+        order = [recorded.files, recorded.base, damaged, recorded.files, damaged, recorded.base]
+        answers = ask_check(cell, order, acks, recorded.room)
+        kept, empty, lost = answers[0], answers[1], answers[2]
+        assert kept == "0" and "cannot be mounted" in empty and lost.startswith("1 1 ")
+        assert answers[3:] == [kept, lost, empty]
 
 
 def test_a_file_system_that_is_damaged_is_corrupt(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Check crash states of a disk in fresh guests: ``python -m ...guest_state WRITER NAME``.
 
 A check that stays: a line for each state in, its verdict out. One guest is booted, each state's
-goes on from where that one was before it had seen a disk. The image NAME of a state is copied (a
-recovery writes), its file system mounted, which recovers its journal, what the writer left is read,
-and the file system is checked by its own tool. Before the first promise nothing is asked of a
-state.
+goes on from where that one was when it had its root and drivers. The image NAME of a state is
+copied (a recovery writes), its file system mounted, which recovers its journal, what the writer
+left is read, and the file system is checked by its own tool. Before the first promise nothing is
+asked of a state.
 """
 
 import argparse
@@ -89,8 +89,9 @@ def check_state(
     ):
         machine = state_machine(copy.name, disk.form, disk.accel)
         files = require_guest(guest_extra("", disk.file_system, judge.extra))
+        prepare = partial(load_modules, kind=disk.file_system)
         with start_guest_again(
-            files, machine, states, run_dir=room, disk_folder=copy.parent
+            files, machine, states, prepare, run_dir=room, disk_folder=copy.parent
         ) as guest:
             return _look(guest, disk.file_system, judge, promises)
 
@@ -112,7 +113,6 @@ def _look(guest: Guest, file_system: str, judge: Judge, promises: Sequence[str])
     disk = guest.started.disk
     if disk is None:
         raise RunFailure("guest", "the guest names no disk under test")
-    load_modules(guest, file_system)
     try:
         mount(guest, disk.device, file_system)
     except RunFailure as failure:

@@ -8,16 +8,17 @@ its own; the time and the address of its card are given to it by whoever needs t
 
 import os
 import tempfile
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from diskproof.errors import RunFailure
 from diskproof.guest.ours import boot
 from diskproof.guest.ours.build import GuestFiles
-from diskproof.guest.ours.wire import Hello
+from diskproof.guest.ours.wire import Hello, Started
 from diskproof.qemu import qmp
 from diskproof.qemu.machine import GuestMachine
 
@@ -30,10 +31,12 @@ _UNBOUNDED = 1 << 40  # bytes/s: a file does not have to be spared as a network 
 
 @dataclass(frozen=True)
 class BootState:
-    """A guest after its boot; ``fd`` is a file that has no name any more."""
+    """A guest after its boot; ``fd`` is a file that has no name any more. One that was ``started``
+    has its root, and knows the disk under test by name and size, not by content."""
 
     fd: int
     hello: Hello
+    started: Started | None = None
 
     def open(self) -> int:
         """A descriptor that reads from the beginning; the caller closes it."""
@@ -53,18 +56,35 @@ class BootStates:
     def keep(self, files: GuestFiles, machine: GuestMachine, booted: boot.Booted) -> BootState:
         """Save a guest whose agent has said hello and which was asked nothing; it has to be ended
         then. Raises RunFailure ``qemu``."""
-        file = self._stack.enter_context(_nameless_file(self._folder))
         with qmp.start_qmp(booted.qmp_socket, boot.QMP_SECONDS) as control:
-            events = [{"capability": "events", "state": True}]
-            control.execute("migrate-set-capabilities", {"capabilities": events})
-            control.execute("migrate-set-parameters", {"max-bandwidth": _UNBOUNDED})
-            control.give_descriptor(_NAME, file.fileno())
-            control.execute("migrate", {"uri": f"fd:{_NAME}"})
-            _await_saved(control)
-        os.fdatasync(file.fileno())  # not while disks are measured
-        state = BootState(file.fileno(), booted.hello)
+            state = BootState(self._save(control), booted.hello)
         self._states[shape_of(files, machine)] = state
         return state
+
+    def keep_started(self, guest: boot.Guest) -> BootState:
+        """The same of a guest in service: what its kernel has read of the disk under test is
+        forgotten before. Raises RunFailure ``qemu``, ``guest``."""
+        if guest.started.disk:
+            argv = ["blockdev", "--flushbufs", guest.started.disk.device]
+            done = guest.channel.exec(argv, timeout=SAVE_SECONDS)
+            if done.exit.code != 0:
+                why = done.stderr.decode("utf-8", "replace")
+                raise RunFailure("guest", "the guest does not forget its disk", why)
+        state = BootState(self._save(guest.qmp), guest.booted.hello, guest.started)
+        self._states[shape_of(guest.files, guest.machine)] = state
+        return state
+
+    def _save(self, control: qmp.Qmp) -> int:
+        """The descriptor of a file with the whole machine."""
+        file = self._stack.enter_context(_nameless_file(self._folder))
+        events = [{"capability": "events", "state": True}]
+        control.execute("migrate-set-capabilities", {"capabilities": events})
+        control.execute("migrate-set-parameters", {"max-bandwidth": _UNBOUNDED})
+        control.give_descriptor(_NAME, file.fileno())
+        control.execute("migrate", {"uri": f"fd:{_NAME}"})
+        _await_saved(control)
+        os.fdatasync(file.fileno())  # not while disks are measured
+        return file.fileno()
 
 
 def find_state_folder() -> Path:
@@ -86,35 +106,35 @@ def start_guest_again(
     files: GuestFiles,
     machine: GuestMachine,
     states: BootStates,
+    prepare: Callable[[boot.Guest], object],
     *,
     run_dir: Path,
     disk_folder: Path,
     deadline: float = 120.0,
 ) -> Iterator[boot.Guest]:
-    """As ``start_guest``, but for one of a shape only; all others go on from there. Its time stands
-    still meanwhile."""
+    """As ``start_guest``, and prepared; but all of a shape go on from where the first one was then.
+    Their time stands still meanwhile. ``prepare`` leaves the disk under test alone, which has the
+    size that it had; it is the same for all guests of these ``states``."""
     machine = restorable(machine)
-    if not machine.generation:
-        with boot.start_guest(
-            files, machine, run_dir=run_dir, disk_folder=disk_folder, deadline=deadline
-        ) as guest:
-            yield guest
-        return
+    where = partial(boot.start_guest, run_dir=run_dir, disk_folder=disk_folder, deadline=deadline)
+    state = states.find(files, machine) if machine.generation else None
+    if state is None:
+        with where(files, machine) as guest:
+            prepare(guest)
+            if not machine.generation:
+                yield guest
+                return
+            state = states.keep_started(guest)
     with ExitStack() as stack:
-        if (state := states.find(files, machine)) is None:
-            with boot.start_agent(
-                files, machine, run_dir=run_dir, folder=disk_folder, deadline=deadline
-            ) as booted:
-                state = states.keep(files, machine, booted)
         file = state.open()
         stack.callback(os.close, file)
         goes_on = replace(machine, state=file)
         launched = boot.launch(stack, files, goes_on, run_dir=run_dir, folder=disk_folder)
         with boot.explained(launched.process, launched.console):
             booted = launched.after_hello(state.hello)
-            started = booted.channel.wait_started(booted.ask_start(machine, deadline), deadline)
             with qmp.start_qmp(booted.qmp_socket, boot.QMP_SECONDS) as control:
-                yield boot.Guest(files, machine, booted, started, control)
+                assert state.started
+                yield boot.Guest(files, machine, booted, state.started, control)
 
 
 def restorable(machine: GuestMachine) -> GuestMachine:

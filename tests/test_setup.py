@@ -152,7 +152,17 @@ def test_make_test_runs_every_folder_of_tests_though_one_failed() -> None:
 def test_continuous_integration_calls_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert script.read_text().splitlines()[-1] == "exec make test"
+    for seconds, wanted in ((60, ["test", "test-zfs"]), (2400, ["test"])):
+        made = f'make() {{ echo "made $*"; SECONDS=$((SECONDS + {seconds})); }}; . {script}'
+        done = proc.run(["bash", "-c", made, str(script)], timeout=30)
+        said = [line for line in done.text.splitlines() if line.startswith("made ")]
+        assert said == [f"made {target}" for target in wanted]
+
+
+def test_continuous_integration_fails_with_make_test() -> None:
+    failing = f"make() {{ return 1; }}; . {ROOT / '.ci' / 'run'}"
+    argv = ["bash", "-c", failing, str(ROOT / ".ci" / "run")]
+    assert proc.run(argv, timeout=30, check=False).returncode == 1
 
 
 @pytest.mark.parametrize("name", LISTS)

@@ -148,6 +148,39 @@ def test_a_directory_where_a_folder_is_being_made_is_left_to_the_next_sweep(tmp_
     assert sweep([tmp_path, tmp_path]) == (Swept(folder),)
 
 
+KILLED_SWEEP = """
+import os, signal, sys
+from pathlib import Path
+from diskproof.host.janitor import sweep
+left = int(sys.argv[2])
+def kill_at_last(frame, event, called):
+    global left
+    if event == "c_call" and called in (os.unlink, os.rmdir):
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.setprofile(kill_at_last)
+sweep([Path(sys.argv[1])])
+"""
+
+
+def test_what_a_killed_sweep_leaves_goes_with_the_next(tmp_path: Path) -> None:
+    """Killed before its first, second, ... removal: none leaves a folder that is nobody's."""
+    for removals in range(100):
+        folder = make_folder(tmp_path)
+        for name in "ab":
+            (folder / name / "deeper").mkdir(parents=True)
+            (folder / name / "image").touch()
+        argv = [sys.executable, "-c", KILLED_SWEEP, str(tmp_path), str(removals)]
+        killed = run(argv, timeout=60, check=False).returncode == -signal.SIGKILL
+        assert folder.exists() == killed
+        sweep([tmp_path])
+        assert list(tmp_path.iterdir()) == []
+        if not killed:
+            break
+    assert removals == 9  # three of each folder, the image, the lock, the folder itself
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount and give files away")
 def test_mounts_and_other_users_folders_stay(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)

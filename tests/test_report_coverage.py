@@ -34,7 +34,8 @@ def test_shares_are_of_each_kind_of_state() -> None:
 
 
 def test_what_is_not_known_is_not_drawn() -> None:
-    unknown = replace(SO_FAR, states_total=None, details={COVERED: {"changes": (0, 0)}})
+    covered = {"changes": (0, 0), "pairs": (1, 9)}
+    unknown = replace(SO_FAR, states_total=None, details={COVERED: covered})
     assert list(find_looked(unknown)) == []
     assert list(find_looked(replace(SO_FAR, details={}, states_total=10, states_checked=12))) == [
         ("states", 12, 10)

@@ -125,7 +125,7 @@ def test_the_page_in_a_browser_of_a_phone_and_a_desk(tmp_path: Path, browser: Br
     assert diskproof("monitor", *asked, cwd=tmp_path).returncode == 0
     for width in (390, 1280):
         browser.load(tmp_path / "out.html", width=width, height=20_000)
-        assert browser.evaluate(DRAWN) == 10
+        assert browser.evaluate(DRAWN) == 13
         assert all(browser.evaluate(MARKS.replace("KIND", "live")))
         assert browser.evaluate(CUT) == [] and browser.evaluate(OUTSIDE) == []
         assert browser.complaints() == []

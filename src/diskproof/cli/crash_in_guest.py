@@ -13,6 +13,7 @@ from pathlib import Path
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct
 from diskproof.cli.crash import start_crashing
+from diskproof.cli.terminal import note
 from diskproof.crash.real_fs import SECTOR
 from diskproof.errors import UsageError
 from diskproof.recording.folder import require_fuse
@@ -26,6 +27,10 @@ SECONDS = 600.0
 _WRITER_SECONDS = 30.0
 _SEARCHES = len(USUAL_FAULTS) - 1  # a killed guest leaves one state
 _START_SECONDS = 30.0
+LATE = (
+    "a promise counts from when it arrives from the guest: what the program flushes within the "
+    "next milliseconds may count for it, and a loss go unseen"
+)
 DEFAULT = "default"
 """The word for the settings of a study that names none."""
 
@@ -47,6 +52,8 @@ def crash_in_guest(order: Order, call: GuestCall, cluster: str | None) -> int:
     """Raises UsageError, StudyError for settings that are none."""
     require_fuse()
     study = make_study(call, order.budget or SECONDS)
+    if not order.quiet:
+        note(LATE)
     # A program stops by itself: no budget forbids to start it.
     return conduct(replace(order, budget=None), partial(start_crashing, study, NO_CONSENT, cluster))
 

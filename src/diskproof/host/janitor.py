@@ -166,8 +166,19 @@ def _remove(path: Path, folder: int) -> Swept:
         seen = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
         if not os.path.samestat(seen, os.fstat(folder)):
             return Swept(path, "it was replaced while it was looked at", killed)
+        _empty_all_but_lock(folder)
         shutil.rmtree(path.name, dir_fd=parent)
     return Swept(path, killed=killed)
+
+
+def _empty_all_but_lock(folder: int) -> None:
+    """A sweep that is killed leaves the lock: without it the rest would be nobody's for ever."""
+    with os.scandir(folder) as entries:
+        for entry in [each for each in entries if each.name != LOCK_NAME]:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.name, dir_fd=folder)
+            else:
+                os.unlink(entry.name, dir_fd=folder)
 
 
 @dataclass(frozen=True)

@@ -265,7 +265,8 @@ class Looked(NamedTuple):
 def find_looked(verdict: Verdict) -> Iterator[Looked]:
     """What a search looked at, where it is known how many there are."""
     covered = verdict.details.get(COVERED)
-    for kind, (done, of) in (covered if isinstance(covered, Mapping) else {}).items():
+    for kind in ("acknowledgements", "changes"):  # a store may hold others of a later version
+        done, of = covered.get(kind, (0, 0)) if isinstance(covered, Mapping) else (0, 0)
         if of:
             yield Looked(kind, done, of)
     if verdict.states_total:

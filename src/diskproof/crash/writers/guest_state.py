@@ -30,13 +30,8 @@ from diskproof.crash.writers.guest_disk import (
 from diskproof.crash.writers.promised_rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
 from diskproof.errors import RunFailure
+from diskproof.guest.ours import boot_states
 from diskproof.guest.ours.boot import Guest
-from diskproof.guest.ours.boot_states import (
-    BootStates,
-    find_state_folder,
-    start_boot_states,
-    start_guest_again,
-)
 from diskproof.guest.ours.build import require_guest
 from diskproof.process.owner import admit, hand_over
 from diskproof.process.scratch import start_scratch_dir
@@ -73,7 +68,7 @@ class Judge(NamedTuple):
 
 
 def check_state(
-    image: Path, disk: Disk, judge: Judge, acks: Sequence[str], states: BootStates
+    image: Path, disk: Disk, judge: Judge, acks: Sequence[str], states: boot_states.BootStates
 ) -> Found:
     """The verdict on an image. Raises RunFailure ``guest`` or ``qemu`` when no guest runs."""
     promises = judge.promises(acks)
@@ -90,7 +85,7 @@ def check_state(
         machine = state_machine(copy.name, disk.form, disk.accel)
         files = require_guest(guest_extra("", disk.file_system, judge.extra))
         prepare = partial(load_modules, kind=disk.file_system)
-        with start_guest_again(
+        with boot_states.start_guest_again(
             files, machine, states, prepare, run_dir=room, disk_folder=copy.parent
         ) as guest:
             return _look(guest, disk.file_system, judge, promises)
@@ -202,7 +197,7 @@ def main(arguments: Sequence[str]) -> int:
         disk = Disk(options.format, options.filesystem, options.accel)
         own = Judge(list, partial(program_look.look, shlex.split(options.check)), options.root)
         judge = _JUDGES.get(options.writer, own)
-        with start_boot_states(find_state_folder()) as states:
+        with boot_states.start_boot_states(boot_states.find_state_folder()) as states:
             answer_lines(
                 lambda folder, acks: check_state(
                     folder / options.image, disk, judge, read_acks(acks), states

@@ -4,20 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from diskproof.records import StudyRecord
 from diskproof.records.verdicts import VerdictRow
-from diskproof.report import layout
+from diskproof.report import durability, layout
 from diskproof.report.chapter import Chapter, Draw, Figure, Lead, Source
 from diskproof.report.crash.cause_table import cause_rows, causes_of, causes_sentence
 from diskproof.report.crash.chart import coverage_chart, timeline_chart
 from diskproof.report.crash.table import render_verdicts
-from diskproof.report.durability import (
-    VerdictText,
-    crash_cells_json,
-    crash_labels,
-    durability_sentence,
-    find_looked,
-    whole_words,
-    worst_losses,
-)
 from diskproof.report.view import StudyView
 from diskproof.store import Store
 from diskproof.study.crash import FAULT_WORDS
@@ -41,7 +32,7 @@ def _hosts(store: Store, study: StudyRecord) -> Iterable[str]:
 def _lead(verdicts: Verdicts, view: StudyView) -> Lead:
     return Lead(
         f"{len(verdicts)} crash verdicts",
-        answers=(("crashes", durability_sentence(verdicts)),),
+        answers=(("crashes", durability.durability_sentence(verdicts)),),
         title="what does a crash leave?",
     )
 
@@ -53,19 +44,19 @@ def _tables(verdicts: Verdicts, view: StudyView, best: int) -> Sequence[layout.S
 
 def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, object]:
     """The study's own verdicts by cell, with the pictures of its worst losses."""
-    rows = list(zip(crash_labels(verdicts), verdicts, strict=True))
+    rows = list(zip(durability.crash_labels(verdicts), verdicts, strict=True))
     faults = [f for f in FAULT_WORDS if any(row.verdict.fault == f for _, row in rows)]
     return {
         "rows": rows,
         "faults": faults,
         "table": _by_cell(rows),
         "fault_words": {fault: FAULT_WORDS[fault] for fault in faults},
-        "whole": whole_words(verdicts),
+        "whole": durability.whole_words(verdicts),
         "causes": _causes(verdicts),
         "figures": [
             *(
                 draw(timeline_chart(course), caption, 2)
-                for course, caption in worst_losses(rows, MAX_TIMELINES)
+                for course, caption in durability.worst_losses(rows, MAX_TIMELINES)
             ),
             *_coverage(rows, draw),
         ],
@@ -75,7 +66,7 @@ def _page(verdicts: Verdicts, view: StudyView, draw: Draw) -> Mapping[str, objec
 def _coverage(rows: Sequence[tuple[str, VerdictRow]], draw: Draw) -> Iterator[Figure]:
     """Where not all that decides was looked at: how much of it was."""
     so_far = [
-        (f"{label}, {row.verdict.fault}", tuple(find_looked(row.verdict)))
+        (f"{label}, {row.verdict.fault}", tuple(durability.find_looked(row.verdict)))
         for label, row in rows
         if row.verdict.kept_so_far
     ][:MAX_COVERAGES]
@@ -94,12 +85,12 @@ def _causes(verdicts: Verdicts) -> list[tuple[str, str, list[tuple[str, ...]], s
 
 def _by_cell(
     rows: Sequence[tuple[str, VerdictRow]],
-) -> list[tuple[str, str, dict[str, VerdictText]]]:
+) -> list[tuple[str, str, dict[str, durability.VerdictText]]]:
     """(label, writer, verdicts by fault) of each crash cell, in the order they were made."""
-    cells: dict[str, tuple[str, str, dict[str, VerdictText]]] = {}
+    cells: dict[str, tuple[str, str, dict[str, durability.VerdictText]]] = {}
     for label, row in rows:
         cell = cells.setdefault(row.cell.id, (label, row.cell.workload.name, {}))
-        cell[2][row.verdict.fault] = VerdictText.of(row.verdict)
+        cell[2][row.verdict.fault] = durability.VerdictText.of(row.verdict)
     return list(cells.values())
 
 
@@ -109,7 +100,7 @@ CHAPTER = Chapter(
     _page,
     table=_tables,
     lead=_lead,
-    raw=crash_cells_json,
+    raw=durability.crash_cells_json,
     question="What does a crash leave of each cell?",
     hosts=_hosts,
 )

@@ -62,8 +62,8 @@ BY_GUESTS: Mapping[str, str] = {
     r"(?m)^(backing = ).*one-zvol.*": r'\1["bare", "one-zvol", "one-dataset"]',
     r'(?m)^backing = \["one-dataset".*': 'backing = ["one-dataset"]',
     r"(?m)^cache = .*": 'cache = ["writeback"]',
-    r"(?m)^memory = .*": 'memory = "128M"',
-    r"(?m)^size = .*": 'size = "8MiB"',
+    r"(?m)^memory = .*": 'memory = "192M"',
+    r"(?m)^size = .*": 'size = "16MiB"',
 }
 
 

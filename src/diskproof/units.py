@@ -54,11 +54,11 @@ def parse_share(text: str | float) -> float:
 
 def render_bytes(count: float) -> str:
     """Bytes for people: ``512 B``, ``64 KiB``, ``1.5 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if abs(count) < 1024:
             return f"{count:.3g} {unit}" if abs(count) < 999.5 else f"{count:.0f} {unit}"
         count /= 1024
-    return f"{count:.3g} TiB"
+    return f"{count:.3g} EiB"
 
 
 def render_seconds(seconds: float) -> str:

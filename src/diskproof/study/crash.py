@@ -73,8 +73,11 @@ FAULT_WORDS: dict[Fault, str] = {
     "lying-device": "the host loses power and its disk ignores flushes",
     "old-content": "the host loses power, and what was not written holds what was there before",
     "power-ext4": "the host loses power, by the rules of ext4",
+    "power-ext4-journal": "the host loses power, by the rules of ext4 with data=journal",
+    "power-ext4-writeback": "the host loses power, by the rules of ext4 with data=writeback",
     "power-xfs": "the host loses power, by the rules of XFS",
     "power-btrfs": "the host loses power, by the rules of btrfs",
+    "power-f2fs": "the host loses power, by the rules of f2fs",
 }
 
 USUAL_FAULTS: tuple[Fault, ...] = ("power", "qemu-kill", "guest-kill", "lying-device")

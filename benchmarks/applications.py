@@ -19,10 +19,11 @@ from typing import Any
 
 from diskproof.crash.gallery import ApplicationJson, gallery_json
 from diskproof.records.verdicts import PROFILES
+from diskproof.study.crash import FILE_SYSTEM_BYTES
 from diskproof.units import parse_seconds
 
-REAL = tuple(PROFILES)
-RULES = {"POSIX": "power", **{f"{name}'s rules": fault for name, fault in PROFILES.items()}}
+REAL = tuple(FILE_SYSTEM_BYTES)
+RULES = {"POSIX": "power", **{f"{name}'s rules": PROFILES[name] for name in REAL}}
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
 HEAD = (
     "# Well-known programs after a crash\n\n"

@@ -4,7 +4,8 @@ Records 20 logs of small programs (SQLite, git, renamed files, appended lines; R
 ``--rocksdb``, a folder that holds the package rocksdict), and explores each in turns: the check
 started for each state or staying, every state judged by itself or by another that equals it in all
 that the check read. Prints the states a second of each, and exits with 1 when two verdicts on one
-log differ, or SQLite or git stay below their bar.
+log differ, or SQLite or git stay below their bar. With ``--profiles`` instead: what a state
+takes by the rules of each file system, in turns with those of POSIX.
 
 Requires root, /dev/fuse, git and the built native programs.
 """
@@ -16,16 +17,27 @@ import statistics
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from diskproof.process.native import require_native
 from diskproof.process.start import run
+from diskproof.records.verdicts import PROFILES
 from support.promising import Promising, files, git, lines, rocksdb, sqlite, start_promised
 
 BARS = {"sqlite": 500.0, "git": 300.0, "rocksdb": 150.0}
 """States a second on two cores with little else to do."""
+REPEATS = 3
+IDLE = {
+    "kind": "command",
+    "argv": ["/bin/sh", "-c", "while read -r line; do echo 0; done"],
+    "stays": True,
+    "share_reads": False,
+    "timeout_seconds": 60,
+}
+MOST = 1.1
+"""A state by the rules of a file system takes so much longer than one by POSIX's."""
 VERDICT = ("verdict", "lost", "age_ns", "state", "minimal", "missing", "covered")
 
 
@@ -50,10 +62,16 @@ def programs(rocks: str | None) -> list[Promising]:
     ]
 
 
-def explore(recorded: Mapping[str, object], check: Mapping[str, object], states: int) -> Any:
+def explore(
+    recorded: Mapping[str, object],
+    check: Mapping[str, object],
+    states: int,
+    fault: str = "power",
+    minimise: int = 40,
+) -> Any:
     """The summary of an exploration of at most so many states."""
-    budget = {"states": states, "seconds": 1200, "minimise": 40}
-    request = {"fault": "power", "sector": 512, "seed": 1, "check": check, "budget": budget}
+    budget = {"states": states, "seconds": 1200, "minimise": minimise}
+    request = {"fault": fault, "sector": 512, "seed": 1, "check": check, "budget": budget}
     argv = [str(require_native("diskproof-states")), "explore"]
     answer = run(argv, timeout=1500, stdin=json.dumps({**recorded, **request}).encode())
     return json.loads(answer.text.splitlines()[-1])
@@ -86,14 +104,55 @@ def compare(program: Promising, states: int, paces: dict[str, list[float]]) -> b
     return len(said) == 1
 
 
+def children_seconds() -> float:
+    """What processors did for the programs that we started and that have ended: another's load does
+    not count."""
+    told = os.times()
+    return told.children_user + told.children_system
+
+
+def price(program: Promising, states: int) -> dict[str, float]:
+    """Explores one log by all rules in turns; by rules, a state's processor time to one by those
+    of POSIX whose check takes as long. A check that does nothing tells what the rules take."""
+    times: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as room, start_promised(program, Path(room)) as recorded:
+        real = program.request(stays=bool(program.staying), share_reads=False)
+        for _ in range(REPEATS):
+            ways = [("check", "power", real)]
+            ways += [(fault, fault, IDLE) for fault in ("power", *PROFILES.values())]
+            for way, fault, check in ways:
+                began = children_seconds()
+                found = explore(recorded, check, states, fault, minimise=0)
+                spent = children_seconds() - began
+                times[way].append(spent / found["states"]["checked"])
+    taken = {way: statistics.median(values) for way, values in times.items()}
+    whole = taken.pop("check")
+    return {way: (whole + own - taken["power"]) / whole for way, own in taken.items()}
+
+
+def price_all(programs: Sequence[Promising], states: int) -> int:
+    """The table of all logs."""
+    prices: dict[str, list[float]] = defaultdict(list)
+    for program in programs:
+        for fault, ratio in price(program, states).items():
+            prices[fault].append(ratio)
+            print(f"{program.name:24} {fault:22} {ratio:5.2f}  load {os.getloadavg()[0]:.1f}")
+    for fault, ratios in prices.items():
+        print(f"{fault:22} median {statistics.median(ratios):5.2f} most {max(ratios):5.2f}")
+    return 0 if all(statistics.median(ratios) <= MOST for ratios in prices.values()) else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, default=3000)
     parser.add_argument("--only", default="", help="programs whose names begin so")
     parser.add_argument("--rocksdb", metavar="FOLDER")
+    parser.add_argument("--profiles", action="store_true")
     options = parser.parse_args()
     paces: dict[str, list[float]] = defaultdict(list)
     some = [one for one in programs(options.rocksdb) if one.name.startswith(options.only)]
+    if options.profiles:
+        return price_all(some, options.states)
     same = [compare(program, options.states, paces) for program in some]
     medians = {way: statistics.median(values) for way, values in paces.items()}
     for way, median in medians.items():

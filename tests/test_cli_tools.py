@@ -164,6 +164,11 @@ def test_verbs_are_completed() -> None:
     assert complete("diskproof mon") == ["monitor"]
 
 
+def test_the_last_of_several_rules_is_completed() -> None:
+    offered = complete("diskproof crash --profiles xfs,ext4-")
+    assert offered == ["xfs,ext4-journal", "xfs,ext4-writeback"]
+
+
 def test_managers_and_workloads_are_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_writers_on_zfs_are_in_its_guest_and_postgresql_is_not() -> None:
     assert guest_extra("ledger-fs", "zfs") == guest_extra("sqlite", "zfs") == "zfs"
     assert guest_extra("postgres", "ext4") == "postgres" and guest_extra("ledger-fs", "ext4") == ""
     text = '[crash]\nwriters = ["postgres"]\nfilesystem = "zfs"\nsize = "1GiB"\n'
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="the guest with zfs has no PostgreSQL"):
         parse_study(text)
-    assert "the guest with ZFS has no PostgreSQL" in str(caught.value)
+    with pytest.raises(UsageError, match="the guest with f2fs has no PostgreSQL"):
+        parse_study(text.replace("zfs", "f2fs"))

@@ -290,6 +290,7 @@ def test_a_full_disk_is_a_failure_with_its_name(
         ("xfs,data=ordered", [], "xfs of this kernel does not take these options"),
         ("ext4,ro", [], "no such mount options"),
         ("ext4,errors=panic", [], "no such mount options"),
+        ("f2fs", [], "f2fs can be had in our guest: --in-guest default"),
         ("ext4,a b", [], "no such mount options"),
         ("ext4,,", [], "no such mount options"),
         ("ext4", ["--stays"], "--stays goes with a program in a folder"),

@@ -29,7 +29,7 @@ sys.exit(0 if len(set(pathlib.Path("data").read_bytes())) == 1 else 2)
 def test_the_same_recording_is_judged_by_the_rules_that_were_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """ext4 brings the data with the rename, XFS does not."""
+    """ext4 brings the data with the rename, but with data=writeback; XFS and f2fs do not."""
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("folder/data").write_bytes(b"o" * 900)
@@ -37,12 +37,13 @@ def test_the_same_recording_is_judged_by_the_rules_that_were_asked_for(
     Path("check.py").write_text(CHECK)
     commands = [f"python3 {tmp_path}/{name}.py" for name in ("writer", "check")]
     argv = ["crash", "--writer", commands[0], "--check", commands[1], "--budget", "4m"]
-    code = run_command_line([*argv, "--causes", "1s", "--profiles", "xfs,ext4", "folder", "--json"])
+    profiles = "f2fs,xfs,ext4-writeback,ext4-journal,ext4"
+    code = run_command_line([*argv, "--causes", "1s", "--profiles", profiles, "folder", "--json"])
     told = capsys.readouterr()
     rows = {row["fault"]: row for row in json.loads(told.out)}
-    assert code == 1 and "posix, xfs: corrupts; ext4: keeps" in told.err
-    words = {fault: row["verdict"] for fault, row in rows.items() if fault.startswith("power")}
-    assert words == {"power": "corrupts", "power-ext4": "keeps", "power-xfs": "corrupts"}
+    said = "posix, ext4-writeback, xfs, f2fs: corrupts; ext4, ext4-journal: keeps"
+    assert code == 1 and said in told.err
+    assert [rows[f"power-{each}"]["verdict"] for each in ("ext4", "xfs")] == ["keeps", "corrupts"]
     assert rows["power-xfs"]["reproduce"].endswith("--fault power-xfs")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from diskproof.errors import RunFailure
+from diskproof.guest.ours.build import build_guest
 from diskproof.records import Cell
 from diskproof.study.load import parse_study
 from support.recording import needs_fuse
@@ -37,6 +38,7 @@ STUDY = """
 [crash]
 writers = ["program"]
 size = "64MiB"
+filesystem = "{on}"
 seconds = "20s"
 [crash.program]
 folder = "app"
@@ -45,7 +47,7 @@ check = "./look {check}"
 """
 
 
-def program_cell(room: Path, writer: str, check: str = "") -> Cell:
+def program_cell(room: Path, writer: str, check: str = "", on: str = "ext4") -> Cell:
     app = room / "app"
     app.mkdir()
     for name, text in (("put", PUT), ("look", LOOK)):
@@ -53,7 +55,7 @@ def program_cell(room: Path, writer: str, check: str = "") -> Cell:
         (app / name).chmod(0o755)
     (app / "more").mkdir()
     (app / "more" / "large").write_bytes(bytes(range(256)) * 8000)  # in several pieces
-    rules = parse_study(STUDY.format(writer=writer, check=check), folder=room).crash
+    rules = parse_study(STUDY.format(writer=writer, check=check, on=on), folder=room).crash
     return make_cell("program", "guest", rules, cache="none", bus="virtio-blk")
 
 
@@ -71,6 +73,21 @@ def test_what_is_promised_is_judged_by_the_programs_own_check(tmp_path: Path) ->
         assert check(recorded.files, acks) == (0, "0")
         assert check(recorded.files, [*acks, "6", "7"]) == (1, "2")
         assert check(recorded.base, []) == (0, "0")  # nothing was promised
+        corrupt = run_check(cell, recorded.base, acks, recorded.room)
+        assert corrupt.returncode == 2 and "cannot be mounted" in corrupt.error_text
+
+
+def test_a_file_system_that_the_host_need_not_have(tmp_path: Path) -> None:
+    """f2fs is in the guest with the tools of storage."""
+    build_guest(extra="storage")
+    cell = program_cell(tmp_path, "3", on="f2fs")
+    with start_written(cell, tmp_path) as recorded:
+        acks = read_acks(recorded)
+        assert acks == ["1", "2", "3"]
+        kept = run_check(cell, recorded.files, acks, recorded.room)
+        assert kept.returncode == 0, kept.error_text
+        lost = run_check(cell, recorded.files, [*acks, "4"], recorded.room)
+        assert (lost.returncode, lost.text.strip()) == (1, "1")
         corrupt = run_check(cell, recorded.base, acks, recorded.room)
         assert corrupt.returncode == 2 and "cannot be mounted" in corrupt.error_text
 

@@ -10,7 +10,13 @@ from typer.core import TyperGroup
 from diskproof.cli import options
 from diskproof.cli.typed import require_consent
 from diskproof.errors import Exit, UsageError
-from diskproof.records.verdicts import Fault
+from diskproof.records.verdicts import PROFILES, Fault
+
+
+def _complete_profiles(incomplete: str) -> Iterator[str]:
+    """The last of the names, with commas between them."""
+    before, comma, last = incomplete.rpartition(",")
+    return (before + comma + name for name in PROFILES if name.startswith(last))
 
 
 def _complete_app(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -96,7 +102,9 @@ ProfilesOption = Annotated[
     typer.Option(
         "--profiles",
         metavar="FS,...",
-        help="With --writer: judge the same recording by the rules of ext4, xfs or btrfs too.",
+        autocompletion=_complete_profiles,
+        help="With --writer: judge the same recording by the rules of ext4, ext4-journal, "
+        "ext4-writeback, xfs, btrfs or f2fs too.",
     ),
 ]
 OnOption = Annotated[

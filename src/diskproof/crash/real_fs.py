@@ -20,7 +20,7 @@ from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import require_tool, run
 from diskproof.recording.folder import Recording, start_recording
 from diskproof.records import Cell
-from diskproof.study.crash import FILE_SYSTEM_BYTES
+from diskproof.study.crash import FILE_SYSTEM_BYTES, GUEST_FILE_SYSTEM_BYTES
 
 DISK = "disk.raw"
 """The recorded file, which a state is of."""
@@ -56,8 +56,10 @@ def read_real_fs(text: str) -> RealFs:
     """``KIND[,OPTIONS]``. Raises UsageError."""
     kind, _, options = text.partition(",")
     if kind not in FILE_SYSTEM_BYTES:
-        known = ", ".join(FILE_SYSTEM_BYTES)
-        raise UsageError(f"--on {text}: no file system that can be had here", f"it is {known}")
+        known, more = ", ".join(FILE_SYSTEM_BYTES), GUEST_FILE_SYSTEM_BYTES
+        hint = f"{kind} can be had in our guest: --in-guest default" if kind in more else ""
+        what = f"--on {text}: no file system that can be had here"
+        raise UsageError(what, f"it is {known}", hint)
     if not _OPTIONS.fullmatch(options) or "ro" in options.split(",") or "panic" in options:
         why = "they are words with commas between them, none that forbids to write or ends the host"
         raise UsageError(f"--on {text}: no such mount options can be had", why)

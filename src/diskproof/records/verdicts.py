@@ -13,16 +13,23 @@ Fault = Literal[
     "lying-device",
     "old-content",
     "power-ext4",
+    "power-ext4-journal",
+    "power-ext4-writeback",
     "power-xfs",
     "power-btrfs",
+    "power-f2fs",
 ]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 PROFILES: Mapping[str, Fault] = {
     "ext4": "power-ext4",
+    "ext4-journal": "power-ext4-journal",
+    "ext4-writeback": "power-ext4-writeback",
     "xfs": "power-xfs",
     "btrfs": "power-btrfs",
+    "f2fs": "power-f2fs",
 }
-"""A power cut under what a file system promises beyond POSIX, by the file system."""
+"""A power cut under what a file system promises beyond POSIX, by the file system: ext4 in each of
+its data modes."""
 Durability = Literal["keeps", "undecided", "loses", "corrupts"]
 """From good to bad: of what is undecided nobody knows that it keeps."""
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)

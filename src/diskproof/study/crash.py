@@ -42,8 +42,12 @@ FILE_SYSTEM_BYTES = {"ext4": 16 << 20, "xfs": 300 << 20, "btrfs": 110 << 20}
 ZFS_BYTES = {"zfs": 128 << 20, "zfs-log": 192 << 20, "zvol-ext4": 128 << 20}
 """A pool's own file system, without and with a separate log device; ext4 on a pool's volume."""
 
-GUEST_FILE_SYSTEM_BYTES = {**FILE_SYSTEM_BYTES, **ZFS_BYTES}
+GUEST_FILE_SYSTEM_BYTES = {**FILE_SYSTEM_BYTES, "f2fs": 64 << 20, **ZFS_BYTES}
 """Those that writers in a guest may be on."""
+
+FILE_SYSTEM_EXTRAS = {"f2fs": "storage", **dict.fromkeys(ZFS_BYTES, "zfs")}
+"""Those of them that the ordinary guest lacks, and the name in ``guest.packages`` of what has it.
+It has no servers."""
 
 OF_RECORDS = ("records", "durable", "flush_every", "depth")
 """Rules of our own writers, which others do not know."""
@@ -57,7 +61,7 @@ GUEST_EXTRAS = {"postgres": "postgres"}
 
 def guest_extra(writer: str, file_system: str, root: str = "") -> str:
     """What the guest of a writer on a file system has beyond the ordinary one, or nothing."""
-    return "zfs" if file_system in ZFS_BYTES else root or GUEST_EXTRAS.get(writer, "")
+    return FILE_SYSTEM_EXTRAS.get(file_system) or root or GUEST_EXTRAS.get(writer, "")
 
 
 def extra_of(workload: WorkloadSpec) -> str:
@@ -73,8 +77,11 @@ FAULT_WORDS: dict[Fault, str] = {
     "lying-device": "the host loses power and its disk ignores flushes",
     "old-content": "the host loses power, and what was not written holds what was there before",
     "power-ext4": "the host loses power, by the rules of ext4",
+    "power-ext4-journal": "the host loses power, by the rules of ext4 with data=journal",
+    "power-ext4-writeback": "the host loses power, by the rules of ext4 with data=writeback",
     "power-xfs": "the host loses power, by the rules of XFS",
     "power-btrfs": "the host loses power, by the rules of btrfs",
+    "power-f2fs": "the host loses power, by the rules of f2fs",
 }
 
 USUAL_FAULTS: tuple[Fault, ...] = ("power", "qemu-kill", "guest-kill", "lying-device")
@@ -141,8 +148,10 @@ def read_crash(content: object, mistakes: keys.Mistakes, folder: Path = Path()) 
         message = 'crash: [crash.program] and writers = ["program"] go together'
         mistakes.add(("crash", "writers"), message, "program")
     least = GUEST_FILE_SYSTEM_BYTES[rules.filesystem]
-    if rules.filesystem in ZFS_BYTES and "postgres" in rules.writers:
-        message = "crash.filesystem: the guest with ZFS has no PostgreSQL"
+    extra = FILE_SYSTEM_EXTRAS.get(rules.filesystem)
+    has_servers = program is not None and program.root in ("postgres", "servers")
+    if extra and ("postgres" in rules.writers or has_servers):
+        message = f"crash.filesystem: the guest with {rules.filesystem} has no PostgreSQL"
         mistakes.add(("crash", "filesystem"), message, rules.filesystem)
     if "ledger-fs" in rules.writers and rules.size < least:
         message = f"crash.size: {rules.filesystem} needs a disk of {render_bytes(least)}"

@@ -21,19 +21,25 @@ pub enum Fault {
     OldContent,
     /// As power, on a file system that promises more than POSIX.
     PowerExt4,
+    PowerExt4Journal,
+    PowerExt4Writeback,
     PowerXfs,
     PowerBtrfs,
+    PowerF2fs,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 7] = [
+    pub const ALL: [Fault; 10] = [
         Fault::Power,
         Fault::Kill,
         Fault::LyingDevice,
         Fault::OldContent,
         Fault::PowerExt4,
+        Fault::PowerExt4Journal,
+        Fault::PowerExt4Writeback,
         Fault::PowerXfs,
         Fault::PowerBtrfs,
+        Fault::PowerF2fs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -43,8 +49,11 @@ impl Fault {
             Fault::LyingDevice => "lying-device",
             Fault::OldContent => "old-content",
             Fault::PowerExt4 => "power-ext4",
+            Fault::PowerExt4Journal => "power-ext4-journal",
+            Fault::PowerExt4Writeback => "power-ext4-writeback",
             Fault::PowerXfs => "power-xfs",
             Fault::PowerBtrfs => "power-btrfs",
+            Fault::PowerF2fs => "power-f2fs",
         }
     }
 
@@ -52,8 +61,11 @@ impl Fault {
     pub fn rules(self) -> Option<Rules> {
         match self {
             Fault::PowerExt4 => Some(profile::EXT4),
+            Fault::PowerExt4Journal => Some(profile::EXT4_JOURNAL),
+            Fault::PowerExt4Writeback => Some(profile::EXT4_WRITEBACK),
             Fault::PowerXfs => Some(profile::XFS),
             Fault::PowerBtrfs => Some(profile::BTRFS),
+            Fault::PowerF2fs => Some(profile::F2FS),
             _ => None,
         }
     }
@@ -150,6 +162,8 @@ struct Settling<'t> {
     names: HashMap<u64, VecDeque<u64>>,
     /// The same by the file that got the name: fsync of it helps on file systems of which we know.
     names_of: HashMap<u64, VecDeque<u64>>,
+    /// So many journaled changes were brought by checkpoints.
+    checkpointed: usize,
 }
 
 impl<'t> Settling<'t> {
@@ -163,6 +177,7 @@ impl<'t> Settling<'t> {
             attributes: HashMap::new(),
             names: HashMap::new(),
             names_of: HashMap::new(),
+            checkpointed: 0,
         }
     }
 
@@ -203,10 +218,17 @@ impl<'t> Settling<'t> {
             covered.extend(take_ended(self.trace, self.attributes.get_mut(&file), begin_ns));
         }
         if let Some(journal) = self.journal {
-            if !data_only {
-                let names = take_ended(self.trace, self.names_of.get_mut(&file), begin_ns);
-                covered.extend(names.into_iter().filter(|&name| journal.keeps_name(name)));
+            let names = match data_only {
+                true => Vec::new(),
+                false => take_ended(self.trace, self.names_of.get_mut(&file), begin_ns),
+            };
+            if journal.is_checkpoint(self.trace, file, &names) {
+                let journaled = journal.journaled_by(self.trace, begin_ns);
+                let new = &journaled[self.checkpointed.min(journaled.len())..];
+                covered.extend(new.iter().filter(|&&one| journal.commits(self.trace, one)));
+                self.checkpointed = self.checkpointed.max(journaled.len());
             }
+            covered.extend(names.into_iter().filter(|&name| journal.keeps_name(name)));
             // A size is logged now, behind all that was logged before.
             let grown = covered.iter().any(|&sequence| journal.grows(sequence));
             covered.extend(if grown { journal.last_before(self.trace, begin_ns) } else { None });
@@ -232,7 +254,8 @@ impl<'t> Settling<'t> {
                 open.extend(after);
             }
             open.extend(self.trace.event(sequence).truncation);
-            open.extend(self.journal.into_iter().flat_map(|journal| journal.brings(sequence)));
+            let journal = self.journal.into_iter();
+            open.extend(journal.flat_map(|journal| journal.brings(self.trace, sequence)));
         }
         self.settled_by[by as usize - 1][first..].sort_unstable();
     }

@@ -13,36 +13,79 @@ use crate::trace::{Change, Place, Trace, What};
 pub struct Rules {
     /// What a flush commits brings all that the journal holds from before.
     pub commits_all: bool,
+    /// Of other files truncations and zeros too, with their edges: those are data.
+    pub commits_sizes: bool,
     /// A rename over a file that is there brings the new file's data.
     pub rename_brings_data: bool,
     /// A file ends with a sector that is there.
     pub data_before_size: bool,
     /// A write gets a new place, and counts from when the metadata says so: whole.
     pub copies_on_write: bool,
+    /// Data goes through the journal too, block by block, in its order.
+    pub journals_data: bool,
+    /// fsync of a directory, or of a file whose names changed after it was made, brings all
+    /// metadata.
+    pub checkpoints_names: bool,
+    pub synced_names: SyncedNames,
+}
+
+/// Which of a file's names fsync of the file makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncedNames {
+    All,
+    /// Not one that another file gets later.
+    NotTakenLater,
+    /// Not one that another file had.
+    NotTakenBefore,
 }
 
 /// ext4, `data=ordered`: allocated blocks may be unwritten when their size is committed
 /// (`dioread_nolock`).
 pub const EXT4: Rules = Rules {
     commits_all: true,
+    commits_sizes: true,
     rename_brings_data: true,
     data_before_size: false,
     copies_on_write: false,
+    journals_data: false,
+    checkpoints_names: false,
+    synced_names: SyncedNames::All,
 };
+/// A rename's data is in the same order as all else.
+pub const EXT4_JOURNAL: Rules =
+    Rules { rename_brings_data: false, data_before_size: true, journals_data: true, ..EXT4 };
+/// No commit waits for data.
+pub const EXT4_WRITEBACK: Rules = Rules { commits_sizes: false, rename_brings_data: false, ..EXT4 };
 /// The size is logged when the data has been written.
-pub const XFS: Rules = Rules {
-    commits_all: true,
-    rename_brings_data: false,
-    data_before_size: true,
-    copies_on_write: false,
-};
+pub const XFS: Rules = Rules { rename_brings_data: false, data_before_size: true, ..EXT4 };
 /// fsync logs the one file; all else comes with the next transaction.
 pub const BTRFS: Rules = Rules {
     commits_all: false,
-    rename_brings_data: true,
     data_before_size: true,
     copies_on_write: true,
+    synced_names: SyncedNames::NotTakenLater,
+    ..EXT4
 };
+/// fsync of a file that was made logs its inode, with its name; else it is a checkpoint.
+pub const F2FS: Rules = Rules {
+    commits_all: false,
+    commits_sizes: false,
+    rename_brings_data: false,
+    checkpoints_names: true,
+    synced_names: SyncedNames::NotTakenBefore,
+    ..EXT4
+};
+
+impl Rules {
+    /// When a name is one file's and then another's: whose change fsync of the file does not keep.
+    fn unsynced(self, first: u64, second: u64) -> Option<u64> {
+        match self.synced_names {
+            SyncedNames::All => None,
+            SyncedNames::NotTakenLater => Some(first),
+            SyncedNames::NotTakenBefore => Some(second),
+        }
+    }
+}
 
 /// A log under such rules.
 pub struct Journal {
@@ -51,10 +94,12 @@ pub struct Journal {
     before: Vec<u64>,
     /// By rename over another file: the writes to the file, all ended before it began.
     brought: HashMap<u64, Vec<u64>>,
-    /// Changes of names of which a name was another's later.
-    overtaken: HashSet<u64>,
-    /// Changes of metadata, in order.
-    metadata: Vec<u64>,
+    /// Changes of names that fsync of the file does not make durable.
+    unsynced: HashSet<u64>,
+    /// Changes of names of files that had one.
+    renamed: HashSet<u64>,
+    /// Changes that are journaled: of metadata, or all; in order.
+    journaled: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
     grows: Vec<bool>,
 }
@@ -65,8 +110,9 @@ impl Journal {
             rules,
             before: Vec::new(),
             brought: HashMap::new(),
-            overtaken: HashSet::new(),
-            metadata: Vec::new(),
+            unsynced: HashSet::new(),
+            renamed: HashSet::new(),
+            journaled: Vec::new(),
             grows: Vec::new(),
         };
         let mut lengths: HashMap<u64, u64> =
@@ -75,26 +121,32 @@ impl Journal {
         // By name: whether a file has it, and the record that said so; 0 for what was there.
         let mut taken: HashMap<&Place, (bool, u64)> =
             trace.base.iter().map(|(name, ..)| (name, (true, 0))).collect();
+        let mut named: HashSet<u64> = trace.base.iter().map(|(_, file, _)| *file).collect();
         for (event, sequence) in trace.events.iter().zip(1..) {
             let ended = |&&one: &&u64| trace.event(one).end_ns <= event.begin_ns;
-            journal.before.push(journal.metadata.iter().rev().find(ended).copied().unwrap_or(0));
+            journal.before.push(journal.journaled.iter().rev().find(ended).copied().unwrap_or(0));
             let change = match &event.what {
                 What::Change(change) => Some(change),
                 _ => None,
             };
             journal.grows.push(change.is_some_and(|change| grow(&mut lengths, event.file, change)));
             match change {
-                Some(Change::Write { .. }) => writes.entry(event.file).or_default().push(sequence),
+                Some(Change::Write { .. }) => {
+                    writes.entry(event.file).or_default().push(sequence);
+                    journal.journaled.extend(Some(sequence).filter(|_| rules.journals_data));
+                }
                 Some(change) => {
-                    journal.metadata.push(sequence);
+                    journal.journaled.push(sequence);
                     let Change::Names { sets, .. } = change else { continue };
                     if rules.rename_brings_data && is_replacement(sets, &taken) {
                         let own = writes.get(&event.file).into_iter().flatten();
                         journal.brought.insert(sequence, own.filter(ended).copied().collect());
                     }
+                    journal.renamed.extend(Some(sequence).filter(|_| !named.insert(event.file)));
                     for (name, file) in sets {
                         let before = taken.insert(name, (file.is_some(), sequence));
-                        journal.overtaken.extend(before.map(|(_, by)| by));
+                        let unsynced = before.and_then(|(_, by)| rules.unsynced(by, sequence));
+                        journal.unsynced.extend(unsynced);
                     }
                 }
                 None => {}
@@ -103,7 +155,7 @@ impl Journal {
         journal
     }
 
-    /// The change of metadata without which this one cannot be there; 0 for none.
+    /// The journaled change without which this one cannot be there; 0 for none.
     pub fn before(&self, sequence: u64) -> u64 {
         self.before[sequence as usize - 1]
     }
@@ -116,24 +168,51 @@ impl Journal {
     /// Whether fsync of a file makes this name of it durable. btrfs takes it back when another file
     /// gets the name before the next transaction.
     pub fn keeps_name(&self, sequence: u64) -> bool {
-        self.rules.commits_all || !self.overtaken.contains(&sequence)
+        !self.unsynced.contains(&sequence)
     }
 
-    /// The last change of metadata that had ended by then, if a flush brings it whatever it is of.
+    /// Whether fsync of what is no file, or of a file with these changes of its names, brings all
+    /// metadata.
+    pub fn is_checkpoint(&self, trace: &Trace, file: u64, names: &[u64]) -> bool {
+        let node = trace.nodes.get(&file);
+        let is_file = node.is_some_and(|node| node.mode & libc::S_IFMT == libc::S_IFREG);
+        let is_renamed = names.iter().any(|name| self.renamed.contains(name));
+        self.rules.checkpoints_names && (!is_file || is_renamed)
+    }
+
+    /// The last change that was journaled by then, if a size that is logged later is behind it.
     pub fn last_before(&self, trace: &Trace, moment_ns: u64) -> Option<u64> {
-        let last = self.metadata.partition_point(|&one| trace.event(one).end_ns <= moment_ns);
-        self.metadata[..last].last().copied().filter(|_| self.rules.commits_all)
+        let delays_size = self.rules.commits_all && !self.rules.journals_data;
+        let mut journaled = self.journaled_by(trace, moment_ns).iter().copied();
+        journaled.rfind(|&one| delays_size && self.commits(trace, one))
+    }
+
+    /// Journaled changes that had ended by then.
+    pub fn journaled_by(&self, trace: &Trace, moment_ns: u64) -> &[u64] {
+        let count = self.journaled.partition_point(|&one| trace.event(one).end_ns <= moment_ns);
+        &self.journaled[..count]
+    }
+
+    /// Whether a journaled change comes with the flush of another file.
+    pub fn commits(&self, trace: &Trace, sequence: u64) -> bool {
+        let change = trace.change(sequence);
+        self.rules.commits_sizes
+            || matches!(change, Some(Change::Names { .. } | Change::Attributes(_)))
     }
 
     /// What is durable with a change that is.
-    pub fn brings(&self, sequence: u64) -> Vec<u64> {
-        let logs = self.rules.commits_all && (self.is_metadata(sequence) || self.grows(sequence));
-        let before = Some(self.before(sequence)).filter(|&before| logs && before > 0);
+    pub fn brings(&self, trace: &Trace, sequence: u64) -> Vec<u64> {
+        let logs = self.rules.commits_all && (self.is_journaled(sequence) || self.grows(sequence));
+        let mut before = if logs { self.before(sequence) } else { 0 };
+        while before > 0 && !self.commits(trace, before) {
+            before = self.before(before);
+        }
+        let before = Some(before).filter(|&before| before > 0);
         self.brought(sequence).iter().copied().chain(before).collect()
     }
 
-    pub fn is_metadata(&self, sequence: u64) -> bool {
-        self.metadata.binary_search(&sequence).is_ok()
+    pub fn is_journaled(&self, sequence: u64) -> bool {
+        self.journaled.binary_search(&sequence).is_ok()
     }
 
     pub fn grows(&self, sequence: u64) -> bool {
@@ -171,6 +250,18 @@ fn as_far_as_there(tear: &Tear) -> Reach {
     }
 }
 
+/// What was journaled of a write: blocks from its front on, and the size that they make.
+fn front_of(tear: &Tear) -> Presence {
+    let end = tear.sectors.iter().position(|&there| !there).unwrap_or(tear.sectors.len());
+    let sectors = (0..tear.sectors.len()).map(|at| at < end).collect();
+    let reach = Reach::Until(end as u64);
+    match end {
+        0 => Presence::Missing,
+        all if all == tear.sectors.len() => Presence::Present,
+        _ => Presence::Torn(Tear { sectors, reach }),
+    }
+}
+
 /// A rename to a name that a file had.
 fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, u64)>) -> bool {
     matches!(sets, [(_, None), (name, Some(_))] if taken.get(name).is_some_and(|held| held.0))
@@ -179,7 +270,7 @@ fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, 
 /// The rules among the changes of one cut that may be missing.
 pub struct Ordered {
     rules: Rules,
-    /// By candidate: the last earlier change of metadata that may be missing too.
+    /// By candidate: the last earlier journaled change that may be missing too.
     before: Vec<Option<u32>>,
     /// By candidate: writes that it brings.
     brought: Vec<Vec<u32>>,
@@ -191,11 +282,12 @@ impl Ordered {
             let at = candidates.binary_search_by_key(&sequence, |one| one.sequence);
             at.ok().map(|at| at as u32)
         };
+        let first = candidates.first().map_or(0, |one| one.sequence);
         let before = |one: &Candidate| {
             let is_bound =
-                journal.is_metadata(one.sequence) || one.sized || journal.rules.copies_on_write;
+                journal.is_journaled(one.sequence) || one.sized || journal.rules.copies_on_write;
             let mut earlier = if is_bound { journal.before(one.sequence) } else { 0 };
-            while earlier != 0 {
+            while earlier >= first.max(1) {
                 if let Some(at) = at(earlier) {
                     return Some(at);
                 }
@@ -217,14 +309,20 @@ impl Ordered {
     pub fn restrict(&self, presences: &[Presence], at: usize, candidate: &Candidate) -> Presence {
         let own = match &presences[at] {
             Presence::Torn(_) if self.rules.copies_on_write => Presence::Missing,
+            Presence::Torn(tear) if self.rules.journals_data && !candidate.has_edges => {
+                front_of(tear)
+            }
             Presence::Torn(tear) if self.rules.data_before_size && !candidate.has_edges => {
                 Presence::Torn(Tear { reach: as_far_as_there(tear), ..tear.clone() })
             }
             other => other.clone(),
         };
-        match self.before[at].map(|earlier| presences[earlier as usize].reach()) {
-            Some(Reach::Before) if self.rules.copies_on_write => Presence::Missing,
-            Some(Reach::Before) => own.without_size(candidate.sectors),
+        let Some(earlier) = self.before[at] else { return own };
+        let earlier = &presences[earlier as usize];
+        match earlier.reach() {
+            _ if self.rules.journals_data && *earlier != Presence::Present => Presence::Missing,
+            Reach::Before if self.rules.copies_on_write => Presence::Missing,
+            Reach::Before => own.without_size(candidate.sectors),
             _ => own,
         }
     }

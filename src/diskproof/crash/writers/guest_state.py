@@ -42,6 +42,7 @@ FSCK: Mapping[str, tuple[str, ...]] = {
     "ext4": ("e2fsck", "-f", "-n"),
     "xfs": ("xfs_repair", "-n"),
     "btrfs": ("btrfs", "check", "--readonly"),
+    "f2fs": ("fsck.f2fs", "-f", "--dry-run"),
     **guest_pool.FSCK,
 }
 _ACKS = "/tmp/acks"

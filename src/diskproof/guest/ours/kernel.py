@@ -75,7 +75,7 @@ NETWORK_CARD = ("virtio_net",)
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
     "servers": ("cifs", "nfs", "nfsv4", "nfsd"),
     "storage": (
-        *("dm_mod", "dm_log_writes", "dm_snapshot", "dm_thin_pool"),
+        *("dm_mod", "dm_log_writes", "dm_snapshot", "dm_thin_pool", "f2fs"),
         *("raid0", "raid1", "raid10", "raid456", "iscsi_target_mod"),
         *("target_core_file", "target_core_iblock", "iscsi_tcp", "sd_mod"),
     ),
@@ -85,6 +85,7 @@ EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
 # Checksums, ciphers and tables that file systems ask the kernel for by name; without modprobe in
 # the initramfs nobody would load them on demand. A kernel that has them built in lacks the module.
 _ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "crc32": ("crc32_generic",),
     "crc32c": ("crc32c_generic",),
     "crypto_crc32c": ("crc32c_generic",),
     "xxhash64": ("xxhash_generic",),

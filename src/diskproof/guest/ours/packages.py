@@ -29,7 +29,10 @@ EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
         *("nfs-kernel-server", "nginx", "php-fpm", "php-mysql", "postfix", "postgresql", "samba"),
         "sed",
     ),
-    "storage": ("lvm2", "mdadm", "open-iscsi", "python3", "python3-psutil", "python3-pytest"),
+    "storage": (
+        *("f2fs-tools", "lvm2", "mdadm", "open-iscsi"),
+        *("python3", "python3-psutil", "python3-pytest"),
+    ),
     "zfs": ("python3", "python3-psutil", "python3-pytest", "zfsutils-linux"),
 }
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""

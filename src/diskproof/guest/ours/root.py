@@ -17,6 +17,7 @@ MAKE_FILE_SYSTEM: Mapping[str, tuple[str, ...]] = {
     "ext4": ("mkfs.ext4", "-q", "-F"),
     "xfs": ("mkfs.xfs", "-q", "-f"),
     "btrfs": ("mkfs.btrfs", "-q", "-f"),
+    "f2fs": ("mkfs.f2fs", "-q", "-f"),
 }
 SERVERS = "servers"
 _PYTHON_UNUSED = (

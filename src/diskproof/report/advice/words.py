@@ -23,8 +23,11 @@ CUTS: dict[Fault, str] = {
     "lying-device": "a power cut with a disk that lies",
     "old-content": "a power cut that leaves old content in new files",
     "power-ext4": "a power cut by the rules of ext4",
+    "power-ext4-journal": "a power cut by the rules of ext4 with data=journal",
+    "power-ext4-writeback": "a power cut by the rules of ext4 with data=writeback",
     "power-xfs": "a power cut by the rules of XFS",
     "power-btrfs": "a power cut by the rules of btrfs",
+    "power-f2fs": "a power cut by the rules of f2fs",
 }
 
 

@@ -17,6 +17,7 @@ mod attributes;
 mod background;
 mod base;
 mod buffer;
+mod callers;
 mod clock;
 mod crew;
 mod data;

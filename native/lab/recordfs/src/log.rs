@@ -25,7 +25,8 @@ const RESERVE: u64 = 16 << 20;
 
 pub struct Log {
     state: Mutex<State>,
-    callers: Mutex<Callers>,
+    /// None where nobody wants to know.
+    callers: Option<Mutex<Callers>>,
 }
 
 struct State {
@@ -56,7 +57,7 @@ impl Asked {
 
 impl Log {
     /// Begins a log in a file that must not be there yet.
-    pub fn create(path: &Path, header: &Header) -> io::Result<Log> {
+    pub fn create(path: &Path, header: &Header, callers: bool) -> io::Result<Log> {
         // It holds what the recorded files hold.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let mut state = State {
@@ -71,14 +72,15 @@ impl Log {
         };
         state.reserve(HEADER_LENGTH as u64)?;
         state.write(&mut [IoSlice::new(&header.encode())])?;
-        Ok(Log { state: Mutex::new(state), callers: Mutex::default() })
+        Ok(Log { state: Mutex::new(state), callers: callers.then(Mutex::default) })
     }
 
     /// A request of a thread that waits for its answer; 0 when it is not known who asks.
     pub fn asked(&self, file: u64, thread: u32) -> Asked {
         let asked = Asked::now(file);
+        let Some(callers) = &self.callers else { return asked };
         // Held until a new caller is in the log: no record may refer to it before.
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callers = callers.lock().unwrap_or_else(PoisonError::into_inner);
         let caller =
             callers.find(thread, |caller, who| self.append(Asked { caller, ..Asked::now(0) }, who));
         Asked { caller, ..asked }

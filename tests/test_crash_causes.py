@@ -13,6 +13,7 @@ from diskproof.report.crash.cause_table import (
     cure_text,
     flushes_text,
     loss_text,
+    told_cause,
 )
 
 RENAME = {
@@ -75,6 +76,24 @@ def test_a_cause_is_told_with_its_cure() -> None:
     assert cause_text(replace(cause, operations=())).startswith("nothing is missing")
 
 
+def test_who_did_it_is_told_where_it_is_known() -> None:
+    assert told_cause(read_causes(SUMMARY).found[0]).endswith("are not")
+    one = {"process": 70, "thread": 70, "name": "git\n\x1b[2J"}
+    two = {"process": 70, "thread": 71, "name": "x" * 1000}
+    written = [WRITE | {"by": one}, WRITE | {"by": two, "offset": 40, "sequence": 9}]
+    cause = CAUSE | {"operations": written, "there": None}
+    (told,) = read_causes(SUMMARY | {"found": [cause]}).found
+    who = f"by git\ufffd\ufffd[2J (70) and {'x' * 64} (70, thread 71)"
+    assert told_cause(told) == f"{cause_text(told)}, {who}"
+    assert cause_text(told).count("40 bytes") == 2
+    listed = causes_json(read_causes(SUMMARY | {"found": [cause]}))
+    assert listed is not None
+    assert [each["by"] for each in listed["found"][0]["operations"]] == [
+        {**one, "name": "git\ufffd\ufffd[2J"},
+        {**two, "name": "x" * 64},
+    ]
+
+
 def test_flushes_are_told_by_number_and_time() -> None:
     causes = read_causes(SUMMARY)
     assert flushes_text(causes.flushes) == "14 of 20 flushes can go: 38 ms of 52 ms"
@@ -100,6 +119,7 @@ def test_programs_get_the_same() -> None:
         {"found": [{**CAUSE, "verdict": "what"}]},
         {"found": [{**CAUSE, "operations": [{"path": 1}]}]},
         {"found": [{**CAUSE, "cure": {"after": None}}]},
+        {"found": [{**CAUSE, "operations": [WRITE | {"by": "git"}]}]},
         {"found": [], "flushes": [1]},
     ],
 )

@@ -81,3 +81,69 @@ def test_causes_stand_on_the_page(
     assert "mkdir charlie/below is missing" in page
     assert "fsync of charlie after mkdir charlie/below" in page
     assert "flushes can go" in page
+
+
+THREADS = """
+import json, os, sys, threading
+
+truth = open(sys.argv[1], "a")
+
+def write(name):
+    thread = threading.get_native_id()
+    with open(f"/proc/self/task/{thread}/comm", "w") as comm:
+        comm.write(name)
+    with open("shared/" + name, "r+b", 0) as file:
+        file.write(name.encode() * 40)
+        if name != "child-2":
+            os.fsync(file.fileno())
+    truth.write(json.dumps([name, os.getpid(), thread]) + chr(10))
+
+def work(who):
+    threads = [threading.Thread(target=write, args=(f"{who}-{number}",)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    truth.flush()
+
+child = os.fork()
+work("child" if child == 0 else "parent")
+if child:
+    os.waitpid(child, 0)
+    print("written", flush=True)
+"""
+WHOLE = """
+import os, sys
+
+promised = open(os.environ["DISKPROOF_ACKNOWLEDGED"]).read()
+names = [f"{who}-{number}" for who in ("child", "parent") for number in (1, 2)]
+sys.exit(bool(promised) and any(os.path.getsize("shared/" + name) == 0 for name in names))
+"""
+
+
+def test_of_two_processes_with_two_threads_the_one_that_did_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data/shared").mkdir(parents=True)
+    for name in ("child-1", "child-2", "parent-1", "parent-2"):
+        Path("data/shared", name).touch()
+    Path("writer.py").write_text(THREADS)
+    Path("check.py").write_text(WHOLE)
+    python = f"{sys.executable} -S -E {tmp_path}"
+    words = ["crash", "--writer", f"{python}/writer.py {tmp_path}/truth"]
+    words += ["--check", f"{python}/check.py", "--budget", "4s", "--causes", "20s"]
+    assert run_command_line([*words, "--json", "--quiet", "data"]) == 1
+    rows = json.loads(capsys.readouterr().out)
+    row = next(each for each in rows if each["fault"] == "power")
+    (cause,) = row["causes"]["found"]
+    lines = map(json.loads, Path("truth").read_text().splitlines())
+    truth = {name: {"process": process, "thread": thread} for name, process, thread in lines}
+    (change,) = cause["operations"]
+    assert change["path"] == "shared/child-2"
+    assert change["by"] == {**truth["child-2"], "name": "child-2"}
+    again = [*row["reproduce"].split()[1:], "--cause", "1", "--to", "parcel"]
+    assert run_command_line(again) == 1
+    story = Path("parcel/story.txt").read_text()
+    for name, by in truth.items():
+        assert f"by {name} ({by['process']}, thread {by['thread']})" in story

@@ -8,6 +8,8 @@ import errno
 import mmap
 import os
 import sqlite3
+import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -280,3 +282,26 @@ def test_names_beside_the_mount_stay_out(tmp_path: Path) -> None:
         acks.write_bytes(b"one\n\ntwo")
         records = recording.finish()
     assert [record.text for record in records if record.kind == "acknowledge"] == ["one", "", "two"]
+
+
+@MODES
+def test_of_every_change_the_log_knows_who_asked_for_it(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """A shell that becomes another program has another name from then on, and the same number."""
+    with start_recording(make_places(tmp_path), "--callers", *options) as recording:
+        write_files(recording.mount)
+        change_names(recording.mount)
+        shell = "echo $$ >one; exec dd if=/proc/self/stat of=two status=none"
+        subprocess.run(["sh", "-c", shell], cwd=recording.mount, check=True)
+        with ThreadPoolExecutor(1) as pool:
+            thread = pool.submit(threading.get_native_id).result()
+            pool.submit((recording.mount / "three").write_bytes, b"x").result()
+        (recording.mount / ".diskproof-ack").write_bytes(b"said")
+        shown = int((recording.mount / "one").read_text())
+        records = recording.finish()
+    who = [each.by for each in changes(records) if each.kind not in ("acknowledge", "end")]
+    own, comm = os.getpid(), Path("/proc/self/comm").read_text().strip()
+    told = [(own, threading.get_native_id(), comm), (shown, shown, "sh"), (shown, shown, "dd")]
+    assert list(dict.fromkeys(who)) == [*told, (own, thread, comm)]
+    assert {each.by for each in records if each.kind in (*REMARKS, "acknowledge", "end")} == {None}

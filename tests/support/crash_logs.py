@@ -11,13 +11,16 @@ from pathlib import Path
 KINDS = [
     *("base", "create", "mkdir", "symlink", "link", "unlink", "rmdir", "rename", "write"),
     *("truncate", "fallocate", "fsync", "setattr", "setxattr", "removexattr", "open", "release"),
-    *("acknowledge", "note", "end"),
+    *("acknowledge", "note", "end", "caller"),
 ]
-FRAME = struct.Struct("<IIIBBHQQQQ")
+FRAME = struct.Struct("<IIIBBHQQQII")
 DIRECT, DSYNC, SYNC, MAPPED, DATA_ONLY, DIRECTORY = (1 << bit for bit in range(6))
 KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 2, 16
 RENAME_EXCHANGE = 2
 BLOCK = 4096  # of the file systems that tests run on
+
+
+Caller = tuple[int, int, str]  # process, thread, name
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Record:
     end_ns: int
     file: int
     payload: bytes
+    by: Caller | None = None
 
     def numbers(self, form: str) -> tuple[int, ...]:
         return struct.unpack_from("<" + form, self.payload)
@@ -50,16 +54,17 @@ class Record:
 
 
 def read_log(path: Path) -> list[Record]:
-    """All whole records of a log; checks their checksums and sequence."""
+    """All whole records of a log but those that name callers; checks checksums and sequence."""
     return list(_records(path.read_bytes()))
 
 
 def _records(log: bytes) -> Iterator[Record]:
-    assert log[:12] == b"dpcrash\n\x01\0\0\0"
+    assert log[:12] == b"dpcrash\n\x02\0\0\0"
     at, last = 64, 0
+    callers: dict[int, Caller] = {}
     while at + FRAME.size <= len(log):
-        head, tail, length, kind, flags, error, sequence, begin, end, file = FRAME.unpack_from(
-            log, at
+        head, tail, length, kind, flags, error, sequence, begin, end, file, caller = (
+            FRAME.unpack_from(log, at)
         )
         payload = log[at + FRAME.size :][:length]
         if len(payload) < length:
@@ -67,7 +72,12 @@ def _records(log: bytes) -> Iterator[Record]:
         assert zlib.crc32(log[at + 4 : at + FRAME.size]) == head
         assert zlib.crc32(payload) == tail
         assert sequence == last + 1
-        yield Record(KINDS[kind - 1], flags, error, begin, end, file, payload)
+        if KINDS[kind - 1] == "caller":
+            assert caller not in callers
+            callers[caller] = (*struct.unpack_from("<II", payload), payload[8:].decode())
+        else:
+            by = callers[caller] if caller else None
+            yield Record(KINDS[kind - 1], flags, error, begin, end, file, payload, by)
         at, last = at + FRAME.size + length + -length % 8, sequence
 
 

@@ -19,9 +19,9 @@ from diskproof.crash.run import find_check
 from diskproof.errors import UsageError
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.records.causes import Cause, find_causes
-from diskproof.records.operations import Operation, operation_words
+from diskproof.records.operations import Operation, caller_words, is_by_several, operation_words
 from diskproof.records.verdicts import CrashRun
-from diskproof.report.crash.cause_table import cause_text, cure_text, loss_text
+from diskproof.report.crash.cause_table import cause_text, cure_text, loss_text, told_cause
 
 STORY_LINES = 20
 SCRIPT = """#!/bin/sh
@@ -77,7 +77,7 @@ def _write(target: Path, run_: CrashRun, cause: Cause, made: Reproduced) -> None
 def story(cause: Cause, known: tuple[Operation, ...]) -> Iterator[str]:
     """What happened, in at most ``STORY_LINES``: the head, then the last things before the crash,
     what is missing among them in any case."""
-    yield f"cause: {_plain(cause_text(cause))}"
+    yield f"cause: {_plain(told_cause(cause))}"
     yield f"loss: {_plain(loss_text(cause))}"
     yield f"cure: {_plain(cure_text(cause))}"
     yield "time, ms  what happened before the crash"
@@ -87,8 +87,10 @@ def story(cause: Cause, known: tuple[Operation, ...]) -> Iterator[str]:
     wanted |= {each.sequence for each in known[max(0, len(known) - (room - len(wanted))) :]}
     shown = [each for each in known if each.sequence in wanted]
     began = shown[0].end if shown else 0
+    several = is_by_several(shown)
     for each in shown:
-        told = _plain(operation_words(each))
+        by = f", {caller_words([each])}" if several and each.by else ""
+        told = _plain(f"{operation_words(each)}{by}")
         said = f"promised: {told}" if each.kind == "acknowledge" else told
         state = f"  <- {each.presence}" if each.is_absent else ""
         yield f"{(each.end - began) / 1e6:8.3f}  {said}{state}"

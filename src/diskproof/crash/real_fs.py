@@ -129,7 +129,7 @@ def start_recording_on(
 ) -> Iterator[tuple[Recording, Path]]:
     """Record a folder, or the disk in it; gives where the program runs, too."""
     if on is None:
-        with start_recording(files, room) as recording:
+        with start_recording(files, room, callers=True) as recording:
             yield recording, recording.folder
         return
     with start_recording(files, room) as recording:

@@ -8,6 +8,8 @@ from diskproof.records.operations import (
     CONTENT,
     FLUSHES,
     Operation,
+    caller_words,
+    is_by_several,
     operation_words,
     until,
 )
@@ -36,7 +38,8 @@ def make_timeline(
     promises = _mark_promises(shown, sorted(lost))
     shown = shown[max(0, first - BEFORE) :]
     began = shown[0].end
-    events = [_event(each, began, promises) for each in shown]
+    several = is_by_several(shown)
+    events = [_event(each, began, promises, several=several) for each in shown]
     events.append(TraceEvent(round((end - began) / 1e9, 6), "cut"))
     return _shortened(events)
 
@@ -54,16 +57,19 @@ def _mark_promises(operations: Sequence[Operation], lost: Sequence[int]) -> dict
     return marks
 
 
-def _event(operation: Operation, began: int, promises: Mapping[int, str]) -> TraceEvent:
+def _event(
+    operation: Operation, began: int, promises: Mapping[int, str], *, several: bool
+) -> TraceEvent:
     seconds, text = round((operation.end - began) / 1e9, 6), operation_words(operation)[:_MAX_TEXT]
+    by = f", {caller_words([operation])}" if several and operation.by else ""
     if operation.kind in FLUSHES:
-        return TraceEvent(seconds, "flush", "", text)
+        return TraceEvent(seconds, "flush", "", f"{text}{by}")
     if operation.kind == ACKNOWLEDGE:
         return TraceEvent(seconds, ACKNOWLEDGE, promises.get(operation.sequence, ""), text[:80])
     state = operation.presence if operation.is_absent else "kept"
     durable = ", durable" if operation.durable else ""
     kind = "write" if operation.kind in CONTENT else "name"
-    return TraceEvent(seconds, kind, state, f"{text}{durable}")
+    return TraceEvent(seconds, kind, state, f"{text}{durable}{by}")
 
 
 def _shortened(events: list[TraceEvent]) -> tuple[TraceEvent, ...]:

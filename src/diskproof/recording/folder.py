@@ -102,11 +102,12 @@ def require_fuse() -> None:
 
 
 @contextmanager
-def start_recording(files: Path, room: Path) -> Iterator[Recording]:
+def start_recording(files: Path, room: Path, *, callers: bool = False) -> Iterator[Recording]:
     """Record the folder ``files`` for the length of a ``with`` block.
 
     ``room`` is an existing folder on a file system with space for the log; mount point and log
-    are made in it. Raises HostError when the folder cannot be recorded.
+    are made in it. With ``callers`` the log says who asked for each change. Raises HostError when
+    the folder cannot be recorded.
     """
     require_fuse()
     folder, log = room / "recorded", room / LOG
@@ -114,7 +115,8 @@ def start_recording(files: Path, room: Path) -> Iterator[Recording]:
     read_ready, ready = os.pipe()
     argv = [
         str(require_native("diskproof-recordfs")),
-        *("--log", str(log), "--foreground", str(files), str(folder)),
+        *("--log", str(log), "--foreground", *(["--callers"] if callers else [])),
+        *(str(files), str(folder)),
     ]
     with ExitStack() as stack:
         stack.callback(os.close, read_ready)

@@ -15,10 +15,10 @@ from typing import IO
 from diskproof.errors import RunFailure
 
 MAGIC = b"dpcrash\n"
-VERSION = 1
+VERSIONS = (1, 2)
 HEADER_BYTES = 64
 MAX_PAYLOAD = (1 << 20) + (64 << 10)
-_FRAME = struct.Struct("<IIIBBHQQQQ")
+_FRAME = struct.Struct("<IIIBBHQQQII")
 _HEADER = struct.Struct("<8sIIIIQQQ12sI")
 _CHECKSUM = struct.Struct("<I")
 
@@ -77,7 +77,7 @@ def read_frames(path: Path) -> Iterator[Frame]:
                 return
             if zlib.crc32(payload[:size]) != payload_crc:
                 raise _damaged(offset, "the checksum of a payload is wrong")
-            kind, flags, errno, sequence, begin, end, file = rest
+            kind, flags, errno, sequence, begin, end, file, _caller = rest
             if sequence != expected or end < last:
                 raise _damaged(offset, "records are not in order")
             expected, last = sequence + 1, end
@@ -92,9 +92,10 @@ def _read_header(stream: IO[bytes]) -> None:
     magic, version, *_, crc = _HEADER.unpack(header)
     if zlib.crc32(header[:60]) != crc:
         raise _damaged(0, "the checksum of the header is wrong")
-    if version != VERSION:
+    if version not in VERSIONS:
+        known = " and ".join(map(str, VERSIONS))
         raise RunFailure(
-            "log", f"the crash log has version {version}", f"version {VERSION} is read here"
+            "log", f"the crash log has version {version}", f"versions {known} are read here"
         )
 
 
@@ -131,13 +132,15 @@ class LogWriter:
 
     def __init__(self, stream: IO[bytes], sector: int) -> None:
         self._stream, self._count = stream, 0
-        head = _HEADER.pack(MAGIC, VERSION, sector, 4096, 0, 0, 0, 0, bytes(12), 0)[:60]
+        head = _HEADER.pack(MAGIC, VERSIONS[-1], sector, 4096, 0, 0, 0, 0, bytes(12), 0)[:60]
         stream.write(head + _CHECKSUM.pack(zlib.crc32(head)))
 
     def add(self, kind: int, payload: bytes = b"", *, file: int = 0, flags: int = 0) -> None:
         self._count += 1
         times = self._count, self._count, self._count
-        head = _FRAME.pack(0, zlib.crc32(payload), len(payload), kind, flags, 0, *times, file)[4:]
+        head = _FRAME.pack(0, zlib.crc32(payload), len(payload), kind, flags, 0, *times, file, 0)[
+            4:
+        ]
         self._stream.write(_CHECKSUM.pack(zlib.crc32(head)) + head + payload)
         self._stream.write(bytes(-len(payload) % 8))
 

@@ -12,12 +12,22 @@ LIST_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
+class Caller:
+    """The thread that asked for an operation; ``name`` is the thread's as Linux has it (comm)."""
+
+    process: int
+    thread: int
+    name: str
+
+
+@dataclass(frozen=True)
 class Operation:
     """One record. ``to`` is the second path of a rename or link, the name of an extended attribute;
     the ``path`` of an acknowledgement is its text. Times are nanoseconds of the log's clock.
 
     ``presence`` is what became of a change in the state that was asked about: ``there``,
-    ``missing`` or ``torn``; empty without a state, and for what is no change.
+    ``missing`` or ``torn``; empty without a state, and for what is no change. ``by`` is None where
+    the log does not say who.
     """
 
     sequence: int
@@ -30,6 +40,7 @@ class Operation:
     begin: int = 0
     end: int = 0
     presence: str = ""
+    by: Caller | None = None
 
     @property
     def is_absent(self) -> bool:
@@ -72,6 +83,15 @@ def read_operation(content: Mapping[str, Any]) -> Operation:
         int(content["begin_ns"]),
         int(content["end_ns"]),
         str(content.get("presence") or ""),
+        _read_caller(content.get("by")),
+    )
+
+
+def _read_caller(content: Mapping[str, Any] | None) -> Caller | None:
+    if content is None:
+        return None
+    return Caller(
+        int(content["process"]), int(content["thread"]), _printable(str(content["name"])[:64])
     )
 
 
@@ -103,6 +123,24 @@ def operation_words(operation: Operation) -> str:
     return words.get(kind, f"{kind} {path}{arrow}")
 
 
+def caller_words(operations: Iterable[Operation]) -> str:
+    """Who did all of it, in the order of the log: ``by sqlite3 (12345)``; empty where nobody is
+    known."""
+    callers = dict.fromkeys(each.by for each in operations if each.by)
+    told = [_caller_word(each) for each in callers]
+    return f"by {' and '.join(told)}" if told else ""
+
+
+def _caller_word(caller: Caller) -> str:
+    thread = "" if caller.thread == caller.process else f", thread {caller.thread}"
+    return f"{caller.name} ({caller.process}{thread})"
+
+
+def is_by_several(operations: Iterable[Operation]) -> bool:
+    """Whether it is worth telling of each who did it."""
+    return len({each.by for each in operations if each.by}) > 1
+
+
 def count_bytes(number: int) -> str:
     return f"{number:,} byte{'' if number == 1 else 's'}"
 
@@ -122,8 +160,10 @@ def merged(operations: Sequence[Operation]) -> Iterator[Operation]:
 
 
 def _continues(one: Operation, two: Operation) -> bool:
-    same = (one.kind, one.path, one.presence) == (two.kind, two.path, two.presence)
-    return same and one.kind == "write" and (one.offset or 0) + (one.bytes or 0) == two.offset
+    same = (one.kind, one.path, one.presence, one.by)
+    if same != (two.kind, two.path, two.presence, two.by) or one.kind != "write":
+        return False
+    return (one.offset or 0) + (one.bytes or 0) == two.offset
 
 
 def absence_words(operation: Operation, moves: Iterable[Operation]) -> str:

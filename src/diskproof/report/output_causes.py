@@ -3,8 +3,17 @@
 from typing import TypedDict
 
 
+class CallerJson(TypedDict):
+    """A thread; ``name`` is its own."""
+
+    process: int
+    thread: int
+    name: str
+
+
 class ChangeJson(TypedDict):
-    """A change of the recorded folder; ``to`` is the second path of a rename or link."""
+    """A change of the recorded folder; ``to`` is the second path of a rename or link, ``by`` null
+    where nobody knows who made it."""
 
     record: int
     operation: str
@@ -13,6 +22,7 @@ class ChangeJson(TypedDict):
     offset: int | None
     bytes: int | None
     torn: bool
+    by: CallerJson | None
 
 
 class CauseJson(TypedDict):

@@ -49,7 +49,8 @@ pub fn new_name<'a>(
     name: &'a OsStr,
     umask: u32,
 ) -> NewName<'a> {
-    NewName { parent: parent.0, name, uid: request.uid(), gid: request.gid(), umask }
+    let (uid, gid, thread) = (request.uid(), request.gid(), request.pid());
+    NewName { parent: parent.0, name, uid, gid, thread, umask }
 }
 
 pub fn caller(request: &Request) -> Caller {

@@ -18,7 +18,6 @@ use crate::data::errno;
 use crate::effects::{is_kernels, log_changes, watch, Caller, Facts};
 use crate::handles::Handle;
 use crate::inodes::Inode;
-use crate::log::Asked;
 use crate::places::Place;
 use crate::recorder::{attributes, Recorder};
 
@@ -59,7 +58,7 @@ impl Recorder {
     }
 
     fn set_owner_and_mode(&self, inode: &Arc<Inode>, change: &Change) -> Result<(), Errno> {
-        let asked = Asked::now(inode.id);
+        let asked = self.log.asked(inode.id, change.caller.pid);
         self.log.require_open()?;
         let _range = inode.ranges.lock_all();
         let place = inode.place()?;
@@ -74,7 +73,7 @@ impl Recorder {
     }
 
     fn truncate(&self, inode: &Arc<Inode>, change: &Change, size: u64) -> Result<(), Errno> {
-        let asked = Asked::now(inode.id);
+        let asked = self.log.asked(inode.id, change.caller.pid);
         self.log.require_open()?;
         let open = change.handle.map(|number| self.handles.require(number)).transpose()?;
         let _range = inode.ranges.lock_all();
@@ -93,33 +92,36 @@ impl Recorder {
         name: &OsStr,
         value: &[u8],
         flags: i32,
+        thread: u32,
     ) -> Result<(), Errno> {
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let operation = Operation::Setxattr {
             name: Cow::Borrowed(name.as_bytes()),
             value: Cow::Borrowed(value),
         };
-        self.change_xattr(id, name, &operation, |place| {
+        self.change_xattr((id, thread), name, &operation, |place| {
             rustix::fs::setxattr(place.path(), name, value, flags)
         })
     }
 
-    pub fn do_removexattr(&self, id: u64, name: &OsStr) -> Result<(), Errno> {
+    pub fn do_removexattr(&self, id: u64, name: &OsStr, thread: u32) -> Result<(), Errno> {
         let operation = Operation::Removexattr { name: Cow::Borrowed(name.as_bytes()) };
-        self.change_xattr(id, name, &operation, |place| rustix::fs::removexattr(place.path(), name))
+        self.change_xattr((id, thread), name, &operation, |place| {
+            rustix::fs::removexattr(place.path(), name)
+        })
     }
 
     /// Of what is the kernel's own the log has what became of it: a list may change the mode, or
     /// be the mode alone.
     fn change_xattr(
         &self,
-        id: u64,
+        (id, thread): (u64, u32),
         name: &OsStr,
         operation: &Operation<'_>,
         change: impl FnOnce(&Place) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let inode = self.inodes.require(id)?;
-        let asked = Asked::now(id);
+        let asked = self.log.asked(id, thread);
         self.log.require_open()?;
         let _range = inode.ranges.lock_all();
         let place = inode.place()?;

@@ -44,8 +44,11 @@ impl Recorder {
             Handle::Directory(_) => return reply.error(code(Errno::ISDIR)),
         };
         let flags = write_flags(how.0, how.1);
+        // Pages of a mapping are sent by the kernel, some time.
+        let thread = if flags.contains(Flags::MAPPED) { 0 } else { how.2.pid };
+        let asked = self.log.asked(file.inode.id, thread);
         let kill = how.0.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then_some(how.2);
-        match self.write_backing(file, offset, data, kill, flags) {
+        match self.write_backing(file, (asked, offset, data), kill, flags) {
             Err(error) => reply.error(code(error)),
             Ok(written) if flags.contains(Flags::DSYNC) => {
                 let (file, data) = (file.clone(), written.data.to_vec());
@@ -65,12 +68,10 @@ impl Recorder {
     fn write_backing<'a>(
         &self,
         file: &OpenFile,
-        offset: u64,
-        data: &'a [u8],
+        (asked, offset, data): (Asked, u64, &'a [u8]),
         kill: Option<Caller>,
         flags: Flags,
     ) -> Result<Written<'a>, Errno> {
-        let asked = Asked::now(file.inode.id);
         self.log.require_open()?;
         let end = offset.checked_add(data.len() as u64).ok_or(Errno::FBIG)?;
         let range = match is_plain(&file.inode)? {
@@ -140,7 +141,7 @@ impl Recorder {
     }
 
     /// fsync or fdatasync of a file or directory.
-    pub fn do_fsync(&self, handle: Arc<Handle>, data_only: bool, reply: ReplyEmpty) {
+    pub fn do_fsync(&self, handle: Arc<Handle>, data_only: bool, thread: u32, reply: ReplyEmpty) {
         let (id, kind) = match &*handle {
             Handle::File(file) => (file.inode.id, Flags::NONE),
             Handle::Directory(open) => (open.inode.id, Flags::DIRECTORY),
@@ -150,7 +151,7 @@ impl Recorder {
             }
         };
         let flags = if data_only { kind.with(Flags::DATA_ONLY) } else { kind };
-        let (asked, log) = (Asked::now(id), self.log.clone());
+        let (asked, log) = (self.log.asked(id, thread), self.log.clone());
         self.crew.run(move || {
             let synced = log.require_open().and_then(|()| {
                 let synced = sync_handle(&handle, data_only);
@@ -169,7 +170,7 @@ impl Recorder {
         (mode, caller): (i32, Caller),
     ) -> Result<(), Errno> {
         let Handle::File(file) = handle else { return Err(Errno::INVAL) };
-        let asked = Asked::now(file.inode.id);
+        let asked = self.log.asked(file.inode.id, caller.pid);
         self.log.require_open()?;
         let mode = mode as u32;
         let _range = file.inode.ranges.lock_all();

@@ -115,13 +115,14 @@ impl Filesystem for Recorder {
         answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = refuse_ack(parent, name).and_then(|()| self.do_unlink(parent.0, name));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let done =
+            refuse_ack(parent, name).and_then(|()| self.do_unlink(parent.0, name, request.pid()));
         answer!(reply, done, () => reply.ok())
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.do_rmdir(parent.0, name), () => reply.ok())
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.do_rmdir(parent.0, name, request.pid()), () => reply.ok())
     }
 
     fn symlink(
@@ -139,7 +140,7 @@ impl Filesystem for Recorder {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -147,23 +148,29 @@ impl Filesystem for Recorder {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let done =
-            refuse_ack(parent, name).and_then(|()| refuse_ack(new_parent, new_name)).and_then(
-                |()| self.do_rename((parent.0, name), (new_parent.0, new_name), flags.bits()),
-            );
+        let done = refuse_ack(parent, name)
+            .and_then(|()| refuse_ack(new_parent, new_name))
+            .and_then(|()| {
+                self.do_rename(
+                    (parent.0, name),
+                    (new_parent.0, new_name),
+                    flags.bits(),
+                    request.pid(),
+                )
+            });
         answer!(reply, done, () => reply.ok())
     }
 
     fn link(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         new_parent: INodeNo,
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
         let made = refuse_ack(new_parent, new_name)
-            .and_then(|()| self.do_link(ino.0, new_parent.0, new_name));
+            .and_then(|()| self.do_link(ino.0, new_parent.0, new_name, request.pid()));
         answer!(reply, made, found => reply.entry(&TTL, &found, GENERATION))
     }
 
@@ -258,9 +265,16 @@ impl Filesystem for Recorder {
         answer!(reply, done, () => reply.ok())
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         let handle = self.handles.require(fh.0);
-        answer!(reply, handle, handle => self.do_fsync(handle, data_only, reply))
+        answer!(reply, handle, handle => self.do_fsync(handle, data_only, request.pid(), reply))
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -317,7 +331,7 @@ impl Filesystem for Recorder {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -325,7 +339,7 @@ impl Filesystem for Recorder {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        answer!(reply, self.do_setxattr(ino.0, name, value, flags), () => reply.ok())
+        answer!(reply, self.do_setxattr(ino.0, name, value, flags, request.pid()), () => reply.ok())
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -342,8 +356,8 @@ impl Filesystem for Recorder {
         answer!(reply, self.do_listxattr(ino.0, size), value => answer_xattr(reply, value))
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.do_removexattr(ino.0, name), () => reply.ok())
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.do_removexattr(ino.0, name, request.pid()), () => reply.ok())
     }
 
     fn fallocate(

@@ -15,6 +15,7 @@ use diskproof_wire::crash_log::{Frame, Header, Operation, Place, HEADER_LENGTH, 
 use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::{pwritev, Errno};
 
+use crate::callers::Callers;
 use crate::clock;
 
 /// Kept free behind the last record, for the end record of a log whose disk is full.
@@ -24,6 +25,8 @@ const RESERVE: u64 = 16 << 20;
 
 pub struct Log {
     state: Mutex<State>,
+    /// None where nobody wants to know.
+    callers: Option<Mutex<Callers>>,
 }
 
 struct State {
@@ -38,22 +41,23 @@ struct State {
     head: Vec<u8>,
 }
 
-/// When a request arrived, and the file it is about.
+/// When a request arrived, the file it is about, and the number of who asked (0 when nobody knows).
 #[derive(Clone, Copy)]
 pub struct Asked {
     pub begin_ns: u64,
     pub file: u64,
+    pub caller: u32,
 }
 
 impl Asked {
     pub fn now(file: u64) -> Asked {
-        Asked { begin_ns: clock::monotonic_ns(), file }
+        Asked { begin_ns: clock::monotonic_ns(), file, caller: 0 }
     }
 }
 
 impl Log {
     /// Begins a log in a file that must not be there yet.
-    pub fn create(path: &Path, header: &Header) -> io::Result<Log> {
+    pub fn create(path: &Path, header: &Header, callers: bool) -> io::Result<Log> {
         // It holds what the recorded files hold.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let mut state = State {
@@ -68,7 +72,18 @@ impl Log {
         };
         state.reserve(HEADER_LENGTH as u64)?;
         state.write(&mut [IoSlice::new(&header.encode())])?;
-        Ok(Log { state: Mutex::new(state) })
+        Ok(Log { state: Mutex::new(state), callers: callers.then(Mutex::default) })
+    }
+
+    /// A request of a thread that waits for its answer; 0 when it is not known who asks.
+    pub fn asked(&self, file: u64, thread: u32) -> Asked {
+        let asked = Asked::now(file);
+        let Some(callers) = &self.callers else { return asked };
+        // Held until a new caller is in the log: no record may refer to it before.
+        let mut callers = callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let caller =
+            callers.find(thread, |caller, who| self.append(Asked { caller, ..Asked::now(0) }, who));
+        Asked { caller, ..asked }
     }
 
     /// Logs what was done. EIO once the log has ended.
@@ -127,8 +142,11 @@ impl State {
 
     fn write_record(&mut self, asked: Asked, frame: &Frame<'_>, error: u16) -> io::Result<()> {
         let end_ns = clock::monotonic_ns().max(self.end_ns);
-        let Asked { begin_ns, file } = asked;
-        let place = Place { sequence: self.sequence + 1, begin_ns, end_ns, file, error };
+        let Asked { begin_ns, file, caller } = asked;
+        if u32::try_from(file).is_err() {
+            return Err(io::Error::other("there were more files than it can number"));
+        }
+        let place = Place { sequence: self.sequence + 1, begin_ns, end_ns, file, caller, error };
         let mut head = std::mem::take(&mut self.head);
         let mut slices = frame.pieces(&place, &mut head).map(IoSlice::new);
         let written = self.write(&mut slices);

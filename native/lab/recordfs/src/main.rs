@@ -17,6 +17,7 @@ mod attributes;
 mod background;
 mod base;
 mod buffer;
+mod callers;
 mod clock;
 mod crew;
 mod data;
@@ -83,6 +84,9 @@ struct Options {
     /// Let the kernel cache files opened without O_DIRECT, as kernels before 6.6 do in any case
     #[arg(long)]
     page_cache: bool,
+    /// Note which thread of which process asked for each change
+    #[arg(long)]
+    callers: bool,
 }
 
 /// Threads that take requests from the kernel: one may wait for the disk, the other goes on.
@@ -244,7 +248,8 @@ fn check_places(options: &Options) -> io::Result<(OwnedFd, PathBuf)> {
 }
 
 fn begin_log(options: &Options, backing: &OwnedFd) -> io::Result<Arc<Log>> {
-    let log = Log::create(&options.log, &base::read_header(backing)?).map_err(|error| {
+    let header = base::read_header(backing)?;
+    let log = Log::create(&options.log, &header, options.callers).map_err(|error| {
         io::Error::new(error.kind(), format!("{}: {error}", options.log.display()))
     })?;
     Ok(Arc::new(log))

@@ -25,6 +25,7 @@ pub struct NewName<'a> {
     pub name: &'a OsStr,
     pub uid: u32,
     pub gid: u32,
+    pub thread: u32,
     /// What the caller keeps from new files, where the directory has no list for them.
     pub umask: u32,
 }
@@ -89,7 +90,7 @@ impl Recorder {
         create: impl FnOnce(&Place, u32) -> Result<(), Errno>,
     ) -> Result<(Arc<Inode>, Stat), Errno> {
         let parent = self.inodes.require(new.parent)?;
-        let begin_ns = Asked::now(0).begin_ns;
+        let asked = self.log.asked(0, new.thread);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let place = parent.place()?;
@@ -102,7 +103,7 @@ impl Recorder {
         let id = self.inodes.add_name(&stat_entry(&place, new.name)?, new.parent, new.name);
         let (inode, stat) = self.inodes.look_up(&place, new.name)?;
         let (made, asked) =
-            (base::entry(&stat, new.parent, new.name, target), Asked { begin_ns, file: id });
+            (base::entry(&stat, new.parent, new.name, target), Asked { file: id, ..asked });
         self.log.append(asked, &operation(made))?;
         if listed {
             let facts = Facts::of(&inode.place()?)?;
@@ -111,9 +112,15 @@ impl Recorder {
         Ok((inode, stat))
     }
 
-    pub fn do_link(&self, id: u64, new_parent: u64, new_name: &OsStr) -> Result<FileAttr, Errno> {
+    pub fn do_link(
+        &self,
+        id: u64,
+        new_parent: u64,
+        new_name: &OsStr,
+        thread: u32,
+    ) -> Result<FileAttr, Errno> {
         let (inode, parent) = (self.inodes.require(id)?, self.inodes.require(new_parent)?);
-        let asked = Asked::now(id);
+        let asked = self.log.asked(id, thread);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let (from, to) = (inode.place()?, parent.place()?);
@@ -125,25 +132,35 @@ impl Recorder {
         Ok(attributes(id, &stat))
     }
 
-    pub fn do_unlink(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+    pub fn do_unlink(&self, parent: u64, name: &OsStr, thread: u32) -> Result<(), Errno> {
         let text = Cow::Borrowed(name.as_bytes());
-        self.remove(parent, name, AtFlags::empty(), &Operation::Unlink { parent, name: text })
+        self.remove(
+            (parent, thread),
+            name,
+            AtFlags::empty(),
+            &Operation::Unlink { parent, name: text },
+        )
     }
 
-    pub fn do_rmdir(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+    pub fn do_rmdir(&self, parent: u64, name: &OsStr, thread: u32) -> Result<(), Errno> {
         let text = Cow::Borrowed(name.as_bytes());
-        self.remove(parent, name, AtFlags::REMOVEDIR, &Operation::Rmdir { parent, name: text })
+        self.remove(
+            (parent, thread),
+            name,
+            AtFlags::REMOVEDIR,
+            &Operation::Rmdir { parent, name: text },
+        )
     }
 
     fn remove(
         &self,
-        parent: u64,
+        (parent, thread): (u64, u32),
         name: &OsStr,
         flags: AtFlags,
         operation: &Operation<'_>,
     ) -> Result<(), Errno> {
         let place = self.inodes.require(parent)?.place()?;
-        let begin_ns = Asked::now(0).begin_ns;
+        let asked = self.log.asked(0, thread);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let file = self.require_id(&place, name)?;
@@ -152,7 +169,7 @@ impl Recorder {
         fs::unlinkat(&place, name, flags)?;
         self.inodes.take_name(file, parent, name, &held);
         drop(moving);
-        self.log.append(Asked { begin_ns, file }, operation)
+        self.log.append(Asked { file, ..asked }, operation)
     }
 
     /// EIO for what came past the recording.
@@ -165,13 +182,14 @@ impl Recorder {
         (parent, name): (u64, &OsStr),
         (new_parent, new_name): (u64, &OsStr),
         flags: u32,
+        thread: u32,
     ) -> Result<(), Errno> {
         if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
             return Err(Errno::INVAL);
         }
         let from = self.inodes.require(parent)?.place()?;
         let to = self.inodes.require(new_parent)?.place()?;
-        let begin_ns = Asked::now(0).begin_ns;
+        let asked = self.log.asked(0, thread);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let file = self.require_id(&from, name)?;
@@ -192,7 +210,7 @@ impl Recorder {
         drop(moving);
         let (name, new_name) = (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(new_name.as_bytes()));
         let done = Operation::Rename { flags, parent, new_parent, replaced, name, new_name };
-        self.log.append(Asked { begin_ns, file }, &done)
+        self.log.append(Asked { file, ..asked }, &done)
     }
 
     pub fn do_readlink(&self, id: u64) -> Result<Vec<u8>, Errno> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use diskproof_wire::crash_log::ROOT;
+use diskproof_wire::crash_log::{self, ROOT};
 use serde::Serialize;
 
 use crate::trace::{AttributeChange, Change, Place, Trace, What};
@@ -33,6 +33,23 @@ pub enum Kind {
     Acknowledge,
 }
 
+/// The thread that asked for something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Caller {
+    pub process: u32,
+    pub thread: u32,
+    pub name: String,
+}
+
+impl Caller {
+    /// Whom a record names.
+    pub fn named(operation: &crash_log::Operation<'_>) -> Option<Caller> {
+        let crash_log::Operation::Caller { process, thread, name } = operation else { return None };
+        let (process, thread) = (*process, *thread);
+        Some(Caller { process, thread, name: String::from_utf8_lossy(name).into_owned() })
+    }
+}
+
 /// One record by its names. `to` is the second path of a rename or link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Operation {
@@ -52,6 +69,9 @@ pub struct Operation {
     /// A write that is durable with its end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub durable: bool,
+    /// None when the log does not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Caller>,
 }
 
 /// Goes through a log and knows every path.
@@ -133,9 +153,11 @@ impl<'t> Operations<'t> {
         let event = trace.event(sequence);
         let (begin_ns, end_ns, file) = (event.begin_ns, event.end_ns, event.file);
         let (path, durable) = (String::new(), false);
+        let by = (event.caller as usize).checked_sub(1).and_then(|at| trace.callers.get(at));
         let bare = |kind| {
             let (to, offset, bytes, path) = (None, None, None, path.clone());
-            Operation { sequence, begin_ns, end_ns, kind, path, to, offset, bytes, durable }
+            let by = by.cloned();
+            Operation { sequence, begin_ns, end_ns, kind, path, to, offset, bytes, durable, by }
         };
         Some(match &event.what {
             What::Remark => return None,

@@ -14,6 +14,7 @@ use diskproof_wire::crash_log::{
 
 use crate::content::sector_hash;
 use crate::failure::{During, Failure, Result};
+use crate::operation::Caller;
 use crate::sizes::Sizes;
 
 /// Records of one log: 100 bytes each in memory.
@@ -92,6 +93,7 @@ pub struct Event {
     pub begin_ns: u64,
     pub end_ns: u64,
     pub file: u64,
+    pub caller: u32,
     pub what: What,
     /// The truncation that a change of this file's size comes after: the size is there only with
     /// it.
@@ -117,6 +119,8 @@ pub struct Trace {
     /// The record with sequence number n is at n - 1.
     pub events: Vec<Event>,
     pub nodes: HashMap<u64, Node>,
+    /// By their numbers in events, from 1.
+    pub callers: Vec<Caller>,
     /// The names at the start, parents first, with sizes.
     pub base: Vec<(Place, u64, u64)>,
     log: File,
@@ -145,8 +149,8 @@ impl Trace {
             }
         }
         let ending = reader.ending().unwrap_or(Ending::Open);
-        let Loading { events, nodes, base, .. } = loading;
-        Ok(Trace { header, ending, sector, events, nodes, base, log })
+        let Loading { events, nodes, callers, base, .. } = loading;
+        Ok(Trace { header, ending, sector, events, nodes, callers, base, log })
     }
 
     pub fn event(&self, sequence: u64) -> &Event {
@@ -204,6 +208,7 @@ struct Loading {
     sector: u64,
     events: Vec<Event>,
     nodes: HashMap<u64, Node>,
+    callers: Vec<Caller>,
     base: Vec<(Place, u64, u64)>,
     last_of_file: HashMap<u64, u64>,
     last_of_name: HashMap<Place, u64>,
@@ -216,6 +221,7 @@ impl Loading {
             sector,
             events: Vec::new(),
             nodes: HashMap::new(),
+            callers: Vec::new(),
             base: Vec::new(),
             last_of_file: HashMap::new(),
             last_of_name: HashMap::new(),
@@ -228,6 +234,7 @@ impl Loading {
         if record.file > MAX_FILE {
             return Err("a file id that no recorder gives");
         }
+        self.callers.extend(Caller::named(&record.operation));
         let what = match &record.operation {
             Operation::Acknowledge { text } => What::Acknowledge(text[..].into()),
             _ if record.error != 0 => What::Remark,
@@ -246,8 +253,8 @@ impl Loading {
             What::Change(change) => self.sizes.take(record.file, record.sequence, change),
             _ => None,
         };
-        let Record { begin_ns, end_ns, file, .. } = *record;
-        Ok(Event { begin_ns, end_ns, file, what, truncation })
+        let Record { begin_ns, end_ns, file, caller, .. } = *record;
+        Ok(Event { begin_ns, end_ns, file, caller, what, truncation })
     }
 
     fn change(

@@ -8,9 +8,10 @@ use std::borrow::Cow;
 
 use diskproof_states::causes::find_causes;
 use diskproof_states::causes::lines::{CauseLine, CausesSummary};
-use diskproof_states::operation::Kind;
+use diskproof_states::operation::{Caller, Kind, Operations};
 use diskproof_states::request::Request;
 use diskproof_states::run::explore;
+use diskproof_states::trace::Trace;
 use diskproof_wire::crash_log::{Flags, Operation, ROOT};
 use diskproof_wire::ledger::{Acknowledgement, Geometry, Place, Record, SLOT};
 use logs::{entry, Recording, DISK};
@@ -86,6 +87,32 @@ fn writes_that_nobody_flushed_are_one_cause_with_its_cure() {
     assert_eq!((&cure.path[..], cure.works, cure.flushes), ("disk", true, 6));
     assert!(cause.states > 1 && summary.finished);
     assert_eq!(summary.cured, Some(true));
+}
+
+#[test]
+fn a_program_that_is_started_again_and_again_is_one_cause() {
+    let mut ledger = Ledger::new();
+    let mut first = None;
+    for number in 1..=4 {
+        ledger.recording.caller = number;
+        let (process, thread) = (100 * number, 100 * number + 1);
+        let name = Cow::Borrowed(&b"logger"[..]);
+        ledger.recording.add(0, Operation::Caller { process, thread, name });
+        first.get_or_insert(Caller { process, thread, name: "logger".to_owned() });
+        ledger.write();
+        ledger.recording.caller = 0;
+        ledger.promise();
+    }
+    let (causes, _) = ledger.find();
+    let [cause] = &causes[..] else { panic!("{} causes", causes.len()) };
+    assert_eq!(cause.alike, 4);
+    let by = cause.operations[0].named.by.clone().unwrap();
+    assert_eq!((by.process + 1, &by.name[..]), (by.thread, "logger"));
+    let trace = Trace::load(&ledger.recording.path.join("log"), None).unwrap();
+    let mut told =
+        Operations::new(&trace).filter(|named| named.kind == Kind::Write).map(|named| named.by);
+    assert_eq!(told.next().unwrap(), first);
+    assert!(told.all(|by| by.is_some()));
 }
 
 #[test]

@@ -13,13 +13,16 @@ pub use operation::{Entry, Flags, Name, Operation};
 pub use reader::{Ending, LogError, Reader};
 pub use record::{Frame, Place, Record, FRAME_LENGTH};
 
-/// Raised whenever a reader of the old version would misread a log.
-pub const VERSION: u32 = 1;
+/// Raised whenever a reader of the old version would misread a log. Logs of version 1 are read too:
+/// they know no callers.
+pub const VERSION: u32 = 2;
 /// Data of one write; longer requests are logged as several.
 pub const MAX_DATA: usize = 1 << 20;
 /// Bytes of a payload: the data of a write or the value of an extended attribute, and fields.
 pub const MAX_PAYLOAD: usize = MAX_DATA + (64 << 10);
 /// Bytes of one acknowledgement, note or reason for the end.
 pub const MAX_TEXT: usize = crate::MAX_ACK_LINE;
+/// Bytes of a caller's name; the kernel's names of threads are shorter.
+pub const MAX_CALLER_NAME: usize = 64;
 /// The file id of the recorded directory itself.
 pub const ROOT: u64 = 1;

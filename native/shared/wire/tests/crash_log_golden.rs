@@ -16,23 +16,34 @@ fn read_golden(name: &str) -> Vec<u8> {
 
 #[test]
 fn the_golden_log_says_what_its_text_says() {
-    let (bytes, text) = (read_golden("crash-log.bin"), read_golden("crash-log.jsonl"));
+    let found = check_text("crash-log");
+    for kind in 1..=21 {
+        assert!(found.iter().any(|r| r["kind"] == kind_name(kind)), "no example of kind {kind}");
+    }
+}
+
+#[test]
+fn a_log_from_before_there_were_callers_is_read() {
+    assert_eq!(check_text("crash-log-1")[0]["version"], 1);
+}
+
+fn check_text(name: &str) -> Vec<Value> {
+    let bytes = read_golden(&format!("{name}.bin"));
+    let text = read_golden(&format!("{name}.jsonl"));
     let expected: Vec<Value> = text
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_slice(line).unwrap())
         .collect();
     let mut reader = Reader::new(&bytes[..]).unwrap();
-    let mut found = vec![render_header(&reader.header())];
+    let mut found = vec![render_header(bytes[8], &reader.header())];
     while let Some(record) = reader.next_record().unwrap() {
         found.push(render(&record));
     }
     assert_eq!(reader.ending(), Some(Ending::Complete));
     assert_eq!(reader.offset(), bytes.len() as u64);
     assert_eq!(found, expected);
-    for kind in 1..=20 {
-        assert!(found.iter().any(|r| r["kind"] == kind_name(kind)), "no example of kind {kind}");
-    }
+    found
 }
 
 #[test]
@@ -42,9 +53,9 @@ fn the_golden_log_encodes_to_itself() {
     let mut again = reader.header().encode().to_vec();
     let mut head = Vec::new();
     while let Some(record) = reader.next_record().unwrap() {
-        let Record { sequence, begin_ns, end_ns, file, error, operation } = record;
+        let Record { sequence, begin_ns, end_ns, file, caller, error, operation } = record;
         let frame = Frame::new(&operation);
-        let place = Place { sequence, begin_ns, end_ns, file, error };
+        let place = Place { sequence, begin_ns, end_ns, file, caller, error };
         again.extend(frame.pieces(&place, &mut head).concat());
     }
     assert!(again == bytes);
@@ -72,12 +83,13 @@ fn kind_name(kind: u8) -> &'static str {
         "acknowledge",
         "note",
         "end",
+        "caller",
     ][usize::from(kind) - 1]
 }
 
-fn render_header(header: &Header) -> Value {
+fn render_header(version: u8, header: &Header) -> Value {
     let Header { sector, block, file_system, monotonic_ns, realtime_ns } = header;
-    json!({"version": VERSION, "sector": sector, "block": block, "file_system": file_system,
+    json!({"version": version, "sector": sector, "block": block, "file_system": file_system,
            "monotonic_ns": monotonic_ns, "realtime_ns": realtime_ns})
 }
 
@@ -87,6 +99,9 @@ fn render(record: &Record<'_>) -> Value {
     line.insert("begin_ns".into(), record.begin_ns.into());
     line.insert("end_ns".into(), record.end_ns.into());
     line.insert("file".into(), record.file.into());
+    if record.caller != 0 {
+        line.insert("caller".into(), record.caller.into());
+    }
     line.insert("error".into(), record.error.into());
     line.insert("kind".into(), kind_name(record.operation.kind()).into());
     line.insert("flags".into(), record.operation.flags().0.into());
@@ -128,6 +143,9 @@ fn render_fields(operation: &Operation<'_>) -> Value {
         Operation::Removexattr { name } => json!({"name": text(name)}),
         Operation::Open { handle, flags } => json!({"handle": handle, "open_flags": flags}),
         Operation::Release { handle } => json!({"handle": handle}),
+        Operation::Caller { process, thread, name } => {
+            json!({"process": process, "thread": thread, "name": text(name)})
+        }
         Operation::Acknowledge { text: line }
         | Operation::Note { text: line }
         | Operation::End { text: line } => json!({"text": text(line)}),

@@ -40,7 +40,7 @@ fn boundaries(bytes: &[u8]) -> Vec<usize> {
 }
 
 fn render(record: u64, operation: &Operation<'_>) -> Vec<u8> {
-    let place = Place { sequence: record, begin_ns: 1, end_ns: 1, file: 1, error: 0 };
+    let place = Place { sequence: record, begin_ns: 1, end_ns: 1, file: 1, caller: 0, error: 0 };
     Frame::new(operation).pieces(&place, &mut Vec::new()).concat()
 }
 
@@ -143,8 +143,8 @@ fn read_and_write(bytes: &[u8]) {
     let Ok(mut reader) = Reader::new(bytes) else { return };
     let mut from = reader.offset() as usize;
     while let Ok(Some(record)) = reader.next_record() {
-        let Record { sequence, begin_ns, end_ns, file, error, operation } = record;
-        let place = Place { sequence, begin_ns, end_ns, file, error };
+        let Record { sequence, begin_ns, end_ns, file, caller, error, operation } = record;
+        let place = Place { sequence, begin_ns, end_ns, file, caller, error };
         let again = Frame::new(&operation).pieces(&place, &mut Vec::new()).concat();
         assert_eq!(bytes[from..from + again.len()], again);
         from += again.len();

@@ -3,10 +3,23 @@
 from collections.abc import Iterator, Sequence
 
 from diskproof.records.causes import Cause, Causes, Flushes, find_causes
-from diskproof.records.operations import Operation, absence_words, merged, operation_words
+from diskproof.records.operations import (
+    Caller,
+    Operation,
+    absence_words,
+    caller_words,
+    merged,
+    operation_words,
+)
 from diskproof.records.verdicts import VerdictRow
 from diskproof.report import layout
-from diskproof.report.output_causes import CauseJson, CausesJson, ChangeJson, NeedlessJson
+from diskproof.report.output_causes import (
+    CallerJson,
+    CauseJson,
+    CausesJson,
+    ChangeJson,
+    NeedlessJson,
+)
 from diskproof.units import render_seconds
 
 
@@ -16,6 +29,12 @@ def cause_text(cause: Cause) -> str:
         return "nothing is missing: the check does not hold even of what was written"
     moves = [cause.there] if cause.there else []
     return " and ".join(absence_words(each, moves) for each in merged(cause.operations))
+
+
+def told_cause(cause: Cause) -> str:
+    """The same with who did it, who may be another one each time: ``..., by git (4711)``."""
+    by = caller_words(cause.operations)
+    return f"{cause_text(cause)}, {by}" if by else cause_text(cause)
 
 
 def loss_text(cause: Cause) -> str:
@@ -71,7 +90,7 @@ def causes_of(rows: Sequence[VerdictRow]) -> list[tuple[VerdictRow, Causes]]:
 def cause_rows(causes: Causes) -> Iterator[tuple[str, ...]]:
     """What is missing, what is lost by it, its cure and how many states showed it."""
     for each in causes.found:
-        texts = cause_text(each), loss_text(each), cure_text(each)
+        texts = told_cause(each), loss_text(each), cure_text(each)
         yield str(each.number), *texts, f"{each.states:,}"
 
 
@@ -115,7 +134,12 @@ def change_json(operation: Operation) -> ChangeJson:
         "offset": operation.offset,
         "bytes": operation.bytes,
         "torn": operation.presence == "torn",
+        "by": _caller_json(operation.by),
     }
+
+
+def _caller_json(by: Caller | None) -> CallerJson | None:
+    return {"process": by.process, "thread": by.thread, "name": by.name} if by else None
 
 
 def _cause_json(cause: Cause) -> CauseJson:

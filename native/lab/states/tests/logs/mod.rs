@@ -17,6 +17,8 @@ pub struct Recording {
     bytes: Vec<u8>,
     sequence: u64,
     pub now: u64,
+    /// Of what is added next.
+    pub caller: u32,
 }
 
 impl Drop for Recording {
@@ -47,7 +49,7 @@ impl Recording {
             realtime_ns: 1,
         };
         let bytes = header.encode().to_vec();
-        let mut recording = Recording { path, bytes, sequence: 0, now: 1 };
+        let mut recording = Recording { path, bytes, sequence: 0, now: 1, caller: 0 };
         recording.add(ROOT, Operation::Base(entry(0, 0o40755, 0, b"")));
         let size = disk.len() as u64;
         recording.add(DISK, Operation::Base(entry(ROOT, 0o100644, size, b"disk")));
@@ -63,7 +65,8 @@ impl Recording {
     pub fn add_begun(&mut self, begin_ns: u64, file: u64, operation: Operation<'_>) -> u64 {
         self.sequence += 1;
         self.now = self.now.max(begin_ns) + 1;
-        let place = Place { sequence: self.sequence, begin_ns, end_ns: self.now, file, error: 0 };
+        let (sequence, end_ns, caller) = (self.sequence, self.now, self.caller);
+        let place = Place { sequence, begin_ns, end_ns, file, caller, error: 0 };
         let frame = Frame::new(&operation);
         let mut head = Vec::new();
         for piece in frame.pieces(&place, &mut head) {

@@ -43,7 +43,7 @@ impl Header {
         if &bytes[..8] != MAGIC {
             return Err(LogError::NoLog);
         }
-        if u32_at(8) != VERSION {
+        if !(1..=VERSION).contains(&u32_at(8)) {
             return Err(LogError::Version(u32_at(8)));
         }
         if crc32fast::hash(&bytes[..60]) != u32_at(60) {

@@ -126,6 +126,12 @@ pub enum Operation<'a> {
     Note {
         text: Cow<'a, [u8]>,
     },
+    /// Who the number in this record's frame stands for from now on: the next number.
+    Caller {
+        process: u32,
+        thread: u32,
+        name: Cow<'a, [u8]>,
+    },
     /// The log is complete; why it ended.
     End {
         text: Cow<'a, [u8]>,
@@ -156,6 +162,7 @@ impl Operation<'_> {
             Operation::Acknowledge { .. } => 18,
             Operation::Note { .. } => 19,
             Operation::End { .. } => 20,
+            Operation::Caller { .. } => 21,
         }
     }
 
@@ -192,6 +199,7 @@ impl Operation<'_> {
             Operation::Removexattr { name } => (front.name(name), &[]),
             Operation::Open { handle, flags } => (front.u64(*handle).u32(*flags), &[]),
             Operation::Release { handle } => (front.u64(*handle), &[]),
+            Operation::Caller { process, thread, name } => (front.u32(*process).u32(*thread), name),
             Operation::Acknowledge { text }
             | Operation::Note { text }
             | Operation::End { text } => (front, text),
@@ -235,6 +243,9 @@ pub(super) fn decode(kind: u8, flags: Flags, payload: &[u8]) -> Option<Operation
         18 => Operation::Acknowledge { text: fields.rest() },
         19 => Operation::Note { text: fields.rest() },
         20 => Operation::End { text: fields.rest() },
+        21 => {
+            Operation::Caller { process: fields.u32()?, thread: fields.u32()?, name: fields.rest() }
+        }
         _ => return None,
     };
     (fields.0.is_empty() && operation.flags() == flags).then_some(operation)

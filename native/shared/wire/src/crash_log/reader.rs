@@ -62,6 +62,8 @@ pub struct Reader<R> {
     offset: u64,
     sequence: u64,
     end_ns: u64,
+    /// So many callers have been named.
+    callers: u32,
     ended: bool,
     ending: Option<Ending>,
     payload: Vec<u8>,
@@ -80,6 +82,7 @@ impl<R: Read> Reader<R> {
             offset: HEADER_LENGTH as u64,
             sequence: 0,
             end_ns: 0,
+            callers: 0,
             ended: false,
             ending: None,
             payload: Vec::new(),
@@ -121,6 +124,15 @@ impl<R: Read> Reader<R> {
             return Err(corrupt("the padding is not zero"));
         }
         let record = frame.record(payload).map_err(corrupt)?;
+        let names = matches!(record.operation, Operation::Caller { .. });
+        let is_known = match names {
+            true => u64::from(record.caller) == u64::from(self.callers) + 1,
+            false => record.caller <= self.callers,
+        };
+        if !is_known {
+            return Err(corrupt("its caller has no name, or a second one"));
+        }
+        self.callers += u32::from(names);
         self.offset += (FRAME_LENGTH + padded) as u64;
         self.sequence = record.sequence;
         self.end_ns = record.end_ns;

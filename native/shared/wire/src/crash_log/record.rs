@@ -1,7 +1,7 @@
 //! A record: 48 bytes of frame, then the payload, then zeros up to the next multiple of eight.
 
 use super::operation::{decode, Flags, Operation};
-use super::{MAX_DATA, MAX_PAYLOAD, MAX_TEXT};
+use super::{MAX_CALLER_NAME, MAX_DATA, MAX_PAYLOAD, MAX_TEXT};
 use crate::bytes;
 
 pub const FRAME_LENGTH: usize = 48;
@@ -16,6 +16,8 @@ pub struct Record<'a> {
     pub end_ns: u64,
     /// The file it is about, 0 for none. Ids are never used again.
     pub file: u64,
+    /// The number of who asked for it, 0 when nobody knows.
+    pub caller: u32,
     /// 0, or the errno it failed with; what failed changed nothing.
     pub error: u16,
     pub operation: Operation<'a>,
@@ -56,7 +58,8 @@ impl<'a> Frame<'a> {
         head.extend_from_slice(&(payload as u32).to_le_bytes());
         head.extend_from_slice(&[self.kind, self.flags.0]);
         head.extend_from_slice(&place.error.to_le_bytes());
-        for number in [place.sequence, place.begin_ns, place.end_ns, place.file] {
+        let whose = place.file | u64::from(place.caller) << 32;
+        for number in [place.sequence, place.begin_ns, place.end_ns, whose] {
             head.extend_from_slice(&number.to_le_bytes());
         }
         let checksum = crc32fast::hash(&head[4..]);
@@ -72,7 +75,9 @@ pub struct Place {
     pub sequence: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// Less than 2^32.
     pub file: u64,
+    pub caller: u32,
     pub error: u16,
 }
 
@@ -102,7 +107,8 @@ impl ReadFrame {
             sequence: u64_at(16),
             begin_ns: u64_at(24),
             end_ns: u64_at(32),
-            file: u64_at(40),
+            file: u32_at(40).into(),
+            caller: u32_at(44),
             error: u16::from_le_bytes([bytes[14], bytes[15]]),
         };
         let checksum = u32_at(4);
@@ -120,12 +126,13 @@ impl ReadFrame {
             Operation::Acknowledge { text }
             | Operation::Note { text }
             | Operation::End { text } => text.len() > MAX_TEXT,
+            Operation::Caller { name, .. } => name.len() > MAX_CALLER_NAME,
             _ => false,
         };
         if long {
             return Err("the payload is longer than allowed");
         }
-        let Place { sequence, begin_ns, end_ns, file, error } = self.place;
-        Ok(Record { sequence, begin_ns, end_ns, file, error, operation })
+        let Place { sequence, begin_ns, end_ns, file, caller, error } = self.place;
+        Ok(Record { sequence, begin_ns, end_ns, file, caller, error, operation })
     }
 }

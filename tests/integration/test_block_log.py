@@ -92,7 +92,7 @@ def write_log(path: Path, base: bytes, taken: Sequence[Step]) -> list[int]:
             file = {"base": number, "acknowledge": 0, "end": 0}.get(step.kind, 2)
             begin = max(0, 10 * (number - step.lasts) - 5)
             kind = KINDS.index(step.kind) + 1
-            fields = len(step.payload), kind, step.flags, 0, number, begin, 10 * number, file
+            fields = len(step.payload), kind, step.flags, 0, number, begin, 10 * number, file, 0
             frame = FRAME.pack(0, zlib.crc32(step.payload), *fields)[4:]
             stream.write(struct.pack("<I", zlib.crc32(frame)) + frame + step.payload)
             stream.write(bytes(-len(step.payload) % 8))

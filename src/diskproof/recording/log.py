@@ -138,9 +138,8 @@ class LogWriter:
     def add(self, kind: int, payload: bytes = b"", *, file: int = 0, flags: int = 0) -> None:
         self._count += 1
         times = self._count, self._count, self._count
-        head = _FRAME.pack(0, zlib.crc32(payload), len(payload), kind, flags, 0, *times, file, 0)[
-            4:
-        ]
+        told = zlib.crc32(payload), len(payload), kind, flags, 0, *times, file, 0
+        head = _FRAME.pack(0, *told)[4:]
         self._stream.write(_CHECKSUM.pack(zlib.crc32(head)) + head + payload)
         self._stream.write(bytes(-len(payload) % 8))
 

@@ -12,14 +12,7 @@ from diskproof.records.operations import (
     operation_words,
 )
 from diskproof.records.verdicts import VerdictRow
-from diskproof.report import layout
-from diskproof.report.output_causes import (
-    CallerJson,
-    CauseJson,
-    CausesJson,
-    ChangeJson,
-    NeedlessJson,
-)
+from diskproof.report import layout, output_causes
 from diskproof.units import render_seconds
 
 
@@ -111,7 +104,7 @@ def render_causes(causes: Causes, title: str) -> layout.Shown | str:
     return table
 
 
-def causes_json(causes: Causes | None) -> CausesJson | None:
+def causes_json(causes: Causes | None) -> output_causes.CausesJson | None:
     """For programs; None where nobody looked."""
     if causes is None:
         return None
@@ -125,7 +118,7 @@ def causes_json(causes: Causes | None) -> CausesJson | None:
     }
 
 
-def change_json(operation: Operation) -> ChangeJson:
+def change_json(operation: Operation) -> output_causes.ChangeJson:
     return {
         "record": operation.sequence,
         "operation": operation.kind,
@@ -138,11 +131,11 @@ def change_json(operation: Operation) -> ChangeJson:
     }
 
 
-def _caller_json(by: Caller | None) -> CallerJson | None:
+def _caller_json(by: Caller | None) -> output_causes.CallerJson | None:
     return {"process": by.process, "thread": by.thread, "name": by.name} if by else None
 
 
-def _cause_json(cause: Cause) -> CauseJson:
+def _cause_json(cause: Cause) -> output_causes.CauseJson:
     return {
         "number": cause.number,
         "text": cause_text(cause),
@@ -158,7 +151,7 @@ def _cause_json(cause: Cause) -> CauseJson:
     }
 
 
-def _flushes_json(flushes: Flushes) -> NeedlessJson:
+def _flushes_json(flushes: Flushes) -> output_causes.NeedlessJson:
     return {
         "operation": flushes.operation,
         "path": flushes.path,

@@ -6,8 +6,10 @@ lock nobody holds any more.
 
 import fcntl
 import os
+import random
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +20,8 @@ from diskproof.process.run_user import PRIVATE_HOME, require_private_home
 
 PREFIX = "diskproof-run-"
 LOCK_NAME = "lock"
-_TRIES = 20
+_SECONDS = 5.0
+_PAUSE = 0.01
 
 
 def scratch_homes() -> tuple[Path, ...]:
@@ -61,10 +64,12 @@ def _make(parent: Path) -> tuple[Path, int]:
     try:
         with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        for _ in range(_TRIES):
+        end = time.monotonic() + _SECONDS
+        while time.monotonic() < end:
             with suppress(FileNotFoundError, BlockingIOError):
                 return _make_locked(parent)
-        raise BlockingIOError(f"{_TRIES} folders were taken away at once")
+            time.sleep(random.uniform(0, _PAUSE))  # else in step with who sweeps all the time
+        raise BlockingIOError(f"for {_SECONDS:g} s each folder was taken away at once")
     finally:
         os.close(handle)
 

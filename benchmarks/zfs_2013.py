@@ -3,8 +3,9 @@
 A Debian with QEMU, fio and OpenZFS's tools is installed on a disk, with this lab and its own guest,
 and the guest with ZFS (``diskproof guest build --with zfs``) runs the study from there. QEMU's
 storage daemon stands for the guests: they would be emulated twice here. ``--guests`` runs a handful
-of them all the same. Figures of such a machine say nothing of storage; the order of flushes, what
-ZFS's cache answers and the space that blocks take are what they are elsewhere.
+of them all the same, on a machine with nothing else to do. Figures of such a machine say nothing of
+storage; the order of flushes, what ZFS's cache answers and the space that blocks take are what they
+are elsewhere.
 
 Requires root, mmdebstrap, e2fsprogs, 4 GiB in ``--room`` (kept for the next time), 5 GiB of memory.
 """

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from diskproof.errors import HostError
-from diskproof.host import kernel_findings, nested, storage_findings, tool_findings
+from diskproof.host import kernel_findings, nested, reclaim, storage_findings, tool_findings
 from diskproof.process.start import find_tool, require_tool, run
 from diskproof.records import Finding
 
@@ -77,6 +77,7 @@ def _probes(directories: Sequence[Path], refresh: bool) -> Iterator[Probe]:
     yield kernel_findings.examine_network_namespaces
     yield kernel_findings.examine_user_namespaces
     yield kernel_findings.examine_governor
+    yield reclaim.examine_reclaim
 
 
 def _measuring_probes(directories: Sequence[Path]) -> Iterator[Probe]:

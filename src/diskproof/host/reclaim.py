@@ -1,10 +1,11 @@
-"""Whether the kernel takes memory away before anybody needs it: DAMON's schemes ``pageout`` and
-its module ``damon_reclaim`` (the kernel's admin-guide/mm/damon). What a cache held is then gone
-though memory is free, and a warm run is not as warm as elsewhere.
+"""Whether the kernel takes idle memory away by DAMON: schemes ``pageout`` and the module
+``damon_reclaim`` (the kernel's admin-guide/mm/damon). What a cache held may then be gone though
+memory is free, and a warm run is not as warm as elsewhere.
 """
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from diskproof.records import Finding
@@ -16,24 +17,35 @@ _THREADS = "kernel/mm/damon/admin/kdamonds"
 _MODULE = "module/damon_reclaim/parameters"
 
 
+@dataclass(frozen=True)
+class Reclaim:
+    """One that is at work: a page may be taken after so many seconds without an access; ``switch``
+    is the file that ends it when ``off`` is written there."""
+
+    seconds: float
+    switch: Path
+    off: str
+
+
 def examine_reclaim(sys: Path = _SYS) -> Finding:
-    """What the kernel reclaims of its own accord; only root reads what DAMON's threads are for."""
-    threads = list((sys / _THREADS).glob("[0-9]*"))
-    if any(not os.access(thread / "state", os.R_OK) for thread in threads):
-        what = "DAMON is set up; only root can see whether it pages memory out"
-        return Finding("page cache", "limited", what, "run doctor as root")
-    idle = list(find_reclaim(sys))
-    if not idle:
-        return Finding("page cache", "yes", "the kernel takes none of it away while memory is free")
-    what = f"the kernel pages out what nothing touched for {render_seconds(min(idle))} (DAMON)"
-    hint = f"while you measure caches: echo off | sudo tee {_SYS / _THREADS}/*/state"
-    if not threads:
-        hint = f"while you measure caches: echo N | sudo tee {_SYS / _MODULE}/enabled"
-    return Finding("page cache", "limited", f"{what}: warm caches cool down", hint)
+    """What DAMON may take of the page cache. Schemes have quotas and watermarks: may, not does."""
+    name = "page cache"
+    switches = [*(sys / _THREADS).glob("[0-9]*/state"), sys / _MODULE / "enabled"]
+    if any(file.exists() and not os.access(file, os.R_OK) for file in switches):
+        what = "only root can see whether DAMON pages memory out"
+        return Finding(name, "limited", what, "run doctor as root")
+    found = sorted(find_reclaim(sys), key=lambda each: each.seconds)
+    if not found:
+        return Finding(name, "yes", "no DAMON scheme pages it out")
+    idle = render_seconds(found[0].seconds)
+    what = f"the kernel may page out what nothing touched for {idle} (DAMON): warm caches cool down"
+    offs = [f"echo {each.off} | sudo tee {each.switch}" for each in found]
+    hint = f"while you measure caches: {'; '.join(dict.fromkeys(offs))}"
+    return Finding(name, "limited", what, hint)
 
 
-def find_reclaim(sys: Path = _SYS) -> Iterator[float]:
-    """For each that is at work: after how many seconds without an access a page is taken."""
+def find_reclaim(sys: Path = _SYS) -> Iterator[Reclaim]:
+    """All that are at work, as root sees them."""
     for thread in sorted((sys / _THREADS).glob("[0-9]*")):
         if _read(thread / "state") != "on":
             continue
@@ -41,9 +53,11 @@ def find_reclaim(sys: Path = _SYS) -> Iterator[float]:
             if _read(scheme / "action") == "pageout":
                 steps = _read_number(scheme / "access_pattern/age/min")
                 attrs = scheme.parents[1] / "monitoring_attrs"
-                yield steps * _read_number(attrs / "intervals/aggr_us") / MICROSECONDS
+                seconds = steps * _read_number(attrs / "intervals/aggr_us") / MICROSECONDS
+                yield Reclaim(seconds, thread / "state", "off")
     if _read(sys / _MODULE / "enabled") == "Y":
-        yield _read_number(sys / _MODULE / "min_age") / MICROSECONDS
+        seconds = _read_number(sys / _MODULE / "min_age") / MICROSECONDS
+        yield Reclaim(seconds, sys / _MODULE / "enabled", "N")
 
 
 def _read(file: Path) -> str:

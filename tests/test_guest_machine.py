@@ -33,7 +33,7 @@ def test_processor() -> None:
 
 
 def test_files_come_as_descriptors() -> None:
-    assert kernel_args(FDS)[:4] == ["-kernel", "/dev/fd/3", "-initrd", "/dev/fd/4"]
+    assert kernel_args(FDS)[:4] == ["-kernel", "/proc/self/fd/3", "-initrd", "/proc/self/fd/4"]
     assert root_args(FDS) == [
         *("-add-fd", "fd=5,set=100"),
         "-blockdev",

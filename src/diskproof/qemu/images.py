@@ -314,7 +314,7 @@ def _fill_server(
     """As ``_qemu_img``, by somebody without rights, who has ``source`` by its descriptor."""
     tool = require_tool("qemu-img", "qemu-utils")
     with source.open("rb") as stream:
-        name = f"/dev/fd/{stream.fileno()}"
+        name = f"/proc/self/fd/{stream.fileno()}"
         done = run(
             [tool, *arguments, name, image_opts(disk, size)],
             timeout=min(timeout, _writing_seconds(size)),

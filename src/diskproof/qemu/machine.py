@@ -152,8 +152,8 @@ def accel_args(machine: GuestMachine) -> list[str]:
 
 def kernel_args(fds: Descriptors, more: tuple[str, ...] = ()) -> list[str]:
     return [
-        *("-kernel", f"/dev/fd/{fds.kernel}"),
-        *("-initrd", f"/dev/fd/{fds.initrd}"),
+        *("-kernel", f"/proc/self/fd/{fds.kernel}"),
+        *("-initrd", f"/proc/self/fd/{fds.initrd}"),
         *("-append", " ".join((*KERNEL_PARAMETERS, *more))),
     ]
 

@@ -87,8 +87,8 @@ def firmware_args(code: str) -> list[str]:
 def kernel_args(own: OwnGuest, fds: OwnDescriptors) -> list[str]:
     if fds.kernel is None:
         return []
-    initrd = ["-initrd", f"/dev/fd/{fds.initrd}"] if fds.initrd is not None else []
-    return ["-kernel", f"/dev/fd/{fds.kernel}", *initrd, "-append", own.append]
+    initrd = ["-initrd", f"/proc/self/fd/{fds.initrd}"] if fds.initrd is not None else []
+    return ["-kernel", f"/proc/self/fd/{fds.kernel}", *initrd, "-append", own.append]
 
 
 def control_args(fds: OwnDescriptors) -> list[str]:

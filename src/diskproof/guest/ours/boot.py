@@ -231,7 +231,7 @@ def start_qemu_process(
     folder: Path,
 ) -> Process:
     """QEMU, confined in ``folder``; ``booted`` are those of its descriptors that it opens anew."""
-    cage = QEMU_CAGE.reading(*(f"/dev/fd/{number}" for number in booted))
+    cage = QEMU_CAGE.reading(*(f"/proc/self/fd/{number}" for number in booted))
     starting = start_process(
         [require_tool("qemu-system-x86_64", "qemu-system-x86"), *args],
         name="qemu",

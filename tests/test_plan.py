@@ -194,6 +194,17 @@ def test_ids_of_cells_with_a_size_do_not_know_of_bounds() -> None:
     assert [cell.id for cell in plain.cells] == [cell.id for cell in bounding.cells]
 
 
+def test_a_kernel_that_pages_out_idle_memory_is_told_to_whoever_measures_caches() -> None:
+    reclaiming = facts_with(bounds_caches=True, idle_seconds=30.0)
+    cached = 'cache = ["none", "writeback"]'
+    (told,) = set(plan(cached, facts=reclaiming).warnings) - set(
+        plan(cached, facts=BOUNDING).warnings
+    )
+    assert "what nothing touched for 30 s (DAMON)" in told and "doctor" in told
+    direct = 'cache = "none"'
+    assert plan(direct, facts=reclaiming).warnings == plan(direct, facts=BOUNDING).warnings
+
+
 def test_a_small_disk_warns_which_cache_modes_hold_it() -> None:
     (warning,) = plan('cache = ["none", "writeback", "unsafe"]', size="256MiB").warnings
     assert "256 MiB" in warning and "unsafe, writeback" in warning and "8 GiB" in warning

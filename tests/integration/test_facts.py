@@ -18,6 +18,7 @@ from diskproof.backings.zfs import require_zfs
 from diskproof.errors import HostError, RunFailure
 from diskproof.host.facts import probe_facts
 from diskproof.host.identity import host_record
+from diskproof.host.reclaim import find_reclaim
 from diskproof.process.native import require_native
 from diskproof.process.start import CONFINE, find_tool, run
 from diskproof.records import BackingSpec, HostFacts
@@ -233,3 +234,8 @@ def test_what_lies_on_zfs_is_left_out_where_there_is_none(tmp_path: Path) -> Non
     assert why["below"] == ""
     assert "zfsutils-linux" in why["pool"] or "there is no ZFS here" in why["pool"]
     assert why["fs"] == why["pool"]
+
+
+def test_idle_memory_that_the_kernel_takes_is_a_fact(tmp_path: Path) -> None:
+    times = [each.seconds for each in find_reclaim()]
+    assert probe(tmp_path).idle_seconds == (min(times) if times else None)

@@ -17,6 +17,7 @@ from diskproof.host.identity import host_record, read_memory_bytes
 from diskproof.host.iothread_probe import find_daemon_iothread_fault
 from diskproof.host.memory_limit import find_limit_obstacle
 from diskproof.host.qemu_probe import Probed, explain, probe_block_layer, probe_buses
+from diskproof.host.reclaim import find_reclaim
 from diskproof.process.start import require_tool, run
 from diskproof.qemu.machine import BUS_DRIVERS
 from diskproof.records import BackingFacts, BackingSpec, HostFacts
@@ -83,6 +84,7 @@ def probe_facts(
         reasons=reasons,
         bounds_caches=not unbounded,
         minimal_guest=_find_minimal(),
+        idle_seconds=min((each.seconds for each in find_reclaim()), default=None),
     )
 
 

@@ -21,6 +21,7 @@ from diskproof.plan.sizes import (
     warn_of_discard,
     warn_of_emulation,
     warn_of_processors,
+    warn_of_reclaim,
 )
 from diskproof.plan.tiles import TilePlan, make_tile_plan
 from diskproof.records import Cell, Dropped, HostFacts
@@ -74,6 +75,7 @@ def make_plan(study: Study, facts: HostFacts) -> Plan:
         *warn_of_processors(cells, facts),
         *tell_of_size(chosen, cells, facts),
         *warn_of_caches(cells, facts),
+        *warn_of_reclaim(cells, facts),
         *tell_of_backings(cells, facts),
         *warn_of_discard(cells, facts),
     )

@@ -10,7 +10,7 @@ from diskproof.study.factors import DIRECT, count_processors
 from diskproof.study.ground import Ground
 from diskproof.study.programs import SECOND_DISK_ON, has_own_system
 from diskproof.study.workloads import CACHE_LIMIT
-from diskproof.units import MIB, parse_bytes, render_bytes
+from diskproof.units import MIB, parse_bytes, render_bytes, render_seconds
 
 SIZE_FLOOR = 4 << 30
 """Twice the 2 GiB that a RAID controller's cache commonly has; more than the DRAM of an SSD. What
@@ -192,6 +192,17 @@ def warn_of_caches(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
             f"({render_bytes(memory)}): with cache {', '.join(sorted(caches))} the {owner}'s page "
             "cache can hold all of it, so re-reads are served from memory and writes may still "
             "be there when the run ends"
+        )
+
+
+def warn_of_reclaim(cells: Iterable[Cell], facts: HostFacts) -> Iterable[str]:
+    """Where a page cache may lose what it holds though memory is free."""
+    cached = any(host_cache_bytes(cell.levels_dict(), facts) for cell in cells)
+    if cached and facts.idle_seconds is not None:
+        idle = render_seconds(facts.idle_seconds)
+        yield (
+            f"the kernel may page out what nothing touched for {idle} (DAMON): page caches may "
+            "be less warm than on other hosts; `diskproof doctor` has the line that stops it"
         )
 
 

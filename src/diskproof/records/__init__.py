@@ -146,6 +146,7 @@ class HostFacts:
     ``"frontend=daemon,iothread=on"``). ``bounds_caches``: the page cache of a run can be bounded;
     the key of why not is ``"cache limit"``. ``minimal_guest``: what the minimal guest has,
     programs, ``"module NAME"`` and ``"bus=NAME"``; None where it is not the one that is used.
+    ``idle_seconds``: the kernel pages out what nothing touched for so long; None: it does not.
     """
 
     memory_bytes: int
@@ -161,6 +162,7 @@ class HostFacts:
     reasons: Mapping[str, str] = field(default_factory=dict)
     bounds_caches: bool = False
     minimal_guest: frozenset[str] | None = None
+    idle_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def spoil(base: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def test_the_small_study_runs_and_tells_its_boots(base: None, tmp_path: Path) -> None:
-    done = diskproof("run", STUDY, "--store", "boots.sqlite", cwd=tmp_path, timeout=300, fresh=True)
+    done = diskproof("run", STUDY, "--store", "boots.sqlite", cwd=tmp_path, timeout=900, fresh=True)
     assert done.returncode == 0, done.error_text
     with open_store(f"sqlite:///{tmp_path}/boots.sqlite") as store:
         (study,) = store.studies()

@@ -8,31 +8,18 @@ import pytest
 from diskproof.process.start import run
 from diskproof.records import BackingSpec
 from diskproof.study.load import parse_study
+from support.reclaim import stopped_reclaim
 from support.running import execute
 
 STUDY = '[workloads.cache-life]\nsettle = "500ms"\n[protocol]\nsize = "32MiB"\n'
 
 
-TRIES = 5
-
-
 def read_figures(images: Path, on: BackingSpec | None = None, **levels: str) -> dict[str, float]:
-    """Of a run in which the kernel took no file's pages away: some hosts do so all the time,
-    however much memory is free (DAMON_RECLAIM)."""
     spec = parse_study(STUDY).workloads[0]
-    for _ in range(TRIES):
-        before = read_reclaimed()
+    with stopped_reclaim():
         record = execute(images, spec, on=on, frontend="guest", format="raw", **levels)
-        assert record.failure is None
-        if read_reclaimed() == before:
-            break
+    assert record.failure is None
     return {metric.name: metric.value for metric in record.metrics}
-
-
-def read_reclaimed() -> int:
-    """Pages of files that were taken away since the boot, by whomever."""
-    counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
-    return int(counters["pgsteal_file"])
 
 
 @pytest.mark.parametrize(("cache", "kept"), [("writeback", 100.0), ("none", 0.0)])

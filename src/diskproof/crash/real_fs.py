@@ -16,6 +16,7 @@ from diskproof.backings.mounting import enter_private_mounts
 from diskproof.crash.record import copy_folder
 from diskproof.errors import HostError, RunFailure, UsageError
 from diskproof.lab.deadline import Deadline
+from diskproof.process.native import require_native
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import require_tool, run
 from diskproof.recording.folder import Recording, start_recording
@@ -29,6 +30,8 @@ SECTOR = 4096
 have a checksum: torn between sectors of 512 bytes, no kernel mounts them, whatever runs there."""
 FOLDER = "data"
 """In the file system: there the program runs, and its check."""
+_BESIDE = "beside"
+"""Somebody else's file there: its flushes commit what the program has not flushed."""
 _LEAST = 512 << 20
 """mkfs chooses for smaller disks what nobody has on larger ones (blocks of 1 KiB on ext4)."""
 _TIMES = 4
@@ -104,6 +107,7 @@ def make_disk(on: RealFs, source: Path, disk: Path, room: Path, deadline: Deadli
     _make_empty(disk, on, _LEAST + _TIMES * held)
     with _mounted(on, disk, room) as folder:
         folder.mkdir()
+        (folder.parent / _BESIDE).touch(mode=0o400)
         copy_folder(source, folder, deadline)
 
 
@@ -161,6 +165,11 @@ def alone_args() -> list[str]:
     return [require_tool("unshare", "util-linux"), *_ALONE]
 
 
-def writer_args(on: RealFs | None) -> list[str]:
-    """The argv prefix of a program on it."""
-    return [*alone_args(), *_FIRST] if on else []
+def writer_args(on: RealFs | None, seed: int) -> list[str]:
+    """The argv prefix of a program on it, in its folder: between its operations the file system
+    commits and writes back, as it does by itself in longer runs and with other programs beside."""
+    if on is None:
+        return []
+    between = [str(require_native("diskproof-writeback")), "--folder", "."]
+    between += ["--beside", f"../{_BESIDE}", "--seed", str(seed), "--"]
+    return [*alone_args(), *_FIRST, *between]

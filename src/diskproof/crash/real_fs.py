@@ -37,6 +37,10 @@ _LEAST = 512 << 20
 _TIMES = 4
 """A program may make so much of what it finds."""
 _DETACH_SECONDS = 20.0
+_TWINS = Path("/sys/fs/btrfs/features/temp_fsid")
+"""There since Linux 6.7, where disks of btrfs with the same number are mounted side by side."""
+_AT_ONCE = 3
+"""States for each core: to mount one and to unmount it is to wait for the kernel, mostly."""
 _OPTIONS = re.compile(r"[a-z0-9_=.:-]+(,[a-z0-9_=.:-]+)*|", re.ASCII)
 # Its own processes, their ends, and mounts: whatever a program leaves goes with the first of them.
 _ALONE = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
@@ -158,6 +162,12 @@ def _await_detached(folder: Path) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def find_threads(on: RealFs) -> int:
+    """How many of its states are mounted at once."""
+    is_one = on.kind == "btrfs" and not _TWINS.exists()
+    return 1 if is_one else _AT_ONCE * len(os.sched_getaffinity(0))
 
 
 def alone_args() -> list[str]:

@@ -1,9 +1,11 @@
 """What crashes leave of well-known programs: runs the gallery, writes docs/applications.md.
 
-    PYTHONPATH=src python benchmarks/applications.py [--only NAME...] [--budget TIME] [--to FILE]
+    PYTHONPATH=src python benchmarks/applications.py --kept FILE [--only NAME...] [--budget TIME]
+        [--to FILE]
 
 As root: each program of ``diskproof crash apps`` that is installed here, under the rules of POSIX
-and on the file systems of this kernel.
+and of file systems, and on the file systems of this kernel. FILE has a line for each run, added
+when it ends; what is there is not run again, and the page is of all that is there.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from diskproof.crash.gallery import ApplicationJson, gallery_json
+from diskproof.crash.real_fs import SECTOR
 from diskproof.records.verdicts import PROFILES
 from diskproof.study.crash import FILE_SYSTEM_BYTES
 from diskproof.units import parse_seconds
@@ -34,36 +37,51 @@ HEAD = (
     "*POSIX* are the strictest rules, under which names, sizes and data that no flush asked for "
     "may be missing in any combination: what is said there can happen on some file system, and "
     "need not on yours. *ext4's rules* judge the same recording by what ext4 promises beyond that "
-    "(`--profiles`). *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options on a "
-    "disk that writes 4 KiB whole (`--on`). How many states were checked of how many stands beside "
+    "(`--profiles`). *ext4*, *xfs*, *btrfs* are those of this kernel with their usual options "
+    "(`--on`), which commit and write back while the program runs. A disk writes 4 KiB whole "
+    "everywhere here (`--sector 4096`). How many states were checked of how many stands beside "
     "each word; of *kept so far* not all that decides was checked in the time.\n\n"
 )
 NAMED = 6
 """Causes of one program that are written out."""
 
 
-def run_all(names: Sequence[str], budget: str) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """The verdict for a power cut by program and rules or real file system."""
-    found = {}
-    longer = f"{3 * parse_seconds(budget):g}s"  # one recording, judged by four sets of rules
+def run_all(names: Sequence[str], budget: str, kept: Path) -> None:
+    """What of it is not kept yet."""
+    seconds = parse_seconds(budget)
     for name in names:
-        by_fault = run_one(
-            name, "--causes", budget, "--profiles", ",".join(REAL), "--budget", longer
-        )
-        found |= {(name, rules): by_fault[fault] for rules, fault in RULES.items()}
+        # One recording, judged by all rules.
+        how = ["--sector", str(SECTOR), "--causes", budget, "--profiles", ",".join(REAL)]
+        run_and_keep(kept, name, RULES, [*how, "--budget", f"{3 * seconds:g}s"])
+    for name in names:
         for place in REAL:
-            found[name, place] = run_one(name, "--on", place, "--budget", budget)["power"]
-        for (one, place), row in found.items():
-            if one == name:
-                print(f"{name:20} {place:14} {told(row)}", flush=True)
-    return found
+            how = ["--on", place, "--budget", f"{2 * seconds:g}s"]
+            run_and_keep(kept, name, {place: "power"}, how)
+
+
+def run_and_keep(kept: Path, name: str, places: Mapping[str, str], how: Sequence[str]) -> None:
+    """``places`` with their faults."""
+    if set(places) <= {place for one, place in read_kept(kept) if one == name}:
+        return
+    by_fault = run_one(name, *how)
+    with kept.open("a") as stream:
+        for place, fault in places.items():
+            row = by_fault[fault]
+            stream.write(json.dumps({"name": name, "place": place, "row": row}) + "\n")
+            print(f"{name:20} {place:14} {told(row)}", flush=True)
+
+
+def read_kept(kept: Path) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """The verdict for a power cut by program and rules or real file system."""
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    return {(line["name"], line["place"]): line["row"] for line in map(json.loads, lines)}
 
 
 def run_one(name: str, *more: str) -> Mapping[str, Mapping[str, Any]]:
     """The verdicts by fault."""
     with tempfile.TemporaryDirectory() as room:
         argv = [sys.executable, "-m", "diskproof", "crash", "--app", name, "--json", "--quiet"]
-        argv += ["--store", f"{room}/store.sqlite", *more]
+        argv += ["--wait", "--store", f"{room}/store.sqlite", *more]
         done = subprocess.run(argv, capture_output=True, text=True, cwd=room)
         if done.returncode > 1:
             reason = done.stderr.strip().splitlines()[0]
@@ -138,14 +156,17 @@ def entry(app: ApplicationJson, row: Mapping[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kept", type=Path, required=True)
     parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--budget", default="40s")
     parser.add_argument("--to", type=Path, default=PAGE)
     given = parser.parse_args()
     apps = [app for app in gallery_json() if app["version"]]
-    apps = [app for app in apps if not given.only or app["name"] in given.only]
-    found = run_all([app["name"] for app in apps], given.budget)
-    given.to.write_text("".join(page(apps, found, given.budget)))
+    asked = [app["name"] for app in apps if not given.only or app["name"] in given.only]
+    run_all(asked, given.budget, given.kept)
+    found = read_kept(given.kept)
+    whole = [app for app in apps if all((app["name"], each) in found for each in (*RULES, *REAL))]
+    given.to.write_text("".join(page(whole, found, given.budget)))
 
 
 if __name__ == "__main__":

@@ -123,11 +123,6 @@ impl<'i, 's> Cut<'i, 's> {
                 presences[index] = ordered.restrict(&presences, index, own);
             }
         }
-        for (at, writes) in self.ordered.iter().flat_map(Ordered::renames) {
-            if presences[at] == Presence::Present {
-                writes.iter().for_each(|&write| self.put_back(&mut presences, write as usize));
-            }
-        }
         presences
     }
 
@@ -138,7 +133,7 @@ impl<'i, 's> Cut<'i, 's> {
             if presences[at] != Presence::Present {
                 presences[at] = Presence::Present;
                 open.extend(self.after[at].iter().map(|&earlier| earlier as usize));
-                open.extend(self.ordered.iter().flat_map(|ordered| ordered.needs(at)));
+                open.extend(self.ordered.as_ref().and_then(|ordered| ordered.needs(at)));
             }
         }
     }

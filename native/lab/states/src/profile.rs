@@ -15,8 +15,6 @@ pub struct Rules {
     pub commits_all: bool,
     /// Of other files truncations and zeros too, with their edges: those are data.
     pub commits_sizes: bool,
-    /// A rename over a file that is there brings the new file's data.
-    pub rename_brings_data: bool,
     /// A file ends with a sector that is there.
     pub data_before_size: bool,
     /// A write gets a new place, and counts from when the metadata says so: whole.
@@ -44,20 +42,17 @@ pub enum SyncedNames {
 pub const EXT4: Rules = Rules {
     commits_all: true,
     commits_sizes: true,
-    rename_brings_data: true,
     data_before_size: false,
     copies_on_write: false,
     journals_data: false,
     checkpoints_names: false,
     synced_names: SyncedNames::All,
 };
-/// A rename's data is in the same order as all else.
-pub const EXT4_JOURNAL: Rules =
-    Rules { rename_brings_data: false, data_before_size: true, journals_data: true, ..EXT4 };
+pub const EXT4_JOURNAL: Rules = Rules { data_before_size: true, journals_data: true, ..EXT4 };
 /// No commit waits for data.
-pub const EXT4_WRITEBACK: Rules = Rules { commits_sizes: false, rename_brings_data: false, ..EXT4 };
+pub const EXT4_WRITEBACK: Rules = Rules { commits_sizes: false, ..EXT4 };
 /// The size is logged when the data has been written.
-pub const XFS: Rules = Rules { rename_brings_data: false, data_before_size: true, ..EXT4 };
+pub const XFS: Rules = Rules { data_before_size: true, ..EXT4 };
 /// fsync logs the one file; all else comes with the next transaction.
 pub const BTRFS: Rules = Rules {
     commits_all: false,
@@ -70,7 +65,6 @@ pub const BTRFS: Rules = Rules {
 pub const F2FS: Rules = Rules {
     commits_all: false,
     commits_sizes: false,
-    rename_brings_data: false,
     checkpoints_names: true,
     synced_names: SyncedNames::NotTakenBefore,
     ..EXT4
@@ -92,8 +86,6 @@ pub struct Journal {
     pub rules: Rules,
     /// By record: the last change of metadata that had ended before this one began; 0 for none.
     before: Vec<u64>,
-    /// By rename over another file: the writes to the file, all ended before it began.
-    brought: HashMap<u64, Vec<u64>>,
     /// Changes of names that fsync of the file does not make durable.
     unsynced: HashSet<u64>,
     /// Changes of names of files that had one.
@@ -109,7 +101,6 @@ impl Journal {
         let mut journal = Journal {
             rules,
             before: Vec::new(),
-            brought: HashMap::new(),
             unsynced: HashSet::new(),
             renamed: HashSet::new(),
             journaled: Vec::new(),
@@ -117,10 +108,9 @@ impl Journal {
         };
         let mut lengths: HashMap<u64, u64> =
             trace.base.iter().map(|(_, file, size)| (*file, *size)).collect();
-        let mut writes: HashMap<u64, Vec<u64>> = HashMap::new();
-        // By name: whether a file has it, and the record that said so; 0 for what was there.
-        let mut taken: HashMap<&Place, (bool, u64)> =
-            trace.base.iter().map(|(name, ..)| (name, (true, 0))).collect();
+        // By name: the record by which it is a file's, or nobody's; 0 for what was there.
+        let mut taken: HashMap<&Place, u64> =
+            trace.base.iter().map(|(name, ..)| (name, 0)).collect();
         let mut named: HashSet<u64> = trace.base.iter().map(|(_, file, _)| *file).collect();
         for (event, sequence) in trace.events.iter().zip(1..) {
             let ended = |&&one: &&u64| trace.event(one).end_ns <= event.begin_ns;
@@ -132,20 +122,15 @@ impl Journal {
             journal.grows.push(change.is_some_and(|change| grow(&mut lengths, event.file, change)));
             match change {
                 Some(Change::Write { .. }) => {
-                    writes.entry(event.file).or_default().push(sequence);
                     journal.journaled.extend(Some(sequence).filter(|_| rules.journals_data));
                 }
                 Some(change) => {
                     journal.journaled.push(sequence);
                     let Change::Names { sets, .. } = change else { continue };
-                    if rules.rename_brings_data && is_replacement(sets, &taken) {
-                        let own = writes.get(&event.file).into_iter().flatten();
-                        journal.brought.insert(sequence, own.filter(ended).copied().collect());
-                    }
                     journal.renamed.extend(Some(sequence).filter(|_| !named.insert(event.file)));
-                    for (name, file) in sets {
-                        let before = taken.insert(name, (file.is_some(), sequence));
-                        let unsynced = before.and_then(|(_, by)| rules.unsynced(by, sequence));
+                    for (name, _) in sets {
+                        let before = taken.insert(name, sequence);
+                        let unsynced = before.and_then(|by| rules.unsynced(by, sequence));
                         journal.unsynced.extend(unsynced);
                     }
                 }
@@ -158,11 +143,6 @@ impl Journal {
     /// The journaled change without which this one cannot be there; 0 for none.
     pub fn before(&self, sequence: u64) -> u64 {
         self.before[sequence as usize - 1]
-    }
-
-    /// Writes that are there whenever this rename is.
-    pub fn brought(&self, sequence: u64) -> &[u64] {
-        self.brought.get(&sequence).map_or(&[], Vec::as_slice)
     }
 
     /// Whether fsync of a file makes this name of it durable. btrfs takes it back when another file
@@ -201,14 +181,13 @@ impl Journal {
     }
 
     /// What is durable with a change that is.
-    pub fn brings(&self, trace: &Trace, sequence: u64) -> Vec<u64> {
+    pub fn brings(&self, trace: &Trace, sequence: u64) -> Option<u64> {
         let logs = self.rules.commits_all && (self.is_journaled(sequence) || self.grows(sequence));
         let mut before = if logs { self.before(sequence) } else { 0 };
         while before > 0 && !self.commits(trace, before) {
             before = self.before(before);
         }
-        let before = Some(before).filter(|&before| before > 0);
-        self.brought(sequence).iter().copied().chain(before).collect()
+        Some(before).filter(|&before| before > 0)
     }
 
     pub fn is_journaled(&self, sequence: u64) -> bool {
@@ -262,18 +241,11 @@ fn front_of(tear: &Tear) -> Presence {
     }
 }
 
-/// A rename to a name that a file had.
-fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, u64)>) -> bool {
-    matches!(sets, [(_, None), (name, Some(_))] if taken.get(name).is_some_and(|held| held.0))
-}
-
 /// The rules among the changes of one cut that may be missing.
 pub struct Ordered {
     rules: Rules,
     /// By candidate: the last earlier journaled change that may be missing too.
     before: Vec<Option<u32>>,
-    /// By candidate: writes that it brings.
-    brought: Vec<Vec<u32>>,
 }
 
 impl Ordered {
@@ -295,14 +267,7 @@ impl Ordered {
             }
             None
         };
-        let brought = |one: &Candidate| {
-            journal.brought(one.sequence).iter().filter_map(|&write| at(write)).collect()
-        };
-        Ordered {
-            rules: journal.rules,
-            before: candidates.iter().map(before).collect(),
-            brought: candidates.iter().map(brought).collect(),
-        }
+        Ordered { rules: journal.rules, before: candidates.iter().map(before).collect() }
     }
 
     /// What a candidate can be, when those before it are as they are.
@@ -327,14 +292,8 @@ impl Ordered {
         }
     }
 
-    /// Candidates that must be there if this one is.
-    pub fn needs(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
-        self.before[at].iter().chain(&self.brought[at]).map(|&earlier| earlier as usize)
-    }
-
-    /// Renames, with the writes that they bring.
-    pub fn renames(&self) -> impl Iterator<Item = (usize, &[u32])> {
-        let all = self.brought.iter().enumerate();
-        all.filter(|(_, writes)| !writes.is_empty()).map(|(at, writes)| (at, &writes[..]))
+    /// The candidate that must be there if this one is.
+    pub fn needs(&self, at: usize) -> Option<usize> {
+        self.before[at].map(|earlier| earlier as usize)
     }
 }

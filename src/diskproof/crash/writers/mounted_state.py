@@ -18,6 +18,7 @@ from diskproof.backings.mounted_disk import Unmountable, start_mounted
 from diskproof.crash.end_state import read_exit
 from diskproof.crash.real_fs import DISK, FOLDER
 from diskproof.crash.writers.command import ACKNOWLEDGED, fail
+from diskproof.crash.writers.same_tree import Verdicts
 from diskproof.errors import HostError
 from diskproof.process.start import run
 
@@ -33,9 +34,10 @@ def main(arguments: Sequence[str]) -> int:
         if os.getpid() != 1:  # all processes that there are will be ended
             raise HostError("this check needs a namespace of processes", "it is not its first one")
         point = Path(tempfile.mkdtemp(prefix="mounted-", dir=Path.cwd()))
+        verdicts = Verdicts()
         for line in sys.stdin:
             state, _, acks = line.rstrip("\n").partition("\t")
-            answer = judge(Path(state) / DISK, (kind, options), point, argv, acks)
+            answer = judge(Path(state) / DISK, (kind, options), point, argv, acks, verdicts)
             sys.stdout.write(" ".join(answer.split())[:_MAX_SAID] + "\n")
             sys.stdout.flush()
         point.rmdir()
@@ -44,7 +46,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def judge(disk: Path, on: tuple[str, str], point: Path, argv: Sequence[str], acks: str) -> str:
+def judge(
+    disk: Path,
+    on: tuple[str, str],
+    point: Path,
+    argv: Sequence[str],
+    acks: str,
+    verdicts: Verdicts,
+) -> str:
     """``0``, ``1 N`` or ``2``, and words. Raises what is not the state's fault."""
     with ExitStack() as stack:
         try:
@@ -57,12 +66,16 @@ def judge(disk: Path, on: tuple[str, str], point: Path, argv: Sequence[str], ack
             list(folder.iterdir())
         except OSError as error:
             return f"2 the folder {FOLDER} was there before: {error.strerror}"
-        environment = {**os.environ, ACKNOWLEDGED: acks, "DISKPROOF_STATE": str(folder)}
-        done = run(argv, timeout=_NO_BOUND, cwd=folder, env=environment, check=False)
-        loss = read_exit(done, ())
-        if loss is None:
-            return "0"
-        return f"1 {loss.lost}" if loss.verdict == "loses" else f"2 {loss.text}"
+        return verdicts.judge(folder, Path(acks), lambda: _check(folder, argv, acks))
+
+
+def _check(folder: Path, argv: Sequence[str], acks: str) -> str:
+    environment = {**os.environ, ACKNOWLEDGED: acks, "DISKPROOF_STATE": str(folder)}
+    done = run(argv, timeout=_NO_BOUND, cwd=folder, env=environment, check=False)
+    loss = read_exit(done, ())
+    if loss is None:
+        return "0"
+    return f"1 {loss.lost}" if loss.verdict == "loses" else f"2 {loss.text}"
 
 
 def _end_all() -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from diskproof.cli.crash_in_guest import GuestCall, make_study
+from diskproof.cli.crash_in_guest import GuestCall, make_study, recipe_call
+from diskproof.crash.gallery import read_gallery
 from diskproof.errors import StudyError, UsageError
 from diskproof.plan.crash import make_crash_plan
-from diskproof.study.crash import crash_workload, extra_of
+from diskproof.records import WorkloadSpec
+from diskproof.study.crash import crash_workload, extra_of, writer_of
 from diskproof.study.guest_program import MAX_FOLDER
 from diskproof.study.load import Study, parse_study
 from diskproof.units import MIB
@@ -87,6 +89,10 @@ def test_a_changed_program_is_another_cell(folder: Path) -> None:
         ('check = "./look"', 'check = "./look \'"', "cannot be read"),
         ('check = "./look"', 'check = ""', "check"),
         ('check = "./look"', 'check = "./look"\nroot = "gentoo"', "gentoo"),
+        ('check = "./look"', 'check = "./look"\npackages = ["git", "a b"]', "no name of a Debian"),
+        ('check = "./look"', 'check = "./look"\npackages = ["git", "git"]', "stands there twice"),
+        ('check = "./look"', 'check = "./look"\nprepare = "\'"', "cannot be read"),
+        ('check = "./look"', 'check = "./look"\nname = "a b"', "name"),
         ('"program", "ledger"', '"ledger"', "go together"),
         ("[crash.program]", "[crash.programme]", "programme"),
     ],
@@ -112,8 +118,8 @@ def test_the_call_is_the_study_that_asks_the_same(folder: Path) -> None:
     rules = study.crash
     assert (rules.filesystem, rules.mount, rules.sector) == ("xfs", "noatime", 4096)
     assert rules.size == 600 * MIB + 4 * MIB
-    # Two cells: of each 300 s a start, the writer's half minute, three searches.
-    assert (rules.seconds, rules.explore_seconds) == (30, 80)
+    # Two cells: of each 300 s a start, the writer's minute, three searches.
+    assert (rules.seconds, rules.explore_seconds) == (60, 70)
     assert rules.program and rules.program.folder == str(folder / "app")
     assert all(backing.make for backing in study.backings)
 
@@ -124,6 +130,43 @@ def test_defaults_are_those_of_studies(folder: Path) -> None:
     (cells, _) = make_crash_plan(study, FACTS)
     assert {extra_of(cell.workload) for cell in cells} == {"storage"}
     assert (study.crash.seed, study.crash.sector) == (7, 512)
+
+
+def test_packages_are_part_of_the_cell_and_come_with_those_of_a_file_system(folder: Path) -> None:
+    def spec(settings: str = "default", **more: object) -> WorkloadSpec:
+        (cell, *_) = make_crash_plan(make_study(call(folder, settings, **more), 60), FACTS)[0]
+        return cell.workload
+
+    git = spec(packages=("git", "sqlite3"))
+    assert git == spec(packages=("sqlite3", "git", "git")) != spec()
+    assert extra_of(git) == ":git,sqlite3" and "prepare" not in dict(git.options)
+    assert extra_of(spec("root=storage", packages=("git",))) == "storage:git"
+    assert extra_of(spec(on="f2fs", packages=("git",))) == "storage:git"
+    with pytest.raises(StudyError, match="is no name of a Debian package"):
+        spec(packages=("-o=x",))
+
+
+def test_a_recipe_is_a_program_with_its_packages(folder: Path) -> None:
+    recipe = recipe_call("git-synced", call(folder, packages=("hg",)))
+    study = make_study(recipe, 60)
+    (cell,) = make_crash_plan(study, FACTS)[0]
+    spec = cell.workload
+    assert (spec.name, writer_of(spec), extra_of(spec)) == ("git-synced", "program", ":git,hg")
+    words = [spec.option(name) for name in ("prepare", "writer", "check")]
+    assert words == ["sh ./prepare all", "sh ./writer sync", "sh ./check"]
+    assert study.name == "crash-git-synced"
+
+
+@pytest.mark.parametrize("name", read_gallery())
+def test_every_recipe_runs_in_the_guest_or_says_why_not(name: str, folder: Path) -> None:
+    if read_gallery()[name].not_in_guest:
+        with pytest.raises(UsageError, match="cannot be tried in our guest"):
+            recipe_call(name, call(folder))
+        return
+    made = recipe_call(name, call(folder))
+    for command in (made.writer, made.check):
+        assert any((made.folder / word).is_file() for word in command.split()), command
+        assert str(made.folder) not in command
 
 
 @pytest.mark.parametrize(

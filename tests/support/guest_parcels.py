@@ -24,7 +24,7 @@ def make_guest(extra: str = "") -> Path:
     folder = cache_folder() / build.base_id(SUITE, extra)
     (folder / "modules").mkdir(parents=True)
     for name, content in {
-        "guest.json": json.dumps(FACTS).encode(),
+        "guest.json": json.dumps(FACTS | ({"extra": extra} if ":" in extra else {})).encode(),
         "kernel": KERNEL,
         "root.squashfs": b"hsqs" + bytes(3000),
         "modules/boot.list": b"virtio.ko\n",

@@ -17,7 +17,7 @@ from diskproof.lab.notes import RunNotes
 from diskproof.process.start import Completed, run
 from diskproof.recording.log import ACKNOWLEDGE, read_frames
 from diskproof.records import BackingSpec, Cell
-from diskproof.study.crash import CrashRules, crash_workload
+from diskproof.study.crash import CrashRules, crash_workload, writer_of
 
 RULES = CrashRules(records=48, seconds=30.0)
 SECONDS = 240.0
@@ -58,7 +58,7 @@ def run_check(cell: Cell, state: Path, acks: list[str], room: Path) -> Completed
     """The writer's check in a state's folder; a ledger's raw disk by its own program."""
     file = room / "acknowledged"
     file.write_text("".join(f"{line}\n" for line in acks))
-    check = load_writer(cell.workload.name).check(cell)
+    check = load_writer(writer_of(cell.workload)).check(cell)
     if check["kind"] == "ledger":
         from diskproof.process.native import require_native
 
@@ -83,7 +83,7 @@ def ask_check(cell: Cell, states: list[Path], acks: list[str], room: Path) -> li
     """The answers of one check that stays to one state after the other."""
     file = room / "acknowledged"
     file.write_text("".join(f"{line}\n" for line in acks))
-    check = load_writer(cell.workload.name).check(cell)
+    check = load_writer(writer_of(cell.workload)).check(cell)
     words = check["argv"]
     assert check["stays"] and isinstance(words, list)
     questions = "".join(f"{state}\t{file}\n" for state in states)

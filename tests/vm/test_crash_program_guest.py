@@ -3,13 +3,21 @@
 Requires the built guest, root and /dev/fuse.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from diskproof.cli.crash_in_guest import GuestCall, make_study, recipe_call
+from diskproof.crash.record import Recorded
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.build import build_guest
+from diskproof.process.native import require_native
+from diskproof.process.owner import admit
+from diskproof.process.start import run
+from diskproof.recording.log import ACKNOWLEDGE, read_frames
 from diskproof.records import Cell
+from diskproof.study.crash import extra_of
 from diskproof.study.load import parse_study
 from support.recording import needs_fuse
 from support.written import make_cell, read_acks, run_check, start_written
@@ -47,7 +55,9 @@ check = "./look {check}"
 """
 
 
-def program_cell(room: Path, writer: str, check: str = "", on: str = "ext4") -> Cell:
+def program_cell(
+    room: Path, writer: str, check: str = "", on: str = "ext4", cache: str = "none"
+) -> Cell:
     app = room / "app"
     app.mkdir()
     for name, text in (("put", PUT), ("look", LOOK)):
@@ -56,7 +66,7 @@ def program_cell(room: Path, writer: str, check: str = "", on: str = "ext4") -> 
     (app / "more").mkdir()
     (app / "more" / "large").write_bytes(bytes(range(256)) * 8000)  # in several pieces
     rules = parse_study(STUDY.format(writer=writer, check=check, on=on), folder=room).crash
-    return make_cell("program", "guest", rules, cache="none", bus="virtio-blk")
+    return make_cell("program", "guest", rules, cache=cache, bus="virtio-blk")
 
 
 def test_what_is_promised_is_judged_by_the_programs_own_check(tmp_path: Path) -> None:
@@ -113,3 +123,52 @@ def test_a_check_that_crashes_has_found_a_corrupt_state(tmp_path: Path) -> None:
     with start_written(cell, tmp_path) as recorded:
         done = run_check(cell, recorded.files, read_acks(recorded), recorded.room)
         assert done.returncode == 2 and "the check crashed with SIGSEGV" in done.error_text
+
+
+def make_power_cut(recorded: Recorded, to: Path) -> Path:
+    """What a power cut at the last promise leaves, of all that was not durable then nothing."""
+    frames = [f for f in read_frames(recorded.killed) if f.kind == ACKNOWLEDGE]
+    last = max(frame.sequence for frame in frames)
+    log, base, state = str(recorded.killed), str(recorded.base), f"power:512:{last}:nothing"
+    run(
+        [str(require_native("diskproof-states")), "show", log, base, state, "--to", str(to)],
+        timeout=60,
+    )
+    admit(to)
+    return to
+
+
+def test_a_recipe_in_the_guest_has_its_packages(tmp_path: Path) -> None:
+    """Git with every flush on ext4 in qcow2: with writeback a power cut takes nothing."""
+    call = GuestCall("", "", Path(), "cache=writeback,format=qcow2", None, None, None)
+    rules = replace(make_study(recipe_call("git-synced", call), 600).crash, seconds=200.0)
+    cell = make_cell("program", "guest", rules, cache="writeback", format="qcow2", bus="virtio-blk")
+    assert cell.workload.name == "git-synced" and extra_of(cell.workload) == ":git"
+    build_guest(extra=":git")
+    with start_written(cell, tmp_path) as recorded:
+        acks = read_acks(recorded)
+        assert acks and all(len(commit) == 40 for commit in acks)
+        cut = make_power_cut(recorded, tmp_path / "cut")
+        kept = run_check(cell, cut, acks, recorded.room)
+        assert kept.returncode == 0, kept.error_text
+        lost = run_check(cell, cut, [*acks, "0" * 40], recorded.room)
+        assert (lost.returncode, lost.text.strip()) == (1, "1")
+
+
+def test_unsafe_loses_what_a_program_has_flushed(tmp_path: Path) -> None:
+    cell = program_cell(tmp_path, "3", cache="unsafe")
+    with start_written(cell, tmp_path) as recorded:
+        acks = read_acks(recorded)
+        cut = make_power_cut(recorded, tmp_path / "cut")
+        corrupt = run_check(cell, cut, acks, recorded.room)
+        assert corrupt.returncode == 2 and "cannot be mounted" in corrupt.error_text
+
+
+def test_what_the_guest_lacks_is_told(tmp_path: Path) -> None:
+    cell = program_cell(tmp_path, "3")
+    options = {**dict(cell.workload.options), "check": "gitt fsck"}
+    spec = replace(cell.workload, options=tuple(sorted(options.items())))
+    with pytest.raises(RunFailure, match="the guest has no program gitt") as failed:
+        with start_written(replace(cell, workload=spec), tmp_path):
+            pass
+    assert "--packages" in failed.value.hint

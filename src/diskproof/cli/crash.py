@@ -19,6 +19,7 @@ from diskproof.crash.next import CrashCampaign, CrashJob, crash_jobs, expect_fir
 from diskproof.crash.run import CrashLab
 from diskproof.crash.verdict import fall_short
 from diskproof.errors import DiskproofError, UsageError
+from diskproof.guest.ours.build import find_guest
 from diskproof.lab.course import Outcome, Standing, start_telling
 from diskproof.plan import make_crash_plan
 from diskproof.plan.estimate import foretell_verdicts
@@ -34,6 +35,7 @@ from diskproof.report.durability import ONE_CELL, crash_cells_json, run_text
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.store import Store
 from diskproof.study.crash import extra_of
+from diskproof.study.guest_root import describe_root
 from diskproof.study.load import Study
 from diskproof.units import render_seconds
 
@@ -146,6 +148,10 @@ def plan_verdicts(
     except DiskproofError as error:
         why = "; ".join(filter(None, (error.what, error.why)))
         return PlannedVerdicts(0, 0, 0.0, obstacle=why)
+    guests = [cell for cell in cells if cell.level("frontend") == "guest"]
+    for extra in sorted({extra_of(cell.workload) for cell in guests} - {""}):
+        if find_guest(extra) is None:
+            note(f"the guest with {describe_root(extra)} is not built: `crash` and `run` build it")
     jobs, phases = crash_jobs(cells, study.crash.faults), Counter[str]()
     history = history or History()
     for job in jobs:

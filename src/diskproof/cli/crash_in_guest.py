@@ -5,26 +5,31 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct
-from diskproof.cli.crash import start_crashing
+from diskproof.cli.crash import CrashWords, start_crashing
 from diskproof.cli.terminal import note
+from diskproof.crash import gallery
 from diskproof.crash.real_fs import SECTOR
 from diskproof.errors import UsageError
+from diskproof.guest.ours.build import build_guest
 from diskproof.recording.folder import require_fuse
+from diskproof.store import Store
 from diskproof.study.backings import allow_making
-from diskproof.study.crash import GUEST_FILE_SYSTEM_BYTES, USUAL_FAULTS
+from diskproof.study.crash import GUEST_FILE_SYSTEM_BYTES, USUAL_FAULTS, guest_extra
 from diskproof.study.guest_program import ROOTS, measure_folder
 from diskproof.study.load import Study, parse_study
 
 SECONDS = 600.0
 """Without ``--budget``. A check in a guest takes a second or some."""
-_WRITER_SECONDS = 30.0
+_WRITER_SECONDS = 60.0
+"""A program that starts others does little in a second of an emulated guest."""
 _SEARCHES = len(USUAL_FAULTS) - 1  # a killed guest leaves one state
 _START_SECONDS = 30.0
 LATE = (
@@ -37,7 +42,8 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class GuestCall:
-    """What was typed: commands, the folder, the settings, ``on`` (KIND[,OPTIONS])."""
+    """What was typed: commands, the folder, the settings, ``on`` (KIND[,OPTIONS]); ``packages`` are
+    Debian's. A recipe has a ``name`` and may ``prepare`` the folder."""
 
     writer: str
     check: str
@@ -46,16 +52,47 @@ class GuestCall:
     on: str | None
     sector: int | None
     seed: int | None
+    packages: tuple[str, ...] = ()
+    prepare: str = ""
+    name: str = ""
+    about: str = ""
+
+
+def recipe_call(name: str, call: GuestCall) -> GuestCall:
+    """The same of a recipe, whose scripts are the folder. Raises UsageError."""
+    application = gallery.find_application(name)
+    gallery.require_in_guest(application)
+    return replace(
+        call,
+        writer=application.in_guest(application.writer),
+        check=application.in_guest(application.check),
+        prepare=application.in_guest(application.prepare),
+        folder=application.folder,
+        packages=(*call.packages, *application.packages),
+        name=name,
+        about=f"{application.title}: a promise is {application.promise}",
+    )
 
 
 def crash_in_guest(order: Order, call: GuestCall, cluster: str | None) -> int:
     """Raises UsageError, StudyError for settings that are none."""
     require_fuse()
     study = make_study(call, order.budget or SECONDS)
-    if not order.quiet:
-        note(LATE)
+    for line in () if order.quiet else filter(None, (call.about, LATE)):
+        note(line)
     # A program stops by itself: no budget forbids to start it.
-    return conduct(replace(order, budget=None), partial(start_crashing, study, NO_CONSENT, cluster))
+    return conduct(replace(order, budget=None), partial(_start_in_guest, study, cluster))
+
+
+@contextmanager
+def _start_in_guest(study: Study, cluster: str | None, store: Store) -> Iterator[CrashWords]:
+    """Without its guest nothing can be asked. Raises HostError where that cannot be built."""
+    rules = study.crash
+    root = rules.program.root if rules.program else ""
+    if extra := guest_extra("", rules.filesystem, root):
+        build_guest(note, extra)
+    with start_crashing(study, NO_CONSENT, cluster, store) as words:
+        yield words
 
 
 def make_study(call: GuestCall, budget: float) -> Study:
@@ -78,11 +115,17 @@ def make_study(call: GuestCall, budget: float) -> Study:
         "sector": call.sector or SECTOR,
         **({} if call.seed is None else {"seed": call.seed}),
     }
-    program = {"folder": str(call.folder.resolve()), "writer": call.writer, "check": call.check}
-    program |= {"root": root} if root else {}
+    packages = [*dict.fromkeys(call.packages)]
+    more = {"root": root, "packages": packages, "prepare": call.prepare, "name": call.name}
+    program = {
+        "folder": str(call.folder.resolve()),
+        "writer": call.writer,
+        "check": call.check,
+        **{key: value for key, value in more.items() if value},
+    }
     text = "\n".join(
         (
-            f"name = {json.dumps(f'crash-{call.folder.resolve().name}'[:64])}",
+            f"name = {json.dumps(f'crash-{call.name or call.folder.resolve().name}'[:64])}",
             *_table("factors", {"frontend": "guest", **factors}),
             *_table("crash", crash),
             *_table("crash.program", program),

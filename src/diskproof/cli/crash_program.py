@@ -15,7 +15,7 @@ from typing import NamedTuple
 from diskproof.backings import NO_CONSENT
 from diskproof.cli.conduct import Order, conduct, prepare_host
 from diskproof.cli.crash import CrashWords, start_crashing, start_explorer
-from diskproof.cli.crash_in_guest import GuestCall, crash_in_guest
+from diskproof.cli.crash_in_guest import GuestCall, crash_in_guest, recipe_call
 from diskproof.cli.terminal import note
 from diskproof.cli.typed import require_consent
 from diskproof.crash import gallery, program, real_fs
@@ -41,6 +41,7 @@ OF_PROGRAMS = "--writer", "a study has these in [crash], and its writers bring t
 OF_STUDIES = "a study", "a program writes on copies of DIR"
 OF_OTHERS = "a study or --writer", "a recipe has its writer, its check and its folder"
 OF_HOSTS = "a program on this host", "--in-guest has a disk, whose states a guest mounts"
+OF_GUESTS = "--in-guest", "a program on this host has the packages that are installed there"
 OF_FOLDERS = "a program in a folder", "--on has a disk in its place, whose states this host mounts"
 
 
@@ -56,6 +57,7 @@ class ProgramOptions(NamedTuple):
     on: str | None
     cluster: str | None
     in_guest: str | None
+    packages: str | None
 
 
 class CrashTarget(NamedTuple):
@@ -95,27 +97,31 @@ def crash_asked(
             "--check": asked.check,
         }
         given |= {"--block-log": asked.block_log, "--stays": own.stays}
-        given["--in-guest"] = own.in_guest
         _refuse(given, *OF_OTHERS)
+        if own.in_guest is not None:
+            call = recipe_call(asked.app, _make_call("", "", Path(), own))
+            return crash_in_guest(order, call, own.cluster)
+        _refuse({"--packages": own.packages}, *OF_GUESTS)
         return _crash_application(order, asked.app, own)
     if asked.target is None:
         why = "it is a study file; with --writer and --check a folder"
         raise UsageError("STUDY or DIR is missing", why, "or name a program: --app (`crash apps`)")
     source, check = _choose_source(asked)
     if own.in_guest is not None:
-        return _crash_in_guest(order, asked.target, source, check, own)
+        _refuse({"--block-log": asked.block_log}, *OF_HOSTS)
+        call = _make_call(str(source), check, asked.target, own)
+        return crash_in_guest(order, call, own.cluster)
+    _refuse({"--packages": own.packages}, *OF_GUESTS)
     return _crash_program(order, asked.target, source, check, own)
 
 
-def _crash_in_guest(
-    order: Order, folder: Path, writer: str | Path, check: str, own: ProgramOptions
-) -> int:
-    """A program of the user's own, in our guest."""
-    given: dict[str, object] = {"--block-log": isinstance(writer, Path), "--causes": own.causes}
-    given |= {"--old-content": own.old_content, "--stays": own.stays, "--profiles": own.profiles}
-    _refuse(given, *OF_HOSTS)
-    call = GuestCall(str(writer), check, folder, str(own.in_guest), own.on, own.sector, own.seed)
-    return crash_in_guest(order, call, own.cluster)
+def _make_call(writer: str, check: str, folder: Path, own: ProgramOptions) -> GuestCall:
+    """A program in our guest. Raises UsageError."""
+    given: dict[str, object] = {"--causes": own.causes, "--old-content": own.old_content}
+    _refuse({**given, "--stays": own.stays, "--profiles": own.profiles}, *OF_HOSTS)
+    packages = tuple(own.packages.split(",")) if own.packages else ()
+    where = folder, str(own.in_guest), own.on
+    return GuestCall(writer, check, *where, own.sector, own.seed, packages)
 
 
 def _choose_source(asked: CrashTarget) -> tuple[str | Path, str]:
@@ -135,6 +141,7 @@ def refuse_for_study(own: ProgramOptions) -> None:
     given: dict[str, object] = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays}
     given |= {"--causes": own.causes, "--old-content": own.old_content, "--on": own.on}
     given |= {"--profiles": own.profiles, "--in-guest": own.in_guest}
+    given["--packages"] = own.packages
     _refuse(given, *OF_PROGRAMS)
 
 

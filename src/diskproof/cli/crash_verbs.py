@@ -121,8 +121,15 @@ InGuestOption = Annotated[
     typer.Option(
         "--in-guest",
         metavar="FACTOR=LEVEL,...",
-        help="With --writer: in our guest, DIR brought into a file system (--on) on a disk with "
-        "these settings, such as cache=writeback,format=qcow2; `default`: as a study.",
+        help="With --writer or --app: in our guest, the program brought into a file system (--on) "
+        "on a disk with these settings, e.g. cache=writeback,format=qcow2; `default`: as a study.",
+    ),
+]
+PackagesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="With --in-guest: Debian packages that the guest has, with all they depend on.",
     ),
 ]
 ClusterOption = Annotated[
@@ -174,6 +181,7 @@ def crash_study(
     profiles: ProfilesOption = None,
     on: OnOption = None,
     in_guest: InGuestOption = None,
+    packages: PackagesOption = None,
     cluster: ClusterOption = None,
     store: options.StoreOption = options.DEFAULT_STORE,
     budget: options.BudgetOption = None,
@@ -192,7 +200,7 @@ def crash_study(
 
     diskproof crash --writer './app --data .' --check './app --verify .' [--on ext4] data
 
-    diskproof crash --app git [--on ext4]
+    diskproof crash --app git [--on ext4] [--in-guest cache=writeback,format=qcow2]
 
     diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
@@ -201,7 +209,7 @@ def crash_study(
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     own = programs.ProgramOptions(
-        stays, sector, seed, causes, old_content, profiles, on, cluster, in_guest
+        stays, sector, seed, causes, old_content, profiles, on, cluster, in_guest, packages
     )
     asked = programs.CrashTarget(target, app, writer, block_log, check)
     if target is None or asked.is_program:

@@ -22,6 +22,12 @@ ExtraOption = Annotated[
     str,
     typer.Option("--with", metavar="NAME", help="More in it: postgres, servers, storage or zfs."),
 ]
+PackagesOption = Annotated[
+    str,
+    typer.Option(
+        "--packages", metavar="NAME,...", help="Debian packages in it, with all they depend on."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +37,7 @@ def register(app: typer.Typer) -> None:
 @guest.command()
 def build(
     extra: ExtraOption = "",
+    listed: PackagesOption = "",
     minimal: Annotated[
         bool,
         typer.Option("--minimal", help="Of this host's kernel and programs: without packages."),
@@ -50,7 +57,7 @@ def build(
     from diskproof.cli.terminal import note
     from diskproof.guest.ours.build import build_guest
 
-    _require_known(extra)
+    extra = _read_extra(extra, listed)
     if not minimal and (kernel or modules):
         raise UsageError("--kernel and --modules are for a minimal guest", hint="add --minimal")
     if minimal:
@@ -66,7 +73,8 @@ def _build_minimal(extra: str, kernel: Path | None, modules: Path | None) -> int
     from diskproof.guest.ours.minimal import HostKernel, build_minimal, find_host_kernel
 
     if extra or (kernel is None) != (modules is None):
-        raise UsageError("a minimal guest has no --with, and --kernel and --modules come together")
+        what = "a minimal guest has no --with or --packages"
+        raise UsageError(f"{what}, and --kernel and --modules come together")
     found = HostKernel(kernel, modules) if kernel and modules else find_host_kernel()
     if not found.is_whole:
         what = f"{kernel} and {modules} are no kernel and its modules"
@@ -84,6 +92,7 @@ def _build_minimal(extra: str, kernel: Path | None, modules: Path | None) -> int
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to write, e.g. guest.tar.gz.")],
     extra: ExtraOption = "",
+    listed: PackagesOption = "",
     as_json: JsonOption = False,
 ) -> int:
     """Write the built guest to one file, for a host that cannot build it; see `guest import`.
@@ -94,7 +103,7 @@ def export(
     from diskproof.guest.ours.travel import export_guest
     from diskproof.units import render_bytes
 
-    _require_known(extra)
+    extra = _read_extra(extra, listed)
     with _shown_progress("packing") as tell:
         done = export_guest(file, extra, tell)
     manifest = done.manifest
@@ -155,11 +164,18 @@ def import_(
     return Exit.OK
 
 
-def _require_known(extra: str) -> None:
+def _read_extra(extra: str, listed: str) -> str:
+    """What the guest has beyond the ordinary one, as ``study/guest_root.py`` has it."""
     from diskproof.guest.ours.packages import EXTRA_PACKAGES
+    from diskproof.study.guest_root import name_root
 
     if extra and extra not in EXTRA_PACKAGES:
         raise UsageError(f"no guest is built with {extra!r}", f"known: {', '.join(EXTRA_PACKAGES)}")
+    try:
+        return name_root(extra, listed.split(",") if listed else ())
+    except ValueError as error:
+        why = "names of Debian packages, with commas between them"
+        raise UsageError(f"--packages {listed}: {error}", why) from None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ using it, and its scripts (CONTRIBUTING.md).
 """
 
 import difflib
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,16 @@ class Application:
     needs: tuple[str, ...]
     modules: tuple[str, ...]
     packages: tuple[str, ...]
+    folder: Path
+    """Where its scripts are."""
+    not_in_guest: str
+    """Why it cannot be tried in our guest, or nothing."""
+
+    def in_guest(self, words: Sequence[str]) -> str:
+        """A command of the recipe for a guest that has its scripts in the folder that it runs
+        in."""
+        here = {str(each): f"./{each.name}" for each in self.folder.iterdir()}
+        return shlex.join(here.get(word, word) for word in words)
 
 
 class ApplicationJson(TypedDict):
@@ -68,11 +79,14 @@ def _read_recipes(file: Path) -> Iterator[Application]:
     content = tomllib.loads(file.read_text())
     for name, row in content.items():
         if isinstance(row, dict):
-            texts = (row[key] for key in ("title", "promise", "source"))
-            commands = (row.get(key, ()) for key in ("writer", "check", "prepare"))
-            located = (_located(words, file) for words in (*commands, content["version"]))
-            lists = (tuple(content.get(key, ())) for key in ("needs", "modules", "packages"))
-            yield Application(name, *texts, *located, *lists)
+            texts = {key: row[key] for key in ("title", "promise", "source")}
+            commands = {key: row.get(key, ()) for key in ("writer", "check", "prepare")}
+            commands["version"] = content["version"]
+            located = {key: _located(words, file) for key, words in commands.items()}
+            lists = {key: tuple(content.get(key, ())) for key in ("needs", "modules", "packages")}
+            apart = content.get("not_in_guest", "")
+            parts = {**texts, **located, **lists}
+            yield Application(name, **parts, folder=file.parent, not_in_guest=apart)
 
 
 def _located(words: Sequence[str], file: Path) -> tuple[str, ...]:
@@ -90,6 +104,13 @@ def find_application(name: str) -> Application:
         what = f"--app {name}: no recipe has that name"
         raise UsageError(what, "", f"{hint}`diskproof crash apps` lists them")
     return gallery[name]
+
+
+def require_in_guest(application: Application) -> None:
+    """Raises UsageError for one that our guest cannot have."""
+    if why := application.not_in_guest:
+        hint = "without --in-guest, with --on, it runs on a file system of this host"
+        raise UsageError(f"{application.name} cannot be tried in our guest", why, hint)
 
 
 def ask_version(application: Application) -> str:

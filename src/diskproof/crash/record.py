@@ -30,7 +30,7 @@ from diskproof.recording.log import (
     summarise_log,
 )
 from diskproof.records import Artefact, BackingSpec, Cell
-from diskproof.study.crash import extra_of
+from diskproof.study.crash import extra_of, writer_of
 
 START_SECONDS = 120.0
 MARK = "diskproof: the writer has ended"
@@ -74,7 +74,7 @@ def start_recorded(
         with notes.phase("create"):
             made = create_image(files, cell, int(cell.workload.option("size")))
             notes.require(inspect_image(made, cell))
-            load_writer(cell.workload.name).prepare(cell, files)
+            load_writer(writer_of(cell.workload)).prepare(cell, files)
             copy_folder(files, room / _BASE, deadline)
         with notes.phase("record"):
             recording = _record(cell, made, files, room, accel, deadline, notes)
@@ -137,7 +137,7 @@ def _record(
 def _write(
     cell: Cell, context: RunContext, recording: Recording, deadline: Deadline, notes: RunNotes
 ) -> None:
-    writer = load_writer(cell.workload.name)
+    writer = load_writer(writer_of(cell.workload))
     with ExitStack() as stack:
         frontend = load_frontend(cell.level("frontend"))
         drive = stack.enter_context(frontend.start(context))

@@ -25,6 +25,7 @@ from diskproof.recording.log import writes_mapped
 from diskproof.records import Artefact, Cell
 from diskproof.records.causes import CAUSES
 from diskproof.records.verdicts import CrashRun, Fault, Verdict
+from diskproof.study.crash import writer_of
 from diskproof.units import render_seconds
 
 LOG_ARTEFACT, BASE_ARTEFACT = "crash.log", "base.tar"
@@ -106,7 +107,7 @@ def find_check(cell: Cell) -> Mapping[str, object]:
     """The check of a crash cell's states, as the explorer's request takes it."""
     if program.is_program(cell):
         return program.program_check(cell)
-    return load_writer(cell.workload.name).check(cell)
+    return load_writer(writer_of(cell.workload)).check(cell)
 
 
 def judge_all(

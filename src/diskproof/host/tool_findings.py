@@ -8,7 +8,7 @@ from pathlib import Path
 from diskproof.backings import NO_CONSENT, probe_backing, start_disk_dir
 from diskproof.container.runtime import RUNTIME, require_containers
 from diskproof.errors import DiskproofError
-from diskproof.guest.ours.build import AGENT, MINIMAL, SPACE_NEEDED, find_guest
+from diskproof.guest.ours.build import AGENT, MINIMAL, SPACE_NEEDED, find_guest, find_listed
 from diskproof.guest.ours.packages import EXTRA_PACKAGES, OTHER_WAY, find_suite
 from diskproof.host.accel import KVM, probe_accel
 from diskproof.host.backing_ground import add_ground
@@ -19,6 +19,7 @@ from diskproof.process.native import find_native
 from diskproof.process.start import find_tool
 from diskproof.qemu.disk import BUSES
 from diskproof.records import BackingFacts, BackingSpec, Finding
+from diskproof.study.guest_root import describe_root
 from diskproof.units import render_bytes
 
 _BUILD_TOOLS = (("mmdebstrap", "mmdebstrap"), ("mksquashfs", "squashfs-tools"), ("zstd", "zstd"))
@@ -172,7 +173,8 @@ def examine_guest() -> Finding:
         what = f"minimal, with this host's Linux {found.kernel_release} and programs{lacks}"
         return Finding("guest", "limited", what, "diskproof guest build, or guest import FILE")
     what = f"Linux {found.kernel_release} ({found.id})"
-    more = ", ".join(extra for extra in EXTRA_PACKAGES if find_guest(extra))
+    roots = (*(extra for extra in EXTRA_PACKAGES if find_guest(extra)), *find_listed())
+    more = "; ".join(map(describe_root, roots))
     return Finding("guest", "yes", f"{what}; built too: with {more}" if more else what)
 
 

@@ -23,7 +23,7 @@ def make_crash_plan(study: Study, facts: HostFacts) -> tuple[tuple[Cell, ...], t
     """
     rules = study.crash
     rules = rules if rules.seed else replace(rules, seed=study.seed)
-    specs = {name: crash_workload(rules, name, "") for name in rules.writers}
+    specs = {name: replace(crash_workload(rules, name, ""), name=name) for name in rules.writers}
     narrowed = replace(
         study,
         workloads=tuple(specs.values()),

@@ -11,7 +11,9 @@ from diskproof.records import WorkloadSpec
 from diskproof.records.verdicts import FAULTS, Fault
 from diskproof.study import keys
 from diskproof.study.factors import FRONTENDS
+from diskproof.study.guest_program import NAME as PROGRAM
 from diskproof.study.guest_program import GuestProgram, read_program
+from diskproof.study.guest_root import name_root, split_root
 from diskproof.study.toml_lines import shown
 from diskproof.units import parse_size, render_bytes
 
@@ -60,14 +62,22 @@ GUEST_EXTRAS = {"postgres": "postgres"}
 
 
 def guest_extra(writer: str, file_system: str, root: str = "") -> str:
-    """What the guest of a writer on a file system has beyond the ordinary one, or nothing."""
-    return FILE_SYSTEM_EXTRAS.get(file_system) or root or GUEST_EXTRAS.get(writer, "")
+    """What the guest of a writer on a file system has beyond the ordinary one, or nothing. A file
+    system's tools come before those of a ``root``, whose packages come with them."""
+    kind, packages = split_root(root)
+    found = FILE_SYSTEM_EXTRAS.get(file_system) or kind or GUEST_EXTRAS.get(writer, "")
+    return name_root(found, packages)
 
 
 def extra_of(workload: WorkloadSpec) -> str:
     """The same, of a writer that was made a workload."""
     option = workload.option
-    return guest_extra(workload.name, option("filesystem"), option("root"))
+    return guest_extra(writer_of(workload), option("filesystem"), option("root"))
+
+
+def writer_of(workload: WorkloadSpec) -> str:
+    """The writer of a crash cell: a program that brings its check has any name."""
+    return PROGRAM if workload.option("check") else workload.name
 
 
 FAULT_WORDS: dict[Fault, str] = {
@@ -149,7 +159,7 @@ def read_crash(content: object, mistakes: keys.Mistakes, folder: Path = Path()) 
         mistakes.add(("crash", "writers"), message, "program")
     least = GUEST_FILE_SYSTEM_BYTES[rules.filesystem]
     extra = FILE_SYSTEM_EXTRAS.get(rules.filesystem)
-    has_servers = program is not None and program.root in ("postgres", "servers")
+    has_servers = program is not None and split_root(program.root)[0] in ("postgres", "servers")
     if extra and ("postgres" in rules.writers or has_servers):
         message = f"crash.filesystem: the guest with {rules.filesystem} has no PostgreSQL"
         mistakes.add(("crash", "filesystem"), message, rules.filesystem)
@@ -188,7 +198,8 @@ def crash_workload(rules: CrashRules, writer: str, frontend: str) -> WorkloadSpe
     values = {name: value for name, value in asdict(rules).items() if name not in unfit}
     if rules.program and writer == "program":
         # Those who end by themselves write what they like.
-        values = {k: v for k, v in values.items() if k not in OF_RECORDS} | asdict(rules.program)
+        values = {k: v for k, v in values.items() if k not in OF_RECORDS}
+        values, writer = values | rules.program.options(), rules.program.name
     options = {
         name: f"{value:g}" if isinstance(value, float) else str(value)
         for name, value in values.items()

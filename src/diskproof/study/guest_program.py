@@ -3,12 +3,15 @@
 import hashlib
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from diskproof.study import keys
+from diskproof.study.guest_root import MAX_PACKAGES, name_root
 from diskproof.units import MIB, render_bytes
 
+NAME = "program"
+"""The writer; what tables call a program that has no name of its own."""
 MAX_FOLDER = 32 * MIB
 """What is brought into a guest passes through its memory."""
 _MAX_FILES = 10_000
@@ -20,8 +23,9 @@ ROOTS = ("postgres", "servers", "storage")
 
 @dataclass(frozen=True)
 class GuestProgram:
-    """``folder`` is copied into the guest's file system; ``writer`` and ``check`` are commands that
-    run there, in the copy. ``content`` tells one content of the folder from others."""
+    """``folder`` is copied into the guest's file system; ``prepare`` (or nothing), ``writer`` and
+    ``check`` are commands that run there, in the copy. ``root`` is a word of ``guest_root.py``;
+    ``content`` tells one content of the folder from others, ``name`` is what tables call it."""
 
     folder: str
     writer: str
@@ -29,6 +33,13 @@ class GuestProgram:
     root: str = ""
     content: str = ""
     room_bytes: int = 0
+    prepare: str = ""
+    name: str = NAME
+
+    def options(self) -> dict[str, object]:
+        """Those of its crash cell; what a program need not have is left out without."""
+        values = {key: value for key, value in asdict(self).items() if key != "name"}
+        return values if self.prepare else {k: v for k, v in values.items() if k != "prepare"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,10 @@ class ProgramTable:
     folder: str = keys.field("", keys.text(), required=True)
     writer: str = keys.field("", lambda value: _read_command(value), required=True)
     check: str = keys.field("", lambda value: _read_command(value), required=True)
+    prepare: str = keys.field("", lambda value: _read_command(value))
     root: str = keys.field("", keys.choice(*ROOTS))
+    packages: tuple[str, ...] = keys.field((), lambda value: _read_packages(value))
+    name: str = keys.field(NAME, keys.name)
 
 
 def read_program(crash: object, folder: Path, mistakes: keys.Mistakes) -> GuestProgram | None:
@@ -52,7 +66,16 @@ def read_program(crash: object, folder: Path, mistakes: keys.Mistakes) -> GuestP
     if table.folder:
         with mistakes.noting((*place, "folder"), table.folder):
             content, size = measure_folder(source)
-    return GuestProgram(str(source), table.writer, table.check, table.root, content, size)
+    commands, root = (table.writer, table.check), name_root(table.root, table.packages)
+    return GuestProgram(
+        str(source), *commands, root, content, size, prepare=table.prepare, name=table.name
+    )
+
+
+def _read_packages(value: object) -> tuple[str, ...]:
+    names = keys.one_or_some(keys.text(), MAX_PACKAGES)(value)
+    name_root("", names)
+    return names
 
 
 def _read_command(value: object) -> str:

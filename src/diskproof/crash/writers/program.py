@@ -3,24 +3,28 @@
 import io
 import shlex
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from diskproof.crash.writers import WriterContext, guest_disk
 from diskproof.crash.writers.ledger_fs import guest_check
 from diskproof.crash.writers.program_end import require_written
-from diskproof.crash.writers.program_look import FOLDER, NAME
+from diskproof.crash.writers.program_look import FOLDER, NAME, VARIABLES, is_startable
+from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest
 from diskproof.records import Cell
 
 _BROUGHT = "/tmp/brought.tar"
 _PIECE = 512 << 10
 """A request of the guest's channel takes a little more."""
+_PREPARE_SECONDS = 300.0
 _PROMISING = ("sh", "-c", 'exec "$@" >&3', "sh")
 """Descriptor 3 is where the agent takes promises."""
 
 
 class ProgramWriter:
-    """The writer ``program``: the cell's options ``folder``, ``writer``, ``check`` and ``root``."""
+    """The writer ``program``: the cell's options ``folder``, ``prepare``, ``writer``, ``check`` and
+    ``root``."""
 
     def prepare(self, cell: Cell, folder: Path) -> None:
         """Nothing: all of it is made under record."""
@@ -33,16 +37,20 @@ class ProgramWriter:
         kind, options = spec.option("filesystem"), spec.option("mount")
         guest_disk.make_file_system(guest, drive.disk.device, kind, options)
         bring_folder(guest, Path(spec.option("folder")))
+        argv = shlex.split(spec.option("writer"))
+        require_startable(guest, argv[0], shlex.split(spec.option("check"))[0])
+        prepare_folder(guest, shlex.split(spec.option("prepare")), spec.name)
         done = guest.channel.exec(
-            [*_PROMISING, *shlex.split(spec.option("writer"))],
+            [*_PROMISING, *argv],
             timeout=min(float(spec.option("seconds")), context.seconds),
             cwd=FOLDER,
+            env=VARIABLES,
             acks=True,
             on_ack=guest_disk.promise_to(context.recording),
         )
         if not done.exit.timed_out:
             status = done.exit.code if done.exit.code is not None else -(done.exit.signal or 0)
-            require_written(NAME, status, done.stderr)
+            require_written(spec.name, status, done.stderr)
 
     def check(self, cell: Cell) -> dict[str, object]:
         """Mounted in a fresh guest, which recovers the journal; the program's own check there, and
@@ -61,7 +69,7 @@ def _words(argv: object) -> list[str]:
 
 
 def bring_folder(guest: Guest, folder: Path) -> None:
-    """A durable copy of a folder of this host on the mounted disk. Raises RunFailure ``guest``."""
+    """A copy of a folder of this host on the mounted disk. Raises RunFailure ``guest``."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(folder, ".")
@@ -72,4 +80,22 @@ def bring_folder(guest: Guest, folder: Path) -> None:
     guest_disk.require_done(guest, ["mkdir", FOLDER])
     guest_disk.require_done(guest, ["tar", "-xpf", _BROUGHT, "-C", FOLDER, "--no-same-owner"])
     guest_disk.require_done(guest, ["rm", _BROUGHT])
+
+
+def require_startable(guest: Guest, *programs: str) -> None:
+    """Raises RunFailure ``workload`` for what is no program in the guest, from the folder on."""
+    for program in programs:
+        if not is_startable(guest, program):
+            why = "neither the folder nor the guest's packages have it as an executable"
+            hint = "put it into the folder, or name the package that has it: --packages"
+            raise RunFailure("workload", f"the guest has no program {program}", why, hint)
+
+
+def prepare_folder(guest: Guest, argv: Sequence[str], name: str) -> None:
+    """What is there before the first promise is durable. Raises RunFailure ``workload``."""
+    if argv:
+        done = guest.channel.exec(argv, timeout=_PREPARE_SECONDS, cwd=FOLDER, env=VARIABLES)
+        if done.exit.code != 0:
+            why = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-500:]
+            raise RunFailure("workload", f"{name} cannot be prepared in the guest", why)
     guest_disk.require_done(guest, ["sync"])

@@ -9,13 +9,18 @@ from diskproof.crash.writers.program_end import CRASHES
 from diskproof.crash.writers.promised_rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest
+from diskproof.guest.ours.channel import GuestGone
 from diskproof.guest.ours.jobs import GuestExecution
 
 NAME = "program"
 FOLDER = f"{MOUNT_POINT}/data"
 _ACKS = "/tmp/acknowledged"
 _SECONDS = 120.0
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_FIND = 'case $1 in */*) test -s "$1" && test -x "$1" ;; *) command -v -- "$1" ;; esac'
+VARIABLES = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+}
 
 
 def look(argv: Sequence[str], guest: Guest, promises: Sequence[str]) -> Found:
@@ -23,8 +28,22 @@ def look(argv: Sequence[str], guest: Guest, promises: Sequence[str]) -> Found:
     if guest.channel.exec(["test", "-d", FOLDER], timeout=_SECONDS).exit.code != 0:
         return Found(CORRUPTS, why=f"{FOLDER} is not there")
     guest.channel.write_file(_ACKS, "".join(f"{line}\n" for line in promises).encode())
-    variables = {ACKNOWLEDGED: _ACKS, "PATH": _PATH, "HOME": "/root"}
-    return _read(guest.channel.exec(argv, timeout=_SECONDS, cwd=FOLDER, env=variables))
+    variables = {ACKNOWLEDGED: _ACKS, **VARIABLES}
+    try:
+        return _read(guest.channel.exec(argv, timeout=_SECONDS, cwd=FOLDER, env=variables))
+    except GuestGone:
+        raise
+    except RunFailure:
+        if is_startable(guest, argv[0]):
+            raise
+        # The writer's guest had it, durable, before the first promise.
+        return Found(CORRUPTS, why=f"{argv[0]} is not there as it was brought")
+
+
+def is_startable(guest: Guest, program: str) -> bool:
+    """Whether the guest has a program, from the folder on."""
+    argv = ["sh", "-c", _FIND, "sh", program]
+    return guest.channel.exec(argv, timeout=_SECONDS, cwd=FOLDER, env=VARIABLES).exit.code == 0
 
 
 def _read(done: GuestExecution) -> Found:

@@ -21,6 +21,7 @@ from diskproof.guest.ours.kernel import unpack_kernel
 from diskproof.process.native import find_native, require_native
 from diskproof.process.start import require_tool
 from diskproof.records import content_id
+from diskproof.study.guest_root import describe_root, root_options, split_root
 
 RECIPE = 1  # raise it when the steps below change what comes out
 IMPORTED = "imported.json"
@@ -59,7 +60,7 @@ def find_guest(extra: str = "") -> GuestFiles | None:
     """The guest for these programs, suite and recipe if it was built; else the minimal one if that
     was, which has no extras.
 
-    ``extra`` names further packages in its root (``packages.EXTRA_PACKAGES``).
+    ``extra`` names further packages in its root (``study/guest_root.py``).
     """
     found = find_whole(extra)
     if found is None and not extra:
@@ -72,6 +73,16 @@ def find_whole(extra: str = "") -> GuestFiles | None:
     """As ``find_guest``, but never the minimal one."""
     folder = find_base(extra)
     return read_guest(folder) if folder and _is_ready(folder) else None
+
+
+def find_listed() -> tuple[str, ...]:
+    """The guests that are built with packages that somebody listed, by their words."""
+    found = []
+    for file in _find_cached("*/guest.json"):
+        extra = json.loads(file.read_text()).get("extra", "")
+        if extra and find_base(extra) == file.parent and _is_ready(file.parent):
+            found.append(extra)
+    return tuple(sorted(found))
 
 
 def _is_ready(folder: Path) -> bool:
@@ -132,9 +143,11 @@ def require_guest(extra: str = "") -> GuestFiles:
     found = find_guest(extra)
     if found is None:
         raise HostError(
-            f"the guest with {extra} is not built" if extra else "the guest is not built",
+            f"the guest with {describe_root(extra)} is not built"
+            if extra
+            else "the guest is not built",
             f"it is not in {cache.cache_folder()}",
-            f"diskproof guest build --with {extra}" if extra else "diskproof guest build",
+            f"diskproof guest build {root_options(extra)}".strip(),
         )
     return found
 
@@ -177,6 +190,8 @@ def _named_way_out() -> Iterator[None]:
     """What a host cannot build it can import."""
     try:
         yield
+    except packages.UnknownPackage:
+        raise
     except HostError as error:
         raise HostError(error.what, error.why, f"{error.hint}; {packages.OTHER_WAY}") from error
 
@@ -189,19 +204,23 @@ def _build_base(base: Path, suite: str, extra: str, progress: Callable[[str], No
         scratch = folder / "scratch"
         tree = scratch / "root"
         scratch.mkdir()
-        progress(f"packages: fetching and unpacking Debian {suite} packages (about a minute)")
-        component = packages.EXTRA_COMPONENT.get(extra, "")
+        kind, listed = split_root(extra)
+        more = f", {', '.join(listed)} among them" if listed else ""
+        progress(f"packages: fetching and unpacking Debian {suite}'s{more} (about a minute)")
+        component = packages.EXTRA_COMPONENT.get(kind, "")
         packages.extract_packages(suite, packages.packages_of(extra), tree, component)
+        packages.require_unpacked(tree, listed)
         progress("kernel: unpacking, sorting its modules")
         found = kernel.find_modules(tree)
         image = (tree / "boot" / f"vmlinuz-{found.release}").read_bytes()
         unpacked = unpack_kernel(image, scratch)
         (folder / "kernel").write_bytes(unpacked)
-        if extra == zfs_modules.EXTRA:
+        if kind == zfs_modules.EXTRA:
             found = zfs_modules.with_zfs(found, unpacked, tree, suite, progress)
         write_modules(folder / "modules", found, _IN_INITRAMFS)
         placed = root.place_modules(tree, found, kernel.root_modules(extra))
         facts = {"kernel_release": found.release, "suite": suite, "root_modules": placed}
+        facts |= {"extra": extra} if listed else {}
         (folder / "guest.json").write_text(json.dumps(facts, indent=1))
         progress("root: packing the tools")
         root.prepare_root(tree, extra)
@@ -250,6 +269,7 @@ def render_initrd(
 
 def base_id(suite: str, extra: str) -> str:
     """The name of the folder for these inputs."""
+    kind, listed = split_root(extra)
     inputs: list[object] = [
         RECIPE,
         suite,
@@ -258,13 +278,15 @@ def base_id(suite: str, extra: str) -> str:
         kernel.root_modules(extra),
         root.COMPRESSION,
     ]
-    if extra:
-        inputs.append(root.EXTRA_UNUSED.get(extra, ()))
-    if extra in root.EXTRA_USED:
-        inputs.append(root.EXTRA_USED[extra])
-    if extra == root.SERVERS:
+    if listed:
+        inputs.append(root.UNUSED_BESIDE)
+    elif kind:
+        inputs.append(root.EXTRA_UNUSED.get(kind, ()))
+    if kind in root.EXTRA_USED:
+        inputs.append(root.EXTRA_USED[kind])
+    if kind == root.SERVERS:
         inputs.append(server_root.INPUTS)
-    if extra == zfs_modules.EXTRA:
+    if kind == zfs_modules.EXTRA:
         inputs.append(zfs_modules.INPUTS)
     return content_id(inputs)
 

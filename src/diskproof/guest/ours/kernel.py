@@ -15,6 +15,7 @@ from pathlib import Path
 
 from diskproof.errors import HostError
 from diskproof.process.start import require_tool, run
+from diskproof.study.guest_root import split_root
 
 MAX_KERNEL = 512 << 20
 _SETUP_SECTORS = 0x1F1
@@ -130,7 +131,7 @@ def read_modules(folder: Path) -> KernelModules:
 
 def root_modules(extra: str) -> tuple[str, ...]:
     """Names of the modules that lie in the root of a guest with an extra, if any."""
-    return FILESYSTEMS + NETWORK_CARD + EXTRA_MODULES.get(extra, ())
+    return FILESYSTEMS + NETWORK_CARD + EXTRA_MODULES.get(split_root(extra)[0], ())
 
 
 def find_extra(module: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.start import require_tool, run
+from diskproof.study.guest_root import split_root
 
 PACKAGES = (
     "linux-image-amd64",
@@ -36,14 +37,32 @@ EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "zfs": ("python3", "python3-psutil", "python3-pytest", "zfsutils-linux"),
 }
 """By name, what some guests have beyond these: a root of its own, built when a study asks."""
+ESSENTIAL = (
+    *("base-files", "bash", "bsdutils", "coreutils", "dash", "debianutils", "diffutils", "dpkg"),
+    *("findutils", "grep", "gzip", "hostname", "libc-bin", "mawk", "ncurses-base", "ncurses-bin"),
+    *("perl-base", "sed", "tar", "util-linux"),
+)
+"""What packages count on without saying so (Debian policy 3.8), but for what starts a system."""
 EXTRA_COMPONENT: Mapping[str, str] = {"zfs": "contrib"}
 """The part of Debian's archive that is wanted beside those that the host's apt uses."""
 FETCH_SECONDS = 900.0
+_UNKNOWN = re.compile(
+    r"^E: (?:Unable to locate package|Package|Couldn't find any package by \w+) '?([^\s']+)", re.M
+)
 OTHER_WAY = (
     "or elsewhere `diskproof guest export FILE`, and here `diskproof guest import FILE`; "
     "or `diskproof guest build --minimal`, of what this host has"
 )
 """For a host that cannot build a guest: no Debian, no tools, no network."""
+
+
+class UnknownPackage(HostError):
+    """A name of no package, which no other host would know better."""
+
+    def __init__(self, name: str) -> None:
+        why = "the sources of this host's apt have none"
+        hint = f"apt-get update, and look for its name: apt-cache search {name}"
+        super().__init__(f"there is no package {name} for the guest", why, hint)
 
 
 def find_suite(path: Path = Path("/etc/os-release")) -> str | None:
@@ -67,8 +86,11 @@ def require_suite() -> str:
 
 
 def packages_of(extra: str) -> tuple[str, ...]:
-    """The guest's packages, with those of EXTRA_PACKAGES that ``extra`` names, if any."""
-    return PACKAGES + EXTRA_PACKAGES[extra] if extra else PACKAGES
+    """The guest's packages, with those of EXTRA_PACKAGES that ``extra`` names, if any, and those
+    that it lists."""
+    kind, listed = split_root(extra)
+    packages = PACKAGES + EXTRA_PACKAGES[kind] if kind else PACKAGES
+    return tuple(dict.fromkeys((*packages, *ESSENTIAL, *listed))) if listed else packages
 
 
 def find_sources(suite: str) -> list[str]:
@@ -128,7 +150,7 @@ def extract_packages(suite: str, names: Sequence[str], target: Path, component: 
         "--skip=check/chrootless",  # Debian 13 refuses root, for scripts that "extract" never runs
         "--variant=extract",
         "--format=directory",
-        f"--include={','.join(names)}",
+        f"--include={','.join(map(_exactly, names))}",
         *fetch_options(target.parent / "apt.conf"),
         suite,
         str(target),
@@ -137,11 +159,31 @@ def extract_packages(suite: str, names: Sequence[str], target: Path, component: 
     try:
         run(argv, timeout=FETCH_SECONDS, env=environment(os.environ))
     except RunFailure as failure:
+        require_known(failure.why)
         raise HostError(
             "the guest's packages cannot be unpacked",
             failure.why or failure.what,
             hint,
         ) from failure
+
+
+def _exactly(name: str) -> str:
+    """What apt takes for that name alone: one that it does not know it takes for a pattern."""
+    return f"?exact-name({name})" if re.fullmatch(r"[a-z0-9-]+[.+][a-z0-9.+-]*", name) else name
+
+
+def require_known(said: str) -> None:
+    """Raises UnknownPackage for one that apt said it does not know."""
+    if unknown := _UNKNOWN.search(said):
+        raise UnknownPackage(unknown[1])
+
+
+def require_unpacked(tree: Path, names: Sequence[str]) -> None:
+    """Raises UnknownPackage for one that is not there: apt may say nothing of one that it does not
+    know."""
+    for name in names:
+        if not os.path.lexists(tree / "usr/share/doc" / name):
+            raise UnknownPackage(name)
 
 
 def fetch_options(path: Path) -> Sequence[str]:

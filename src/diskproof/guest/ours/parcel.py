@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from diskproof.errors import UsageError
 from diskproof.guest.ours.kernel import MAX_KERNEL
+from diskproof.study.guest_root import split_root
 
 FORMAT = "diskproof-guest"
 VERSION = 1
@@ -229,12 +230,20 @@ def parse_manifest(text: bytes) -> Manifest:
         raise UsageError("the guest cannot be imported", why)
     words = [str(content.get(name)) for name in ("base", "id", "suite", "extra")]
     items = content.get("items")
-    if not all(_WORD.fullmatch(word) for word in words):
+    if not all(_WORD.fullmatch(word) for word in words[:3]) or not _names_root(words[3]):
         raise damaged("its manifest names no guest")
     if not isinstance(items, list) or len(items) > _MAX_ITEMS:
         raise damaged("its manifest lists no files")
     base, name, suite, extra = words
     return Manifest(base, name, suite, extra, _check_items([_parse_item(each) for each in items]))
+
+
+def _names_root(extra: str) -> bool:
+    try:
+        split_root(extra)
+    except ValueError:
+        return False
+    return True
 
 
 def _parse_item(content: Any) -> Item:

@@ -1,5 +1,6 @@
 """The guest's read-only root: a squashfs image with the tools."""
 
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from diskproof.guest.ours import server_root
 from diskproof.guest.ours.kernel import KernelModules, load_order
 from diskproof.process.start import require_tool, run
+from diskproof.study.guest_root import split_root
 
 # Measured in an emulated guest: the first start of fio takes 1.0 s from lz4, 1.4 s from zstd at
 # level 3 and as long as from lz4 when nothing is compressed, at 93, 68 and 182 MiB.
@@ -49,6 +51,12 @@ EXTRA_USED: Mapping[str, tuple[str, ...]] = {
     "storage": ("usr/lib/python3*",),
     "zfs": ("usr/lib/python3*",),
 }
+# Beside packages that somebody listed all else stays: nobody knows what they count on.
+UNUSED_BESIDE = (
+    *("boot", "lib/modules", "usr/lib/modules", "usr/share/doc", "usr/share/info"),
+    *("usr/share/lintian", "usr/share/locale", "usr/share/man"),
+    *("var/cache/apt", "var/lib/apt", "var/lib/dpkg"),
+)
 # Programs look names up; root and nobody are who they run as.
 ACCOUNTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n",
@@ -76,8 +84,11 @@ def place_modules(
 
 def unused_of(extra: str) -> tuple[str, ...]:
     """What of the packages no guest of this kind needs, as patterns."""
-    used = EXTRA_USED.get(extra, ())
-    return (*(name for name in UNUSED if name not in used), *EXTRA_UNUSED.get(extra, ()))
+    kind, listed = split_root(extra)
+    if listed:
+        return UNUSED_BESIDE
+    used = EXTRA_USED.get(kind, ())
+    return (*(name for name in UNUSED if name not in used), *EXTRA_UNUSED.get(kind, ()))
 
 
 def merge_usr(root: Path) -> None:
@@ -98,21 +109,26 @@ def prepare_root(root: Path, extra: str) -> None:
     merge_usr(root)
     for name in MOUNT_POINTS:
         (root / name).mkdir(exist_ok=True)
-    more = server_root.ACCOUNTS if extra == SERVERS else {}
+    kind, listed = split_root(extra)
+    serves = kind == SERVERS
+    more = server_root.ACCOUNTS if serves else {}
     for name, content in ACCOUNTS.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(content + more.get(name, ""))
-    if extra == SERVERS:
+    if serves:
         server_root.complete_root(root)
-    compile_python(root)
+    if listed and not os.path.lexists(root / "usr/bin/awk"):
+        (root / "usr/bin/awk").symlink_to("mawk")
+    compile_python(root, known=not listed)
     mounts = root / "etc" / "mtab"
     mounts.unlink(missing_ok=True)
     mounts.symlink_to("/proc/self/mounts")
 
 
-def compile_python(root: Path) -> None:
+def compile_python(root: Path, *, known: bool = True) -> None:
     """What a maintainer script would have done with Python's modules: in an emulated guest it
-    takes a minute at each start. The root's own Python does it, with its own libraries."""
+    takes a minute at each start. The root's own Python does it, with its own libraries. Packages
+    that are not ``known`` may have files of other Pythons, which it cannot compile."""
     python = root / "usr/bin/python3"
     folders = [str(path) for path in root.glob("usr/lib/python3*")]
     if not (python.exists() and folders):
@@ -123,7 +139,7 @@ def compile_python(root: Path) -> None:
     # By hash and unchecked: dates may change on the way.
     how = ["-qq", "-s", str(root), "-p", "/", "--invalidation-mode", "unchecked-hash"]
     settings = {"PYTHONHOME": str(root / "usr"), "LC_ALL": "C"}
-    run([*argv, "-m", "compileall", *how, *folders], timeout=300, env=settings)
+    run([*argv, "-m", "compileall", *how, *folders], timeout=600, env=settings, check=known)
 
 
 def pack_root(root: Path, image: Path) -> None:

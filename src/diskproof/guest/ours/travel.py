@@ -22,6 +22,7 @@ from diskproof.guest.ours.parcel import (
     write_parcel,
 )
 from diskproof.process.plain_file import open_plain
+from diskproof.study.guest_root import split_root
 
 _INITRD_SPACE = 128 << 20
 _MAX_ROOT_MODULES, _MAX_PATHS = 100, 100
@@ -121,9 +122,9 @@ def import_guest(file: Path, sha256: str | None, tell: Tell) -> Arrival:
 
 def _require_ours(manifest: Manifest) -> Manifest:
     """Raises UsageError for a guest that this diskproof would make otherwise."""
-    if manifest.extra not in ("", *EXTRA_PACKAGES) or manifest.base != build.base_id(
-        manifest.suite, manifest.extra
-    ):
+    kind, _ = split_root(manifest.extra)
+    known = kind in ("", *EXTRA_PACKAGES)
+    if not known or manifest.base != build.base_id(manifest.suite, manifest.extra):
         why = f"guest {manifest.base} is of another version of diskproof, whose recipe differs"
         raise UsageError("the guest cannot be imported", why, "export it with this version")
     return manifest
@@ -171,6 +172,8 @@ def _check_content(folder: Path, manifest: Manifest) -> None:
     except (ValueError, RecursionError):
         raise damaged("its guest.json cannot be read") from None
     if not _is_facts(facts) or facts["suite"] != manifest.suite:
+        raise damaged("its guest.json describes no guest")
+    if facts.get("extra", manifest.extra) != manifest.extra:
         raise damaged("its guest.json describes no guest")
 
 

@@ -89,9 +89,37 @@ def test_who_did_it_is_told_where_it_is_known() -> None:
     listed = causes_json(read_causes(SUMMARY | {"found": [cause]}))
     assert listed is not None
     assert [each["by"] for each in listed["found"][0]["operations"]] == [
-        {**one, "name": "git\ufffd\ufffd[2J"},
-        {**two, "name": "x" * 64},
+        {**one, "name": "git\ufffd\ufffd[2J", "place": None, "frames": []},
+        {**two, "name": "x" * 64, "place": None, "frames": []},
     ]
+
+
+def place(function: str, file: str, line: int) -> dict[str, Any]:
+    return {"module": "/bin/app", "offset": 500, "function": function, "file": file, "line": line}
+
+
+def test_the_place_in_the_program_is_told_where_it_is_known() -> None:
+    one = place("save", "/src/a\x1b.c", 12)
+    by = {"process": 70, "thread": 70, "name": "app", "frames": [one, place("main", "/src/b.c", 3)]}
+    other = by | {"frames": [place("x" * 100, "", 0)]}
+    bare = by | {"frames": [place("", "", 0)]}
+    script = by | {"frames": [place("store", "/srv/app.py", 0)]}
+    operations = [
+        WRITE | {"by": who, "offset": 100 * n, "sequence": 8 + n}
+        for n, who in enumerate((by, by, other, bare, script))
+    ]
+    cause = CAUSE | {"operations": operations, "there": None}
+    summary = SUMMARY | {"found": [cause]}
+    (told,) = read_causes(summary).found
+    at = f"a\ufffd.c:12 (save) and {'x' * 45}... in app and app+0x1f4 and store in app.py"
+    assert told_cause(told) == f"{cause_text(told)}, by app (70), at {at}"
+    listed = causes_json(read_causes(summary))
+    assert listed is not None
+    first, *_, last = (each["by"] for each in listed["found"][0]["operations"])
+    assert first is not None and last is not None
+    assert first["place"] == first["frames"][0] == one | {"file": "/src/a\ufffd.c"}
+    assert [each["function"] for each in first["frames"]] == ["save", "main"]
+    assert last["place"] is not None and last["place"]["line"] is None
 
 
 def test_flushes_are_told_by_number_and_time() -> None:
@@ -120,6 +148,7 @@ def test_programs_get_the_same() -> None:
         {"found": [{**CAUSE, "operations": [{"path": 1}]}]},
         {"found": [{**CAUSE, "cure": {"after": None}}]},
         {"found": [{**CAUSE, "operations": [WRITE | {"by": "git"}]}]},
+        {"found": [{**CAUSE, "operations": [WRITE | {"by": {"frames": [7]}}]}]},
         {"found": [], "flushes": [1]},
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 KINDS = [
     *("base", "create", "mkdir", "symlink", "link", "unlink", "rmdir", "rename", "write"),
     *("truncate", "fallocate", "fsync", "setattr", "setxattr", "removexattr", "open", "release"),
-    *("acknowledge", "note", "end", "caller"),
+    *("acknowledge", "note", "end", "caller", "stack", "module", "line"),
 ]
 FRAME = struct.Struct("<IIIBBHQQQII")
 DIRECT, DSYNC, SYNC, MAPPED, DATA_ONLY, DIRECTORY = (1 << bit for bit in range(6))
@@ -54,7 +54,7 @@ class Record:
 
 
 def read_log(path: Path) -> list[Record]:
-    """All whole records of a log but those that name callers; checks checksums and sequence."""
+    """All whole records of a log but those about callers; checks checksums and sequence."""
     return list(_records(path.read_bytes()))
 
 
@@ -75,7 +75,7 @@ def _records(log: bytes) -> Iterator[Record]:
         if KINDS[kind - 1] == "caller":
             assert caller not in callers
             callers[caller] = (*struct.unpack_from("<II", payload), payload[8:].decode())
-        else:
+        elif KINDS[kind - 1] not in ("stack", "module", "line"):
             by = callers[caller] if caller else None
             yield Record(KINDS[kind - 1], flags, error, begin, end, file, payload, by)
         at, last = at + FRAME.size + length + -length % 8, sequence

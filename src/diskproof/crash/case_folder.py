@@ -18,8 +18,9 @@ from diskproof.crash.reproduce import (
 from diskproof.crash.run import find_check
 from diskproof.errors import UsageError
 from diskproof.process.scratch import start_scratch_dir
+from diskproof.records.callers import is_by_several
 from diskproof.records.causes import Cause, find_causes
-from diskproof.records.operations import Operation, caller_words, is_by_several, operation_words
+from diskproof.records.operations import Operation, by_words, operation_words
 from diskproof.records.verdicts import CrashRun
 from diskproof.report.crash.cause_table import cause_text, cure_text, loss_text, told_cause
 
@@ -87,9 +88,9 @@ def story(cause: Cause, known: tuple[Operation, ...]) -> Iterator[str]:
     wanted |= {each.sequence for each in known[max(0, len(known) - (room - len(wanted))) :]}
     shown = [each for each in known if each.sequence in wanted]
     began = shown[0].end if shown else 0
-    several = is_by_several(shown)
+    several = is_by_several(each.by for each in shown)
     for each in shown:
-        by = f", {caller_words([each])}" if several and each.by else ""
+        by = f", {by_words([each])}" if several and each.by else ""
         told = _plain(f"{operation_words(each)}{by}")
         said = f"promised: {told}" if each.kind == "acknowledge" else told
         state = f"  <- {each.presence}" if each.is_absent else ""

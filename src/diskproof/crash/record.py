@@ -23,6 +23,7 @@ from diskproof.qemu.images import create_image, inspect_image
 from diskproof.recording.folder import RECORDER_LOG, Recording, start_recording
 from diskproof.recording.log import (
     ACKNOWLEDGE,
+    LINE,
     Frame,
     LogSummary,
     copy_log,
@@ -149,14 +150,16 @@ def _write(
 
 
 def cut_at_mark(log: Path, killed: Path) -> None:
-    """Copy a log up to the record before the mark: no check should hear of it.
+    """Copy a log up to the record before the mark: no check should hear of it. Source lines of
+    places in the program stand at the log's end, and come along.
 
     Raises RunFailure ``log`` when there is none.
     """
     before = None
-    for frame in read_frames(log):
+    frames = read_frames(log)
+    for frame in frames:
         if is_mark(frame) and before is not None:
-            copy_log(log, killed, before)
+            copy_log(log, killed, before, (each for each in frames if each.kind == LINE))
             return
         before = frame
     raise RunFailure("log", "the crash log has no mark of the writer's end", "it is not whole")

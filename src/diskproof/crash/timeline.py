@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+from diskproof.records.callers import is_by_several
 from diskproof.records.operations import (
     ACKNOWLEDGE,
     CONTENT,
     FLUSHES,
     Operation,
-    caller_words,
-    is_by_several,
+    by_words,
     operation_words,
     until,
 )
@@ -38,7 +38,7 @@ def make_timeline(
     promises = _mark_promises(shown, sorted(lost))
     shown = shown[max(0, first - BEFORE) :]
     began = shown[0].end
-    several = is_by_several(shown)
+    several = is_by_several(each.by for each in shown)
     events = [_event(each, began, promises, several=several) for each in shown]
     events.append(TraceEvent(round((end - began) / 1e9, 6), "cut"))
     return _shortened(events)
@@ -61,7 +61,7 @@ def _event(
     operation: Operation, began: int, promises: Mapping[int, str], *, several: bool
 ) -> TraceEvent:
     seconds, text = round((operation.end - began) / 1e9, 6), operation_words(operation)[:_MAX_TEXT]
-    by = f", {caller_words([operation])}" if several and operation.by else ""
+    by = f", {by_words([operation])}" if several and operation.by else ""
     if operation.kind in FLUSHES:
         return TraceEvent(seconds, "flush", "", f"{text}{by}")
     if operation.kind == ACKNOWLEDGE:

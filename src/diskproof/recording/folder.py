@@ -106,7 +106,8 @@ def start_recording(files: Path, room: Path, *, callers: bool = False) -> Iterat
     """Record the folder ``files`` for the length of a ``with`` block.
 
     ``room`` is an existing folder on a file system with space for the log; mount point and log
-    are made in it. With ``callers`` the log says who asked for each change. Raises HostError when
+    are made in it. With ``callers`` the log says who asked for each change, and where in
+    its program. Raises HostError when
     the folder cannot be recorded.
     """
     require_fuse()
@@ -115,7 +116,7 @@ def start_recording(files: Path, room: Path, *, callers: bool = False) -> Iterat
     read_ready, ready = os.pipe()
     argv = [
         str(require_native("diskproof-recordfs")),
-        *("--log", str(log), "--foreground", *(["--callers"] if callers else [])),
+        *("--log", str(log), "--foreground", *(["--callers", "--stacks"] if callers else [])),
         *(str(files), str(folder)),
     ]
     with ExitStack() as stack:

@@ -7,7 +7,7 @@ log is only walked, with every checksum looked at.
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,7 +22,7 @@ _FRAME = struct.Struct("<IIIBBHQQQII")
 _HEADER = struct.Struct("<8sIIIIQQQ12sI")
 _CHECKSUM = struct.Struct("<I")
 
-BASE, WRITE, TRUNCATE, FALLOCATE, FSYNC, ACKNOWLEDGE, END = 1, 9, 10, 11, 12, 18, 20
+BASE, WRITE, TRUNCATE, FALLOCATE, FSYNC, ACKNOWLEDGE, END, LINE = 1, 9, 10, 11, 12, 18, 20, 24
 SYNC_WRITE, MAPPED, DATA_ONLY = 2, 8, 16
 KIND_NAMES = {
     WRITE: "writes",
@@ -138,16 +138,25 @@ class LogWriter:
     def add(self, kind: int, payload: bytes = b"", *, file: int = 0, flags: int = 0) -> None:
         self._count += 1
         times = self._count, self._count, self._count
-        told = zlib.crc32(payload), len(payload), kind, flags, 0, *times, file, 0
-        head = _FRAME.pack(0, *told)[4:]
-        self._stream.write(_CHECKSUM.pack(zlib.crc32(head)) + head + payload)
-        self._stream.write(bytes(-len(payload) % 8))
+        self._stream.write(_sealed(kind, flags, times, file, payload))
 
 
-def copy_log(source: Path, target: Path, until: Frame) -> None:
-    """Copy a log up to the end of a record: what a recorder killed there would have left."""
+def _sealed(kind: int, flags: int, place: tuple[int, int, int], file: int, payload: bytes) -> bytes:
+    """A record; ``place`` is its sequence number, its begin and its end."""
+    told = zlib.crc32(payload), len(payload), kind, flags, 0, *place, file, 0
+    head = _FRAME.pack(0, *told)[4:]
+    return _CHECKSUM.pack(zlib.crc32(head)) + head + payload + bytes(-len(payload) % 8)
+
+
+def copy_log(source: Path, target: Path, until: Frame, further: Iterable[Frame] = ()) -> None:
+    """Copy a log up to the end of a record: what a recorder killed there would have left.
+
+    ``further`` are records without a file and a caller that are put behind it, as of that time.
+    """
     left = until.end_offset
     with source.open("rb") as stream, target.open("wb") as copy:
         while chunk := stream.read(min(left, 1 << 20)):
             copy.write(chunk)
             left -= len(chunk)
+        for sequence, each in enumerate(further, until.sequence + 1):
+            copy.write(_sealed(each.kind, 0, (sequence, until.end, until.end), 0, each.payload))

@@ -5,19 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, TypedDict
 
+from diskproof.records.callers import Caller, caller_words, printable, read_caller
+
 ACKNOWLEDGE = "acknowledge"
 FLUSHES = frozenset({"fsync", "fdatasync"})
 CONTENT = frozenset({"write", "truncate", "allocate", "zero"})
 LIST_SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class Caller:
-    """The thread that asked for an operation; ``name`` is the thread's as Linux has it (comm)."""
-
-    process: int
-    thread: int
-    name: str
 
 
 @dataclass(frozen=True)
@@ -75,30 +68,15 @@ def read_operation(content: Mapping[str, Any]) -> Operation:
     return Operation(
         int(content["sequence"]),
         str(content["operation"]),
-        _printable(str(content["path"])),
-        _printable(str(content.get("to") or "")),
+        printable(str(content["path"])),
+        printable(str(content.get("to") or "")),
         offset,
         size,
         bool(content.get("durable")),
         int(content["begin_ns"]),
         int(content["end_ns"]),
         str(content.get("presence") or ""),
-        _read_caller(content.get("by")),
-    )
-
-
-def _read_caller(content: Mapping[str, Any] | None) -> Caller | None:
-    if content is None:
-        return None
-    return Caller(
-        int(content["process"]), int(content["thread"]), _printable(str(content["name"])[:64])
-    )
-
-
-def _printable(name: str) -> str:
-    """Anybody may have given it; it is shown in terminals."""
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name
+        read_caller(content.get("by")),
     )
 
 
@@ -123,22 +101,9 @@ def operation_words(operation: Operation) -> str:
     return words.get(kind, f"{kind} {path}{arrow}")
 
 
-def caller_words(operations: Iterable[Operation]) -> str:
-    """Who did all of it, in the order of the log: ``by sqlite3 (12345)``; empty where nobody is
-    known."""
-    callers = dict.fromkeys(each.by for each in operations if each.by)
-    told = [_caller_word(each) for each in callers]
-    return f"by {' and '.join(told)}" if told else ""
-
-
-def _caller_word(caller: Caller) -> str:
-    thread = "" if caller.thread == caller.process else f", thread {caller.thread}"
-    return f"{caller.name} ({caller.process}{thread})"
-
-
-def is_by_several(operations: Iterable[Operation]) -> bool:
-    """Whether it is worth telling of each who did it."""
-    return len({each.by for each in operations if each.by}) > 1
+def by_words(operations: Iterable[Operation]) -> str:
+    """Who did all of it, and where; empty where nobody is known."""
+    return caller_words(each.by for each in operations)
 
 
 def count_bytes(number: int) -> str:

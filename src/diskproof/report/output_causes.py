@@ -3,12 +3,26 @@
 from typing import TypedDict
 
 
+class PlaceJson(TypedDict):
+    """A call in a program; ``offset`` is the address in the file ``module``. Without a ``line``
+    ``function`` is a symbol, with the bytes behind its begin; what is not known is empty."""
+
+    module: str
+    offset: int
+    function: str
+    file: str
+    line: int | None
+
+
 class CallerJson(TypedDict):
-    """A thread; ``name`` is its own."""
+    """A thread; ``name`` is its own. ``place`` is the innermost of the program's own calls that
+    led to what it asked, ``frames`` are these, at most five; null and empty where nobody knows."""
 
     process: int
     thread: int
     name: str
+    place: PlaceJson | None
+    frames: list[PlaceJson]
 
 
 class ChangeJson(TypedDict):

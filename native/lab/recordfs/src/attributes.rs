@@ -20,6 +20,7 @@ use crate::handles::Handle;
 use crate::inodes::Inode;
 use crate::places::Place;
 use crate::recorder::{attributes, Recorder};
+use crate::stacks::Call;
 
 /// What setattr may change; None leaves it.
 pub struct Change {
@@ -58,7 +59,7 @@ impl Recorder {
     }
 
     fn set_owner_and_mode(&self, inode: &Arc<Inode>, change: &Change) -> Result<(), Errno> {
-        let asked = self.log.asked(inode.id, change.caller.pid);
+        let asked = self.log.asked(inode.id, change.caller.pid, Call::Other);
         self.log.require_open()?;
         let _range = inode.ranges.lock_all();
         let place = inode.place()?;
@@ -73,7 +74,7 @@ impl Recorder {
     }
 
     fn truncate(&self, inode: &Arc<Inode>, change: &Change, size: u64) -> Result<(), Errno> {
-        let asked = self.log.asked(inode.id, change.caller.pid);
+        let asked = self.log.asked(inode.id, change.caller.pid, Call::Other);
         self.log.require_open()?;
         let open = change.handle.map(|number| self.handles.require(number)).transpose()?;
         let _range = inode.ranges.lock_all();
@@ -121,7 +122,7 @@ impl Recorder {
         change: impl FnOnce(&Place) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let inode = self.inodes.require(id)?;
-        let asked = self.log.asked(id, thread);
+        let asked = self.log.asked(id, thread, Call::Other);
         self.log.require_open()?;
         let _range = inode.ranges.lock_all();
         let place = inode.place()?;

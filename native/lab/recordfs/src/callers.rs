@@ -4,6 +4,8 @@
 //! A file of /proc that is open belongs to one thread: once that is gone nothing can be read from
 //! it, whoever has the number then. So a name that was read there is the name of who asks now, and
 //! is read each time: exec(2) and prctl(2) change it.
+//!
+//! A thread that asks from another place in its program has another number, too.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,51 +13,88 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 
-use diskproof_wire::crash_log::{Operation, MAX_CALLER_NAME};
+use diskproof_wire::crash_log::{Address, Operation, MAX_CALLER_NAME};
 use rustix::fs::{openat, Mode, OFlags, CWD};
-use rustix::io::Errno;
+
+use crate::stacks::{Call, Stacks, Tell};
 
 /// Threads whose files are kept open; with more all of them are looked up anew.
 const MOST: usize = 128;
+/// Stacks that are told of all threads together; what comes later has none.
+const MOST_STACKS: u32 = 1 << 16;
 
 #[derive(Default)]
 pub struct Callers {
     known: HashMap<u32, Known>,
     count: u32,
+    /// None where nobody wants to know the place.
+    pub stacks: Option<Stacks>,
+    told_stacks: u32,
 }
 
 struct Known {
     comm: File,
+    syscall: Option<File>,
     name: Name,
-    /// In the log; 0 for the kernel's own threads.
-    number: u32,
+    /// None for the kernel's own threads.
+    process: Option<u32>,
+    /// In the log, by stack; that without one is the thread's wherever it is.
+    numbers: HashMap<Box<[Address]>, u32>,
 }
 
 type Name = ([u8; MAX_CALLER_NAME], usize);
 
 impl Callers {
-    /// The number of a thread in the log, 0 when nobody knows it. `tell` logs who a new number is.
-    pub fn find(
-        &mut self,
-        thread: u32,
-        tell: impl FnOnce(u32, &Operation<'_>) -> Result<(), Errno>,
-    ) -> u32 {
-        match self.known.get(&thread) {
-            _ if thread == 0 => 0,
-            Some(known) if read_name(&known.comm) == Some(known.name) => known.number,
-            _ => self.learn(thread, tell).unwrap_or(0),
+    /// The number of a thread at its place in the log, 0 when nobody knows it. `tell` logs who a
+    /// new number is.
+    pub fn find(&mut self, thread: u32, call: Call, tell: Tell<'_>) -> u32 {
+        let is_known = |known: &Known| read_name(&known.comm) == Some(known.name);
+        if thread == 0 || !self.known.get(&thread).is_some_and(is_known) && !self.learn(thread) {
+            return 0;
         }
+        self.number(thread, call, tell).unwrap_or(0)
     }
 
-    fn learn(
-        &mut self,
-        thread: u32,
-        tell: impl FnOnce(u32, &Operation<'_>) -> Result<(), Errno>,
-    ) -> Option<u32> {
+    fn number(&mut self, thread: u32, call: Call, tell: Tell<'_>) -> Option<u32> {
+        let known = self.known.get_mut(&thread)?;
+        let process = known.process?;
+        let mut frames = Vec::new();
+        if let (Some(stacks), Some(syscall)) = (&mut self.stacks, &known.syscall) {
+            frames = stacks.take((process, thread), syscall, call, tell);
+        }
+        if let Some(number) = known.numbers.get(&frames[..]) {
+            return Some(*number);
+        }
+        if self.told_stacks >= MOST_STACKS && !frames.is_empty() {
+            frames.clear();
+            if let Some(number) = known.numbers.get(&frames[..]) {
+                return Some(*number);
+            }
+        }
+        let number = self.count.checked_add(1)?;
+        let name = Cow::Borrowed(&known.name.0[..known.name.1]);
+        tell(number, &Operation::Caller { process, thread, name }).ok()?;
+        self.count = number;
+        if !frames.is_empty() {
+            self.told_stacks += 1;
+            tell(number, &Operation::Stack { frames: frames.clone() }).ok()?;
+        }
+        known.numbers.insert(frames.into(), number);
+        Some(number)
+    }
+
+    fn learn(&mut self, thread: u32) -> bool {
         if self.known.len() >= MOST {
             self.known.clear();
         }
         self.known.remove(&thread);
+        let learned = Known::read(thread, self.stacks.is_some());
+        learned.map(|known| self.known.insert(thread, known)).is_some()
+    }
+}
+
+impl Known {
+    fn read(thread: u32, with_stacks: bool) -> Option<Known> {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, format!("/proc/{thread}"), folder, Mode::empty()).ok()?;
         let open = |name| {
@@ -66,18 +105,9 @@ impl Callers {
         open("status")?.read_to_end(&mut status).ok()?;
         let comm = open("comm")?;
         let name = read_name(&comm)?;
-        let number = match find_process(&status)? {
-            None => 0,
-            Some(process) => {
-                let number = self.count.checked_add(1)?;
-                let text = Cow::Borrowed(&name.0[..name.1]);
-                tell(number, &Operation::Caller { process, thread, name: text }).ok()?;
-                self.count = number;
-                number
-            }
-        };
-        self.known.insert(thread, Known { comm, name, number });
-        Some(number)
+        let process = find_process(&status)?;
+        let syscall = if with_stacks { open("syscall") } else { None };
+        Some(Known { comm, syscall, name, process, numbers: HashMap::new() })
     }
 }
 
@@ -107,7 +137,7 @@ mod tests {
     /// What was told of a new number.
     fn ask(callers: &mut Callers, thread: u32) -> (u32, Option<(u32, u32, Vec<u8>)>) {
         let mut told = None;
-        let number = callers.find(thread, |_, who| {
+        let number = callers.find(thread, Call::Other, &mut |_, who| {
             if let Operation::Caller { process, thread, name } = who {
                 told = Some((*process, *thread, name.to_vec()));
             }
@@ -165,7 +195,9 @@ mod tests {
         let own = std::process::id();
         for number in 1..=MOST as u32 + 1 {
             let comm = File::open("/proc/self/comm").unwrap();
-            callers.known.insert(number << 24, Known { comm, name: ([0; 64], 0), number: 0 });
+            let (name, process, syscall) = (([0; 64], 0), None, None);
+            let known = Known { comm, syscall, name, process, numbers: HashMap::new() };
+            callers.known.insert(number << 24, known);
         }
         assert_eq!(ask(&mut callers, own).0, 1);
         assert_eq!(callers.known.len(), 1);

@@ -20,6 +20,7 @@ use crate::handles::{Handle, OpenFile};
 use crate::log::{Asked, Log};
 use crate::ranges::Guard;
 use crate::recorder::Recorder;
+use crate::stacks::Call;
 
 /// What one call to the backing takes: larger ones leave larger folios in its page cache, and every
 /// later small write into such a folio looks at all its blocks.
@@ -46,7 +47,7 @@ impl Recorder {
         let flags = write_flags(how.0, how.1);
         // Pages of a mapping are sent by the kernel, some time.
         let thread = if flags.contains(Flags::MAPPED) { 0 } else { how.2.pid };
-        let asked = self.log.asked(file.inode.id, thread);
+        let asked = self.log.asked(file.inode.id, thread, Call::Write);
         let kill = how.0.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then_some(how.2);
         match self.write_backing(file, (asked, offset, data), kill, flags) {
             Err(error) => reply.error(code(error)),
@@ -151,7 +152,7 @@ impl Recorder {
             }
         };
         let flags = if data_only { kind.with(Flags::DATA_ONLY) } else { kind };
-        let (asked, log) = (self.log.asked(id, thread), self.log.clone());
+        let (asked, log) = (self.log.asked(id, thread, Call::Flush), self.log.clone());
         self.crew.run(move || {
             let synced = log.require_open().and_then(|()| {
                 let synced = sync_handle(&handle, data_only);
@@ -170,7 +171,7 @@ impl Recorder {
         (mode, caller): (i32, Caller),
     ) -> Result<(), Errno> {
         let Handle::File(file) = handle else { return Err(Errno::INVAL) };
-        let asked = self.log.asked(file.inode.id, caller.pid);
+        let asked = self.log.asked(file.inode.id, caller.pid, Call::Other);
         self.log.require_open()?;
         let mode = mode as u32;
         let _range = file.inode.ranges.lock_all();

@@ -9,7 +9,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use diskproof_wire::crash_log::{Frame, Header, Operation, Place, HEADER_LENGTH, MAX_TEXT};
 use rustix::fs::{fallocate, FallocateFlags};
@@ -17,11 +18,15 @@ use rustix::io::{pwritev, Errno};
 
 use crate::callers::Callers;
 use crate::clock;
+use crate::stacks::{Call, Stacks};
 
 /// Kept free behind the last record, for the end record of a log whose disk is full.
 const END_ROOM: u64 = 8192;
 /// Disk space is asked for in such pieces.
 const RESERVE: u64 = 16 << 20;
+/// How long a request waits for its caller's name.
+const MOST_WAIT: Duration = Duration::from_secs(1);
+const SPINS: u32 = 1000;
 
 pub struct Log {
     state: Mutex<State>,
@@ -76,14 +81,33 @@ impl Log {
     }
 
     /// A request of a thread that waits for its answer; 0 when it is not known who asks.
-    pub fn asked(&self, file: u64, thread: u32) -> Asked {
+    pub fn asked(&self, file: u64, thread: u32, call: Call) -> Asked {
         let asked = Asked::now(file);
-        let Some(callers) = &self.callers else { return asked };
+        let Some(callers) = self.callers.as_ref().filter(|_| thread != 0) else { return asked };
         // Held until a new caller is in the log: no record may refer to it before.
-        let mut callers = callers.lock().unwrap_or_else(PoisonError::into_inner);
-        let caller =
-            callers.find(thread, |caller, who| self.append(Asked { caller, ..Asked::now(0) }, who));
+        let Some(mut callers) = lock_for(callers, MOST_WAIT) else { return asked };
+        let caller = callers.find(thread, call, &mut |caller, who| {
+            self.append(Asked { caller, ..Asked::now(0) }, who)
+        });
         Asked { caller, ..asked }
+    }
+
+    /// From now on places are noted too. `own_device` is the mount's.
+    pub fn note_stacks(&self, own_device: Option<(u32, u32)>) {
+        if let Some(callers) = &self.callers {
+            let mut callers = callers.lock().unwrap_or_else(PoisonError::into_inner);
+            callers.stacks = Some(Stacks::new(own_device));
+        }
+    }
+
+    /// Tells the source of the places that were noted.
+    pub fn tell_lines(&self) -> io::Result<()> {
+        let Some(callers) = &self.callers else { return Ok(()) };
+        let mut callers = callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(stacks) = &mut callers.stacks else { return Ok(()) };
+        stacks.tell_lines(|line| {
+            let _ = self.append(Asked::now(0), line);
+        })
     }
 
     /// Logs what was done. EIO once the log has ended.
@@ -132,6 +156,24 @@ impl Log {
     pub fn end(&self, why: &str) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).end(why);
     }
+}
+
+/// Whoever has it may be waiting for a program's memory, and that for a request that is yet to be
+/// served: None after so long.
+fn lock_for<T>(mutex: &Mutex<T>, most: Duration) -> Option<MutexGuard<'_, T>> {
+    let begun = Instant::now();
+    for turn in 0u32.. {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if turn < SPINS => std::hint::spin_loop(),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < most => {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            Err(TryLockError::WouldBlock) => break,
+        }
+    }
+    None
 }
 
 impl State {

@@ -34,6 +34,7 @@ mod opening;
 mod places;
 mod ranges;
 mod recorder;
+mod stacks;
 mod tree;
 mod writeback;
 
@@ -59,6 +60,7 @@ use crate::inodes::Inodes;
 use crate::log::Log;
 use crate::mounting::MountGuard;
 use crate::recorder::Recorder;
+use crate::stacks::symbols;
 
 /// Shows BACKING at MOUNTPOINT and logs every change made there until it is unmounted.
 #[derive(Parser)]
@@ -87,6 +89,9 @@ struct Options {
     /// Note which thread of which process asked for each change
     #[arg(long)]
     callers: bool,
+    /// Note where in its program each caller was
+    #[arg(long, requires = "callers")]
+    stacks: bool,
 }
 
 /// Threads that take requests from the kernel: one may wait for the disk, the other goes on.
@@ -116,7 +121,11 @@ enum Ended {
 }
 
 fn main() -> ExitCode {
-    match record(&Options::parse()) {
+    let done = match std::env::args_os().nth(1) {
+        Some(word) if word == symbols::WORD => symbols::serve(),
+        _ => record(&Options::parse()),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain!("{error}");
@@ -167,8 +176,14 @@ fn serve(
     let session =
         Session::new(recorder, mountpoint, &session_config()).map_err(mounting::explain)?;
     guardian.watch(mountpoint)?;
+    if options.stacks {
+        log.note_stacks(mounting::find_device(mountpoint));
+    }
     // Threads that are started after this have no more either.
-    diskproof_rights::keep(FOR_FILES)?;
+    diskproof_rights::keep(match options.stacks {
+        true => FOR_FILES.union(CapabilitySet::SYS_PTRACE),
+        false => FOR_FILES,
+    })?;
     let acks = start_acks(options.acks.as_deref(), log)?;
     tell_of_signals(signals, tell)?;
     workers.start(options.threads.into())?;
@@ -179,6 +194,9 @@ fn serve(
     let why = wait_for_end(&told, guardian)?;
     if let Some(acks) = acks {
         acks.finish();
+    }
+    if let Err(error) = log.tell_lines() {
+        complain!("no source lines were looked up: {error}");
     }
     log.end(why);
     Ok(())

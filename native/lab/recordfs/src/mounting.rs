@@ -66,6 +66,16 @@ fn mount_id(mountpoint: &Path) -> io::Result<u64> {
     Ok(statx(CWD, mountpoint, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
+/// The numbers of the mount's device, as the kernel tells them; nobody is asked for them.
+pub fn find_device(mountpoint: &Path) -> Option<(u32, u32)> {
+    let mount = mount_id(mountpoint).ok()?.to_string();
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mut lines = table.lines().map(|line| line.split(' '));
+    let line = lines.find_map(|mut words| (words.next()? == mount).then_some(words))?;
+    let (major, minor) = { line }.nth(1)?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
 /// By its number, since by then another mount may be at the same place.
 fn is_mounted(mount: u64) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

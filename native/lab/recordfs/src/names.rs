@@ -18,6 +18,7 @@ use crate::inodes::{key, stat_entry, Inode};
 use crate::log::Asked;
 use crate::places::Place;
 use crate::recorder::{attributes, Recorder};
+use crate::stacks::Call;
 
 /// Who makes a file, and in what directory under what name.
 pub struct NewName<'a> {
@@ -90,7 +91,7 @@ impl Recorder {
         create: impl FnOnce(&Place, u32) -> Result<(), Errno>,
     ) -> Result<(Arc<Inode>, Stat), Errno> {
         let parent = self.inodes.require(new.parent)?;
-        let asked = self.log.asked(0, new.thread);
+        let asked = self.log.asked(0, new.thread, Call::Other);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let place = parent.place()?;
@@ -120,7 +121,7 @@ impl Recorder {
         thread: u32,
     ) -> Result<FileAttr, Errno> {
         let (inode, parent) = (self.inodes.require(id)?, self.inodes.require(new_parent)?);
-        let asked = self.log.asked(id, thread);
+        let asked = self.log.asked(id, thread, Call::Other);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let (from, to) = (inode.place()?, parent.place()?);
@@ -160,7 +161,7 @@ impl Recorder {
         operation: &Operation<'_>,
     ) -> Result<(), Errno> {
         let place = self.inodes.require(parent)?.place()?;
-        let asked = self.log.asked(0, thread);
+        let asked = self.log.asked(0, thread, Call::Other);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let file = self.require_id(&place, name)?;
@@ -189,7 +190,7 @@ impl Recorder {
         }
         let from = self.inodes.require(parent)?.place()?;
         let to = self.inodes.require(new_parent)?.place()?;
-        let asked = self.log.asked(0, thread);
+        let asked = self.log.asked(0, thread, Call::Other);
         let _names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         self.log.require_open()?;
         let file = self.require_id(&from, name)?;

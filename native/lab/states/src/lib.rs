@@ -34,6 +34,7 @@ pub mod sharing;
 pub mod show;
 pub mod sizes;
 pub mod snapshot;
+pub mod source_place;
 pub mod state;
 pub mod trace;
 pub mod tree;

@@ -1,10 +1,12 @@
 //! What each record did, as people name it: the operation and the paths it had at that time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use diskproof_wire::crash_log::{self, ROOT};
 use serde::Serialize;
 
+use crate::source_place::SourcePlace;
 use crate::trace::{AttributeChange, Change, Place, Trace, What};
 
 /// Directories above a name; a log that goes round in circles ends here.
@@ -39,6 +41,14 @@ pub struct Caller {
     pub process: u32,
     pub thread: u32,
     pub name: String,
+    /// The innermost of the program's own calls that led to it, and those around it; empty where
+    /// nobody knows.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub frames: Arc<[SourcePlace]>,
+}
+
+fn is_empty(frames: &Arc<[SourcePlace]>) -> bool {
+    frames.is_empty()
 }
 
 impl Caller {
@@ -46,7 +56,12 @@ impl Caller {
     pub fn named(operation: &crash_log::Operation<'_>) -> Option<Caller> {
         let crash_log::Operation::Caller { process, thread, name } = operation else { return None };
         let (process, thread) = (*process, *thread);
-        Some(Caller { process, thread, name: String::from_utf8_lossy(name).into_owned() })
+        let name = String::from_utf8_lossy(name).into_owned();
+        Some(Caller { process, thread, name, frames: Arc::default() })
+    }
+
+    pub fn place(&self) -> Option<&SourcePlace> {
+        self.frames.first()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::content::sector_hash;
 use crate::failure::{During, Failure, Result};
 use crate::operation::Caller;
 use crate::sizes::Sizes;
+use crate::source_place::Callers;
 
 /// Records of one log: 100 bytes each in memory.
 const MAX_RECORDS: u64 = 64 << 20;
@@ -150,6 +151,7 @@ impl Trace {
         }
         let ending = reader.ending().unwrap_or(Ending::Open);
         let Loading { events, nodes, callers, base, .. } = loading;
+        let callers = callers.finish();
         Ok(Trace { header, ending, sector, events, nodes, callers, base, log })
     }
 
@@ -208,7 +210,7 @@ struct Loading {
     sector: u64,
     events: Vec<Event>,
     nodes: HashMap<u64, Node>,
-    callers: Vec<Caller>,
+    callers: Callers,
     base: Vec<(Place, u64, u64)>,
     last_of_file: HashMap<u64, u64>,
     last_of_name: HashMap<Place, u64>,
@@ -221,7 +223,7 @@ impl Loading {
             sector,
             events: Vec::new(),
             nodes: HashMap::new(),
-            callers: Vec::new(),
+            callers: Callers::default(),
             base: Vec::new(),
             last_of_file: HashMap::new(),
             last_of_name: HashMap::new(),
@@ -234,7 +236,7 @@ impl Loading {
         if record.file > MAX_FILE {
             return Err("a file id that no recorder gives");
         }
-        self.callers.extend(Caller::named(&record.operation));
+        self.callers.take(record.caller, &record.operation);
         let what = match &record.operation {
             Operation::Acknowledge { text } => What::Acknowledge(text[..].into()),
             _ if record.error != 0 => What::Remark,

@@ -98,7 +98,12 @@ fn a_program_that_is_started_again_and_again_is_one_cause() {
         let (process, thread) = (100 * number, 100 * number + 1);
         let name = Cow::Borrowed(&b"logger"[..]);
         ledger.recording.add(0, Operation::Caller { process, thread, name });
-        first.get_or_insert(Caller { process, thread, name: "logger".to_owned() });
+        first.get_or_insert(Caller {
+            process,
+            thread,
+            name: "logger".to_owned(),
+            frames: Arc::default(),
+        });
         ledger.write();
         ledger.recording.caller = 0;
         ledger.promise();

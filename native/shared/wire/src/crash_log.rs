@@ -8,8 +8,9 @@ mod operation;
 mod reader;
 mod record;
 
+pub use fields::MAX_NAME;
 pub use header::{Header, HEADER_LENGTH, MAGIC};
-pub use operation::{Entry, Flags, Name, Operation};
+pub use operation::{Address, Entry, Flags, Name, Operation};
 pub use reader::{Ending, LogError, Reader};
 pub use record::{Frame, Place, Record, FRAME_LENGTH};
 
@@ -24,5 +25,7 @@ pub const MAX_PAYLOAD: usize = MAX_DATA + (64 << 10);
 pub const MAX_TEXT: usize = crate::MAX_ACK_LINE;
 /// Bytes of a caller's name; the kernel's names of threads are shorter.
 pub const MAX_CALLER_NAME: usize = 64;
+/// Frames of a stack that are told.
+pub const MAX_FRAMES: usize = 32;
 /// The file id of the recorded directory itself.
 pub const ROOT: u64 = 1;

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from diskproof.records.callers import Caller, SourcePlace
 from diskproof.records.causes import Cause, Causes, Flushes, find_causes
 from diskproof.records.operations import (
-    Caller,
     Operation,
     absence_words,
-    caller_words,
+    by_words,
     merged,
     operation_words,
 )
@@ -26,7 +26,7 @@ def cause_text(cause: Cause) -> str:
 
 def told_cause(cause: Cause) -> str:
     """The same with who did it, who may be another one each time: ``..., by git (4711)``."""
-    by = caller_words(cause.operations)
+    by = by_words(cause.operations)
     return f"{cause_text(cause)}, {by}" if by else cause_text(cause)
 
 
@@ -132,7 +132,25 @@ def change_json(operation: Operation) -> output_causes.ChangeJson:
 
 
 def _caller_json(by: Caller | None) -> output_causes.CallerJson | None:
-    return {"process": by.process, "thread": by.thread, "name": by.name} if by else None
+    if by is None:
+        return None
+    return {
+        "process": by.process,
+        "thread": by.thread,
+        "name": by.name,
+        "place": _place_json(by.place) if by.place else None,
+        "frames": [_place_json(each) for each in by.frames],
+    }
+
+
+def _place_json(place: SourcePlace) -> output_causes.PlaceJson:
+    return {
+        "module": place.module,
+        "offset": place.offset,
+        "function": place.function,
+        "file": place.file,
+        "line": place.line or None,
+    }
 
 
 def _cause_json(cause: Cause) -> output_causes.CauseJson:

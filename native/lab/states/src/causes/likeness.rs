@@ -1,13 +1,15 @@
-//! Which operations of a log are one step of the program: those of one kind whose paths differ only
-//! in numbers, hashes and the random ends of temporary names.
+//! Which operations of a log are one step of the program: those of one kind that one place in it
+//! asks for, whose paths differ only in numbers, hashes and the random ends of temporary names.
 
 use std::collections::HashMap;
 
 use crate::operation::{Kind, Operations};
+use crate::source_place::SourcePlace;
 use crate::trace::Trace;
 
-/// What the operations of one step share: their kind and the patterns of their paths.
-type Step = (Kind, String, Option<String>);
+/// What the operations of one step share: their kind, the patterns of their paths, and the place in
+/// the program where that is known.
+type Step = (Kind, String, Option<String>, Option<String>);
 
 /// The step of each record, as a number; 0 for what is none.
 pub struct Steps {
@@ -19,7 +21,9 @@ impl Steps {
         let mut numbers: HashMap<Step, u32> = HashMap::new();
         let mut of = vec![0; trace.events.len()];
         for named in Operations::new(trace) {
-            let step = (named.kind, pattern(&named.path), named.to.as_deref().map(pattern));
+            let place = named.by.as_ref().and_then(|by| by.place()).map(SourcePlace::key);
+            let to = named.to.as_deref().map(pattern);
+            let step = (named.kind, pattern(&named.path), to, place);
             let next = numbers.len() as u32 + 1;
             of[named.sequence as usize - 1] = *numbers.entry(step).or_insert(next);
         }

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::operation::Name;
+use super::operation::{Address, Name};
+
+/// Bytes of a name: of a file, an attribute, a function.
+pub const MAX_NAME: usize = 255;
 
 /// Takes fields from the front of a payload; None when it is too short.
 pub(super) struct Fields<'a>(pub &'a [u8]);
@@ -22,10 +25,19 @@ impl<'a> Fields<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Two bytes of length, then the name; never NUL in it.
-    pub fn name(&mut self) -> Option<Name<'a>> {
+    /// Two bytes of length, then so many bytes, at most 255.
+    pub fn bytes(&mut self) -> Option<Name<'a>> {
         let length = u16::from_le_bytes(self.take(2)?.try_into().ok()?);
-        self.take(length.into()).filter(|name| is_name(name)).map(Cow::Borrowed)
+        self.take(length.into()).filter(|bytes| bytes.len() <= MAX_NAME).map(Cow::Borrowed)
+    }
+
+    /// The same; never NUL in it.
+    pub fn name(&mut self) -> Option<Name<'a>> {
+        self.bytes().filter(|name| is_name(name))
+    }
+
+    pub fn address(&mut self) -> Option<Address> {
+        Some(Address { module: self.u32()?, offset: self.u64()? })
     }
 
     /// The name of a directory's entry: replaying a hostile log must not leave the directory.
@@ -39,7 +51,7 @@ impl<'a> Fields<'a> {
 }
 
 fn is_name(name: &[u8]) -> bool {
-    name.len() <= 255 && !name.contains(&0)
+    name.len() <= MAX_NAME && !name.contains(&0)
 }
 
 pub(super) fn is_file_name(name: &[u8]) -> bool {
@@ -59,6 +71,10 @@ impl Front {
     pub fn u64(mut self, value: u64) -> Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
+    }
+
+    pub fn address(self, value: Address) -> Self {
+        self.u32(value.module).u64(value.offset)
     }
 
     /// File names are 255 bytes at most, so the length never saturates.

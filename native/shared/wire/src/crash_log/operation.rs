@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::fields::{is_file_name, Fields, Front};
+use super::MAX_FRAMES;
 
 /// Bytes that the kernel calls a name: anything but NUL (and `/`, in file names).
 pub type Name<'a> = Cow<'a, [u8]>;
@@ -50,6 +51,14 @@ pub struct Entry<'a> {
     pub name: Name<'a>,
     /// The target of a symbolic link; empty for anything else.
     pub target: Name<'a>,
+}
+
+/// An instruction: the number of its module, and its address there as the file has it (of a perf
+/// map: as the process has it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    pub module: u32,
+    pub offset: u64,
 }
 
 /// One change, flush, mark or remark. The file it is about stands in its record.
@@ -132,6 +141,28 @@ pub enum Operation<'a> {
         thread: u32,
         name: Cow<'a, [u8]>,
     },
+    /// Where the number in this record's frame was in its program when it asked, the innermost
+    /// frame first: the addresses behind the calls.
+    Stack {
+        frames: Vec<Address>,
+    },
+    /// A file that programs ran from. Its number is 1 for the first of a log, then one more each.
+    /// Without an inode it is a table of symbols that a process writes itself (a perf map).
+    Module {
+        inode: u64,
+        /// Empty when it has none.
+        build_id: Cow<'a, [u8]>,
+        path: Cow<'a, [u8]>,
+    },
+    /// The source of an address. Where functions were inlined there are several, the innermost
+    /// first.
+    Line {
+        address: Address,
+        /// 0 when the file is not known: then the function is that of a table of symbols.
+        line: u32,
+        function: Name<'a>,
+        file: Cow<'a, [u8]>,
+    },
     /// The log is complete; why it ended.
     End {
         text: Cow<'a, [u8]>,
@@ -163,6 +194,9 @@ impl Operation<'_> {
             Operation::Note { .. } => 19,
             Operation::End { .. } => 20,
             Operation::Caller { .. } => 21,
+            Operation::Stack { .. } => 22,
+            Operation::Module { .. } => 23,
+            Operation::Line { .. } => 24,
         }
     }
 
@@ -200,6 +234,13 @@ impl Operation<'_> {
             Operation::Open { handle, flags } => (front.u64(*handle).u32(*flags), &[]),
             Operation::Release { handle } => (front.u64(*handle), &[]),
             Operation::Caller { process, thread, name } => (front.u32(*process).u32(*thread), name),
+            Operation::Stack { frames } => {
+                (frames.iter().fold(front, |front, frame| front.address(*frame)), &[])
+            }
+            Operation::Module { inode, build_id, path } => (front.u64(*inode).name(build_id), path),
+            Operation::Line { address, line, function, file } => {
+                (front.address(*address).u32(*line).name(function), file)
+            }
             Operation::Acknowledge { text }
             | Operation::Note { text }
             | Operation::End { text } => (front, text),
@@ -246,6 +287,18 @@ pub(super) fn decode(kind: u8, flags: Flags, payload: &[u8]) -> Option<Operation
         21 => {
             Operation::Caller { process: fields.u32()?, thread: fields.u32()?, name: fields.rest() }
         }
+        22 => Operation::Stack { frames: decode_stack(&mut fields)? },
+        23 => Operation::Module {
+            inode: fields.u64()?,
+            build_id: fields.bytes()?,
+            path: fields.rest(),
+        },
+        24 => Operation::Line {
+            address: fields.address()?,
+            line: fields.u32()?,
+            function: fields.name()?,
+            file: fields.rest(),
+        },
         _ => return None,
     };
     (fields.0.is_empty() && operation.flags() == flags).then_some(operation)
@@ -286,6 +339,14 @@ impl<'a> Entry<'a> {
         let is_root = self.parent == 0 && self.name.is_empty();
         (is_root || is_file_name(&self.name)).then_some(self)
     }
+}
+
+fn decode_stack(fields: &mut Fields<'_>) -> Option<Vec<Address>> {
+    let mut frames = Vec::new();
+    while !fields.0.is_empty() && frames.len() < MAX_FRAMES {
+        frames.push(fields.address()?);
+    }
+    Some(frames)
 }
 
 /// A mask of the values that are there (1 mode, 2 uid, 4 gid), then all three.

@@ -127,6 +127,8 @@ impl ReadFrame {
             | Operation::Note { text }
             | Operation::End { text } => text.len() > MAX_TEXT,
             Operation::Caller { name, .. } => name.len() > MAX_CALLER_NAME,
+            Operation::Module { path, .. } => path.len() > MAX_TEXT,
+            Operation::Line { file, .. } => file.len() > MAX_TEXT,
             _ => false,
         };
         if long {

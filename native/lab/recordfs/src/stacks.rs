@@ -1,0 +1,325 @@
+//! Where a thread is in its program while it waits for its answer: the return addresses on its
+//! stack, by what its modules say of their frames (.eh_frame). Nothing is guessed: a walk ends where
+//! it would need a register that is not known, or where no call is before a return address.
+//!
+//! The kernel tells the stack pointer and the program counter of a thread that waits
+//! (`/proc/THREAD/syscall`); its other registers are what callees have saved.
+
+mod address_space;
+mod call;
+mod debug_file;
+mod elf;
+mod maps;
+mod perf_map;
+mod rules;
+pub mod symbols;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use diskproof_wire::crash_log::{Address, Operation, MAX_FRAMES};
+use rustix::io::Errno;
+
+use self::address_space::{AddressSpace, Found, Stack};
+use self::rules::{Base, Rules, Unwind};
+
+/// Processes whose address spaces are kept; with more all of them are looked at anew.
+const MOST_SPACES: usize = 128;
+/// Modules that a log names, and addresses whose source is looked for.
+const MOST_MODULES: usize = 1024;
+const MOST_ADDRESSES: usize = 1 << 14;
+/// How far up from its pointer a stack is read.
+const MOST_STACK: u64 = 1 << 20;
+
+/// Tells the log who and what numbers stand for: a caller's number (0 for none), and what is said.
+pub type Tell<'a> = &'a mut dyn FnMut(u32, &Operation<'_>) -> Result<(), Errno>;
+
+/// What a thread may be in while it asks for something that could also be asked for without
+/// waiting: then it is somewhere else by now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Write,
+    Flush,
+    /// What only ever is asked for by a thread that waits.
+    Other,
+}
+
+impl Call {
+    fn can_be(self, number: i64) -> bool {
+        let writes = [
+            libc::SYS_write,
+            libc::SYS_pwrite64,
+            libc::SYS_writev,
+            libc::SYS_pwritev,
+            libc::SYS_pwritev2,
+            libc::SYS_sendfile,
+            libc::SYS_splice,
+            libc::SYS_copy_file_range,
+        ];
+        let flushes = [libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_msync];
+        match self {
+            Call::Other => true,
+            Call::Write => writes.contains(&number),
+            Call::Flush => flushes.contains(&number) || writes.contains(&number),
+        }
+    }
+}
+
+/// A module as the log names it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Module {
+    pub inode: u64,
+    pub build_id: Vec<u8>,
+    pub path: Vec<u8>,
+}
+
+#[derive(Default)]
+pub struct Stacks {
+    spaces: HashMap<u32, AddressSpace>,
+    /// Their numbers in the log.
+    modules: HashMap<Module, u32>,
+    addresses: HashSet<Address>,
+    /// What modules with a build id say of their frames; who has the same runs the same file.
+    rules: HashMap<Module, Arc<Rules>>,
+    /// The mount's own device: reading a file there would ask us.
+    own_device: Option<(u32, u32)>,
+}
+
+impl Stacks {
+    pub fn new(own_device: Option<(u32, u32)>) -> Stacks {
+        Stacks { own_device, ..Stacks::default() }
+    }
+
+    /// The frames of a thread that waits, the innermost first; none when they cannot be told.
+    pub fn take(
+        &mut self,
+        (process, thread): (u32, u32),
+        syscall: &File,
+        call: Call,
+        tell: Tell<'_>,
+    ) -> Vec<Address> {
+        let Some(at) = read_syscall(syscall).filter(|at| call.can_be(at.number)) else {
+            return Vec::new();
+        };
+        let known = self.spaces.remove(&process).filter(AddressSpace::is_current);
+        // After exec(2) nothing can be read from what was open before.
+        let known = known.and_then(|space| Some((space.read_stack(at.stack, MOST_STACK)?, space)));
+        let opened = || {
+            let space = AddressSpace::open(process, thread)?;
+            Some((space.read_stack(at.stack, MOST_STACK)?, space))
+        };
+        let Some((mut stack, mut space)) = known.or_else(opened) else { return Vec::new() };
+        let frames = self.walk(&mut space, &mut stack, at, tell);
+        if self.spaces.len() >= MOST_SPACES {
+            self.spaces.clear();
+        }
+        self.spaces.insert(process, space);
+        if self.addresses.len() < MOST_ADDRESSES {
+            self.addresses.extend(&frames);
+        }
+        frames
+    }
+
+    /// Tells the source of all addresses, as far as it is found in a few seconds.
+    pub fn tell_lines(&mut self, mut tell: impl FnMut(&Operation<'_>)) -> io::Result<()> {
+        let mut modules: Vec<_> = self.modules.iter().collect();
+        modules.sort_unstable_by_key(|(_, number)| **number);
+        let modules: Vec<_> = modules.into_iter().map(|(module, _)| module.clone()).collect();
+        let mut addresses: Vec<_> = self.addresses.iter().copied().collect();
+        addresses.sort_unstable();
+        symbols::look_up(&modules, &addresses, &mut tell)
+    }
+
+    fn walk(
+        &mut self,
+        space: &mut AddressSpace,
+        stack: &mut Stack,
+        at: Waiting,
+        tell: Tell<'_>,
+    ) -> Vec<Address> {
+        let mut frames = Vec::new();
+        let (mut address, mut pointer, mut base) = (at.address, at.stack, None);
+        while frames.len() < MAX_FRAMES {
+            let module = match space.find(address) {
+                Some(Found::Module(module)) => module,
+                Some(Found::Written) => {
+                    // Code that the process made itself: it may have written what it is.
+                    let number = self.number(&space.perf_map(), tell);
+                    frames.extend(number.map(|module| Address { module, offset: address }));
+                    break;
+                }
+                None => break,
+            };
+            let is_first = frames.is_empty();
+            let offset = address.wrapping_sub(space.modules[module].bias);
+            let rules = self.rules_of(space, module);
+            let rule = rules.as_ref().and_then(|rules| rules.find(space, module, offset, is_first));
+            if !is_first && rule.is_some_and(|rule| !rule.is_behind_call) {
+                // Nobody returns to here.
+                break;
+            }
+            let Some(number) = self.number(&space.modules[module].named, tell) else { break };
+            frames.push(Address { module: number, offset });
+            let unwind = rule.and_then(|rule| rule.unwind);
+            match unwind.and_then(|unwind| leave(unwind, space, stack, (pointer, base))) {
+                Some(caller) => (address, pointer, base) = caller,
+                None => break,
+            }
+        }
+        frames
+    }
+
+    fn rules_of(&mut self, space: &mut AddressSpace, at: usize) -> Option<Arc<Rules>> {
+        let module = &mut space.modules[at];
+        if module.device == self.own_device.unwrap_or((u32::MAX, 0)) {
+            return None;
+        }
+        if module.rules.is_none() {
+            let known = self.rules.get(&module.named).filter(|_| !module.named.build_id.is_empty());
+            let rules = match known {
+                Some(rules) => rules.clone(),
+                None => Arc::new(Rules::read(&space.memory, module)?),
+            };
+            if !module.named.build_id.is_empty() && self.rules.len() < MOST_MODULES {
+                self.rules.insert(module.named.clone(), rules.clone());
+            }
+            module.rules = Some(rules);
+        }
+        module.rules.clone()
+    }
+
+    fn number(&mut self, module: &Module, tell: Tell<'_>) -> Option<u32> {
+        if let Some(number) = self.modules.get(module) {
+            return Some(*number);
+        }
+        if self.modules.len() >= MOST_MODULES {
+            return None;
+        }
+        let Module { inode, build_id, path } = module;
+        let said =
+            Operation::Module { inode: *inode, build_id: build_id.into(), path: path.into() };
+        tell(0, &said).ok()?;
+        let number = self.modules.len() as u32 + 1;
+        self.modules.insert(module.clone(), number);
+        Some(number)
+    }
+}
+
+/// The caller's address, its stack pointer, and its frame pointer where that is known.
+fn leave(
+    unwind: Unwind,
+    space: &AddressSpace,
+    stack: &mut Stack,
+    (pointer, base): (u64, Option<u64>),
+) -> Option<(u64, u64, Option<u64>)> {
+    let from = match unwind.base {
+        Base::Stack => pointer,
+        Base::Frame => base?,
+    };
+    let frame = from.checked_add_signed(unwind.offset).filter(|frame| *frame > pointer)?;
+    let mut read = |at| stack.read(space, frame.checked_add_signed(at)?, pointer);
+    let address = read(unwind.address)?;
+    let base = match unwind.saved_base {
+        Some(at) => read(at),
+        None => base,
+    };
+    Some((address, frame, base))
+}
+
+/// A thread in a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting {
+    number: i64,
+    stack: u64,
+    address: u64,
+}
+
+fn read_syscall(file: &File) -> Option<Waiting> {
+    let mut text = [0; 256];
+    let length = file.read_at(&mut text, 0).ok()?;
+    parse_syscall(&text[..length])
+}
+
+/// `NUMBER SIX ARGUMENTS STACK ADDRESS`; anything else is no thread in a system call.
+fn parse_syscall(text: &[u8]) -> Option<Waiting> {
+    let text = std::str::from_utf8(text).ok()?;
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let [number, _, _, _, _, _, _, stack, address] = words[..] else { return None };
+    let hexadecimal = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    Some(Waiting {
+        number: number.parse().ok()?,
+        stack: hexadecimal(stack)?,
+        address: hexadecimal(address)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::sync::mpsc::channel;
+
+    use super::debug_file::Debug;
+    use super::*;
+
+    #[test]
+    fn only_a_thread_in_a_system_call_has_a_place() {
+        let text = b"1 0x3 0x7ffd 0x6 0x0 0x0 0x0 0x7ffc8 0x7f0011\n";
+        let found = parse_syscall(text).unwrap();
+        assert_eq!((found.number, found.stack, found.address), (1, 0x7ffc8, 0x7f0011));
+        assert!(Call::Write.can_be(1) && Call::Flush.can_be(1) && !Call::Write.can_be(202));
+        for text in
+            [&b"running\n"[..], b"-1 0x7ffc8 0x7f0011\n", b"", b"\xff", b"1 2 3 4 5 6 7 8 9"]
+        {
+            assert_eq!(parse_syscall(text), None);
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_a_byte(mut from: impl Read) -> u8 {
+        let mut byte = [0];
+        from.read_exact(&mut byte).unwrap();
+        byte[0]
+    }
+
+    #[test]
+    fn the_frames_of_a_thread_lead_to_the_function_that_it_is_in() {
+        let (hear, say) = rustix::pipe::pipe().unwrap();
+        let (hear, mut say) = (File::from(hear), File::from(say));
+        let (tell, told) = channel();
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            wait_for_a_byte(hear)
+        });
+        let number = told.recv().unwrap();
+        let syscall = File::open(format!("/proc/{number}/syscall")).unwrap();
+        while read_syscall(&syscall).is_none_or(|at| at.number != libc::SYS_read) {
+            std::thread::yield_now();
+        }
+        let mut stacks = Stacks::new(None);
+        let mut modules = Vec::new();
+        let mut take = |call| {
+            stacks.take((std::process::id(), number), &syscall, call, &mut |_, said| {
+                if let Operation::Module { path, .. } = said {
+                    modules.push(path.to_vec());
+                }
+                Ok(())
+            })
+        };
+        assert!(take(Call::Write).is_empty());
+        let frames = take(Call::Other);
+        assert_eq!(frames, take(Call::Other));
+        say.write_all(b"x").unwrap();
+        assert_eq!(thread.join().unwrap(), b'x');
+        let own = std::fs::read_link("/proc/self/exe").unwrap();
+        assert_eq!(modules[frames[0].module as usize - 1], own.as_os_str().as_encoded_bytes());
+        let bytes = std::fs::read(own).unwrap();
+        let debug = Debug::load(&bytes, b"").unwrap();
+        let sources = frames.iter().flat_map(|frame| debug.find_lines(frame.offset));
+        assert!(sources.into_iter().any(|one| {
+            one.function.contains("wait_for_a_byte") && one.file.ends_with("stacks.rs")
+        }));
+    }
+}

@@ -1,0 +1,155 @@
+//! What lies where in a process, and its memory.
+//!
+//! The file of its memory belongs to the program that it ran when that was opened: after exec(2)
+//! nothing can be read from it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::elf::{find_build_id, parse_headers, Headers, HEADERS};
+use super::maps::{parse, Mapping};
+use super::rules::Rules;
+use super::Module;
+
+const PAGE: u64 = 4096;
+const MOST_MAPS: u64 = 8 << 20;
+
+pub struct AddressSpace {
+    process: u32,
+    pub memory: File,
+    /// Its size changes with every mapping.
+    statm: File,
+    pages: u64,
+    mappings: Vec<Mapping>,
+    pub modules: Vec<Loaded>,
+}
+
+/// A module in memory.
+pub struct Loaded {
+    pub named: Module,
+    pub device: (u32, u32),
+    /// What is added to the file's addresses.
+    pub bias: u64,
+    pub headers: Headers,
+    pub rules: Option<Arc<Rules>>,
+    /// Where its first byte is.
+    from: u64,
+}
+
+/// What is at an address that may be run.
+pub enum Found {
+    Module(usize),
+    /// Memory of no file.
+    Written,
+}
+
+impl AddressSpace {
+    pub fn open(process: u32, thread: u32) -> Option<AddressSpace> {
+        let open = |name: &str| File::open(format!("/proc/{thread}/{name}")).ok();
+        let (memory, statm) = (open("mem")?, open("statm")?);
+        let pages = read_pages(&statm)?;
+        let mut text = Vec::new();
+        open("maps")?.take(MOST_MAPS).read_to_end(&mut text).ok()?;
+        let mappings = parse(&text);
+        Some(AddressSpace { process, memory, statm, pages, mappings, modules: Vec::new() })
+    }
+
+    /// Whether nothing was mapped since.
+    pub fn is_current(&self) -> bool {
+        read_pages(&self.statm) == Some(self.pages)
+    }
+
+    fn mapping(&self, address: u64) -> Option<&Mapping> {
+        let at = self.mappings.partition_point(|one| one.to <= address);
+        self.mappings.get(at).filter(|one| one.from <= address)
+    }
+
+    /// The stack that a pointer is in: memory of no file, so that reading it asks no file system.
+    pub fn read_stack(&self, pointer: u64, most: u64) -> Option<Stack> {
+        let mapping = self.mapping(pointer)?;
+        if mapping.inode != 0 || !mapping.is_private {
+            return None;
+        }
+        let end = mapping.to.min(pointer.saturating_add(most));
+        let mut stack = Stack { end, page: 0, bytes: Box::new([0; PAGE as usize]) };
+        stack.read_page(self, pointer & !(PAGE - 1))?;
+        Some(stack)
+    }
+
+    /// None where nothing can be run.
+    pub fn find(&mut self, address: u64) -> Option<Found> {
+        let mapping = self.mapping(address).filter(|one| one.is_executable)?;
+        if mapping.inode == 0 {
+            return mapping.path.is_empty().then_some(Found::Written);
+        }
+        let (device, inode, path) = (mapping.device, mapping.inode, mapping.path.clone());
+        let is_same = |one: &&Mapping| (one.device, one.inode) == (device, inode);
+        let before = self.mappings.partition_point(|one| one.from <= address);
+        let file = self.mappings.get(..before)?.iter().rev().filter(is_same);
+        let from = file.into_iter().find(|one| one.offset == 0)?.from;
+        if let Some(at) = self.modules.iter().position(|one| one.from == from) {
+            return Some(Found::Module(at));
+        }
+        let mut bytes = [0; HEADERS];
+        self.memory.read_exact_at(&mut bytes, from).ok()?;
+        let headers = parse_headers(&bytes)?;
+        let bias = from.wrapping_sub(headers.first);
+        let build_id = self.read_build_id(&headers, bias).unwrap_or_default();
+        let named = Module { inode, build_id, path: path.get(..4096).unwrap_or(&path).to_vec() };
+        self.modules.push(Loaded { named, device, bias, headers, rules: None, from });
+        Some(Found::Module(self.modules.len() - 1))
+    }
+
+    fn read_build_id(&self, headers: &Headers, bias: u64) -> Option<Vec<u8>> {
+        headers.notes.iter().find_map(|&(from, to)| {
+            let mut bytes = vec![0; to.checked_sub(from)?.try_into().ok()?];
+            self.memory.read_exact_at(&mut bytes, from.wrapping_add(bias)).ok()?;
+            find_build_id(&bytes)
+        })
+    }
+
+    /// Where the process writes what its own code is, if it does.
+    pub fn perf_map(&self) -> Module {
+        let path = format!("/tmp/perf-{}.map", self.process).into_bytes();
+        Module { inode: 0, build_id: Vec::new(), path }
+    }
+}
+
+fn read_pages(statm: &File) -> Option<u64> {
+    let mut text = [0; 64];
+    let length = statm.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..length]).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// A stack, read by the page.
+pub struct Stack {
+    end: u64,
+    page: u64,
+    bytes: Box<[u8; PAGE as usize]>,
+}
+
+impl Stack {
+    /// The word at an address of it, not below `pointer`.
+    pub fn read(&mut self, space: &AddressSpace, address: u64, pointer: u64) -> Option<u64> {
+        if address % 8 != 0 || address < pointer || address.checked_add(8)? > self.end {
+            return None;
+        }
+        let page = address & !(PAGE - 1);
+        if self.page != page {
+            self.read_page(space, page)?;
+        }
+        let at = (address - page) as usize;
+        Some(u64::from_le_bytes(self.bytes.get(at..at + 8)?.try_into().ok()?))
+    }
+
+    fn read_page(&mut self, space: &AddressSpace, page: u64) -> Option<()> {
+        // Nothing is at a page that could not be read.
+        self.page = 0;
+        space.memory.read_exact_at(&mut self.bytes[..], page).ok()?;
+        self.page = page;
+        Some(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Where in its program a thread was when it asked for something: the innermost function that is the
+//! program's own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diskproof_wire::crash_log::{Address, Operation};
+use serde::Serialize;
+
+use crate::operation::Caller;
+
+/// Functions that are told of one operation.
+const MOST_TOLD: usize = 5;
+/// Libraries that only carry out what a program asks of the kernel, by the beginnings of their
+/// files' names.
+const CARRIERS: [&str; 13] = [
+    "libc.so",
+    "libc-2.",
+    "ld-linux",
+    "ld-musl",
+    "libc.musl",
+    "libpthread",
+    "libm.so",
+    "librt",
+    "libdl",
+    "libstdc++.so",
+    "libc++.so",
+    "libc++abi.so",
+    "libgcc_s.so",
+];
+/// Where the sources of standard libraries are, parts of which are compiled into programs.
+const CARRIERS_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
+
+/// A call in a program. What is not known is empty, or 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SourcePlace {
+    /// The file that ran, and the address there.
+    pub module: String,
+    pub offset: u64,
+    /// With a line as the source has it, else as a table of symbols has it, with the bytes behind
+    /// its begin (`save+0x1c`).
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+}
+
+impl SourcePlace {
+    /// What places have in common that are one.
+    pub fn key(&self) -> String {
+        match (self.file.as_str(), self.function.as_str()) {
+            ("", "") => format!("{}+{:#x}", self.module, self.offset),
+            ("", function) => format!("{function} in {}", self.module),
+            (file, function) if self.line == 0 => format!("{function} in {file}"),
+            (file, _) => format!("{file}:{}", self.line),
+        }
+    }
+
+    fn is_carrier(&self) -> bool {
+        let name = self.module.rsplit('/').next().unwrap_or_default();
+        CARRIERS.iter().any(|begin| name.starts_with(begin))
+            || CARRIERS_SOURCES.iter().any(|begin| self.file.starts_with(begin))
+    }
+
+    fn is_told_by_its_process(&self) -> bool {
+        self.module.starts_with("/tmp/perf-") && !self.function.is_empty()
+    }
+}
+
+/// Who asked for what is in a log, half read.
+#[derive(Default)]
+pub struct Callers {
+    named: Vec<Caller>,
+    modules: Vec<String>,
+    stacks: HashMap<u32, Vec<Address>>,
+    lines: HashMap<Address, Vec<SourcePlace>>,
+}
+
+impl Callers {
+    pub fn take(&mut self, caller: u32, operation: &Operation<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match operation {
+            Operation::Module { path, .. } => self.modules.push(text(path)),
+            Operation::Stack { frames } => {
+                self.stacks.insert(caller, frames.clone());
+            }
+            Operation::Line { address, line, function, file } => {
+                let (function, file, bare) = (text(function), text(file), self.bare(*address));
+                let place = SourcePlace { function, file, line: *line, ..bare };
+                self.lines.entry(*address).or_default().push(place);
+            }
+            _ => self.named.extend(Caller::named(operation)),
+        }
+    }
+
+    /// By their numbers, from 1. Lines stand behind the stacks that they are about.
+    pub fn finish(mut self) -> Vec<Caller> {
+        let mut named = std::mem::take(&mut self.named);
+        for (caller, number) in named.iter_mut().zip(1..) {
+            caller.frames = self.of_caller(number);
+        }
+        named
+    }
+
+    /// Only known by where it is in its module.
+    fn bare(&self, address: Address) -> SourcePlace {
+        let module = (address.module as usize).checked_sub(1);
+        let module = module.and_then(|at| self.modules.get(at)).cloned().unwrap_or_default();
+        SourcePlace { module, offset: address.offset, ..SourcePlace::default() }
+    }
+
+    /// The program's own calls that led to what a caller asked, the innermost first.
+    fn of_caller(&self, caller: u32) -> Arc<[SourcePlace]> {
+        let frames = self.stacks.get(&caller).into_iter().flatten();
+        let all: Vec<SourcePlace> = frames
+            .flat_map(|frame| match self.lines.get(frame) {
+                Some(lines) => lines.clone(),
+                None => vec![self.bare(*frame)],
+            })
+            .collect();
+        own(&all).take(MOST_TOLD).cloned().collect()
+    }
+}
+
+/// Without libraries that carry out, and without the interpreter where that says what it runs. In a
+/// module with source lines a function without one is of such a library, linked in.
+fn own(all: &[SourcePlace]) -> impl Iterator<Item = &SourcePlace> {
+    let begin = all.iter().position(SourcePlace::is_told_by_its_process).unwrap_or(0);
+    let has_lines = |module: &str| all.iter().any(|one| one.line > 0 && one.module == module);
+    let rest = all.get(begin..).unwrap_or_default().iter();
+    rest.filter(move |one| {
+        let is_linked_in = one.file.is_empty() && has_lines(&one.module);
+        !one.is_carrier() && !is_linked_in && !one.module.is_empty()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(module: &str, function: &str, file: &str, line: u32) -> SourcePlace {
+        let [module, function, file] = [module, function, file].map(str::to_owned);
+        SourcePlace { module, offset: 16, function, file, line }
+    }
+
+    fn functions(all: &[SourcePlace]) -> Vec<&str> {
+        own(all).map(|one| one.function.as_str()).collect()
+    }
+
+    #[test]
+    fn the_c_library_and_what_is_linked_in_are_not_the_program() {
+        let app = [
+            place("/lib/libc.so.6", "write", "write.c", 26),
+            place("/app", "write+0x10", "", 0),
+            place("/app", "std::fs::write", "/rustc/1/library/std/src/fs.rs", 7),
+            place("/app", "save", "/src/app.c", 12),
+            place("/app", "main", "/src/app.c", 40),
+            place("/lib/libc.so.6", "__libc_start_main", "", 0),
+            place("/app", "_start+0x21", "", 0),
+        ];
+        assert_eq!(functions(&app), ["save", "main"]);
+        // Nothing is known of its lines: what is next to the library is the place.
+        let stripped = [app[0].clone(), place("/bare", "", "", 0), place("/bare", "main+1", "", 0)];
+        assert_eq!(functions(&stripped), ["", "main+1"]);
+        assert_eq!(stripped[1].key(), "/bare+0x10");
+    }
+
+    #[test]
+    fn what_an_interpreter_runs_is_the_program_where_it_says_so() {
+        let python = [
+            place("/lib/libc.so.6", "write", "", 0),
+            place("/usr/bin/python3", "os_write+0x7", "", 0),
+            place("/tmp/perf-1.map", "save", "/srv/app.py", 0),
+        ];
+        assert_eq!(functions(&python), ["save"]);
+        assert_eq!(python[2].key(), "save in /srv/app.py");
+        assert_eq!(functions(&python[..2]), ["os_write+0x7"]);
+    }
+
+    #[test]
+    fn numbers_that_nothing_stands_behind_are_no_place() {
+        let mut places = Callers::default();
+        let address = Address { module: 7, offset: 1 };
+        places.take(1, &Operation::Stack { frames: vec![address] });
+        assert!(places.of_caller(1).is_empty() && places.of_caller(2).is_empty());
+    }
+}

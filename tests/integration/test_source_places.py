@@ -1,0 +1,172 @@
+"""Where in its program somebody was who changed a recorded folder: real programs, compiled here.
+
+Requires root, /dev/fuse, gcc and the native programs.
+"""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskproof.process.native import require_native
+from support.recording import make_places, needs_fuse, start_recording
+
+pytestmark = [
+    needs_fuse,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc"),
+]
+CHANGES = """#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+__attribute__((noipa)) static void save(const char *name) {
+    int file = open(name, O_WRONLY | O_CREAT, 0644);  // CREATE
+    if (write(file, name, strlen(name)) < 0) perror(name);  // WRITE
+    close(file);
+    asm volatile("");  // no tail call
+}
+
+static void *work(void *name) {
+    mkdir(name, 0755);  // THREAD
+    return NULL;
+}
+
+int main(void) {
+    save("saved");  // MAIN
+    FILE *stream = fopen("stream", "w");
+    fputs("text", stream);
+    fclose(stream);  // FLUSH
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, "made");
+    pthread_join(thread, NULL);
+    rename("saved", "kept");  // RENAME
+    return 0;
+}
+"""
+MADE_CODE = """#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void make(void) { mkdir("made", 0755); asm volatile(""); }
+
+int main(void) {
+    // sub $8, %rsp; call *%rdi; add $8, %rsp; ret
+    static const unsigned char code[] = {
+        0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3
+    };
+    void *page = mmap(NULL, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, sizeof code);
+    char map[64];
+    snprintf(map, sizeof map, "/tmp/perf-%d.map", getpid());
+    FILE *said = fopen(map, "w");
+    fprintf(said, "%lx %zx py::store:/srv/app.py\\n", (unsigned long)page, sizeof code);
+    fclose(said);
+    ((void (*)(void (*)(void)))page)(make);
+    puts(map);
+    return 0;
+}
+"""
+
+
+def line_of(mark: str) -> int:
+    return next(n for n, line in enumerate(CHANGES.splitlines(), 1) if line.endswith(f"// {mark}"))
+
+
+def compile_program(folder: Path, source: str, *options: str, compiler: str = "gcc") -> Path:
+    """A program in a folder of its own, which is not recorded."""
+    (folder / "app.c").write_text(source)
+    words = [compiler, *options, "-o", "app", "app.c", "-pthread"]
+    subprocess.run(words, cwd=folder, check=True)
+    return folder / "app"
+
+
+def record(tmp_path: Path, program: Path) -> tuple[list[dict[str, Any]], str]:
+    """What the explorer says of each change of a program, and what that printed."""
+    places = make_places(tmp_path)
+    with start_recording(places, "--callers", "--stacks") as recording:
+        done = subprocess.run(
+            [program], cwd=recording.mount, check=True, capture_output=True, text=True
+        )
+        recording.finish()
+    argv = [require_native("diskproof-states"), "operations", places.log, places.base]
+    listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return [json.loads(line) for line in listed.splitlines()], done.stdout
+
+
+def of_operation(found: list[dict[str, Any]], kind: str, path: str) -> list[dict[str, Any]]:
+    """The frames of one operation."""
+    (one,) = (each for each in found if each["operation"] == kind and each["path"] == path)
+    frames: list[dict[str, Any]] = one["by"].get("frames", [])
+    return frames
+
+
+EXPECTED = [
+    ("create", "saved", "save", "CREATE"),
+    ("write", "saved", "save", "WRITE"),
+    ("write", "stream", "main", "FLUSH"),
+    ("mkdir", "made", "work", "THREAD"),
+    ("rename", "saved", "main", "RENAME"),
+]
+
+
+@pytest.mark.parametrize(
+    "options", [["-g", "-O0"], ["-g", "-O2"], ["-g", "-O2", "-static-pie"]], ids=" ".join
+)
+def test_the_line_that_did_it_is_told(tmp_path: Path, options: list[str]) -> None:
+    found, _ = record(tmp_path, compile_program(tmp_path, CHANGES, *options))
+    for kind, path, function, mark in EXPECTED:
+        place = of_operation(found, kind, path)[0]
+        told = place["function"], place["line"], Path(place["file"]).name
+        assert told == (function, line_of(mark), "app.c"), (kind, path)
+        assert place["module"] == str(tmp_path / "app") and place["offset"]
+    # Where the compiler keeps no frame pointer, who called it is known, too.
+    if "-O2" in options:
+        around = of_operation(found, "write", "saved")[1]
+        assert (around["function"], around["line"]) == ("main", line_of("MAIN"))
+
+
+def test_without_debug_symbols_the_function_and_without_any_the_address(tmp_path: Path) -> None:
+    program = compile_program(tmp_path, CHANGES, "-O2")
+    for strips in (False, True):
+        if strips:
+            subprocess.run(["strip", program], check=True)
+        room = tmp_path / str(strips)
+        room.mkdir()
+        found, _ = record(room, program)
+        (first, *_), (second, *_) = (of_operation(found, "write", p) for p in ("saved", "stream"))
+        assert {first["module"], second["module"]} == {str(program)}
+        assert first["offset"] != second["offset"]
+        assert (first["line"], first["file"]) == (0, "")
+        if strips:
+            assert first["function"] == ""
+        else:
+            assert first["function"].startswith("save+0x")
+
+
+def test_code_that_a_process_made_has_the_name_that_it_tells(tmp_path: Path) -> None:
+    found, said = record(tmp_path, compile_program(tmp_path, MADE_CODE, "-g", "-O2"))
+    Path(said.strip()).unlink()
+    place = of_operation(found, "mkdir", "made")[0]
+    assert (place["function"], place["file"], place["line"]) == ("store", "/srv/app.py", 0)
+
+
+def test_a_program_in_the_recorded_folder_holds_nothing_up(tmp_path: Path) -> None:
+    """Reading its code would ask the recorder, which waits for just that."""
+    program = compile_program(tmp_path, CHANGES, "-g", "-O2")
+    places = make_places(tmp_path)
+    shutil.copy2(program, places.backing / "app")
+    with start_recording(places, "--callers", "--stacks") as recording:
+        subprocess.run(["./app"], cwd=recording.mount, check=True, timeout=60)
+        records = recording.finish()
+    assert {each.by[2] for each in records if each.by} == {"app"}

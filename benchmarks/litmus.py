@@ -9,8 +9,9 @@ of one operation within the bounds of the B3 paper, a sample of two), and append
 its operations and, by how many had returned, the distinct trees. On a file system, with mount
 options as ``crash --on`` takes them, each state of its disk is mounted; on ``posix`` the states are
 a folder's, by the rules of docs/crash-model.md or of ``--profile``. What a file has is not run
-again. ``compare`` tells the real trees that the rules do not have, and the share of the rules' that
-was seen, and exits with 1 if there is one.
+again. ``compare`` tells the real trees that the rules do not have, and exits with 1 if there is
+one; and how many of the rules' trees were seen, and of their classes
+(tests/support/litmus/classes): of a program, and by how many operations had returned.
 
 Requires root, /dev/fuse, loop devices, the programs that make file systems, and the native ones.
 """
@@ -21,6 +22,7 @@ import platform
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from typing import Any
 from diskproof.crash.real_fs import read_real_fs, require_root
 from diskproof.process.scratch import start_scratch_dir
 from support.litmus.bounded import of_one, of_two
+from support.litmus.classes import classes
 from support.litmus.idioms import idioms
 from support.litmus.operations import WRITEBACKS, Litmus
 from support.litmus.others import others
@@ -58,6 +61,10 @@ class Row:
         return all(each["complete"] for each in self.counts.values())
 
     @property
+    def sets(self) -> dict[int, frozenset[str]]:
+        return {int(returned): frozenset(texts) for returned, texts in self.trees.items()}
+
+    @property
     def place(self) -> str:
         return self.profile or self.on
 
@@ -78,6 +85,10 @@ def main() -> int:
     run.add_argument("--only", help="programs whose names hold this")
     run.add_argument("--states", type=int, help="states built (of each disk 400, else 20,000)")
     run.add_argument("--seconds", type=float, default=600.0, help="for each program")
+    run.add_argument("--threads", type=int, help="of the explorer (on btrfs 1)")
+    run.add_argument(
+        "--part", default="1/1", help="N/M: of the programs each M-th, from the N-th; to one file"
+    )
     run.add_argument("--writeback", nargs="+", choices=WRITEBACKS, default=list(WRITEBACKS))
     run.add_argument("--out", type=Path, required=True)
     compare.add_argument("real", type=Path)
@@ -111,10 +122,12 @@ def run_all(given: argparse.Namespace) -> int:
     on = None if given.on == POSIX else read_real_fs(given.on)
     if on:
         require_root(on)
-    budget = Budget(given.states or (400 if on else 20000), given.seconds, tuple(given.writeback))
+    states = given.states or (400 if on else 20000)
+    budget = Budget(states, given.seconds, tuple(given.writeback), given.threads)
     done = read_rows(given.out) if given.out.exists() else []
     have = {(row.program.to_json(), row.place) for row in done}
-    programs = [*choose(given.of, given.take, given.seed, given.only)]
+    first, step = map(int, given.part.split("/"))
+    programs = [*choose(given.of, given.take, given.seed, given.only)][first - 1 :: step]
     left = [each for each in programs if (each.to_json(), given.profile or given.on) not in have]
     print(f"{len(programs)} programs, {len(programs) - len(left)} of them in {given.out}")
     for number, program in enumerate(left, 1):
@@ -123,8 +136,8 @@ def run_all(given: argparse.Namespace) -> int:
             found = reach(program, on, room / "run", budget, given.profile)
         trees = {str(returned): sorted(texts) for returned, texts in found.trees.items()}
         row = Row(program, given.on, given.profile, platform.release(), trees, found.counts)
-        with given.out.open("a") as stream:
-            stream.write(json.dumps(asdict(row), sort_keys=True) + "\n")
+        with given.out.open("ab", buffering=0) as stream:
+            stream.write(json.dumps(asdict(row), sort_keys=True).encode() + b"\n")
         checked, seconds = (sum(each[key] for each in found.counts.values()) for key in RATE)
         print(
             f"{number}/{len(left)} {program.name}: {sum(map(len, trees.values()))} trees, "
@@ -149,33 +162,49 @@ def read_rows(path: Path) -> list[Row]:
 
 def compare_all(real: Sequence[Row], rules: Sequence[Row]) -> int:
     """Each row with each of the rules' of the same program."""
-    outside = 0
-    totals: dict[tuple[str, str], list[int]] = {}
+    totals: dict[tuple[str, str], Counter[str]] = {}
     by_program: dict[str, list[Row]] = {}
     for row in rules:
         by_program.setdefault(row.program.to_json(), []).append(row)
     for row in real:
         for allowed in by_program.get(row.program.to_json(), ()):
-            found, possible = pairs(row), pairs(allowed)
-            total = totals.setdefault((row.on, allowed.place), [0, 0, 0, 0])
-            beyond = sorted(found - possible)
-            counts = (1, len(beyond), len(found & possible), len(possible))
-            total[:] = [old + new for old, new in zip(total, counts, strict=True)]
-            outside += len(beyond)
-            if beyond:
-                tell(row, allowed, beyond)
-    for (on, place), (programs, beyond_, seen, possible_) in sorted(totals.items()):
-        share = 100 * seen / possible_ if possible_ else 0
+            total = totals.setdefault((row.on, allowed.place), Counter())
+            total.update(compare_one(row, allowed))
+    for (on, place), total in sorted(totals.items()):
         print(
-            f"{on}: {programs} programs, {beyond_} trees that {place} does not have; "
-            f"{seen} of its {possible_} seen ({share:.0f} %)"
+            f"{on}: {total['programs']} programs, {total['beyond']} trees that {place} does not "
+            f"have; of its trees {share(total, 'trees')} seen, of its classes "
+            f"{share(total, 'classes')}, at their moments {share(total, 'moments')}"
         )
-    return 1 if outside else 0
+    return 1 if any(total["beyond"] for total in totals.values()) else 0
 
 
-def pairs(row: Row) -> set[tuple[int, str]]:
+def compare_one(row: Row, allowed: Row) -> Counter[str]:
+    """What of the rules' was seen, and how much there is."""
+    found, possible = pairs(row), pairs(allowed)
+    beyond = sorted(found - possible)
+    if beyond:
+        tell(row, allowed, beyond)
+    counts = Counter(programs=1, beyond=len(beyond))
+    moments = [classes(each.sets, each.program) for each in (row, allowed)]
+    kinds = [frozenset(kind for _, kind in each) for each in moments]
+    for name, (seen, all_of) in {
+        "trees": (found, possible),
+        "classes": kinds,
+        "moments": moments,
+    }.items():
+        counts.update({f"{name} seen": len(seen & all_of), name: len(all_of)})
+    return counts
+
+
+def share(total: Counter[str], name: str) -> str:
+    seen, possible = total[f"{name} seen"], total[name]
+    return f"{seen} of {possible} ({100 * seen / possible if possible else 0:.0f} %)"
+
+
+def pairs(row: Row) -> frozenset[tuple[int, str]]:
     """Each tree with how many operations had returned."""
-    return {(int(returned), text) for returned, texts in row.trees.items() for text in texts}
+    return frozenset((returned, text) for returned, texts in row.sets.items() for text in texts)
 
 
 def tell(row: Row, allowed: Row, beyond: Sequence[tuple[int, str]]) -> None:

@@ -19,11 +19,16 @@ Operation = dict[str, Any]
 ``name``, ``value``. The path of the folder itself is ``.``."""
 MODES = {"": 0, "keep": 1, "punch": 2, "zero": 16}
 """Words of ``mode`` of fallocate(2), by commas: linux/falloc.h."""
-WRITEBACKS = ("end", "each", "front")
+WRITEBACKS = ("end", "each", "front", "back")
 """What the kernel writes of what nobody asked to be flushed, which it may at any time: everything
-after the last operation, everything after each, or the first page of each write before all that."""
+after the last operation, everything after each, or the first or the last page of each write, with
+what another file's fsync commits meanwhile, and then."""
+_PARTS = ("front", "back")
+WRITTEN_BACK = ("write", "mmapwrite")
+"""Operations that leave pages to be written back."""
 _PAGE = 4096
-_WAIT_WRITE_WAIT = 7  # linux/fs.h: SYNC_FILE_RANGE_*
+_BEGIN, _FINISH = 2, 7
+"""linux/fs.h: SYNC_FILE_RANGE_*. Write; wait, write and wait."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -56,10 +61,19 @@ def perform(
         acknowledge(str(number))
         if writeback == "each":
             sync_file_system(folder)
-        elif writeback == "front" and operation["do"] in ("write", "mmapwrite"):
-            _write_front(folder / operation["path"], operation)
+        elif writeback in _PARTS and operation["do"] in WRITTEN_BACK:
+            for how in (_BEGIN, _FINISH):
+                _write_page(folder / operation["path"], operation, writeback, how)
+                _commit(folder)
     if writeback:
         sync_file_system(folder)
+
+
+def writebacks_of(program: Litmus, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Those of the wanted that differ for this program: one without writes has no parts of any."""
+    writes = any(operation["do"] in WRITTEN_BACK for operation in program.operations)
+    some = tuple(each for each in wanted if writes or each not in _PARTS)
+    return some or tuple(wanted[:1])
 
 
 def sync_file_system(folder: Path) -> None:
@@ -75,12 +89,20 @@ def _flush_each(folder: Path) -> None:
                 os.fsync(handle)
 
 
-def _write_front(path: Path, operation: Operation) -> None:
-    """The first page of what was written goes to its place, and nothing else."""
-    begin = operation["offset"] // _PAGE * _PAGE
+def _write_page(path: Path, operation: Operation, which: str, how: int) -> None:
+    """The first or last page of what was written goes to its place, and nothing else."""
+    last = operation["offset"] + operation["bytes"] - 1
+    begin = (operation["offset"] if which == "front" else last) // _PAGE * _PAGE
     with _opened(path, os.O_WRONLY) as handle:
         span = ctypes.c_int64(begin), ctypes.c_int64(_PAGE)
-        _require(_libc.sync_file_range(handle, *span, _WAIT_WRITE_WAIT), path)
+        _require(_libc.sync_file_range(handle, *span, how), path)
+
+
+def _commit(folder: Path) -> None:
+    """Another program's fsync, of a file beside the folder."""
+    with _opened(folder.parent / "other", os.O_WRONLY | os.O_CREAT) as handle:
+        _write_whole(handle, b"x", 0)
+        os.fsync(handle)
 
 
 def _require(answer: int, path: Path) -> None:

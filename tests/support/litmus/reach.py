@@ -13,27 +13,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diskproof.crash.real_fs import DISK, SECTOR, RealFs, alone_args, make_disk, start_recording_on
+from diskproof.crash.real_fs import (
+    DISK,
+    FOLDER,
+    SECTOR,
+    RealFs,
+    alone_args,
+    make_disk,
+    start_recording_on,
+)
 from diskproof.crash.record import MARK, copy_folder, cut_at_mark
 from diskproof.lab.deadline import Deadline
 from diskproof.process.native import require_native
 from diskproof.process.start import run
-from support.litmus.operations import WRITEBACKS, Litmus, perform
+from support.litmus.operations import WRITEBACKS, Litmus, perform, writebacks_of
 
 Trees = Mapping[int, frozenset[str]]
+COUNTS = ("timed_out", "unsteady", "seconds")
 
 
 @dataclass(frozen=True)
 class Budget:
+    """``threads`` of None: the explorer's own choice."""
+
     states: int = 20000
     seconds: float = 600.0
     writebacks: tuple[str, ...] = WRITEBACKS
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
 class Reached:
-    """``trees`` by operations that had returned; ``counts`` are the explorer's, ``timed_out`` and
-    ``seconds`` among them, one for each writeback."""
+    """``trees`` by operations that had returned; ``counts`` are the explorer's, ``timed_out``,
+    ``unsteady`` and ``seconds`` among them, one for each writeback."""
 
     trees: Trees
     counts: Mapping[str, Mapping[str, Any]]
@@ -44,15 +56,19 @@ def reach(
 ) -> Reached:
     """Record the program in new folders below ``room``, and see every state. Needs root.
 
-    The budget is for each writeback; in a folder there is none.
+    The budget is for each writeback; in a folder there is none, and to a program that writes
+    nothing the front of its writes is nothing of its own.
     """
     merged: dict[int, frozenset[str]] = {}
     counts = {}
-    for writeback in budget.writebacks if on else ("",):
+    base = room / "base"
+    with _uninterrupted():
+        _make_base(program, on, room, base)
+    for writeback in writebacks_of(program, budget.writebacks) if on else ("",):
         place = room / (writeback or "folder")
         with _uninterrupted():
-            _record(program, on, place, writeback)
-        trees, counts[writeback] = _explore(place, on, budget, profile)
+            _record(program, on, base, place, writeback)
+        trees, counts[writeback] = _explore(place, base, on, budget, profile)
         for returned, texts in trees.items():
             merged[returned] = merged.get(returned, frozenset()) | texts
         shutil.rmtree(place)
@@ -73,17 +89,22 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _record(program: Litmus, on: RealFs | None, room: Path, writeback: str) -> None:
-    files, base, source = (room / each for each in ("files", "base", "source"))
-    for each in (files, base, source):
+def _make_base(program: Litmus, on: RealFs | None, room: Path, base: Path) -> None:
+    """What is durable before the program: a folder, or one with the disk."""
+    source = room / "source"
+    for each in (source, base):
         each.mkdir(parents=True)
     perform(program.setup, source, lambda number: None)
-    deadline = Deadline(600)
     if on:
-        make_disk(on, source, files / DISK, room, deadline)
+        make_disk(on, source, base / DISK, room, Deadline(600))
     else:
-        copy_folder(source, files, deadline)
-    copy_folder(files, base, deadline)
+        copy_folder(source, base, Deadline(600))
+
+
+def _record(program: Litmus, on: RealFs | None, base: Path, room: Path, writeback: str) -> None:
+    files = room / "files"
+    files.mkdir(parents=True)
+    copy_folder(base, files, Deadline(600))
     with start_recording_on(on, files, room) as (recording, folder):
         perform(program.operations, folder, recording.acknowledge, writeback)
         recording.acknowledge(MARK)
@@ -91,22 +112,25 @@ def _record(program: Litmus, on: RealFs | None, room: Path, writeback: str) -> N
 
 
 def _explore(
-    room: Path, on: RealFs | None, budget: Budget, profile: str
+    room: Path, base: Path, on: RealFs | None, budget: Budget, profile: str
 ) -> tuple[Trees, Mapping[str, Any]]:
     out = room / "trees"
     out.touch()
-    argv = [sys.executable, "-P", "-m", "support.litmus.observe", str(out)]
+    python = [sys.executable, "-P", "-m"]
+    argv = [*python, "support.litmus.observe", str(out)]
     if on:
-        argv = [*alone_args(), *argv, on.kind, on.options]
+        words = [str(out), DISK, FOLDER, on.kind, on.options]
+        argv = [*alone_args(), *python, "support.litmus.observe_mounted", *words]
     check = {"kind": "command", "argv": argv, "timeout_seconds": 60, "stays": True}
     request = {
         "log": str(room / "killed.log"),
-        "base": str(room / "base"),
+        "base": str(base),
         "fault": f"power-{profile}" if profile else "power",
         "sector": SECTOR,
-        "check": {**check, "share_reads": False},
+        "check": check,
         "budget": {"states": budget.states, "seconds": budget.seconds, "minimise": 0},
-        **({"threads": 1} if on and on.kind == "btrfs" else {}),
+        # btrfs mounts one disk of a number at a time.
+        "threads": 1 if on and on.kind == "btrfs" else budget.threads,
     }
     explorer = [str(require_native("diskproof-states")), "explore"]
     modules = os.pathsep.join(map(os.path.abspath, sys.path))
@@ -118,7 +142,7 @@ def _explore(
         env={**os.environ, "PYTHONPATH": modules},
     )
     summary = json.loads(answer.text.splitlines()[-1])
-    counts = {**summary["states"], "timed_out": summary["timed_out"], "seconds": summary["seconds"]}
+    counts = summary["states"] | {each: summary[each] for each in COUNTS}
     return _read_trees(out.read_text().splitlines()), counts
 
 

@@ -46,6 +46,7 @@ class GuestCall:
     on: str | None
     sector: int | None
     seed: int | None
+    discard_granularity: str | None = None
 
 
 def crash_in_guest(order: Order, call: GuestCall, cluster: str | None) -> int:
@@ -76,6 +77,7 @@ def make_study(call: GuestCall, budget: float) -> Study:
         "seconds": f"{writing:g}s",
         "explore_seconds": f"{search:g}s",
         "sector": call.sector or SECTOR,
+        **({"discard_granularity": size} if (size := call.discard_granularity) else {}),
         **({} if call.seed is None else {"seed": call.seed}),
     }
     program = {"folder": str(call.folder.resolve()), "writer": call.writer, "check": call.check}

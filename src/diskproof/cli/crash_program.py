@@ -31,7 +31,14 @@ from diskproof.report.barred import Bars, dropping_text
 from diskproof.report.durability import profiles_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
-from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
+from diskproof.study.crash import (
+    KNOWN_SECTORS,
+    SECTORS,
+    USUAL_FAULTS,
+    CrashRules,
+    faults_of,
+    read_granularity,
+)
 from diskproof.study.load import load_study
 
 PROGRAM_SECONDS = 60.0
@@ -49,6 +56,7 @@ class ProgramOptions(NamedTuple):
 
     stays: bool
     sector: int | None
+    discard_granularity: str | None
     seed: int | None
     causes: float | None
     old_content: bool
@@ -114,7 +122,8 @@ def _crash_in_guest(
     given: dict[str, object] = {"--block-log": isinstance(writer, Path), "--causes": own.causes}
     given |= {"--old-content": own.old_content, "--stays": own.stays, "--profiles": own.profiles}
     _refuse(given, *OF_HOSTS)
-    call = GuestCall(str(writer), check, folder, str(own.in_guest), own.on, own.sector, own.seed)
+    settings, whole = str(own.in_guest), own.discard_granularity
+    call = GuestCall(str(writer), check, folder, settings, own.on, own.sector, own.seed, whole)
     return crash_in_guest(order, call, own.cluster)
 
 
@@ -135,6 +144,7 @@ def refuse_for_study(own: ProgramOptions) -> None:
     given: dict[str, object] = {"--sector": own.sector, "--seed": own.seed, "--stays": own.stays}
     given |= {"--causes": own.causes, "--old-content": own.old_content, "--on": own.on}
     given |= {"--profiles": own.profiles, "--in-guest": own.in_guest}
+    given["--discard-granularity"] = own.discard_granularity
     _refuse(given, *OF_PROGRAMS)
 
 
@@ -154,7 +164,21 @@ def _make_rules(own: ProgramOptions) -> CrashRules:
     asked |= {"old-content"} if own.old_content else set()
     faults = tuple(fault for fault in FAULTS if fault in asked)
     rules = replace(program.RULES, sector=sector, faults=faults)
+    rules = replace(rules, discard_granularity=_read_granularity(own, sector))
     return rules if own.seed is None else replace(rules, seed=own.seed)
+
+
+def _read_granularity(own: ProgramOptions, sector: int) -> int:
+    """What a device discards whole; 0: everything. Raises UsageError."""
+    text = own.discard_granularity
+    try:
+        size = read_granularity(text or 0)
+    except ValueError as error:
+        raise UsageError(f"--discard-granularity {text} cannot be read", str(error)) from None
+    if 0 < size < sector:
+        why = f"a sector has {sector} bytes (--sector)"
+        raise UsageError(f"--discard-granularity {text} is less than a sector", why)
+    return size
 
 
 def _read_profiles(text: str | None) -> Iterator[Fault]:

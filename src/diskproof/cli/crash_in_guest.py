@@ -52,6 +52,7 @@ class GuestCall:
     on: str | None
     sector: int | None
     seed: int | None
+    discard_granularity: str | None = None
     packages: tuple[str, ...] = ()
     prepare: str = ""
     name: str = ""
@@ -113,6 +114,7 @@ def make_study(call: GuestCall, budget: float) -> Study:
         "seconds": f"{writing:g}s",
         "explore_seconds": f"{search:g}s",
         "sector": call.sector or SECTOR,
+        **({"discard_granularity": size} if (size := call.discard_granularity) else {}),
         **({} if call.seed is None else {"seed": call.seed}),
     }
     packages = [*dict.fromkeys(call.packages)]

@@ -31,7 +31,14 @@ from diskproof.report.barred import Bars, dropping_text
 from diskproof.report.durability import profiles_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
-from diskproof.study.crash import KNOWN_SECTORS, SECTORS, USUAL_FAULTS, CrashRules, faults_of
+from diskproof.study.crash import (
+    KNOWN_SECTORS,
+    SECTORS,
+    USUAL_FAULTS,
+    CrashRules,
+    faults_of,
+    read_granularity,
+)
 from diskproof.study.load import load_study
 
 PROGRAM_SECONDS = 60.0
@@ -50,6 +57,7 @@ class ProgramOptions(NamedTuple):
 
     stays: bool
     sector: int | None
+    discard_granularity: str | None
     seed: int | None
     causes: float | None
     old_content: bool
@@ -121,7 +129,8 @@ def _make_call(writer: str, check: str, folder: Path, own: ProgramOptions) -> Gu
     _refuse({**given, "--stays": own.stays, "--profiles": own.profiles}, *OF_HOSTS)
     packages = tuple(own.packages.split(",")) if own.packages else ()
     where = folder, str(own.in_guest), own.on
-    return GuestCall(writer, check, *where, own.sector, own.seed, packages)
+    whole = own.sector, own.seed, own.discard_granularity
+    return GuestCall(writer, check, *where, *whole, packages)
 
 
 def _choose_source(asked: CrashTarget) -> tuple[str | Path, str]:
@@ -142,6 +151,7 @@ def refuse_for_study(own: ProgramOptions) -> None:
     given |= {"--causes": own.causes, "--old-content": own.old_content, "--on": own.on}
     given |= {"--profiles": own.profiles, "--in-guest": own.in_guest}
     given["--packages"] = own.packages
+    given["--discard-granularity"] = own.discard_granularity
     _refuse(given, *OF_PROGRAMS)
 
 
@@ -161,7 +171,21 @@ def _make_rules(own: ProgramOptions) -> CrashRules:
     asked |= {"old-content"} if own.old_content else set()
     faults = tuple(fault for fault in FAULTS if fault in asked)
     rules = replace(program.RULES, sector=sector, faults=faults)
+    rules = replace(rules, discard_granularity=_read_granularity(own, sector))
     return rules if own.seed is None else replace(rules, seed=own.seed)
+
+
+def _read_granularity(own: ProgramOptions, sector: int) -> int:
+    """What a device discards whole; 0: everything. Raises UsageError."""
+    text = own.discard_granularity
+    try:
+        size = read_granularity(text or 0)
+    except ValueError as error:
+        raise UsageError(f"--discard-granularity {text} cannot be read", str(error)) from None
+    if 0 < size < sector:
+        why = f"a sector has {sector} bytes (--sector)"
+        raise UsageError(f"--discard-granularity {text} is less than a sector", why)
+    return size
 
 
 def _read_profiles(text: str | None) -> Iterator[Fault]:

@@ -78,6 +78,14 @@ SectorOption = Annotated[
         help="With --writer: what a disk writes whole, 64 to 65536 (512; with --on 4096).",
     ),
 ]
+GranularityOption = Annotated[
+    str | None,
+    typer.Option(
+        "--discard-granularity",
+        metavar="SIZE",
+        help="With --writer: a device may carry out a part of a discard, in pieces of this size.",
+    ),
+]
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", help="With --writer: of the random states.", min=0)
 ]
@@ -175,6 +183,7 @@ def crash_study(
     check: CheckOption = None,
     stays: StaysOption = False,
     sector: SectorOption = None,
+    discard_granularity: GranularityOption = None,
     seed: SeedOption = None,
     causes: CausesOption = None,
     old_content: OldContentOption = False,
@@ -209,7 +218,17 @@ def crash_study(
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
     own = programs.ProgramOptions(
-        stays, sector, seed, causes, old_content, profiles, on, cluster, in_guest, packages
+        stays,
+        sector,
+        discard_granularity,
+        seed,
+        causes,
+        old_content,
+        profiles,
+        on,
+        cluster,
+        in_guest,
+        packages,
     )
     asked = programs.CrashTarget(target, app, writer, block_log, check)
     if target is None or asked.is_program:

@@ -66,6 +66,8 @@ class StateSearch:
     seconds: float
     shard: Shard | None = None
     threads: int | None = None
+    discard_granularity: int = 0
+    """Bytes that a device discards whole; 0: a discard is there or not."""
 
 
 def search_request(search: StateSearch) -> dict[str, object]:
@@ -77,6 +79,7 @@ def search_request(search: StateSearch) -> dict[str, object]:
         "base": str(search.base),
         "fault": NATIVE_FAULTS[search.fault],
         "sector": search.sector,
+        **({"discard_granularity": whole} if (whole := search.discard_granularity) else {}),
         "seed": search.seed,
         "check": dict(search.check),
         "budget": {

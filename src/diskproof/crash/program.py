@@ -36,6 +36,8 @@ BROKEN_BEFORE = (
     "the check does not hold even of what the program left without any crash: the check or the "
     "program is wrong"
 )
+OF_SEARCHES = ("sector", "discard_granularity", "seed", "states")
+"""Rules that shape the search for losses."""
 MAX_WORDS = 1000
 CHECK_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
@@ -136,7 +138,7 @@ def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
         # What is missing on a disk are blocks, and no operations of the program.
         "causes_seconds": "0" if program.on else f"{program.causes_seconds:g}",
         "causes_of": "all" if program.always else "losses",
-        **{name: options[name] for name in ("sector", "seed", "states")},
+        **{name: options[name] for name in OF_SEARCHES if name in options},
         **({"stays": "on"} if program.stays else {}),
         **({"version": program.version} if program.version else {}),
     }

@@ -174,6 +174,7 @@ def make_search(
         check=check,
         promises=recorded.promises,
         sector=int(spec.option("sector")),
+        discard_granularity=int(spec.option("discard_granularity") or 0),
         seed=int(spec.option("seed")),
         states=int(spec.option("states")),
         seconds=seconds,

@@ -295,13 +295,21 @@ def _longer(rows: Sequence[VerdictRow]) -> str:
 
 
 def whole_words(rows: Sequence[VerdictRow]) -> str:
-    """What the disks of these verdicts are taken to write whole, whenever power fails."""
+    """What the disks of these verdicts are taken to write whole, whenever power fails, and to
+    discard, where a discard may be carried out in part."""
     sizes = sorted({_sector(row) for row in rows})
-    return f"a disk is taken to write {' or '.join(map(render_bytes, sizes))} whole"
+    whole = f"a disk is taken to write {' or '.join(map(render_bytes, sizes))} whole"
+    clusters = sorted({size for row in rows if (size := _discard_granularity(row))})
+    torn = f", and to discard in pieces of {' or '.join(map(render_bytes, clusters))}"
+    return whole + (torn if clusters else "")
 
 
 def _sector(row: VerdictRow) -> int:
     return int(row.cell.workload.option("sector") or CrashRules.sector)
+
+
+def _discard_granularity(row: VerdictRow) -> int | None:
+    return int(row.cell.workload.option("discard_granularity") or 0) or None
 
 
 def further_words(rows: Sequence[VerdictRow]) -> Iterator[str]:
@@ -366,6 +374,7 @@ def verdict_json(row: VerdictRow) -> VerdictJson:
         "states_estimated": verdict.estimated,
         "cuts": verdict.cuts,
         "sector": _sector(row),
+        "discard_granularity": _discard_granularity(row),
         "seed": verdict.seed,
         "cut": verdict.cut,
         "missing": list(verdict.missing),

@@ -35,6 +35,7 @@ class VerdictJson(TypedDict):
     states_estimated: bool
     cuts: int
     sector: int
+    discard_granularity: int | None
     seed: int
     cut: int | None
     missing: list[int]

@@ -23,6 +23,12 @@ KIND = "crash"
 SECTORS = tuple(1 << bit for bit in range(6, 17))
 """What a crash leaves whole: less than the 512 bytes of a disk is a shorn sector."""
 KNOWN_SECTORS = f"a power of two from {SECTORS[0]} to {SECTORS[-1]}"
+GRANULARITIES = tuple(1 << bit for bit in range(9, 31))
+"""What a device discards whole, when it may carry out a part of a discard."""
+KNOWN_GRANULARITIES = (
+    f"a power of two from {render_bytes(GRANULARITIES[0])} to {render_bytes(GRANULARITIES[-1])}, "
+    "and no less than a sector"
+)
 DURABLE = ("flush", "fua", "write")
 """What a writer takes for a promise: a flush, a write asked to be durable, or any write."""
 
@@ -121,14 +127,23 @@ def _read_sector(value: object) -> int:
     return size
 
 
+def read_granularity(value: object) -> int:
+    """Bytes of a discard granularity; 0: a discard is whole. Raises ValueError."""
+    size = parse_size(value) if isinstance(value, str | int) else -1
+    if size not in (0, *GRANULARITIES):
+        raise ValueError(f"{shown(value)} is no discard granularity: it is {KNOWN_GRANULARITIES}")
+    return size
+
+
 @dataclass(frozen=True)
 class CrashRules:
     """``[crash]`` of a study.
 
     A writer ends after ``records`` records or ``seconds``, whatever comes first. ``states`` and
     ``explore_seconds`` bound the search for each fault; ``sector`` is what a disk writes in one
-    piece, in bytes. ``seed`` 0 takes the study's. ``filesystem`` and ``mount`` (its mount options)
-    are those of writers on a file system in a guest.
+    piece, in bytes, ``discard_granularity`` what it discards so (0: each discard is whole).
+    ``seed`` 0 takes the study's. ``filesystem`` and ``mount`` (its mount options) are those of
+    writers on a file system in a guest.
     """
 
     writers: tuple[str, ...] = keys.field(("ledger",), keys.known("writer", WRITERS))
@@ -144,6 +159,7 @@ class CrashRules:
     states: int = keys.field(20_000, keys.whole(1, 10**9))
     explore_seconds: float = keys.field(20.0, keys.duration(1))
     sector: int = keys.field(512, _read_sector)
+    discard_granularity: int = keys.field(0, read_granularity)
     seed: int = keys.field(0, keys.whole(0, keys.MAX_SEED))
     program: GuestProgram | None = None
 
@@ -157,6 +173,9 @@ def read_crash(content: object, mistakes: keys.Mistakes, folder: Path = Path()) 
     if (program is not None) != ("program" in rules.writers):
         message = 'crash: [crash.program] and writers = ["program"] go together'
         mistakes.add(("crash", "writers"), message, "program")
+    if 0 < rules.discard_granularity < rules.sector:
+        message = f"crash.discard_granularity: it is {KNOWN_GRANULARITIES}"
+        mistakes.add(("crash", "discard_granularity"), message, "sector")
     least = GUEST_FILE_SYSTEM_BYTES[rules.filesystem]
     extra = FILE_SYSTEM_EXTRAS.get(rules.filesystem)
     has_servers = program is not None and split_root(program.root)[0] in ("postgres", "servers")
@@ -195,6 +214,8 @@ def crash_workload(rules: CrashRules, writer: str, frontend: str) -> WorkloadSpe
     unfit = {"writers", "faults", "program"}
     if frontend != "guest" or writer not in ON_FILE_SYSTEM:
         unfit |= {"filesystem", "mount"}
+    if not rules.discard_granularity:
+        unfit |= {"discard_granularity"}
     values = {name: value for name, value in asdict(rules).items() if name not in unfit}
     if rules.program and writer == "program":
         # Those who end by themselves write what they like.

@@ -59,7 +59,8 @@ pub fn causes(request: &Request) -> Result<()> {
 
 pub fn find_causes(request: &Request) -> Result<(Vec<CauseLine>, CausesSummary)> {
     let begun = Instant::now();
-    let store = Arc::new(Store::open(&request.log, &request.base, request.sector)?);
+    let store = Store::open(&request.log, &request.base, request.sector)?;
+    let store = Arc::new(store.with_discards(request.discard_granularity)?);
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;
     let durability = Durability::new(&store.trace, request.fault);

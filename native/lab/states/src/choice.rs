@@ -45,8 +45,24 @@ impl Tear {
     }
 
     /// The zeros in blocks that are covered in part, and nothing else.
-    pub fn edges(sectors: u64) -> Tear {
-        Tear { sectors: vec![true; sectors as usize].into(), reach: Reach::Before }
+    pub fn edges(candidate: &Candidate) -> Tear {
+        Tear { sectors: candidate.parts(true, |_| false), reach: Reach::Before }
+    }
+
+    /// All but those.
+    pub fn without_edges(candidate: &Candidate) -> Tear {
+        Tear { sectors: candidate.parts(false, |_| true), reach: Reach::Whole }
+    }
+
+    /// All clusters of a discard, and not the size that it made.
+    pub fn without_size(candidate: &Candidate) -> Tear {
+        Tear { sectors: candidate.parts(true, |_| true), reach: Reach::Before }
+    }
+
+    /// Clusters from the front, or all but those.
+    pub fn clusters(candidate: &Candidate, count: u64, is_front: bool) -> Tear {
+        let sectors = candidate.parts(true, |number| (number < count) == is_front);
+        Tear { sectors, reach: Reach::Whole }
     }
 }
 
@@ -96,12 +112,15 @@ pub enum Choice {
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub sequence: u64,
-    /// Sectors that can be torn from each other; 0 or 1 for what is there or not.
+    /// Sectors, and then clusters, that can be torn from each other; 0 or 1 for what is there or
+    /// not.
     pub sectors: u64,
+    /// So many of those are clusters of a discard.
+    pub clusters: u64,
     /// It may have made the file longer.
     pub sized: bool,
     /// A truncation, or a range of zeros: its sectors are those of blocks that it covers in part;
-    /// the rest is there with the size.
+    /// the rest, unless it has clusters, is there with the size.
     pub has_edges: bool,
     /// Had not ended at the cut.
     pub under_way: bool,
@@ -158,6 +177,13 @@ fn random_presences(seed: u64, number: u64, cut: u64, candidates: &[Candidate]) 
 }
 
 impl Candidate {
+    /// What is there of a truncation, or of a range of zeros: its edges, and each cluster.
+    fn parts(&self, edges: bool, is_there: impl Fn(u64) -> bool) -> Arc<[bool]> {
+        let edge_count = (self.sectors - self.clusters) as usize;
+        let clusters = (0..self.clusters).map(is_there);
+        std::iter::repeat_n(edges, edge_count).chain(clusters).collect()
+    }
+
     /// Whether a part of it can be there: some of its sectors, or its size alone.
     pub fn can_tear(&self) -> bool {
         self.sectors > 1 || (self.sectors == 1 && (self.sized || self.has_edges))
@@ -202,6 +228,8 @@ impl fmt::Display for Reach {
 pub struct StateId {
     pub fault: Fault,
     pub sector: u64,
+    /// Bytes that a discard leaves whole; None: it is there or not.
+    pub discard_granularity: Option<u64>,
     /// The sequence number of the last record that had ended.
     pub cut: u64,
     pub choice: Choice,
@@ -209,7 +237,11 @@ pub struct StateId {
 
 impl fmt::Display for StateId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}:", self.fault.name(), self.sector, self.cut)?;
+        write!(f, "{}:{}", self.fault.name(), self.sector)?;
+        if let Some(cluster) = self.discard_granularity {
+            write!(f, "/{cluster}")?;
+        }
+        write!(f, ":{}:", self.cut)?;
         match &self.choice {
             Choice::Nothing => f.write_str("nothing"),
             Choice::Everything => f.write_str("everything"),
@@ -241,7 +273,10 @@ fn parse(text: &str) -> Option<StateId> {
     let mut parts = text.splitn(4, ':');
     let name = parts.next()?;
     let fault = Fault::ALL.into_iter().find(|fault| fault.name() == name)?;
-    let (sector, cut) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let whole = parts.next()?;
+    let (sector, cluster) = whole.split_once('/').map_or((whole, None), |(a, b)| (a, Some(b)));
+    let discard_granularity = cluster.map(str::parse).transpose().ok()?;
+    let (sector, cut) = (sector.parse().ok()?, parts.next()?.parse().ok()?);
     let choice = parts.next()?;
     let (word, value) = choice.split_once('=').unwrap_or((choice, ""));
     let choice = match word {
@@ -255,7 +290,7 @@ fn parse(text: &str) -> Option<StateId> {
         "without" => Choice::Without(value.split(',').map(parse_missing).collect::<Option<_>>()?),
         _ => return None,
     };
-    Some(StateId { fault, sector, cut, choice })
+    Some(StateId { fault, sector, discard_granularity, cut, choice })
 }
 
 fn parse_missing(text: &str) -> Option<(u64, Option<Tear>)> {

@@ -146,8 +146,34 @@ struct Content<'c, 'i, 's> {
     cut: &'c Cut<'i, 's>,
     file: u64,
     writes: Vec<usize>,
-    /// Changes that are there or not, and never torn.
-    whole: Vec<usize>,
+    /// Changes that are no writes.
+    others: Vec<usize>,
+    /// What is there of them or not, and never torn.
+    whole: Vec<Whole>,
+}
+
+/// A change that is no write, but for its edges and its clusters; or one cluster of a discard.
+#[derive(Clone, Copy, PartialEq)]
+enum Whole {
+    Rest(usize),
+    Cluster(usize, usize),
+}
+
+/// Which of those are there.
+struct There<'c> {
+    whole: &'c [Whole],
+    mask: u32,
+}
+
+impl There<'_> {
+    fn has(&self, one: Whole) -> bool {
+        let bit = self.whole.iter().position(|&other| other == one);
+        bit.is_some_and(|bit| self.mask >> bit & 1 == 1)
+    }
+
+    fn rest(&self, at: usize) -> bool {
+        self.has(Whole::Rest(at))
+    }
 }
 
 /// A sector, and the versions that it can be.
@@ -163,8 +189,16 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             let sequence = cut.candidates[*at].sequence;
             matches!(cut.image.store.trace.change(sequence), Some(Change::Write { .. }))
         };
-        let (writes, whole) = candidates.into_iter().partition(is_write);
-        Content { cut, file, writes, whole }
+        let (writes, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_write);
+        let parts = |&at: &usize| {
+            let one = &cut.candidates[at];
+            // Of a discard that makes no file longer its clusters are all.
+            let rest = (one.clusters == 0 || one.sized).then_some(Whole::Rest(at));
+            let clusters = one.sectors - one.clusters..one.sectors;
+            rest.into_iter().chain(clusters.map(move |part| Whole::Cluster(at, part as usize)))
+        };
+        let whole = others.iter().flat_map(parts).take(MOST_WHOLE + 1).collect();
+        Content { cut, file, writes, others, whole }
     }
 
     fn alternatives(&self, most: usize) -> Option<Vec<Alternative>> {
@@ -174,11 +208,8 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         let mut found = Vec::new();
         let sector = self.cut.image.store.trace.sector;
         for mask in 0..1u32 << self.whole.len() {
-            let there = |at: usize| {
-                let bit = self.whole.iter().position(|&one| one == at);
-                bit.is_some_and(|bit| mask >> bit & 1 == 1)
-            };
-            if self.whole.iter().any(|&at| there(at) && !self.may_be(at, &there)) {
+            let there = There { whole: &self.whole, mask };
+            if self.others.iter().any(|&at| there.rest(at) && !self.may_be(at, &there)) {
                 continue;
             }
             let slots = self.slots(&there);
@@ -196,12 +227,12 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
     }
 
     /// A size is there only with the truncation before it.
-    fn may_be(&self, at: usize, there: &impl Fn(usize) -> bool) -> bool {
-        self.cut.after(at).iter().all(|&one| there(one as usize))
+    fn may_be(&self, at: usize, there: &There<'_>) -> bool {
+        self.cut.after(at).iter().all(|&one| there.rest(one as usize))
     }
 
     /// Sectors that can be more than one thing when just these whole changes are there.
-    fn slots(&self, there: &impl Fn(usize) -> bool) -> Vec<Slot<'c>> {
+    fn slots(&self, there: &There<'_>) -> Vec<Slot<'c>> {
         let mut slots = Vec::new();
         for piece in &self.cut.pieces {
             if !matches!(piece.key, Key::Data(file, _) if file == self.file) {
@@ -210,10 +241,14 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             let makers = piece.makers().iter().map(|&maker| maker as usize);
             let makers: Vec<(usize, usize)> = (1..).zip(makers).collect();
             let first = piece.first_sector();
-            let whole = |maker: usize| there(maker) && self.edge(maker, first).is_none();
-            let top = makers.iter().rev().find(|(_, maker)| whole(*maker)).map_or(0, |one| one.0);
             let alone =
                 |maker: usize| self.writes.contains(&maker) || self.edge(maker, first).is_some();
+            let whole = |maker: usize| match self.part(maker, first) {
+                Some(part) => there.has(Whole::Cluster(maker, part)),
+                None => there.rest(maker),
+            };
+            let is_top = |(_, maker): &&(usize, usize)| !alone(*maker) && whole(*maker);
+            let top = makers.iter().rev().find(is_top).map_or(0, |one| one.0);
             let free = makers.iter().filter(|(at, maker)| *at > top && alone(*maker));
             let versions: Vec<usize> = [top].into_iter().chain(free.map(|one| one.0)).collect();
             if versions.len() < 2 {
@@ -226,16 +261,23 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         slots
     }
 
-    /// Which of its edges' sectors this is; None for a write, and where it goes with the size.
-    fn edge(&self, at: usize, sector: u64) -> Option<usize> {
+    /// Which of its parts a sector is of; None for a write, and where it goes with the size.
+    fn part(&self, at: usize, sector: u64) -> Option<usize> {
         let candidate = &self.cut.candidates[at];
         let change = self.cut.image.store.trace.change(candidate.sequence)?;
         let found = || self.cut.image.torn_index(change, sector);
         candidate.has_edges.then(found).flatten()
     }
 
+    /// Which of its edges' sectors this is.
+    fn edge(&self, at: usize, sector: u64) -> Option<usize> {
+        let candidate = &self.cut.candidates[at];
+        let edges = (candidate.sectors - candidate.clusters) as usize;
+        self.part(at, sector).filter(|&part| part < edges)
+    }
+
     /// Each size that the file can have, with the writes that make it so, and how long.
-    fn sizes(&self, there: &impl Fn(usize) -> bool) -> Vec<(u64, Lengths)> {
+    fn sizes(&self, there: &There<'_>) -> Vec<(u64, Lengths)> {
         let key = Key::Size(self.file);
         let Some(piece) = self.cut.pieces.iter().find(|piece| piece.key == key) else {
             return vec![(self.cut.image.size(self.file), Vec::new())];
@@ -243,7 +285,7 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         let makers = piece.makers();
         let size = |writes: &Lengths| {
             let reach = |at: usize| match makers[at - 1] as usize {
-                maker if there(maker) => Reach::Whole,
+                maker if there.rest(maker) => Reach::Whole,
                 maker => reach_in(writes, maker),
             };
             size_of(&self.cut.image.store.trace, &piece.versions, reach).1
@@ -281,7 +323,7 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
         slots: &[&Slot<'_>],
         mut number: usize,
         sized: &Lengths,
-        there: &impl Fn(usize) -> bool,
+        there: &There<'_>,
     ) -> Alternative {
         let mut chosen = Vec::new();
         for slot in slots {
@@ -309,13 +351,24 @@ impl<'c, 'i, 's> Content<'c, 'i, 's> {
             (at, presence)
         };
         let writes = self.writes.iter().map(one);
-        let whole = |&at: &usize| (at, self.edged(at, there(at), slots, &chosen));
-        writes.chain(self.whole.iter().map(whole)).collect()
+        let other = |&at: &usize| (at, self.edged(at, there, slots, &chosen));
+        writes.chain(self.others.iter().map(other)).collect()
     }
 
-    /// What is there of a change that is no write: its rest or not, and each sector of its edges.
-    fn edged(&self, at: usize, rest: bool, slots: &[&Slot<'_>], chosen: &[usize]) -> Presence {
-        let mut sectors = vec![rest; self.cut.candidates[at].sectors as usize];
+    /// What is there of a change that is no write: its rest or not, each sector of its edges, each
+    /// cluster.
+    fn edged(
+        &self,
+        at: usize,
+        there: &There<'_>,
+        slots: &[&Slot<'_>],
+        chosen: &[usize],
+    ) -> Presence {
+        let (candidate, rest) = (&self.cut.candidates[at], there.rest(at));
+        let edges = candidate.sectors - candidate.clusters;
+        let mut sectors = vec![rest; edges as usize];
+        let clusters = edges as usize..candidate.sectors as usize;
+        sectors.extend(clusters.map(|part| there.has(Whole::Cluster(at, part))));
         for (slot, &version) in slots.iter().zip(chosen) {
             let made = slot.piece.makers().iter().position(|&maker| maker as usize == at);
             let (Some(made), Some(edge)) = (made, self.edge(at, slot.sector)) else { continue };

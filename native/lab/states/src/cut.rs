@@ -5,7 +5,7 @@ use std::io;
 use crate::choice::{Candidate, Choice, Presence, Reach, Tear};
 use crate::content::Source;
 use crate::fault::Fault;
-use crate::image::{size_hash, size_of, Image, Key, Value, Version};
+use crate::image::{size_hash, size_of, Image, Key, Parts, Value, Version};
 use crate::order::comes_after;
 use crate::profile::Ordered;
 use crate::state::State;
@@ -60,22 +60,16 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         if own.is_empty() {
             continue;
         }
-        let has_data = own.iter().any(|key| matches!(key, Key::Data(..)));
-        let sectors = match trace.change(sequence) {
-            Some(change @ Change::Write { .. }) => {
-                image.sectors(change).map_or(0, |(start, end)| end - start)
-            }
-            Some(change) if has_data => {
-                image.edges(change).iter().map(|edge| edge.end - edge.start).sum()
-            }
-            _ => 0,
-        };
-        let has_edges =
-            sectors > 0 && !matches!(trace.change(sequence), Some(Change::Write { .. }));
+        let is_write = matches!(trace.change(sequence), Some(Change::Write { .. }));
+        let has_data = is_write || own.iter().any(|key| matches!(key, Key::Data(..)));
+        let parts = trace.change(sequence).filter(|_| has_data).map(|change| image.parts(change));
+        let count = |of: fn(&Parts) -> u64| parts.as_ref().map_or(0, of);
+        let (sectors, clusters) = (count(Parts::count), count(Parts::cluster_count));
+        let has_edges = sectors > 0 && !is_write;
         let sized = own.first().is_some_and(|key| matches!(key, Key::Size(_)));
         let under_way = under_way.contains(&sequence);
         keys.extend(own);
-        candidates.push(Candidate { sequence, sectors, sized, has_edges, under_way });
+        candidates.push(Candidate { sequence, sectors, clusters, sized, has_edges, under_way });
     }
     keys.sort_unstable();
     keys.dedup();
@@ -190,13 +184,12 @@ impl<'i, 's> Cut<'i, 's> {
                 Presence::Missing => false,
                 Presence::Torn(tear) => self.is_torn_there(piece.makers[at - 1], tear, number),
             };
-            (1..=top).rev().find(there).unwrap_or_else(|| match self.holds_old(piece, number) {
-                true if presence(top).reach() == Reach::Whole => OLD,
-                _ => 0,
-            })
+            let got = || presence(top).reach() == Reach::Whole && !self.is_discard(piece, top);
+            let below = || if got() && self.holds_old(piece, number) { OLD } else { 0 };
+            (1..=top).rev().find(there).unwrap_or_else(below)
         };
-        // Behind the edges of a change all is as its first sector.
-        let ends = if self.has_edge_in(piece) { piece.end } else { *start + 1 };
+        // What is torn by nothing smaller is all as its first sector.
+        let ends = if self.is_by_sector(piece) { piece.end } else { *start + 1 };
         let sectors: Box<[usize]> = (*start..ends).map(one).collect();
         match sectors.iter().all(|at| *at == sectors[0] && *at != OLD) {
             true => Pick::Version(sectors[0]),
@@ -214,12 +207,18 @@ impl<'i, 's> Cut<'i, 's> {
     }
 
     /// Whether its sectors can be torn from each other.
-    fn has_edge_in(&self, piece: &Piece) -> bool {
+    fn is_by_sector(&self, piece: &Piece) -> bool {
         let trace = &self.image.store.trace;
         piece.makers.iter().any(|&maker| {
             let change = trace.change(self.candidates[maker as usize].sequence);
-            change.is_some_and(|one| self.image.torn_index(one, piece.first_sector()).is_some())
+            change.is_some_and(|one| self.image.is_by_sector(one, piece.first_sector()))
         })
+    }
+
+    /// Whether a version is of a range of zeros that gives the file no new block.
+    fn is_discard(&self, piece: &Piece, version: usize) -> bool {
+        let maker = &self.candidates[piece.makers[version - 1] as usize];
+        maker.has_edges && !maker.sized
     }
 
     /// Whether a block that the file got holds what was there before, until it is written.

@@ -248,8 +248,9 @@ impl<'s> Exploration<'s> {
     }
 
     fn state_id(&self, cut: &Cut<'_, '_>, choice: Choice) -> StateId {
-        let (fault, sector) = (self.fault(), self.store.trace.sector);
-        StateId { fault, sector, cut: cut.sequence, choice }
+        let trace = &self.store.trace;
+        let (fault, sector, cut) = (self.fault(), trace.sector, cut.sequence);
+        StateId { fault, sector, discard_granularity: trace.discard_granularity, cut, choice }
     }
 
     /// Another shard's states are known by their content only.

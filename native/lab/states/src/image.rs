@@ -5,14 +5,16 @@
 //! versions are what it was after each change since the last durable one; a crash leaves one of
 //! them, whichever was the last to reach the disk.
 
+mod parts;
 mod push;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
 use diskproof_random::mix;
+
+pub use parts::Parts;
 
 use crate::choice::Reach;
 use crate::content::{Source, Store};
@@ -74,9 +76,6 @@ impl Cell {
         self.versions.iter().rposition(|version| version.sequence == sequence)
     }
 }
-
-/// File systems keep a file's end in blocks of a page.
-const BLOCK: u64 = 4096;
 
 /// What changed since somebody last asked.
 pub type Touched = Vec<(u64, u64, u64)>;
@@ -249,56 +248,6 @@ impl<'s> Image<'s> {
             }
         }
         keys
-    }
-
-    /// The sectors of blocks that a truncation or a range of zeros covers in part: changed in
-    /// place, as by a write, whatever becomes of the rest.
-    pub fn edges(&self, change: &Change) -> Vec<Range<u64>> {
-        let sector = self.store.trace.sector;
-        let (from, to) = match *change {
-            Change::Truncate { size } => (size, size.next_multiple_of(BLOCK)),
-            Change::Zero { offset, length, .. } => (offset, offset + length),
-            _ => return Vec::new(),
-        };
-        let front = from..from.next_multiple_of(BLOCK).min(to);
-        let back = (to - to % BLOCK).max(front.end)..to;
-        let edges = [front, back].into_iter().filter(|bytes| !bytes.is_empty());
-        let mut edges: Vec<Range<u64>> =
-            edges.map(|bytes| bytes.start / sector..bytes.end.div_ceil(sector)).collect();
-        // Sectors may be larger than blocks.
-        if edges.len() == 2 && edges[1].start < edges[0].end {
-            edges[0].end = edges.remove(1).end;
-        }
-        edges
-    }
-
-    /// Which of the sectors that can be torn from each other this one is; None: it goes with the
-    /// size.
-    pub fn torn_index(&self, change: &Change, number: u64) -> Option<usize> {
-        if let Change::Write { .. } = change {
-            let (start, end) = self.sectors(change)?;
-            return (start..end).contains(&number).then(|| (number - start) as usize);
-        }
-        let mut before = 0;
-        for edge in self.edges(change) {
-            if edge.contains(&number) {
-                return Some((before + number - edge.start) as usize);
-            }
-            before += edge.end - edge.start;
-        }
-        None
-    }
-
-    /// The sectors that a change of data can be about.
-    pub fn sectors(&self, change: &Change) -> Option<(u64, u64)> {
-        let sector = self.store.trace.sector;
-        match *change {
-            Change::Write { offset, length, .. } | Change::Zero { offset, length, .. } => {
-                Some((offset / sector, (offset + length).div_ceil(sector)))
-            }
-            Change::Truncate { size } => Some((size / sector, u64::MAX)),
-            _ => None,
-        }
     }
 
     pub fn size(&self, file: u64) -> u64 {

@@ -209,18 +209,20 @@ fn single(cut: &Cut<'_, '_>, seed: u64) -> Vec<Choice> {
 /// The file as long as a write made it, and nothing of what it wrote; the edges of a truncation or
 /// of zeros without the rest, and the rest without them.
 fn hollow(candidate: &Candidate) -> Vec<Choice> {
-    let hollow = Tear::hollow(candidate.sectors);
-    let tears = match candidate.has_edges {
-        true => vec![Tear::edges(candidate.sectors), hollow],
-        false => vec![hollow],
+    let mut tears = match candidate.has_edges {
+        true => vec![Tear::edges(candidate), Tear::without_edges(candidate)],
+        false => vec![Tear::hollow(candidate.sectors)],
     };
+    if candidate.clusters > 0 && candidate.sized {
+        tears.extend([Tear::hollow(candidate.sectors), Tear::without_size(candidate)]);
+    }
     let one = |tear| Choice::Without([(candidate.sequence, Some(tear))].into());
     let can = candidate.sectors > 0 && (candidate.sized || candidate.has_edges);
     tears.into_iter().filter(|_| can).map(one).collect()
 }
 
 /// A write of which the front or the back is there, and the file as long as it made it; or the
-/// front, and the file ends with it.
+/// front, and the file ends with it. Of a discard the front or the back of its clusters.
 fn halves(candidate: &Candidate) -> Vec<Choice> {
     let middle = candidate.sectors.div_ceil(2);
     let half = |is_front: bool, reach: Reach| {
@@ -228,6 +230,11 @@ fn halves(candidate: &Candidate) -> Vec<Choice> {
         Choice::Without([(candidate.sequence, Some(Tear { sectors, reach }))].into())
     };
     let mut halves = Vec::new();
+    if candidate.clusters > 1 {
+        let half = |is_front| Tear::clusters(candidate, candidate.clusters.div_ceil(2), is_front);
+        let one = |tear| Choice::Without([(candidate.sequence, Some(tear))].into());
+        halves.extend([true, false].map(half).map(one));
+    }
     if candidate.sectors > 1 && !candidate.has_edges {
         halves.extend([half(true, Reach::Whole), half(false, Reach::Whole)]);
         halves.extend(candidate.sized.then(|| half(true, Reach::Until(middle))));

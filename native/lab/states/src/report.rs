@@ -72,6 +72,9 @@ pub struct Summary {
     pub verdict: &'static str,
     pub fault: Fault,
     pub sector: u64,
+    /// Bytes that a device discards whole; left out where a discard is whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discard_granularity: Option<u64>,
     pub seed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
@@ -215,6 +218,7 @@ pub fn summary(
         },
         fault: exploration.fault(),
         sector: trace.sector,
+        discard_granularity: trace.discard_granularity,
         seed: exploration.request.seed,
         shard: exploration.request.shard,
         lost: worst.map_or(0, |worst| worst.finding.lost),

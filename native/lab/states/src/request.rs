@@ -23,6 +23,8 @@ pub struct Request {
     pub fault: Fault,
     /// Bytes; None: as the log says.
     pub sector: Option<u64>,
+    /// Bytes that a discard leaves whole; None: it is there or not.
+    pub discard_granularity: Option<u64>,
     #[serde(default)]
     pub seed: u64,
     pub check: CheckRequest,

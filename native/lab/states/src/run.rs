@@ -22,7 +22,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// Explores, says what is found, and gives the summary that it ends with.
 pub fn explore(request: &Request) -> Result<Summary> {
     let begun = Instant::now();
-    let store = Arc::new(Store::open(&request.log, &request.base, request.sector)?);
+    let store = Store::open(&request.log, &request.base, request.sector)?;
+    let store = Arc::new(store.with_discards(request.discard_granularity)?);
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;
     let durability = Durability::new(&store.trace, request.fault);

@@ -43,9 +43,15 @@ pub fn with_cut<T>(
     work(&collect(&image, &under_way))
 }
 
+/// Reads log and base as a state's name says.
+fn open(log: &Path, base: &Path, id: Option<&StateId>) -> Result<Arc<Store>> {
+    let store = Store::open(log, base, id.map(|id| id.sector))?;
+    Ok(Arc::new(store.with_discards(id.and_then(|id| id.discard_granularity))?))
+}
+
 /// Makes the state in a new directory.
 pub fn show(log: &Path, base: &Path, id: &StateId, to: &Path) -> Result<()> {
-    let store = Arc::new(Store::open(log, base, Some(id.sector))?);
+    let store = open(log, base, Some(id))?;
     let snapshot = with_cut(&store, id, |cut| {
         let state = cut.state(&id.choice).during("building the state")?;
         Ok(Snapshot::new(&state))
@@ -58,7 +64,7 @@ pub fn show(log: &Path, base: &Path, id: &StateId, to: &Path) -> Result<()> {
 /// Tells each record by its operation and paths: all, or those that a state knows, each change with
 /// what became of it there.
 pub fn list(log: &Path, base: &Path, id: Option<&StateId>) -> Result<()> {
-    let store = Arc::new(Store::open(log, base, id.map(|id| id.sector))?);
+    let store = open(log, base, id)?;
     let (mut presences, mut last) = (HashMap::new(), store.trace.last());
     if let Some(id) = id {
         presences = with_cut(&store, id, |cut| {

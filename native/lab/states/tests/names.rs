@@ -19,6 +19,7 @@ proptest! {
             1..8,
         ),
         seeds in any::<(u64, u64)>(),
+        discard_granularity in prop::option::of(any::<u64>()),
     ) {
         let padded = |(mut bits, end): (Vec<bool>, Option<u64>)| {
             bits.resize(bits.len().next_multiple_of(4), false);
@@ -38,7 +39,8 @@ proptest! {
             Choice::Without(without),
         ];
         for choice in choices {
-            let id = StateId { fault: Fault::LyingDevice, sector: 512, cut, choice };
+            let (fault, sector) = (Fault::LyingDevice, 512);
+            let id = StateId { fault, sector, discard_granularity, cut, choice };
             prop_assert_eq!(id.to_string().parse::<StateId>(), Ok(id));
         }
     }

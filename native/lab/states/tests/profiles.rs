@@ -256,7 +256,7 @@ fn no_profile_has_a_state_that_posix_forbids() {
     let mut compared = 0;
     for seed in 0..40 {
         let mut random = Random::new(&[seed, 0x7072_6f66]);
-        let (mut recording, mut world) = (Recording::new(b"old"), World::new());
+        let (mut recording, mut world) = (Recording::new(b"old"), World::new(SECTOR, false));
         for _ in 0..8 {
             if let Some(act) = world.act(&mut random) {
                 let (file, operation) = operation(&act);

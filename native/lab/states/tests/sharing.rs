@@ -26,7 +26,7 @@ use diskproof_states::sharing::Sharing;
 use diskproof_states::snapshot::Snapshot;
 use diskproof_states::tree::{New, Tree, PROMISES};
 use diskproof_wire::crash_log::{Operation, ROOT};
-use logs::{entry, Recording, DISK};
+use logs::{entry, Recording, DISK, SECTOR};
 use proptest::prelude::*;
 use world::{operation, Act, World};
 
@@ -52,7 +52,7 @@ fn random_log(random: &mut Random) -> Recording {
         std::fs::create_dir(recording.path.join("base").join(name)).unwrap();
         recording.add(file, Operation::Base(entry(ROOT, 0o40755, 0, name.as_bytes())));
     }
-    let mut world = World::new();
+    let mut world = World::new(SECTOR, false);
     for _ in 0..4 + random.below(12) {
         if let Some(act) = world.act(random) {
             let (file, operation) = operation(&larger(act));

@@ -168,6 +168,7 @@ impl<'s> Search<'_, 's> {
         let id = StateId {
             fault: request.fault(),
             sector: request.store.trace.sector,
+            discard_granularity: request.store.trace.discard_granularity,
             cut: cut.sequence,
             choice: cut.choice_of(found),
         };

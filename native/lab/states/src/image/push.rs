@@ -21,12 +21,12 @@ impl Image<'_> {
             Change::Truncate { size } => {
                 // What is behind the end is zeros already.
                 self.push_zeros(sequence, file, *size, self.size(file))?;
-                self.split_at_edges(file, change)?;
+                self.split_at_parts(file, change)?;
                 self.push_size(sequence, file, *size);
             }
             Change::Zero { offset, length, grows } => {
                 self.push_zeros(sequence, file, *offset, offset + length)?;
-                self.split_at_edges(file, change)?;
+                self.split_at_parts(file, change)?;
                 if *grows {
                     self.push_growth(sequence, file, offset + length);
                 }
@@ -147,11 +147,10 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// What is in a block that is covered in part is chosen by itself.
-    fn split_at_edges(&mut self, file: u64, change: &Change) -> io::Result<()> {
-        for edge in self.edges(change) {
-            self.split(file, edge.start)?;
-            self.split(file, edge.end)?;
+    /// What is in a block that is covered in part, or in a cluster, is chosen by itself.
+    fn split_at_parts(&mut self, file: u64, change: &Change) -> io::Result<()> {
+        for border in self.parts(change).borders() {
+            self.split(file, border)?;
         }
         Ok(())
     }

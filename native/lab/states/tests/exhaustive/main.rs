@@ -18,6 +18,7 @@ use diskproof_states::choice::{Choice, StateId};
 use diskproof_states::combinations;
 use diskproof_states::content::Store;
 use diskproof_states::cut::{collect, Cut};
+use diskproof_states::failure::Failure;
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
 use diskproof_states::plan::{choices, Cuts, Pass};
@@ -35,6 +36,11 @@ use world::{operation, Act, Timed, World};
 /// Directories of the base, beside `disk`.
 const FOLDERS: [(u64, &str); 2] = [(3, "d3"), (4, "d4")];
 const LOGS: u64 = 25;
+/// What the logs are judged by: a sector, what a device discards whole, choices of the model.
+type Atoms = (u64, Option<u64>, usize);
+const WHOLE: Atoms = (SECTOR, None, 13);
+/// Larger than a block: two sectors.
+const CLUSTERS: Atoms = (4096, Some(8192), 9);
 const MOST: usize = 1 << 20;
 
 fn seen(snapshot: &Snapshot, read: &dyn Fn(u64, &mut [u8])) -> Seen {
@@ -71,11 +77,12 @@ fn begin(base: &[u8]) -> Recording {
 }
 
 /// A log of up to ten operations, some of which overlap.
-fn random_log(seed: u64) -> (Recording, Model) {
+fn random_log(seed: u64, (sector, discards, most_bits): Atoms) -> (Recording, Model) {
     let mut random = Random::new(&[seed, 0x6c6f_6773]);
-    let base = vec![b'o'; random.below(3 * SECTOR) as usize];
+    let base = vec![b'o'; random.below(if discards.is_some() { 6 } else { 3 } * sector) as usize];
     let mut recording = begin(&base);
-    let (start, mut world, mut acts) = (recording.now, World::new(), Vec::<Timed>::new());
+    let mut world = World::new(sector, discards.is_some());
+    let (start, mut acts) = (recording.now, Vec::<Timed>::new());
     for _ in 0..3 + random.below(8) {
         let Some(act) = world.act(&mut random) else { continue };
         let overlaps = random.chance(20) && matches!(act, Act::Write { .. } | Act::Flush { .. });
@@ -88,13 +95,14 @@ fn random_log(seed: u64) -> (Recording, Model) {
         recording.add_begun(begin, file, operation);
         acts.push(Timed { act, begin, end: recording.now });
     }
-    (recording, Model { base, acts, start })
+    (recording, Model { base, acts, start, sector, discards, most_bits })
 }
 
 /// Every state of every cut of a log against the model's; how many there are.
 fn check(seed: u64, recording: &mut Recording, model: &Model, expected: &[BTreeSet<Seen>]) -> u64 {
     let (log, base) = recording.finish();
-    let store = Store::open(&log, &base, None).unwrap();
+    let store = Store::open(&log, &base, Some(model.sector)).unwrap();
+    let store = store.with_discards(model.discards).unwrap();
     let durability = Durability::new(&store.trace, Fault::Power);
     let cuts = Cuts::new(&store.trace, &durability, seed);
     let mut image = Image::new(&store, &durability);
@@ -136,23 +144,42 @@ fn find_wrong(
     forbidden.map(|state| ("forbidden", state))
 }
 
-#[test]
-fn every_allowed_state_is_built_and_no_other() {
+/// How many states there are of so many logs, each as the model has it; and of the same logs when
+/// a discard is whole.
+fn hold_against_model(atoms: Atoms) -> (u64, u64, u64) {
     // `make suites` has more of them.
     let logs = std::env::var("DISKPROOF_LOGS").map_or(LOGS, |text| text.parse().unwrap());
-    let (mut states, mut judged) = (0, 0);
+    let (mut states, mut whole, mut judged) = (0, 0, 0);
     for seed in 1.. {
-        let (mut recording, model) = random_log(seed);
-        let cuts = (0..=model.acts.len()).map(|cut| model.states(cut));
-        let Some(expected) = cuts.collect::<Option<Vec<_>>>() else { continue };
+        let (mut recording, model) = random_log(seed, atoms);
+        let expect = |model: &Model| {
+            let cuts = (0..=model.acts.len()).map(|cut| model.states(cut));
+            cuts.collect::<Option<Vec<_>>>()
+        };
+        let Some(expected) = expect(&model) else { continue };
         states += check(seed, &mut recording, &model, &expected);
+        let model = Model { discards: None, ..model };
+        let count = |expected: Vec<BTreeSet<Seen>>| expected.iter().map(BTreeSet::len).sum();
+        whole += expect(&model).map_or(0, count) as u64;
         judged += 1;
         if judged == logs {
             break;
         }
     }
-    println!("{states} states of {logs} logs, as the model has them");
+    println!("{states} states of {logs} logs, as the model has them; {whole} with whole discards");
+    (logs, states, whole)
+}
+
+#[test]
+fn every_allowed_state_is_built_and_no_other() {
+    let (logs, states, _) = hold_against_model(WHOLE);
     assert!(states > logs * 20);
+}
+
+#[test]
+fn every_cluster_of_a_discard_is_there_or_not() {
+    let (logs, states, whole) = hold_against_model(CLUSTERS);
+    assert!(states > logs * 20 && states > whole + whole / 10);
 }
 
 /// What a look at the cut after the last record gives.
@@ -241,6 +268,49 @@ fn sectors_are_from_64_bytes_to_64_kib() {
         let content = std::fs::read(to.join("disk")).unwrap();
         assert_eq!(content.iter().filter(|byte| **byte == 5).count(), left);
     }
+}
+
+#[test]
+fn a_discard_is_done_by_clusters() {
+    let mut recording = begin(&[1; 5 * 4096]);
+    let (offset, length) = (100, 4 * 4096);
+    recording.add(DISK, Operation::Fallocate { mode: 3, offset, length });
+    let (log, base) = recording.finish();
+    let shown = |name: &str, whole: &str, tear: &str| {
+        let to = recording.path.join(name);
+        show(&log, &base, &format!("power:{whole}:5:without=5~{tear}").parse().unwrap(), &to)?;
+        Ok::<_, Failure>(std::fs::read(to.join("disk")).unwrap())
+    };
+    // Bits: eight sectors of the first block, one of the last, then clusters of 8 KiB.
+    let zeros = |content: &[u8]| content.iter().filter(|byte| **byte == 0).count();
+    let edges = shown("edges", "512/8192", "ff1").unwrap();
+    assert_eq!(zeros(&edges), 4096 - 100 + 100);
+    let first = shown("first", "512/8192", "002").unwrap();
+    assert!(zeros(&first) == 4096 && first[4096..8192].iter().all(|byte| *byte == 0));
+    let second = shown("second", "512/8192", "004").unwrap();
+    assert!(zeros(&second) == 8192 && second[8192..16384].iter().all(|byte| *byte == 0));
+    for (whole, why) in [
+        ("512/256", "256 bytes are none"),
+        ("512/3000", "3000 bytes are none"),
+        ("4096/512", "it is less than a sector, which has 4096 bytes"),
+    ] {
+        assert!(shown("none", whole, "1").unwrap_err().to_string().contains(why), "{whole}");
+    }
+    assert!(!recording.path.join("none").exists());
+}
+
+#[test]
+fn a_discard_of_too_many_clusters_is_refused() {
+    let mut recording = begin(b"");
+    let length = 65_538 * 512;
+    recording.add(DISK, Operation::Fallocate { mode: 3, offset: 0, length });
+    let (log, base) = recording.finish();
+    let open = |granularity| {
+        Store::open(&log, &base, None).unwrap().with_discards(Some(granularity)).err()
+    };
+    let refused = open(512).unwrap().to_string();
+    assert!(refused.contains("the discard of record 5 has more than 65,536 clusters"));
+    assert!(open(1024).is_none());
 }
 
 #[test]

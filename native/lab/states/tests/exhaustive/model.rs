@@ -5,15 +5,10 @@ use std::ops::Range;
 
 use diskproof_wire::crash_log::ROOT;
 
-use crate::logs::{DISK, SECTOR};
+use crate::logs::DISK;
 use crate::world::{operation, Act, Name, Timed, World};
 
-/// Choices that the model makes at one cut, at most; other logs are left out.
-const MOST_BITS: usize = 13;
-/// Longer than any file of these logs gets.
-const LENGTH: usize = 8 * SECTOR as usize;
-
-/// File systems keep a file's end in such blocks: longer than any of these files.
+/// File systems keep a file's end in such blocks.
 const BLOCK: u64 = 4096;
 
 /// What of a change can be there by itself.
@@ -22,6 +17,8 @@ enum Part {
     /// All of it, or its size.
     Itself,
     Sector(u64),
+    /// What a device zeroes at once.
+    Cluster(u64),
     /// A file that ends with this sector of a write.
     Length(u64),
 }
@@ -34,6 +31,11 @@ pub struct Model {
     pub acts: Vec<Timed>,
     /// When the recording was ready.
     pub start: u64,
+    pub sector: u64,
+    /// Bytes that a discard leaves whole; None: it is there or not.
+    pub discards: Option<u64>,
+    /// Choices that the model makes at one cut, at most; other logs are left out.
+    pub most_bits: usize,
 }
 
 impl Model {
@@ -128,6 +130,41 @@ impl Model {
         durable
     }
 
+    fn length(&self) -> usize {
+        8 * self.sector as usize
+    }
+
+    /// Sectors that a change of data is about.
+    fn sectors(&self, at: usize) -> Range<u64> {
+        let (start, end) = match self.acts[at].act {
+            Act::Write { offset, length, .. } | Act::Punch { offset, length, .. } => {
+                (offset, offset + length)
+            }
+            Act::Truncate { size, .. } => (size, self.length() as u64),
+            _ => (0, 0),
+        };
+        start / self.sector..end.div_ceil(self.sector)
+    }
+
+    /// With what a sector of a change is there: by itself where it was written, and in a block
+    /// that zeros cover in part.
+    fn part(&self, at: usize, sector: u64) -> Part {
+        let block = sector * self.sector / BLOCK * BLOCK;
+        let covers = |from: u64, to: u64| from <= block && block + BLOCK <= to;
+        match self.acts[at].act {
+            Act::Write { .. } => Part::Sector(sector),
+            Act::Truncate { size, .. } if !covers(size, u64::MAX) => Part::Sector(sector),
+            Act::Punch { offset, length, .. } if !covers(offset, offset + length) => {
+                Part::Sector(sector)
+            }
+            Act::Punch { .. } => match self.discards {
+                Some(cluster) => Part::Cluster(sector * self.sector / cluster),
+                None => Part::Itself,
+            },
+            _ => Part::Itself,
+        }
+    }
+
     /// All that a crash may leave at a cut; None when they are too many to try.
     pub fn states(&self, cut: usize) -> Option<BTreeSet<Seen>> {
         let moment = cut.checked_sub(1).map_or(self.start, |last| self.acts[last].end);
@@ -136,29 +173,20 @@ impl Model {
             .filter(|&at| at < cut || self.acts[at].begin <= moment)
             .collect();
         let durable = self.durable(&known, cut);
-        // For each change that may be missing: one bit for itself or its size, one for each sector
-        // of a write, one for each end within it, one for each sector of zeros at an edge.
-        let mut bits = Vec::new();
+        // One bit for each part of a change that may be missing, and one for each end within a
+        // write.
+        let mut bits = BTreeSet::new();
         for &at in known.iter().filter(|at| !durable.contains(at)) {
-            bits.push((at, Part::Itself));
-            match self.acts[at].act {
-                Act::Write { offset, length, .. } => {
-                    let sectors = offset / SECTOR..(offset + length).div_ceil(SECTOR);
-                    bits.extend(sectors.clone().skip(1).map(|end| (at, Part::Length(end))));
-                    bits.extend(sectors.map(|sector| (at, Part::Sector(sector))));
-                }
-                Act::Truncate { size: offset, .. } if offset % BLOCK > 0 => {
-                    let zeros = offset / SECTOR..LENGTH as u64 / SECTOR;
-                    bits.extend(zeros.map(|sector| (at, Part::Sector(sector))));
-                }
-                Act::Punch { offset, length, .. } => {
-                    let zeros = offset / SECTOR..(offset + length).div_ceil(SECTOR);
-                    bits.extend(zeros.map(|sector| (at, Part::Sector(sector))));
-                }
-                _ => {}
+            if !matches!(self.acts[at].act, Act::Punch { .. }) {
+                bits.insert((at, Part::Itself));
             }
+            let sectors = self.sectors(at);
+            if let Act::Write { .. } = self.acts[at].act {
+                bits.extend(sectors.clone().skip(1).map(|end| (at, Part::Length(end))));
+            }
+            bits.extend(sectors.map(|sector| (at, self.part(at, sector))));
         }
-        if bits.len() > MOST_BITS {
+        if bits.len() > self.most_bits {
             return None;
         }
         let states = (0..1u32 << bits.len()).map(|mask| {
@@ -186,7 +214,7 @@ impl Model {
                 }
             }
         }
-        let mut names = World::new().names;
+        let mut names = World::new(self.sector, self.discards.is_some()).names;
         let mut modes: BTreeMap<u64, u32> = [(DISK, 0o100644), (3, 0o40755), (4, 0o40755)].into();
         for act in self.acts.iter().map(|timed| &timed.act) {
             if let Act::Make { file, mode, .. } = act {
@@ -251,36 +279,32 @@ impl Model {
         let start = if file == DISK { &self.base[..] } else { &[] };
         let mut full = start.to_vec();
         let mut found = start.to_vec();
-        found.resize(LENGTH, 0);
+        found.resize(self.length(), 0);
         let mut size = start.len() as u64;
         let ours = known.iter().filter(|&&at| !self.is_name(at) && self.file(at) == file);
         for &at in ours {
             let Some(changed) = apply(&self.acts[at].act, &mut full) else { continue };
             let mut padded = full.clone();
-            padded.resize(LENGTH, 0);
-            let (is_write, is_cut) = match self.acts[at].act {
-                Act::Write { .. } => (true, false),
-                Act::Truncate { size, .. } => (false, size % BLOCK > 0),
-                Act::Punch { .. } => (false, true),
-                _ => (false, false),
-            };
-            let sectors = changed.start / SECTOR..changed.end.div_ceil(SECTOR);
+            padded.resize(self.length(), 0);
+            let is_write = matches!(self.acts[at].act, Act::Write { .. });
+            let sectors = changed.start / self.sector..changed.end.div_ceil(self.sector);
             for sector in sectors.filter(|_| !changed.is_empty()) {
-                let is_there = match is_write || is_cut {
-                    true => there(at, Part::Sector(sector)),
-                    false => whole.contains(&at),
+                let is_there = match self.part(at, sector) {
+                    Part::Itself => whole.contains(&at),
+                    part => there(at, part),
                 };
                 if is_there {
-                    let range = (sector * SECTOR) as usize..((sector + 1) * SECTOR) as usize;
+                    let start = (sector * self.sector) as usize;
+                    let range = start..start + self.sector as usize;
                     found[range.clone()].copy_from_slice(&padded[range]);
                 }
             }
             if whole.contains(&at) {
                 size = size_after(&self.acts[at].act, size);
             } else if is_write && bound.contains(&at) {
-                let end = changed.end.div_ceil(SECTOR);
+                let end = changed.end.div_ceil(self.sector);
                 let ends = (0..end).filter(|&end| there(at, Part::Length(end)));
-                size = ends.map(|end| end * SECTOR).max().unwrap_or(0).max(size);
+                size = ends.map(|end| end * self.sector).max().unwrap_or(0).max(size);
             }
         }
         found.truncate(size as usize);

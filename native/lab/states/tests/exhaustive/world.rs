@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use diskproof_random::Random;
 use diskproof_wire::crash_log::{Flags, Operation, ROOT};
 
-use crate::logs::{entry, DISK, SECTOR};
+use crate::logs::{entry, DISK};
 
 pub type Name = (u64, Vec<u8>);
 
@@ -77,16 +77,21 @@ pub struct World {
     pub directories: BTreeSet<u64>,
     pub files: Vec<u64>,
     pub next: u64,
+    sector: u64,
+    /// Every other change is a discard of whole sectors.
+    discards: bool,
 }
 
 impl World {
-    pub fn new() -> World {
+    pub fn new(sector: u64, discards: bool) -> World {
         let names = [(b"disk".to_vec(), DISK), (b"d3".to_vec(), 3), (b"d4".to_vec(), 4)];
         World {
             names: names.into_iter().map(|(name, file)| ((ROOT, name), file)).collect(),
             directories: [ROOT, 3, 4].into(),
             files: vec![DISK],
             next: 9,
+            sector,
+            discards,
         }
     }
 
@@ -174,13 +179,18 @@ impl World {
 
     pub fn act(&mut self, random: &mut Random) -> Option<Act> {
         let file = World::pick(random, &self.files);
+        let sector = self.sector;
+        if self.discards && random.chance(50) {
+            let (offset, length) = (random.below(3) * sector, (1 + random.below(4)) * sector);
+            return Some(Act::Punch { file, offset, length });
+        }
         let edge = |random: &mut Random| match random.below(3) {
-            0 => random.below(4 * SECTOR),
-            _ => random.below(4) * SECTOR,
+            0 => random.below(4 * sector),
+            _ => random.below(4) * sector,
         };
         Some(match random.below(15) {
             0..=2 => {
-                let length = World::pick(random, &[SECTOR, 100, SECTOR, 2 * SECTOR]);
+                let length = World::pick(random, &[sector, 100, sector, 2 * sector]);
                 let (synced, fill) = (random.chance(15), 1 + random.below(250) as u8);
                 Act::Write { file, offset: edge(random), length, synced, fill }
             }
@@ -192,7 +202,7 @@ impl World {
             9 => return self.unlink(random),
             10 => return self.rmdir(random),
             11 => return self.rename(random),
-            12 => Act::Punch { file, offset: edge(random), length: 1 + random.below(2 * SECTOR) },
+            12 => Act::Punch { file, offset: edge(random), length: 1 + random.below(2 * sector) },
             13 => Act::Flush { file, data_only: random.chance(40), directory: false },
             _ => {
                 let directories: Vec<u64> = self.directories.iter().copied().collect();

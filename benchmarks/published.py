@@ -124,7 +124,8 @@ def told(name: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         row = rows[fault]
         word = "kept so far" if row["kept_so_far"] else row["verdict"]
         of = f"{row['states_checked']:,} of {row['states_total']} states"
-        yield f"{name} ({CASES[name].published}), {fault}: {word}, {of} {row['reason']}".rstrip()
+        reason = row["reason"].partition("\n")[0]
+        yield f"{name} ({CASES[name].published}), {fault}: {word}, {of} {reason}".rstrip()
     for cause in (rows["power"]["causes"] or {"found": []})["found"]:
         yield f"    {cause['verdict']}: {cause['text']}. {cause['cure']}"
 

@@ -35,9 +35,10 @@ from support.litmus.classes import classes
 from support.litmus.idioms import idioms
 from support.litmus.operations import WRITEBACKS, Litmus
 from support.litmus.others import others
+from support.litmus.published import published
 from support.litmus.reach import Budget, reach
 
-SETS = ("idioms", "others", "one", "two")
+SETS = ("idioms", "others", "published", "one", "two")
 TWO = 1000
 """Programs of two operations in the sample, from which ``--take`` takes fewer."""
 POSIX = "posix"
@@ -107,6 +108,8 @@ def choose(sets: Sequence[str], take: int | None, seed: int, only: str | None) -
                 some = idioms()
             case "others":
                 some = others()
+            case "published":
+                some = published()
             case "one":
                 some = of_one()
             case _:

@@ -11,6 +11,7 @@ from support.litmus.bounded import all_of_one, of_one, of_two
 from support.litmus.idioms import idioms
 from support.litmus.operations import Litmus, perform
 from support.litmus.others import others
+from support.litmus.published import published
 from support.litmus.tree_text import tree_text
 
 FLUSHES = ("fsync", "fdatasync", "sync")
@@ -36,13 +37,15 @@ def test_a_sample_of_two_operations_is_the_same_for_the_same_seed() -> None:
 
 
 def test_there_are_twelve_idioms_and_no_name_stands_twice() -> None:
-    some = (*idioms(), *others(), *of_one(), *of_two(1000, 7))
+    some = (*idioms(), *others(), *published(), *of_one(), *of_two(1000, 7))
     assert len(idioms()) == 12
     assert len({each.name for each in some}) == len(some)
     assert max(len(each.operations) for each in some) <= MOST
 
 
-@pytest.mark.parametrize("some", [idioms() + others(), of_one(), of_two(200, 3)], ids=len)
+@pytest.mark.parametrize(
+    "some", [idioms() + others(), published(), of_one(), of_two(200, 3)], ids=len
+)
 def test_each_operation_finds_what_it_needs(some: tuple[Litmus, ...], tmp_path: Path) -> None:
     for number, program in enumerate(some):
         folder = tmp_path / str(number)
@@ -56,7 +59,7 @@ def test_each_operation_finds_what_it_needs(some: tuple[Litmus, ...], tmp_path: 
 
 
 def test_each_write_has_a_letter_of_its_own() -> None:
-    for program in (*of_one(), *of_two(200, 3)):
+    for program in (*published(), *of_one(), *of_two(200, 3)):
         fills = [each["fill"] for each in program.operations if "fill" in each]
         assert len(set(fills)) == len(fills)
 

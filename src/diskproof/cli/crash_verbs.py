@@ -183,7 +183,7 @@ def crash_study(
     check: CheckOption = None,
     stays: StaysOption = False,
     sector: SectorOption = None,
-    discard_granularity: GranularityOption = None,
+    discards: GranularityOption = None,
     seed: SeedOption = None,
     causes: CausesOption = None,
     old_content: OldContentOption = False,
@@ -210,25 +210,14 @@ def crash_study(
     diskproof crash --writer './app --data .' --check './app --verify .' [--on ext4] data
 
     diskproof crash --app git [--on ext4] [--in-guest cache=writeback,format=qcow2]
-
-    diskproof crash --block-log disk.log --check './fsck disk.raw' folder-with-disk.raw
     """
     from diskproof.cli import crash_program as programs
     from diskproof.cli.conduct import Order
 
     order = Order(context, store, budget, retry, quiet, as_json, wait)
+    where = on, cluster, in_guest, packages
     own = programs.ProgramOptions(
-        stays,
-        sector,
-        discard_granularity,
-        seed,
-        causes,
-        old_content,
-        profiles,
-        on,
-        cluster,
-        in_guest,
-        packages,
+        stays, sector, discards, seed, causes, old_content, profiles, *where
     )
     asked = programs.CrashTarget(target, app, writer, block_log, check)
     if target is None or asked.is_program:

@@ -242,11 +242,6 @@ impl Store {
         Ok(Store { trace, base })
     }
 
-    /// The same, when a device may carry out a part of a discard.
-    pub fn with_discards(self, granularity: Option<u64>) -> Result<Store> {
-        Ok(Store { trace: self.trace.with_discards(granularity)?, ..self })
-    }
-
     /// Bytes of a file, `skip` bytes behind where `source` begins, which is at `offset` in the
     /// file.
     pub fn read(

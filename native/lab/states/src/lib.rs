@@ -11,6 +11,7 @@ pub mod combinations;
 pub mod content;
 pub mod counters;
 pub mod cut;
+pub mod discards;
 pub mod equal;
 pub mod explore;
 pub mod failure;

@@ -5,7 +5,7 @@ use crate::choice::{Candidate, Choice, Reach, Tear};
 use crate::combinations;
 use crate::cut::Cut;
 use crate::fault::Durability;
-use crate::trace::{Trace, What};
+use crate::trace::{Change, Trace, What};
 use diskproof_random::Random;
 
 /// Cuts of the first look.
@@ -112,7 +112,7 @@ impl Cuts {
             Pass::Nothing => 1,
             Pass::Alone => self.alone.at(cut).len() as u64,
             Pass::Torn => {
-                let torn = self.alone.at(cut).iter().filter(|&&change| trace.can_tear(change));
+                let torn = self.alone.at(cut).iter().filter(|&&change| can_tear(trace, change));
                 3 * torn.count() as u64
             }
             Pass::Random(_) => RANDOM,
@@ -123,6 +123,16 @@ impl Cuts {
             },
         }
     }
+}
+
+/// Whether a change wrote or discarded more than a crash leaves whole.
+fn can_tear(trace: &Trace, sequence: u64) -> bool {
+    let (offset, length, whole) = match trace.change(sequence) {
+        Some(Change::Write { offset, length, .. }) => (offset, length, Some(trace.sector)),
+        Some(Change::Zero { offset, length, .. }) => (offset, length, trace.discard_granularity),
+        _ => return false,
+    };
+    whole.is_some_and(|whole| (offset + length).div_ceil(whole) - offset / whole > 1)
 }
 
 impl Pass {

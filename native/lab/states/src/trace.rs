@@ -30,9 +30,6 @@ const DATA_AT: u64 = FRAME_LENGTH as u64 + 8;
 
 /// Bytes that a crash leaves whole; fewer than 512 are a shorn sector.
 const SECTORS: std::ops::RangeInclusive<u64> = 64..=65536;
-/// Bytes that a device discards whole, and how many such clusters one discard may have.
-const CLUSTERS: std::ops::RangeInclusive<u64> = 512..=1 << 30;
-const MAX_CLUSTERS: u64 = 1 << 16;
 
 const PUNCH: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | libc::FALLOC_FL_KEEP_SIZE as u32;
 const ZERO: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
@@ -161,27 +158,6 @@ impl Trace {
         Ok(Trace { header, ending, sector, discard_granularity, events, nodes, callers, base, log })
     }
 
-    /// The same, when a device may carry out a part of a discard: some of its clusters.
-    pub fn with_discards(self, granularity: Option<u64>) -> Result<Trace> {
-        let Some(cluster) = granularity else { return Ok(self) };
-        let refused = |why: String| Err(Failure::new("reading the discard granularity", why));
-        if !cluster.is_power_of_two() || !CLUSTERS.contains(&cluster) {
-            return refused(format!("{cluster} bytes are none"));
-        }
-        if cluster < self.sector {
-            return refused(format!("it is less than a sector, which has {} bytes", self.sector));
-        }
-        let too_long = |event: &Event| match event.what {
-            What::Change(Change::Zero { length, .. }) => length / cluster > MAX_CLUSTERS,
-            _ => false,
-        };
-        if let Some(at) = self.events.iter().position(too_long) {
-            let why = "has more than 65,536 clusters; choose a larger granularity";
-            return refused(format!("the discard of record {} {why}", at + 1));
-        }
-        Ok(Trace { discard_granularity: granularity, ..self })
-    }
-
     pub fn event(&self, sequence: u64) -> &Event {
         &self.events[sequence as usize - 1]
     }
@@ -192,16 +168,6 @@ impl Trace {
             What::Change(change) => Some(change),
             _ => None,
         }
-    }
-
-    /// Whether a change wrote or discarded more than a crash leaves whole.
-    pub fn can_tear(&self, sequence: u64) -> bool {
-        let (offset, length, whole) = match self.change(sequence) {
-            Some(Change::Write { offset, length, .. }) => (offset, length, Some(self.sector)),
-            Some(Change::Zero { offset, length, .. }) => (offset, length, self.discard_granularity),
-            _ => return false,
-        };
-        whole.is_some_and(|whole| (offset + length).div_ceil(whole) - offset / whole > 1)
     }
 
     pub fn last(&self) -> u64 {

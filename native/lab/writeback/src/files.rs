@@ -13,6 +13,9 @@ const PAGE: u64 = 4096;
 const LOOK: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NOATIME).union(OFlags::NONBLOCK);
 const DEEPEST: usize = 64;
+/// For 16 to 256 operations of the program a file is written back, or not at all.
+const SHORTEST: u64 = 16;
+const DOUBLED: u64 = 5;
 
 /// When a file changed last, and its size.
 type Stamp = (i64, i64, i64);
@@ -43,12 +46,12 @@ impl Files {
     }
 
     /// Some of what has changed: whole or its front, as writeback goes. Half of the files stay in
-    /// the page cache, as those of the last seconds do, for as long as the `time` is the same.
-    pub fn write_back(&mut self, time: u64) {
+    /// the page cache, as those of the last seconds do, some for few operations and some for many.
+    pub fn write_back(&mut self, operations: u64) {
         let mut found = Vec::new();
         self.each(&mut |file, stat| {
             let is_new = self.written.get(&stat.st_ino) != Some(&stamp(stat));
-            if is_new && self.is_early(stat.st_ino, time) {
+            if is_new && self.is_early(stat.st_ino, operations) {
                 if let Ok(file) = file.try_clone_to_owned() {
                     found.push((stat.st_ino, stamp(stat), file));
                 }
@@ -65,8 +68,9 @@ impl Files {
         }
     }
 
-    fn is_early(&self, inode: u64, time: u64) -> bool {
-        Random::new(&[self.seed, inode, time]).below(2) == 0
+    fn is_early(&self, inode: u64, operations: u64) -> bool {
+        let doubled = Random::of_stream(self.seed, inode).below(DOUBLED);
+        Random::new(&[self.seed, inode, operations / (SHORTEST << doubled)]).below(2) == 0
     }
 
     fn each(&self, look: &mut dyn FnMut(BorrowedFd, &Stat)) {

@@ -78,12 +78,15 @@ impl Kernel {
             match listener.receive(Some(signals.as_fd()), Some(self.pace.pause()))? {
                 Received::Call(call) => {
                     let step = self.pace.before_operation();
-                    self.take(step)?;
+                    self.before(step)?;
                     listener.answer(call.id, Answer::Continue);
+                    if step.commits && step.beside {
+                        self.beside.commit()?;
+                    }
                 }
                 Received::Timeout => {
                     let step = self.pace.after_pause();
-                    self.take(step)?;
+                    self.before(step)?;
                 }
                 Received::Woken => {
                     if let Some(ended) = find_end(child, signals)? {
@@ -95,11 +98,11 @@ impl Kernel {
         }
     }
 
-    fn take(&mut self, step: Step) -> io::Result<()> {
+    fn before(&mut self, step: Step) -> io::Result<()> {
         if step.writes_back {
-            self.files.write_back(self.pace.time());
+            self.files.write_back(self.pace.operations());
         }
-        if step.commits {
+        if step.commits && !step.beside {
             self.beside.commit()?;
         }
         Ok(())

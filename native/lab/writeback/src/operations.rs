@@ -49,6 +49,10 @@ const LOCKS: [u32; 4] = [
     libc::F_OFD_SETLKW as u32,
 ];
 
+/// Writeback that a program starts and does not wait for: it is over when the disk has come to it.
+/// So it is left to us, as all other is. 32-bit programs pass its flags elsewhere.
+const STARTS_WRITEBACK: Call = Call { i386: None, ..SYNC_FILE_RANGE };
+
 #[allow(clippy::cast_sign_loss)] // the kernel's flags are bits
 const MAKES: u32 = (libc::O_CREAT | libc::O_TRUNC) as u32;
 
@@ -61,7 +65,9 @@ pub fn filter() -> Vec<Instruction> {
     let always =
         [CREAT, OPENAT2, WRITE, PWRITEV2, FSYNC, FDATASYNC, MSYNC, SYNC_FILE_RANGE, EXIT_GROUP];
     let always = always.into_iter().chain(CHANGES);
-    let some = opens.into_iter().chain(locks);
+    let starts = Condition::low(3, Test::Equals(libc::SYNC_FILE_RANGE_WRITE));
+    let starts = Rule::when(STARTS_WRITEBACK, starts, Action::Errno(0));
+    let some = opens.into_iter().chain(locks).chain([starts]);
     let rules: Vec<_> = some.chain(always.map(|call| Rule::always(call, Action::Notify))).collect();
     build_filter(&rules)
 }

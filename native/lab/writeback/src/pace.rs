@@ -11,14 +11,14 @@ const FIRST: u64 = 64;
 /// nothing is heard. Each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(5);
-/// For so many operations the same files stay in the page cache.
-const STAY: u64 = 32;
 
 /// What is done, writeback first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     pub writes_back: bool,
     pub commits: bool,
+    /// The commit goes beside the operation, which may be a flush, and not before it.
+    pub beside: bool,
 }
 
 pub struct Pace {
@@ -37,9 +37,8 @@ impl Pace {
         self.pause
     }
 
-    /// A number that goes up as the program goes on.
-    pub fn time(&self) -> u64 {
-        self.operations / STAY
+    pub fn operations(&self) -> u64 {
+        self.operations
     }
 
     pub fn before_operation(&mut self) -> Step {
@@ -47,13 +46,13 @@ impl Pace {
         self.pause = PAUSE;
         let rare = OFTEN * self.operations.div_ceil(FIRST);
         let mut is_due = || self.random.below(rare) == 0;
-        Step { writes_back: is_due(), commits: is_due() }
+        Step { writes_back: is_due(), commits: is_due(), beside: self.random.below(2) == 0 }
     }
 
     pub fn after_pause(&mut self) -> Step {
         self.pause = (2 * self.pause).min(LONGEST);
         let mut is_due = || self.random.below(2) == 0;
-        Step { writes_back: is_due(), commits: is_due() }
+        Step { writes_back: is_due(), commits: is_due(), beside: false }
     }
 }
 

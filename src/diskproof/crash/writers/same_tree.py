@@ -7,7 +7,7 @@ comes out otherwise ends the sharing.
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 FIRST, ONE_OF = 4, 20
@@ -62,7 +62,8 @@ def find_key(folder: Path, promises: Path) -> bytes | None:
                 return None
             digest.update(repr((str(path), *_told(status), _attributes(path))).encode())
             if stat.S_ISREG(status.st_mode):
-                _add_content(digest, path)
+                for piece in _content(path):
+                    digest.update(piece)
             elif stat.S_ISLNK(status.st_mode):
                 digest.update(os.fsencode(path.readlink()))
     except OSError:
@@ -80,7 +81,7 @@ def _attributes(path: Path) -> list[tuple[str, bytes]]:
     return [(name, os.getxattr(path, name, follow_symlinks=False)) for name in names]
 
 
-def _add_content(digest: "hashlib._Hash", path: Path) -> None:
+def _content(path: Path) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as stream:
         while piece := stream.read(_PIECE):
-            digest.update(piece)
+            yield piece

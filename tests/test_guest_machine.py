@@ -91,3 +91,12 @@ def test_drivers() -> None:
     assert GuestMachine("tcg").drivers == ("virtio_blk", "squashfs")
     for bus, drivers in BUS_DRIVERS.items():
         assert set(GuestMachine("tcg", bus=bus).drivers) == {"virtio_blk", "squashfs", *drivers}
+
+
+def test_a_slot_for_disks_that_come_and_go() -> None:
+    machine = GuestMachine("tcg", slot=True)
+    assert machine.drivers == ("virtio_blk", "squashfs", *BUS_DRIVERS["virtio-scsi"])
+    arguments = machine_args(machine, FDS, sandbox=True)
+    assert arguments[-2:] == ["-device", "virtio-scsi-pci,id=diskproof-slot"]
+    plain = machine_args(replace(machine, slot=False), FDS, sandbox=True)
+    assert arguments[:-2] == plain

@@ -203,6 +203,16 @@ def device_args(cell: Cell) -> list[str]:
     where = bus(name)
     if has_iothread(cell) and not where.iothread_on:
         raise UsageError(f"a disk on {name} cannot have an iothread", "QEMU has no such property")
+    disk = disk_device(cell, where)
+    devices = [dict(where.controller), disk] if where.controller else [disk]
+    for device in devices:
+        if has_iothread(cell) and device["driver"] == where.iothread_on:
+            device["iothread"] = IOTHREAD_ID
+    return [part for device in devices for part in ("-device", _json(device))]
+
+
+def disk_device(cell: Cell, where: Bus) -> dict[str, object]:
+    """The disk alone, as the command line and QMP's ``device_add`` take it."""
     disk: dict[str, object] = {
         "driver": where.device,
         "id": DEVICE_ID,
@@ -214,11 +224,7 @@ def device_args(cell: Cell) -> list[str]:
     if where.reports_errors:
         # By default QEMU stops the guest when the disk below is full, and nobody would notice.
         disk |= {"werror": cell.workload.option("werror", "report"), "rerror": "report"}
-    devices = [dict(where.controller), disk] if where.controller else [disk]
-    for device in devices:
-        if has_iothread(cell) and device["driver"] == where.iothread_on:
-            device["iothread"] = IOTHREAD_ID
-    return [part for device in devices for part in ("-device", _json(device))]
+    return disk
 
 
 def guest_disk_args(cell: Cell, image: DiskImage) -> list[str]:

@@ -20,6 +20,7 @@ BUS_DRIVERS: Mapping[str, tuple[str, ...]] = {
     "ahci": ("ahci", "sd_mod"),
     "nvme": ("nvme",),
 }
+SLOT_ID = "diskproof-slot"
 ROOT_FDSET = 100  # above those a disk may use
 
 # Each shortens an emulated boot or keeps it from failing on a busy host; none touches a disk.
@@ -61,7 +62,8 @@ class GuestMachine:
     others, by a descriptor that needs none. ``state`` is a descriptor of a saved state: the guest
     goes on from it instead of booting. ``generation`` gives it a device that tells its kernel so,
     which must not draw the random numbers that others draw. ``translated_bytes`` bounds the code
-    that an emulator keeps (None: QEMU's own bound).
+    that an emulator keeps (None: QEMU's own bound). ``slot`` gives it a controller without a disk:
+    disks come and go while it runs.
     """
 
     accel: str
@@ -76,11 +78,13 @@ class GuestMachine:
     state: int | None = None
     generation: bool = False
     translated_bytes: int | None = None
+    slot: bool = False
 
     @property
     def drivers(self) -> tuple[str, ...]:
-        """Kernel modules for the root and the bus."""
-        return ROOT_DRIVERS + (BUS_DRIVERS[self.bus] if self.bus else ())
+        """Kernel modules for the root, the bus and the slot."""
+        buses = (*([self.bus] if self.bus else []), *(["virtio-scsi"] if self.slot else []))
+        return ROOT_DRIVERS + tuple(name for bus in buses for name in BUS_DRIVERS[bus])
 
     def fds(self) -> tuple[int, ...]:
         """Descriptors that its arguments name, beside those every guest has."""
@@ -118,6 +122,7 @@ def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> l
         *control_args(fds),
         *root_args(fds),
         *machine.disk_args,
+        *(("-device", f"virtio-scsi-pci,id={SLOT_ID}") if machine.slot else ()),
         *card_args(machine.card),
         *(("-device", "vmgenid") if machine.generation else ()),
         *(() if machine.state is None else ("-incoming", f"fd:{machine.state}")),

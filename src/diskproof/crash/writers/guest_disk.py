@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from diskproof.crash.writers import WriterContext, guest_pool
 from diskproof.crash.writers.program_end import require_written
-from diskproof.drive import DiskImage, Drive
+from diskproof.drive import Drive
 from diskproof.errors import RunFailure
 from diskproof.frontends.guest import GuestDrive
 from diskproof.guest.ours.boot import Guest
@@ -14,8 +13,6 @@ from diskproof.guest.ours.build import PROGRAM_FOLDER
 from diskproof.guest.ours.jobs import ArrivedAck
 from diskproof.guest.ours.root import MAKE_FILE_SYSTEM
 from diskproof.lab.deadline import BoundedDrive
-from diskproof.qemu.disk import guest_disk_args
-from diskproof.qemu.machine import GuestMachine
 from diskproof.recording.folder import Recording
 from diskproof.records import Cell, WorkloadSpec
 
@@ -104,9 +101,7 @@ def require_done(
     return done.stdout
 
 
-def state_machine(filename: str, form: str, accel: str) -> GuestMachine:
-    """A guest with the image as its disk; nothing it writes is worth a flush."""
-    levels = (("bus", "virtio-blk"), ("cache", "unsafe"), ("format", form))
-    cell = Cell(levels, WorkloadSpec("check", "crash"))
-    disk = tuple(guest_disk_args(cell, DiskImage(Path(filename), form, 0)))
-    return GuestMachine(accel=accel, bus="virtio-blk", disk_args=disk)
+def throwaway_cell(form: str, bus: str) -> Cell:
+    """A disk of which nothing is worth a flush."""
+    levels = (("bus", bus), ("cache", "unsafe"), ("format", form))
+    return Cell(levels, WorkloadSpec("check", "crash"))

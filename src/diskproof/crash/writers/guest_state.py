@@ -1,18 +1,16 @@
-"""Check crash states of a disk in fresh guests: ``python -m ...guest_state WRITER NAME``.
+"""Check crash states of a disk in guests: ``python -m ...guest_state WRITER NAME``.
 
-A check that stays: a line for each state in, its verdict out. One guest is booted, each state's
-goes on from where that one was when it had its root and drivers. The image NAME of a state is
-copied (a recovery writes), its file system mounted, which recovers its journal, what the writer
-left is read, and the file system is checked by its own tool. Before the first promise nothing is
-asked of a state.
+A check that stays: a line for each state in, its verdict out; which guest judges it is told in
+``state_guests``. The file system of the image NAME is mounted, which recovers its journal, what the
+writer left is read, and the file system is checked by its own tool. Before the first promise
+nothing is asked of a state.
 """
 
 import argparse
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,22 +18,12 @@ from typing import NamedTuple
 from diskproof.crash.writers import guest_pool, postgres, postgres_guest, program_look, sqlite
 from diskproof.crash.writers import promised_rows as rows
 from diskproof.crash.writers.command import USAGE, answer_lines, fail, read_acks
-from diskproof.crash.writers.guest_disk import (
-    LEDGER,
-    MOUNT_POINT,
-    load_modules,
-    mount,
-    state_machine,
-)
+from diskproof.crash.writers.guest_disk import LEDGER, MOUNT_POINT, mount
 from diskproof.crash.writers.promised_rows import CORRUPTS, KEEPS, LOSES, Found
 from diskproof.crash.writers.sqlite_guest import DATABASE
+from diskproof.crash.writers.state_guests import Disk, StateGuests, start_state_guests
 from diskproof.errors import RunFailure
-from diskproof.guest.ours import boot_states
 from diskproof.guest.ours.boot import Guest
-from diskproof.guest.ours.build import require_guest
-from diskproof.process.owner import admit, hand_over
-from diskproof.process.scratch import start_scratch_dir
-from diskproof.process.start import run
 from diskproof.study.crash import guest_extra
 
 FSCK: Mapping[str, tuple[str, ...]] = {
@@ -50,26 +38,20 @@ _SECONDS = 120.0
 _LEDGER_LINE = re.compile(r"ledger [0-9a-f]{16} \d{1,20}( \d{1,20} \d{1,20} [0-9a-f]{16})?")
 
 
-class Disk(NamedTuple):
-    """What holds the image's contents, and the machine that looks at it."""
-
-    form: str
-    file_system: str
-    accel: str
-
-
 class Judge(NamedTuple):
     """``promises`` chooses what the check in a guest needs of them; the last word of the last tells
-    how many there were. ``look`` judges a mounted file system by them, in a guest with ``extra``.
+    how many there were. ``look`` judges a mounted file system by them, in a guest with ``extra``;
+    one that ``stays`` leaves nothing in the guest that the next could see.
     """
 
     promises: Callable[[Sequence[str]], list[str]]
     look: Callable[[Guest, Sequence[str]], Found]
     extra: str = ""
+    stays: bool = True
 
 
 def check_state(
-    image: Path, disk: Disk, judge: Judge, acks: Sequence[str], states: boot_states.BootStates
+    image: Path, file_system: str, judge: Judge, acks: Sequence[str], guests: StateGuests
 ) -> Found:
     """The verdict on an image. Raises RunFailure ``guest`` or ``qemu`` when no guest runs."""
     promises = judge.promises(acks)
@@ -79,45 +61,21 @@ def check_state(
         last = promises[-1].split()[-1:]
         lost = int(last[0]) if last and last[0].isdecimal() else len(promises)
         return rows.all_lost(lost, f"{image} is not there")
-    with (
-        copied_image(image) as copy,
-        start_scratch_dir() as room,
-    ):
-        machine = state_machine(copy.name, disk.form, disk.accel)
-        files = require_guest(guest_extra("", disk.file_system, judge.extra))
-        prepare = partial(load_modules, kind=disk.file_system)
-        with boot_states.start_guest_again(
-            files, machine, states, prepare, run_dir=room, disk_folder=copy.parent
-        ) as guest:
-            return _look(guest, disk.file_system, judge, promises)
+    return guests.judge(image, partial(_look, file_system, judge, promises))
 
 
-@contextmanager
-def copied_image(image: Path) -> Iterator[Path]:
-    """A copy with the same holes that QEMU's user may write, removed at the end."""
-    with start_scratch_dir(large=True) as room:
-        copy = room / "copy" / image.name
-        copy.parent.mkdir()
-        admit(copy.parent)
-        argv = ["cp", "--reflink=auto", "--sparse=always", "--", str(image.absolute()), str(copy)]
-        run(argv, timeout=_SECONDS)
-        hand_over(copy)
-        yield copy
-
-
-def _look(guest: Guest, file_system: str, judge: Judge, promises: Sequence[str]) -> Found:
-    disk = guest.started.disk
-    if disk is None:
-        raise RunFailure("guest", "the guest names no disk under test")
+def _look(
+    file_system: str, judge: Judge, promises: Sequence[str], guest: Guest, device: str
+) -> Found:
     try:
-        mount(guest, disk.device, file_system)
+        mount(guest, device, file_system)
     except RunFailure as failure:
         return Found(CORRUPTS, why=f"it cannot be mounted: {failure.why}")
     found = judge.look(guest, promises)
     unmounted = guest.channel.exec(["umount", MOUNT_POINT], timeout=_SECONDS)
     if unmounted.exit.code != 0:
         return Found(CORRUPTS, why=f"it cannot be unmounted: {unmounted.stderr.decode()[:300]}")
-    checked = guest.channel.exec([*FSCK[file_system], disk.device], timeout=_SECONDS)
+    checked = guest.channel.exec([*FSCK[file_system], device], timeout=_SECONDS)
     if checked.exit.code != 0:
         said = (checked.stdout + checked.stderr).decode("utf-8", "replace").strip()
         return Found(CORRUPTS, why=f"{FSCK[file_system][0]}: {said[-500:]}")
@@ -195,13 +153,15 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         return USAGE if end.code else 0
     try:
-        disk = Disk(options.format, options.filesystem, options.accel)
-        own = Judge(list, partial(program_look.look, shlex.split(options.check)), options.root)
-        judge = _JUDGES.get(options.writer, own)
-        with boot_states.start_boot_states(boot_states.find_state_folder()) as states:
+        look = partial(program_look.look, shlex.split(options.check))
+        judge = _JUDGES.get(options.writer, Judge(list, look, options.root, stays=False))
+        kind = options.filesystem
+        extra = guest_extra("", kind, judge.extra)
+        disk = Disk(options.format, kind, options.accel, extra, judge.stays)
+        with start_state_guests(disk) as guests:
             answer_lines(
                 lambda folder, acks: check_state(
-                    folder / options.image, disk, judge, read_acks(acks), states
+                    folder / options.image, kind, judge, read_acks(acks), guests
                 )
             )
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no verdict

@@ -32,7 +32,7 @@ _UNBOUNDED = 1 << 40  # bytes/s: a file does not have to be spared as a network 
 @dataclass(frozen=True)
 class BootState:
     """A guest after its boot; ``fd`` is a file that has no name any more. One that was ``started``
-    has its root, and knows the disk under test by name and size, not by content."""
+    has its root, and has seen no disk under test."""
 
     fd: int
     hello: Hello
@@ -62,14 +62,8 @@ class BootStates:
         return state
 
     def keep_started(self, guest: boot.Guest) -> BootState:
-        """The same of a guest in service: what its kernel has read of the disk under test is
-        forgotten before. Raises RunFailure ``qemu``, ``guest``."""
-        if guest.started.disk:
-            argv = ["blockdev", "--flushbufs", guest.started.disk.device]
-            done = guest.channel.exec(argv, timeout=SAVE_SECONDS)
-            if done.exit.code != 0:
-                why = done.stderr.decode("utf-8", "replace")
-                raise RunFailure("guest", "the guest does not forget its disk", why)
+        """The same of a guest in service, which has no disk under test. Raises RunFailure
+        ``qemu``."""
         state = BootState(self._save(guest.qmp), guest.booted.hello, guest.started)
         self._states[shape_of(guest.files, guest.machine)] = state
         return state
@@ -113,8 +107,8 @@ def start_guest_again(
     deadline: float = 120.0,
 ) -> Iterator[boot.Guest]:
     """As ``start_guest``, and prepared; but all of a shape go on from where the first one was then.
-    Their time stands still meanwhile. ``prepare`` leaves the disk under test alone, which has the
-    size that it had; it is the same for all guests of these ``states``."""
+    Their time stands still meanwhile. They have a slot for disks (``machine.slot``) in place of a
+    disk under test, so none has seen one; ``prepare`` is the same for all of these ``states``."""
     machine = restorable(machine)
     where = partial(boot.start_guest, run_dir=run_dir, disk_folder=disk_folder, deadline=deadline)
     state = states.find(files, machine) if machine.generation else None

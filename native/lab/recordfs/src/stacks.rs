@@ -1,6 +1,6 @@
 //! Where a thread is in its program while it waits for its answer: the return addresses on its
-//! stack, by what its modules say of their frames (.eh_frame). Nothing is guessed: a walk ends where
-//! it would need a register that is not known, or where no call is before a return address.
+//! stack, by what its modules say of their frames (.eh_frame). Nothing is guessed: a walk ends
+//! where it would need a register that is not known, or where no call is before a return address.
 //!
 //! The kernel tells the stack pointer and the program counter of a thread that waits
 //! (`/proc/THREAD/syscall`); its other registers are what callees have saved.

@@ -1,5 +1,5 @@
-//! Where in its program a thread was when it asked for something: the innermost function that is the
-//! program's own.
+//! Where in its program a thread was when it asked for something: the innermost function that is
+//! the program's own.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 mod logs;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use diskproof_states::causes::find_causes;
 use diskproof_states::causes::lines::{CauseLine, CausesSummary};

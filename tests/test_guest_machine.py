@@ -13,6 +13,7 @@ from diskproof.qemu.machine import (
     kernel_args,
     machine_args,
     processor_args,
+    promises_args,
     root_args,
 )
 
@@ -48,6 +49,15 @@ def test_sockets_come_as_descriptors() -> None:
     for name, fd in (("qmp", 6), ("agent", 7), ("console", 8)):
         assert f"socket,id={name},fd={fd}" in arguments
     assert "virtserialport,chardev=agent,name=diskproof.agent" in arguments
+
+
+def test_promises_go_to_a_descriptor_by_a_console() -> None:
+    assert promises_args(None) == []
+    machine = GuestMachine("tcg", disk_fds=(11,), state=12, promises=13)
+    assert machine.fds() == (11, 12, 13)
+    said = " ".join(machine_args(machine, FDS, sandbox=True))
+    file = "-chardev file,id=promises,path=/dev/fdset/101"
+    assert f"-add-fd fd=13,set=101 {file} -device virtconsole,chardev=promises" in said
 
 
 def test_isolation() -> None:

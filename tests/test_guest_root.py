@@ -1,16 +1,19 @@
 """The word for what a guest has beyond the ordinary one: where it comes from and where it goes."""
 
+import json
 import re
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from diskproof.cli import run_command_line
-from diskproof.errors import Exit
+from diskproof.errors import Exit, HostError, UsageError
 from diskproof.guest.ours import build, packages, root
 from diskproof.guest.ours.packages import UnknownPackage, packages_of
+from diskproof.guest.ours.travel import export_guest, import_guest
 from diskproof.study.guest_root import (
     MAX_PACKAGES,
     PACKAGE,
@@ -19,6 +22,7 @@ from diskproof.study.guest_root import (
     root_options,
     split_root,
 )
+from support.guest_parcels import FACTS, make_guest, manifest_of, move_to_host, parcel_of
 
 KINDS = st.sampled_from(["", *packages.EXTRA_PACKAGES])
 NAMES = st.lists(st.from_regex(PACKAGE, fullmatch=True), max_size=8)
@@ -92,3 +96,41 @@ def test_a_package_that_apt_does_not_know_is_named(said: str) -> None:
         packages.require_known(said)
     assert "apt-cache search gitt" in caught.value.hint
     packages.require_known("E: Failed to fetch http://deb.example/x  Connection refused")
+
+
+def silent(done: int, total: int) -> None:
+    """Nobody watches it."""
+
+
+def test_a_guest_with_listed_packages_arrives_and_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move_to_host(monkeypatch, tmp_path / "builder")
+    listed = make_guest("storage:git,libstdc++6")
+    (listed.parent / "another").mkdir()
+    facts = json.dumps({**FACTS, "extra": ":git"})  # of a folder that is not named by it
+    (listed.parent / "another" / "guest.json").write_text(facts)
+    assert build.find_listed() == ("storage:git,libstdc++6",)
+    file = tmp_path / "guest.tar.gz"
+    export_guest(file, "storage:git,libstdc++6", silent)
+    move_to_host(monkeypatch, tmp_path / "elsewhere", None)
+    with pytest.raises(HostError, match="storage and git, libstdc\\+\\+6 is not built") as caught:
+        build.require_guest("storage:git,libstdc++6")
+    assert caught.value.hint == "diskproof guest build --with storage --packages git,libstdc++6"
+    import_guest(file, None, silent)
+    assert build.find_listed() == ("storage:git,libstdc++6",)
+    assert build.require_guest("storage:git,libstdc++6").kernel.parent.name == listed.name
+
+
+def test_facts_of_a_guest_with_other_packages_do_not_come_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move_to_host(monkeypatch, tmp_path / "builder")
+    listed = make_guest(":git")
+    (listed / "guest.json").write_text(json.dumps({**FACTS, "extra": "git; rm"}))
+    file = tmp_path / "guest.tar.gz"
+    file.write_bytes(parcel_of(listed, manifest_of(listed, ":git")))
+    move_to_host(monkeypatch, tmp_path / "elsewhere", None)
+    with pytest.raises(UsageError, match="is damaged"):
+        import_guest(file, None, silent)
+    assert build.find_listed() == ()

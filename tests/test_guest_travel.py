@@ -110,37 +110,6 @@ def test_other_programs_make_another_guest_of_the_same_root(
     assert done.guest.id != done.manifest.id and done.guest.id.startswith(built.name)
 
 
-def test_a_guest_with_listed_packages_arrives_and_is_found(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed = make_guest("storage:git,libstdc++6")
-    (listed.parent / "another").mkdir()
-    facts = json.dumps({**FACTS, "extra": ":git"})  # of a folder that is not named by it
-    (listed.parent / "another" / "guest.json").write_text(facts)
-    assert build.find_listed() == ("storage:git,libstdc++6",)
-    file = tmp_path / "guest.tar.gz"
-    export_guest(file, "storage:git,libstdc++6", silent)
-    move_to_host(monkeypatch, tmp_path / "elsewhere", None)
-    with pytest.raises(HostError, match="storage and git, libstdc\\+\\+6 is not built") as caught:
-        build.require_guest("storage:git,libstdc++6")
-    assert caught.value.hint == "diskproof guest build --with storage --packages git,libstdc++6"
-    import_guest(file, None, silent)
-    assert build.find_listed() == ("storage:git,libstdc++6",)
-    assert build.require_guest("storage:git,libstdc++6").kernel.parent.name == listed.name
-
-
-def test_facts_of_a_guest_with_other_packages_do_not_come_in(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed = make_guest(":git")
-    (listed / "guest.json").write_text(json.dumps({**FACTS, "extra": "git; rm"}))
-    file = keep(tmp_path, parcel_of(listed, manifest_of(listed, ":git")))
-    move_to_host(monkeypatch, tmp_path / "elsewhere", None)
-    with pytest.raises(UsageError, match="is damaged"):
-        import_guest(file, None, silent)
-    assert build.find_listed() == ()
-
-
 def test_packages_of_another_day_do_not_take_the_place_of_these(
     built: Path, tmp_path: Path
 ) -> None:

@@ -179,7 +179,8 @@ class RunContext:
     use (the cell's, or the host's probed one for ``auto``). ``deadline_seconds`` bounds start-up.
     ``second_disk`` is what the workload has beside the disk under test, the same for all cells.
     ``guest_extra`` names further packages that a guest is to have, ``own_guest`` is the user's
-    own machine, for the frontend that runs it.
+    own machine, for the frontend that runs it. ``promises`` is a descriptor that a guest's console
+    writes to, where the writer is one that writes there.
     """
 
     cell: Cell
@@ -190,3 +191,4 @@ class RunContext:
     guest_extra: str = ""
     own_guest: OwnGuest | None = None
     second_disk: DiskImage | None = None
+    promises: int | None = None

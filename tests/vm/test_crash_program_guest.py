@@ -3,6 +3,9 @@
 Requires the built guest, root and /dev/fuse.
 """
 
+import os
+import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +13,15 @@ import pytest
 
 from diskproof.cli.crash_in_guest import GuestCall, make_study, recipe_call
 from diskproof.crash.record import Recorded
+from diskproof.crash.writers.program import PROMISING
 from diskproof.errors import RunFailure
-from diskproof.guest.ours.build import build_guest
+from diskproof.guest.ours.boot import start_guest
+from diskproof.guest.ours.build import build_guest, require_guest
 from diskproof.process.native import require_native
 from diskproof.process.owner import admit
 from diskproof.process.start import run
+from diskproof.qemu.machine import GuestMachine
+from diskproof.recording.folder import start_recording
 from diskproof.recording.log import ACKNOWLEDGE, read_frames
 from diskproof.records import Cell
 from diskproof.study.crash import extra_of
@@ -162,6 +169,31 @@ def test_unsafe_loses_what_a_program_has_flushed(tmp_path: Path) -> None:
         cut = make_power_cut(recorded, tmp_path / "cut")
         corrupt = run_check(cell, cut, acks, recorded.room)
         assert corrupt.returncode == 2 and "cannot be mounted" in corrupt.error_text
+
+
+def test_a_promise_is_in_the_log_before_its_write_returns(tmp_path: Path) -> None:
+    """A recorder that stands still holds up who writes in the guest."""
+    (tmp_path / "files").mkdir()
+    line, went_on = "x" * 3000, threading.Event()
+    with (
+        start_recording(tmp_path / "files", tmp_path) as recording,
+        recording.open_promises() as promises,
+        start_guest(
+            require_guest(), GuestMachine("tcg", promises=promises.descriptor), run_dir=tmp_path
+        ) as guest,
+    ):
+
+        def go_on() -> None:
+            went_on.set()
+            os.kill(recording.process.pid, signal.SIGCONT)
+
+        os.kill(recording.process.pid, signal.SIGSTOP)
+        threading.Timer(5.0, go_on).start()
+        argv = ["sh", "-euc", PROMISING, "sh", "echo", line]
+        done = guest.channel.exec(argv, timeout=100)
+        assert went_on.is_set() and done.exit.code == 0, done.stderr
+    frames = (frame for frame in read_frames(recording.log) if frame.kind == ACKNOWLEDGE)
+    assert [frame.payload.decode() for frame in frames] == [line]
 
 
 def test_what_the_guest_lacks_is_told(tmp_path: Path) -> None:

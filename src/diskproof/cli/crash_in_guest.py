@@ -32,10 +32,6 @@ _WRITER_SECONDS = 60.0
 """A program that starts others does little in a second of an emulated guest."""
 _SEARCHES = len(USUAL_FAULTS) - 1  # a killed guest leaves one state
 _START_SECONDS = 30.0
-LATE = (
-    "a promise counts from when it arrives from the guest: what the program flushes within the "
-    "next milliseconds may count for it, and a loss go unseen"
-)
 DEFAULT = "default"
 """The word for the settings of a study that names none."""
 
@@ -79,8 +75,8 @@ def crash_in_guest(order: Order, call: GuestCall, cluster: str | None) -> int:
     """Raises UsageError, StudyError for settings that are none."""
     require_fuse()
     study = make_study(call, order.budget or SECONDS)
-    for line in () if order.quiet else filter(None, (call.about, LATE)):
-        note(line)
+    if call.about and not order.quiet:
+        note(call.about)
     # A program stops by itself: no budget forbids to start it.
     return conduct(replace(order, budget=None), partial(_start_in_guest, study, cluster))
 

@@ -6,7 +6,7 @@ what an end in order leaves. Nothing that is written after the mark counts for a
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from diskproof.recording.log import (
 )
 from diskproof.records import Artefact, BackingSpec, Cell
 from diskproof.study.crash import extra_of, writer_of
+from diskproof.study.guest_program import NAME as PROGRAM
 
 START_SECONDS = 120.0
 MARK = "diskproof: the writer has ended"
@@ -117,7 +118,11 @@ def _record(
 ) -> Recording:
     """Run the writer in its stack on the recorded folder; gives the recording, ended."""
     frontend = load_frontend(cell.level("frontend"))
-    with start_recording(files, room) as recording:
+    writes_itself = writer_of(cell.workload) == PROGRAM
+    with (
+        start_recording(files, room) as recording,
+        recording.open_promises() if writes_itself else nullcontext() as promises,
+    ):
         image = DiskImage(recording.folder / made.path.name, made.format, made.size)
         level = cell.level("accel", "auto")
         context = RunContext(
@@ -127,6 +132,7 @@ def _record(
             accel=accel if level == "auto" else level,
             deadline_seconds=min(START_SECONDS, deadline.left()),
             guest_extra=extra_of(cell.workload),
+            promises=promises.descriptor if promises else None,
         )
         try:
             _write(cell, context, recording, deadline, notes)

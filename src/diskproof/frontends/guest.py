@@ -177,6 +177,7 @@ def guest_machine(context: drive.RunContext, parameters: tuple[str, ...] = ()) -
         disk_args=tuple(guest_disk_args(cell, context.image)),
         parameters=parameters,
         namespace=context.image.namespace,
+        promises=context.promises,
     )
 
 

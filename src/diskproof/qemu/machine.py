@@ -22,6 +22,7 @@ BUS_DRIVERS: Mapping[str, tuple[str, ...]] = {
 }
 SLOT_ID = "diskproof-slot"
 ROOT_FDSET = 100  # above those a disk may use
+PROMISES_FDSET = 101
 
 # Each shortens an emulated boot or keeps it from failing on a busy host; none touches a disk.
 KERNEL_PARAMETERS = (
@@ -63,7 +64,8 @@ class GuestMachine:
     goes on from it instead of booting. ``generation`` gives it a device that tells its kernel so,
     which must not draw the random numbers that others draw. ``translated_bytes`` bounds the code
     that an emulator keeps (None: QEMU's own bound). ``slot`` gives it a controller without a disk:
-    disks come and go while it runs.
+    disks come and go while it runs. ``promises`` is a descriptor that takes what is written to the
+    guest's console /dev/hvc0: a write there returns when QEMU's own write has.
     """
 
     accel: str
@@ -79,6 +81,7 @@ class GuestMachine:
     generation: bool = False
     translated_bytes: int | None = None
     slot: bool = False
+    promises: int | None = None
 
     @property
     def drivers(self) -> tuple[str, ...]:
@@ -89,7 +92,8 @@ class GuestMachine:
     def fds(self) -> tuple[int, ...]:
         """Descriptors that its arguments name, beside those every guest has."""
         card = (self.card.fd,) if self.card else ()
-        return (*self.disk_fds, *card, *(() if self.state is None else (self.state,)))
+        more = (number for number in (self.state, self.promises) if number is not None)
+        return (*self.disk_fds, *card, *more)
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ def machine_args(machine: GuestMachine, fds: Descriptors, *, sandbox: bool) -> l
         *machine.disk_args,
         *(("-device", f"virtio-scsi-pci,id={SLOT_ID}") if machine.slot else ()),
         *card_args(machine.card),
+        *promises_args(machine.promises),
         *(("-device", "vmgenid") if machine.generation else ()),
         *(() if machine.state is None else ("-incoming", f"fd:{machine.state}")),
     ]
@@ -185,6 +190,18 @@ def root_args(fds: Descriptors) -> list[str]:
         *("-add-fd", f"fd={fds.root},set={ROOT_FDSET}"),
         *("-blockdev", f"driver=raw,node-name=root,read-only=on,{file}"),
         *("-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL}"),
+    ]
+
+
+def promises_args(descriptor: int | None) -> list[str]:
+    """A console whose driver in the guest waits, in each write, until QEMU has taken it, and QEMU's
+    file takes it by a write of its own."""
+    if descriptor is None:
+        return []
+    return [
+        *("-add-fd", f"fd={descriptor},set={PROMISES_FDSET}"),
+        *("-chardev", f"file,id=promises,path=/dev/fdset/{PROMISES_FDSET}"),
+        *("-device", "virtconsole,chardev=promises"),
     ]
 
 

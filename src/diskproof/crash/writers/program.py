@@ -12,14 +12,19 @@ from diskproof.crash.writers.program_end import require_written
 from diskproof.crash.writers.program_look import FOLDER, NAME, VARIABLES, is_startable
 from diskproof.errors import RunFailure
 from diskproof.guest.ours.boot import Guest
+from diskproof.recording.folder import Promises
 from diskproof.records import Cell
 
 _BROUGHT = "/tmp/brought.tar"
 _PIECE = 512 << 10
 """A request of the guest's channel takes a little more."""
 _PREPARE_SECONDS = 300.0
-_PROMISING = ("sh", "-c", 'exec "$@" >&3', "sh")
-"""Descriptor 3 is where the agent takes promises."""
+PROMISING = """exec > /dev/hvc0
+stty -F /dev/hvc0 raw -echo
+exec "$@"
+"""
+"""A write to the console returns when the line is in the log. It forgets its settings when nobody
+has it open."""
 
 
 class ProgramWriter:
@@ -41,13 +46,14 @@ class ProgramWriter:
         require_startable(guest, argv[0], shlex.split(spec.option("check"))[0])
         prepare_folder(guest, shlex.split(spec.option("prepare")), spec.name)
         done = guest.channel.exec(
-            [*_PROMISING, *argv],
+            ["sh", "-euc", PROMISING, "sh", *argv],
             timeout=min(float(spec.option("seconds")), context.seconds),
             cwd=FOLDER,
             env=VARIABLES,
-            acks=True,
-            on_ack=guest_disk.promise_to(context.recording),
         )
+        assert context.context.promises is not None
+        promises = Promises(context.context.promises)
+        promises.cut() if done.exit.timed_out else promises.finish()
         if not done.exit.timed_out:
             status = done.exit.code if done.exit.code is not None else -(done.exit.signal or 0)
             require_written(spec.name, status, done.stderr)

@@ -20,6 +20,8 @@ _FIND = 'case $1 in */*) test -s "$1" && test -x "$1" ;; *) command -v -- "$1" ;
 VARIABLES = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
+    "PAGER": "cat",
+    "TERM": "dumb",
 }
 
 

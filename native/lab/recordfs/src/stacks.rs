@@ -258,10 +258,6 @@ fn parse_syscall(text: &[u8]) -> Option<Waiting> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-    use std::sync::mpsc::channel;
-
-    use super::debug_file::Debug;
     use super::*;
 
     #[test]
@@ -275,51 +271,5 @@ mod tests {
         {
             assert_eq!(parse_syscall(text), None);
         }
-    }
-
-    #[inline(never)]
-    fn wait_for_a_byte(mut from: impl Read) -> u8 {
-        let mut byte = [0];
-        from.read_exact(&mut byte).unwrap();
-        byte[0]
-    }
-
-    #[test]
-    fn the_frames_of_a_thread_lead_to_the_function_that_it_is_in() {
-        let (hear, say) = rustix::pipe::pipe().unwrap();
-        let (hear, mut say) = (File::from(hear), File::from(say));
-        let (tell, told) = channel();
-        let thread = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
-            wait_for_a_byte(hear)
-        });
-        let number = told.recv().unwrap();
-        let syscall = File::open(format!("/proc/{number}/syscall")).unwrap();
-        while read_syscall(&syscall).is_none_or(|at| at.number != libc::SYS_read) {
-            std::thread::yield_now();
-        }
-        let mut stacks = Stacks::new(None);
-        let mut modules = Vec::new();
-        let mut take = |call| {
-            stacks.take((std::process::id(), number), &syscall, call, &mut |_, said| {
-                if let Operation::Module { path, .. } = said {
-                    modules.push(path.to_vec());
-                }
-                Ok(())
-            })
-        };
-        assert!(take(Call::Write).is_empty());
-        let frames = take(Call::Other);
-        assert_eq!(frames, take(Call::Other));
-        say.write_all(b"x").unwrap();
-        assert_eq!(thread.join().unwrap(), b'x');
-        let own = std::fs::read_link("/proc/self/exe").unwrap();
-        assert_eq!(modules[frames[0].module as usize - 1], own.as_os_str().as_encoded_bytes());
-        let bytes = std::fs::read(own).unwrap();
-        let debug = Debug::load(&bytes, b"").unwrap();
-        let sources = frames.iter().flat_map(|frame| debug.find_lines(frame.offset));
-        assert!(sources.into_iter().any(|one| {
-            one.function.contains("wait_for_a_byte") && one.file.ends_with("stacks.rs")
-        }));
     }
 }

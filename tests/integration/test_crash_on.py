@@ -166,7 +166,8 @@ def test_what_was_synced_is_kept_and_what_was_not_is_lost(
     assert list(Path("data").iterdir()) == [], "the program works on a copy"
 
     code, rows, said = crash(capsys, *words(here, on, "writer.py bare", budget="6s"))
-    assert (code, rows["power"]["verdict"]) == (1, "loses"), rows["power"]
+    # A commit between a rename and its data leaves the name alone.
+    assert code == 1 and rows["power"]["verdict"] in ("loses", "corrupts"), rows["power"]
     assert rows["qemu-kill"]["verdict"] == "keeps", "the kernel outlives the program"
     assert BROKEN_BEFORE not in said
 

@@ -27,7 +27,7 @@ impl Counters {
         match pass {
             Pass::Nothing => self.bare.fetch_add(1, Ordering::Relaxed),
             Pass::Alone => self.alone.fetch_add(1, Ordering::Relaxed),
-            Pass::Quick | Pass::Torn | Pass::Single | Pass::All | Pass::Random(_) => 0,
+            _ => 0,
         };
     }
 

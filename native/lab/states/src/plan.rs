@@ -19,8 +19,11 @@ const ALL_COMBINATIONS: usize = 6;
 /// Random states of a cut in one round.
 const RANDOM: u64 = 8;
 
+/// Flushes that are looked at before changes are, one by one.
+const EARLY_FLUSHES: usize = 64;
+
 /// Passes that come before the random ones.
-pub const BEFORE_RANDOM: u64 = 6;
+pub const BEFORE_RANDOM: u64 = 7;
 
 /// One pass over cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub enum Pass {
     Quick,
     /// Nothing that is not durable, at every acknowledgement.
     Nothing,
+    /// The same where a flush ended: what a commit of a file system leaves, on its disk.
+    Flushed,
     /// Each change missing by itself, where promises depend on it.
     Alone,
     /// Each write half there by itself, at the same moments: its front, its back.
@@ -44,7 +49,9 @@ pub enum Pass {
 /// Points of the log at which the crash comes.
 pub struct Cuts {
     pub acknowledgements: Vec<u64>,
-    /// Those, the flushes, and seeded others between.
+    /// Some flushes.
+    pub flushes: Vec<u64>,
+    /// Acknowledgements, flushes, and seeded others between.
     pub all: Vec<u64>,
     /// The first cuts to look at: those of `acknowledgements`, or of all when there are none.
     pub quick: Vec<u64>,
@@ -58,6 +65,7 @@ impl Cuts {
             events.filter(|(event, _)| wanted(&event.what)).map(|(_, sequence)| sequence).collect()
         };
         let acknowledgements = with(|what| matches!(what, What::Acknowledge(_)));
+        let flushes = spread(&with(|what| matches!(what, What::Flush { .. })), EARLY_FLUSHES);
         let mut all = with(|what| matches!(what, What::Acknowledge(_) | What::Flush { .. }));
         let changes = with(|what| matches!(what, What::Change(_)));
         let mut random = Random::new(&[seed, 0x6375_7473]);
@@ -80,13 +88,14 @@ impl Cuts {
             quick.rotate_right(1);
         }
         let alone = Alone::new(trace, durability, &acknowledgements);
-        Cuts { acknowledgements, all, quick, alone }
+        Cuts { acknowledgements, flushes, all, quick, alone }
     }
 
     pub fn of(&self, pass: Pass) -> &[u64] {
         match pass {
             Pass::Quick => &self.quick,
             Pass::Nothing => &self.acknowledgements,
+            Pass::Flushed => &self.flushes,
             Pass::Alone | Pass::Torn => self.alone.cuts(),
             Pass::Single | Pass::All | Pass::Random(_) => &self.all,
         }
@@ -109,7 +118,7 @@ impl Cuts {
         let under_way = || durability.under_way(trace, cut).count() as u64;
         match pass {
             Pass::Quick => 25,
-            Pass::Nothing => 1,
+            Pass::Nothing | Pass::Flushed => 1,
             Pass::Alone => self.alone.at(cut).len() as u64,
             Pass::Torn => {
                 let torn = self.alone.at(cut).iter().filter(|&&change| can_tear(trace, change));
@@ -141,10 +150,11 @@ impl Pass {
         match number {
             0 => Pass::Quick,
             1 => Pass::Nothing,
-            2 => Pass::Alone,
-            3 => Pass::Torn,
-            4 => Pass::Single,
-            5 => Pass::All,
+            2 => Pass::Flushed,
+            3 => Pass::Alone,
+            4 => Pass::Torn,
+            5 => Pass::Single,
+            6 => Pass::All,
             round => Pass::Random(round - BEFORE_RANDOM),
         }
     }
@@ -162,7 +172,7 @@ fn spread(cuts: &[u64], count: usize) -> Vec<u64> {
 pub fn choices(pass: Pass, cuts: &Cuts, cut: &Cut<'_, '_>, seed: u64, most: usize) -> Vec<Choice> {
     let mut choices = match pass {
         Pass::Quick => quick(cut),
-        Pass::Nothing => vec![Choice::Nothing],
+        Pass::Nothing | Pass::Flushed => vec![Choice::Nothing],
         Pass::Alone => {
             let changes = cuts.alone.at(cut.sequence).iter();
             changes.map(|&change| Choice::without([change])).collect()

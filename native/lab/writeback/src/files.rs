@@ -2,7 +2,7 @@
 
 use diskproof_random::Random;
 use rustix::fs::{fstat, openat, Dir, FileType, Mode, OFlags, Stat, CWD};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,6 +16,7 @@ const DEEPEST: usize = 64;
 /// For 16 to 256 operations of the program a file is written back, or not at all.
 const SHORTEST: u64 = 16;
 const DOUBLED: u64 = 5;
+const FEW: usize = 2;
 
 /// When a file changed last, and its size.
 type Stamp = (i64, i64, i64);
@@ -26,6 +27,8 @@ pub struct Files {
     folder: OwnedFd,
     /// What is on the disk already, by inode.
     written: HashMap<u64, Stamp>,
+    /// All that have ever changed, by inode.
+    changed: HashSet<u64>,
 }
 
 impl Files {
@@ -36,7 +39,8 @@ impl Files {
     pub fn new(folder: &Path, seed: u64) -> io::Result<Files> {
         let folder = openat(CWD, folder, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         let random = Random::of_stream(seed, 1);
-        let mut files = Files { seed, random, folder, written: HashMap::new() };
+        let mut files =
+            Files { seed, random, folder, written: HashMap::new(), changed: HashSet::new() };
         let mut written = HashMap::new();
         files.each(&mut |_, stat| {
             written.insert(stat.st_ino, stamp(stat));
@@ -51,12 +55,15 @@ impl Files {
         let mut found = Vec::new();
         self.each(&mut |file, stat| {
             let is_new = self.written.get(&stat.st_ino) != Some(&stamp(stat));
-            if is_new && self.is_early(stat.st_ino, operations) {
-                if let Ok(file) = file.try_clone_to_owned() {
-                    found.push((stat.st_ino, stamp(stat), file));
-                }
+            if let (true, Ok(file)) = (is_new, file.try_clone_to_owned()) {
+                found.push((stat.st_ino, stamp(stat), file));
             }
         });
+        self.changed.extend(found.iter().map(|(inode, ..)| *inode));
+        // A database of one file would be there whole or not at all.
+        if self.changed.len() > FEW {
+            found.retain(|(inode, ..)| self.is_early(*inode, operations));
+        }
         found.sort_by_key(|(inode, ..)| *inode);
         for (inode, stamp, file) in found {
             let pages = (stamp.2.max(1) as u64).div_ceil(PAGE);

@@ -86,16 +86,19 @@ def compare(program: Promising, states: int, paces: dict[str, list[float]]) -> b
             if stays and not program.staying:
                 continue
             check = program.request(stays=stays, share_reads=shares)
+            began = children_seconds()
             found = explore(recorded, check, states)
             counts = found["states"]
             pace = counts["checked"] / found["seconds"]
+            each = (children_seconds() - began) / counts["checked"] * 1e3
             way = f"{'stays' if stays else 'started'}, {'shared' if shares else 'each by itself'}"
             paces[f"{program.name.split()[0]}, {way}"].append(pace)
             said.add(json.dumps([found[word] for word in VERDICT]))
             load = os.getloadavg()[0]
             print(
                 f"{program.name:24} {way:24} {found['verdict']:8} {counts['checked']:6} states, "
-                f"{counts['equal']:6} by others {pace:8.0f}/s  load {load:.1f}"
+                f"{counts['equal']:6} by others {pace:8.0f}/s  "
+                f"{each:.2f} ms of processors each  load {load:.1f}"
                 f"{'  UNSTEADY' if found['unsteady'] else ''}",
                 flush=True,
             )

@@ -140,3 +140,37 @@ def test_who_does_not_read_the_promises_is_judged_at_all_cuts_by_one(tmp_path: P
         )
     assert passes["states"]["checked"] == reads["states"]["checked"]
     assert passes["states"]["equal"] > reads["states"]["equal"]
+
+
+SEES_ITSELF = """
+import os, sys
+from pathlib import Path
+said = len(os.listdir("."))  # the kernel keeps this list and the next bytes
+is_there = Path("lines").exists()
+kept = Path("lines").read_bytes() if is_there else b""
+Path("own").write_text("one")
+Path("own").rename("other")
+Path("folder").mkdir()
+for name, content in (("folder/a", b"a"), ("lines", kept + b"more")):
+    Path(name).write_bytes(content)
+assert len(os.listdir(".")) == said + 2 + (not is_there), os.listdir(".")
+assert Path("lines").read_bytes() == kept + b"more"
+with open("other") as held:
+    os.unlink("other")
+    assert held.read() == "one" and not Path("other").exists()
+os.unlink("folder/a")
+os.rmdir("folder")
+assert sorted(os.listdir(".")) == ["lines"]
+assert Path("nothing").exists() is False
+"""
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_check_sees_its_state_and_its_own_changes(tmp_path: Path, shares: bool) -> None:
+    """Whatever the kernel keeps of one state, it is neither the next one's nor out of date."""
+    tell = "import traceback\ntry:\n    exec(sys.argv[1])\nexcept BaseException:\n"
+    tell = f"import sys\n{tell}    traceback.print_exc(); sys.exit(3)"
+    program = replace(lines(6, flush=False), check=(sys.executable, "-c", tell, SEES_ITSELF))
+    with start_promised(program, tmp_path) as recorded:
+        said = explore(recorded, program.request(share_reads=shares), 60)[-1]
+    assert said.get("verdict") == "keeps" and said["states"]["checked"] > 6, said

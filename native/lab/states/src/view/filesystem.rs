@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno as FuseErrno, FileAttr, FileHandle, Filesystem, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno as FuseErrno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno;
 
@@ -59,6 +59,10 @@ impl Filesystem for Server {
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         if self.owner.is_some() {
             let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        } else {
+            // The kernel asks once whether it has to, see `open`.
+            let _ = config.add_capabilities(InitFlags::FUSE_NO_OPEN_SUPPORT);
+            let _ = config.add_capabilities(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         }
         let _ = config.set_max_write(1 << 20);
         Ok(())
@@ -202,9 +206,21 @@ impl Filesystem for Server {
         answer_entry(reply, made);
     }
 
+    /// Where the kernel may keep what it has read it need not say that it opens anything: this
+    /// error has it open and close by itself from then on, and keep what directories list.
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.owner.is_none() {
+            return reply.error(FuseErrno::ENOSYS);
+        }
         let found = self.with(ino, |tree, id| tree.node(id).map(|_| ()));
         answer!(reply, found, () => reply.opened(FileHandle(0), self.open_flags()))
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.owner {
+            None => reply.error(FuseErrno::ENOSYS),
+            Some(_) => reply.opened(FileHandle(0), FopenFlags::empty()),
+        }
     }
 
     fn create(

@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any, TypedDict
 
 ACKNOWLEDGE = "acknowledge"
-FLUSHES = frozenset({"fsync", "fdatasync"})
+FLUSHES = frozenset({"fsync", "fdatasync", "msync"})
 CONTENT = frozenset({"write", "truncate", "allocate", "zero"})
 LIST_SECONDS = 600.0
 

@@ -1,91 +1,10 @@
-//! What a file system promises beyond POSIX: which changes a power cut leaves only together.
-//!
-//! `docs/crash-model.md` gives each rule's source, and what real file systems were seen to do
-//! against them.
+//! Which changes a power cut leaves only together, by the rules of a file system.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::choice::{Candidate, Presence, Reach, Tear};
+use crate::rules::{Brings, Rules};
 use crate::trace::{Change, Place, Trace, What};
-
-/// The rules of one file system with its usual mount options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// What a flush commits brings all that the journal holds from before.
-    pub commits_all: bool,
-    /// Of other files truncations and zeros too, with their edges: those are data.
-    pub commits_sizes: bool,
-    /// A rename over a file that is there brings the new file's data.
-    pub rename_brings_data: bool,
-    /// A file ends with a sector that is there.
-    pub data_before_size: bool,
-    /// A write gets a new place, and counts from when the metadata says so: whole.
-    pub copies_on_write: bool,
-    /// Data goes through the journal too, block by block, in its order.
-    pub journals_data: bool,
-    /// fsync of a directory, or of a file whose names changed after it was made, brings all
-    /// metadata.
-    pub checkpoints_names: bool,
-    pub synced_names: SyncedNames,
-}
-
-/// Which of a file's names fsync of the file makes durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncedNames {
-    All,
-    /// Not one that another file gets later.
-    NotTakenLater,
-    /// Not one that another file had.
-    NotTakenBefore,
-}
-
-/// ext4, `data=ordered`: allocated blocks may be unwritten when their size is committed
-/// (`dioread_nolock`).
-pub const EXT4: Rules = Rules {
-    commits_all: true,
-    commits_sizes: true,
-    rename_brings_data: true,
-    data_before_size: false,
-    copies_on_write: false,
-    journals_data: false,
-    checkpoints_names: false,
-    synced_names: SyncedNames::All,
-};
-/// A rename's data is in the same order as all else.
-pub const EXT4_JOURNAL: Rules =
-    Rules { rename_brings_data: false, data_before_size: true, journals_data: true, ..EXT4 };
-/// No commit waits for data.
-pub const EXT4_WRITEBACK: Rules = Rules { commits_sizes: false, rename_brings_data: false, ..EXT4 };
-/// The size is logged when the data has been written.
-pub const XFS: Rules = Rules { rename_brings_data: false, data_before_size: true, ..EXT4 };
-/// fsync logs the one file; all else comes with the next transaction.
-pub const BTRFS: Rules = Rules {
-    commits_all: false,
-    data_before_size: true,
-    copies_on_write: true,
-    synced_names: SyncedNames::NotTakenLater,
-    ..EXT4
-};
-/// fsync of a file that was made logs its inode, with its name; else it is a checkpoint.
-pub const F2FS: Rules = Rules {
-    commits_all: false,
-    commits_sizes: false,
-    rename_brings_data: false,
-    checkpoints_names: true,
-    synced_names: SyncedNames::NotTakenBefore,
-    ..EXT4
-};
-
-impl Rules {
-    /// When a name is one file's and then another's: whose change fsync of the file does not keep.
-    fn unsynced(self, first: u64, second: u64) -> Option<u64> {
-        match self.synced_names {
-            SyncedNames::All => None,
-            SyncedNames::NotTakenLater => Some(first),
-            SyncedNames::NotTakenBefore => Some(second),
-        }
-    }
-}
 
 /// A log under such rules.
 pub struct Journal {
@@ -94,6 +13,8 @@ pub struct Journal {
     before: Vec<u64>,
     /// By rename over another file: the writes to the file, all ended before it began.
     brought: HashMap<u64, Vec<u64>>,
+    /// The other way round.
+    brought_by: HashMap<u64, u64>,
     /// Changes of names that fsync of the file does not make durable.
     unsynced: HashSet<u64>,
     /// Changes of names of files that had one.
@@ -110,6 +31,7 @@ impl Journal {
             rules,
             before: Vec::new(),
             brought: HashMap::new(),
+            brought_by: HashMap::new(),
             unsynced: HashSet::new(),
             renamed: HashSet::new(),
             journaled: Vec::new(),
@@ -138,9 +60,9 @@ impl Journal {
                 Some(change) => {
                     journal.journaled.push(sequence);
                     let Change::Names { sets, .. } = change else { continue };
-                    if rules.rename_brings_data && is_replacement(sets, &taken) {
+                    if rules.rename_brings != Brings::Nothing && is_replacement(sets, &taken) {
                         let own = writes.get(&event.file).into_iter().flatten();
-                        journal.brought.insert(sequence, own.filter(ended).copied().collect());
+                        journal.bring(sequence, own.filter(ended).copied().collect());
                     }
                     journal.renamed.extend(Some(sequence).filter(|_| !named.insert(event.file)));
                     for (name, file) in sets {
@@ -155,12 +77,19 @@ impl Journal {
         journal
     }
 
+    fn bring(&mut self, rename: u64, writes: Vec<u64>) {
+        for &write in &writes {
+            self.brought_by.entry(write).or_insert(rename);
+        }
+        self.brought.insert(rename, writes);
+    }
+
     /// The journaled change without which this one cannot be there; 0 for none.
     pub fn before(&self, sequence: u64) -> u64 {
         self.before[sequence as usize - 1]
     }
 
-    /// Writes that are there whenever this rename is.
+    /// Writes that are there whenever this rename is, or their size.
     pub fn brought(&self, sequence: u64) -> &[u64] {
         self.brought.get(&sequence).map_or(&[], Vec::as_slice)
     }
@@ -193,10 +122,10 @@ impl Journal {
         &self.journaled[..count]
     }
 
-    /// Whether a journaled change comes with the flush of another file.
+    /// Whether a journaled change comes whole with the flush of another file.
     pub fn commits(&self, trace: &Trace, sequence: u64) -> bool {
         let change = trace.change(sequence);
-        self.rules.commits_sizes
+        self.rules.commits_edges
             || matches!(change, Some(Change::Names { .. } | Change::Attributes(_)))
     }
 
@@ -208,7 +137,20 @@ impl Journal {
             before = self.before(before);
         }
         let before = Some(before).filter(|&before| before > 0);
-        self.brought(sequence).iter().copied().chain(before).collect()
+        let writes = match self.rules.rename_brings {
+            Brings::All => self.brought(sequence),
+            Brings::Nothing | Brings::Size => &[],
+        };
+        writes.iter().copied().chain(before).collect()
+    }
+
+    /// The last change of names or attributes that is durable; 0 for none.
+    fn last_committed(&self, trace: &Trace, is_durable: impl Fn(&u64) -> bool) -> u64 {
+        let is_inodes = |one: &&u64| {
+            matches!(trace.change(**one), Some(Change::Names { .. } | Change::Attributes(_)))
+        };
+        let mut all = self.journaled.iter().rev().filter(is_inodes);
+        all.find(|&one| is_durable(one)).copied().unwrap_or(0)
     }
 
     pub fn is_journaled(&self, sequence: u64) -> bool {
@@ -274,10 +216,13 @@ pub struct Ordered {
     before: Vec<Option<u32>>,
     /// By candidate: writes that it brings.
     brought: Vec<Vec<u32>>,
+    /// Of which what is durable has brought all but their sectors.
+    long: Vec<u32>,
 }
 
 impl Ordered {
-    pub fn new(journal: &Journal, candidates: &[Candidate]) -> Ordered {
+    /// At a cut when this record had ended.
+    pub fn new(trace: &Trace, journal: &Journal, candidates: &[Candidate], last: u64) -> Ordered {
         let at = |sequence: u64| {
             let at = candidates.binary_search_by_key(&sequence, |one| one.sequence);
             at.ok().map(|at| at as u32)
@@ -295,13 +240,28 @@ impl Ordered {
             }
             None
         };
+        let writes = |rename: u64| journal.brought(rename).iter().filter_map(|&write| at(write));
+        let all = journal.rules.rename_brings == Brings::All;
         let brought = |one: &Candidate| {
-            journal.brought(one.sequence).iter().filter_map(|&write| at(write)).collect()
+            let writes = writes(one.sequence);
+            writes.filter(|&write| all || candidates[write as usize].sized).collect()
         };
+        let is_durable = |change: &u64| *change <= last && at(*change).is_none();
+        let committed = match journal.rules.commits_all {
+            true => journal.last_committed(trace, is_durable),
+            false => 0,
+        };
+        let is_in = |one: &Candidate| {
+            let by = journal.brought_by.get(&one.sequence);
+            let is_committed = one.sequence < committed && journal.is_journaled(one.sequence);
+            is_committed || one.sized && by.is_some_and(is_durable)
+        };
+        let long = (0..).zip(candidates).filter(|(_, one)| is_in(one)).map(|(at, _)| at).collect();
         Ordered {
             rules: journal.rules,
             before: candidates.iter().map(before).collect(),
             brought: candidates.iter().map(brought).collect(),
+            long,
         }
     }
 
@@ -329,12 +289,25 @@ impl Ordered {
 
     /// Candidates that must be there if this one is.
     pub fn needs(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
-        self.before[at].iter().chain(&self.brought[at]).map(|&earlier| earlier as usize)
+        let all = self.rules.rename_brings == Brings::All;
+        let brought = self.brought[at].iter().filter(move |_| all);
+        self.before[at].iter().chain(brought).map(|&earlier| earlier as usize)
     }
 
-    /// Renames, with the writes that they bring.
-    pub fn renames(&self) -> impl Iterator<Item = (usize, &[u32])> {
-        let all = self.brought.iter().enumerate();
-        all.filter(|(_, writes)| !writes.is_empty()).map(|(at, writes)| (at, &writes[..]))
+    /// Writes that renames bring which are there.
+    pub fn brought(&self, presences: &[Presence]) -> Vec<usize> {
+        let all = self.brought.iter().zip(presences);
+        let there = all.filter(|(_, presence)| **presence == Presence::Present);
+        there.flat_map(|(writes, _)| writes).map(|&write| write as usize).collect()
+    }
+
+    /// Candidates of which all but their sectors is there.
+    pub fn long(&self) -> &[u32] {
+        &self.long
+    }
+
+    /// Whether what is brought is the size alone.
+    pub fn brings_size(&self) -> bool {
+        self.rules.rename_brings == Brings::Size
     }
 }

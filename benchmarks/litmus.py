@@ -88,7 +88,10 @@ def main() -> int:
     run.add_argument("--seconds", type=float, default=600.0, help="for each program")
     run.add_argument("--threads", type=int, help="of the explorer (on btrfs 1)")
     run.add_argument(
-        "--part", default="1/1", help="N/M: of the programs each M-th, from the N-th; to one file"
+        "--part",
+        type=read_part,
+        default=(1, 1),
+        help="N/M: of the programs each M-th, from the N-th; parts may share a file",
     )
     run.add_argument("--writeback", nargs="+", choices=WRITEBACKS, default=list(WRITEBACKS))
     run.add_argument("--out", type=Path, required=True)
@@ -98,6 +101,13 @@ def main() -> int:
     if given.verb == "run":
         return run_all(given)
     return compare_all(read_rows(given.real), read_rows(given.rules))
+
+
+def read_part(text: str) -> tuple[int, int]:
+    first, _, step = text.partition("/")
+    if not (first.isdecimal() and step.isdecimal() and 1 <= int(first) <= int(step)):
+        raise argparse.ArgumentTypeError(f"{text}: it is N/M, such as 2/3, the second of three")
+    return int(first), int(step)
 
 
 def choose(sets: Sequence[str], take: int | None, seed: int, only: str | None) -> Iterator[Litmus]:
@@ -129,7 +139,7 @@ def run_all(given: argparse.Namespace) -> int:
     budget = Budget(states, given.seconds, tuple(given.writeback), given.threads)
     done = read_rows(given.out) if given.out.exists() else []
     have = {(row.program.to_json(), row.place) for row in done}
-    first, step = map(int, given.part.split("/"))
+    first, step = given.part
     programs = [*choose(given.of, given.take, given.seed, given.only)][first - 1 :: step]
     left = [each for each in programs if (each.to_json(), given.profile or given.on) not in have]
     print(f"{len(programs)} programs, {len(programs) - len(left)} of them in {given.out}")

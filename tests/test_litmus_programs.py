@@ -9,7 +9,7 @@ import pytest
 
 from support.litmus.bounded import all_of_one, of_one, of_two
 from support.litmus.idioms import idioms
-from support.litmus.operations import Litmus, perform
+from support.litmus.operations import WRITEBACKS, Litmus, perform, writebacks_of
 from support.litmus.others import others
 from support.litmus.published import published
 from support.litmus.tree_text import tree_text
@@ -62,6 +62,14 @@ def test_each_write_has_a_letter_of_its_own() -> None:
     for program in (*published(), *of_one(), *of_two(200, 3)):
         fills = [each["fill"] for each in program.operations if "fill" in each]
         assert len(set(fills)) == len(fills)
+
+
+def test_pages_are_written_back_by_themselves_where_there_are_any() -> None:
+    bare = Litmus("bare", ({"do": "mkdir", "path": "A"},))
+    written = Litmus("written", ({"do": "write", "path": "foo"},))
+    assert writebacks_of(bare, WRITEBACKS) == ("end", "each")
+    assert writebacks_of(written, WRITEBACKS) == WRITEBACKS
+    assert writebacks_of(bare, ("back",)) == ("back",)
 
 
 def test_operations_are_acknowledged_one_by_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from diskproof.records.callers import Caller, caller_words, printable, read_caller
 
 ACKNOWLEDGE = "acknowledge"
-FLUSHES = frozenset({"fsync", "fdatasync"})
+FLUSHES = frozenset({"fsync", "fdatasync", "msync"})
 CONTENT = frozenset({"write", "truncate", "allocate", "zero"})
 LIST_SECONDS = 600.0
 

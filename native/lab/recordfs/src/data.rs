@@ -18,6 +18,7 @@ use crate::durable::{commit, Durable};
 use crate::effects::{is_plain, watch, Caller};
 use crate::handles::{Handle, OpenFile};
 use crate::log::{Asked, Log};
+use crate::msync::find_range;
 use crate::ranges::Guard;
 use crate::recorder::Recorder;
 use crate::stacks::Call;
@@ -141,7 +142,7 @@ impl Recorder {
         });
     }
 
-    /// fsync or fdatasync of a file or directory.
+    /// fsync or fdatasync of a file or directory, or msync of a part that is mapped.
     pub fn do_fsync(&self, handle: Arc<Handle>, data_only: bool, thread: u32, reply: ReplyEmpty) {
         let (id, kind) = match &*handle {
             Handle::File(file) => (file.inode.id, Flags::NONE),
@@ -153,10 +154,13 @@ impl Recorder {
         };
         let flags = if data_only { kind.with(Flags::DATA_ONLY) } else { kind };
         let (asked, log) = (self.log.asked(id, thread, Call::Flush), self.log.clone());
+        let may_be_part = data_only && kind == Flags::NONE && self.log.has_callers();
+        let part = if may_be_part { find_range(thread, id) } else { None };
         self.crew.run(move || {
             let synced = log.require_open().and_then(|()| {
                 let synced = sync_handle(&handle, data_only);
-                log.append_result(asked, &Operation::Fsync { flags }, errno(&synced))?;
+                let done = part.unwrap_or(Operation::Fsync { flags });
+                log.append_result(asked, &done, errno(&synced))?;
                 synced
             });
             answer!(reply, synced, () => reply.ok())

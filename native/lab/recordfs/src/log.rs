@@ -80,6 +80,11 @@ impl Log {
         Ok(Log { state: Mutex::new(state), callers: callers.then(Mutex::default) })
     }
 
+    /// Whether anybody wants to know who asks.
+    pub fn has_callers(&self) -> bool {
+        self.callers.is_some()
+    }
+
     /// A request of a thread that waits for its answer; 0 when it is not known who asks.
     pub fn asked(&self, file: u64, thread: u32, call: Call) -> Asked {
         let asked = Asked::now(file);

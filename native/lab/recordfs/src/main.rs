@@ -29,6 +29,7 @@ mod handles;
 mod inodes;
 mod log;
 mod mounting;
+mod msync;
 mod names;
 mod opening;
 mod places;
@@ -86,7 +87,7 @@ struct Options {
     /// Let the kernel cache files opened without O_DIRECT, as kernels before 6.6 do in any case
     #[arg(long)]
     page_cache: bool,
-    /// Note which thread of which process asked for each change
+    /// Note which thread of which process asked for each change, and of which part msync was
     #[arg(long)]
     callers: bool,
     /// Note where in its program each caller was
@@ -104,6 +105,9 @@ const FOR_FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::SETFCAP);
+
+/// What root needs to see in which system call another root waits, and where it has files mapped.
+const FOR_CALLERS: CapabilitySet = CapabilitySet::SYS_PTRACE;
 
 /// Far above a million files and every request that the kernel may have under way.
 const MOST_MEMORY: u64 = 4 << 30;
@@ -180,10 +184,8 @@ fn serve(
         log.note_stacks(mounting::find_device(mountpoint));
     }
     // Threads that are started after this have no more either.
-    diskproof_rights::keep(match options.stacks {
-        true => FOR_FILES.union(CapabilitySet::SYS_PTRACE),
-        false => FOR_FILES,
-    })?;
+    let for_callers = if options.callers { FOR_CALLERS } else { CapabilitySet::empty() };
+    diskproof_rights::keep(FOR_FILES.union(for_callers))?;
     let acks = start_acks(options.acks.as_deref(), log)?;
     tell_of_signals(signals, tell)?;
     workers.start(options.threads.into())?;

@@ -85,6 +85,15 @@ impl Presence {
         Presence::Torn(Tear { sectors, reach: Reach::Before })
     }
 
+    /// The same of a change that has so many sectors, when all is there that is in none of them.
+    pub fn with_size(&self, sectors: u64) -> Presence {
+        match self {
+            Presence::Missing if sectors > 0 => Presence::Torn(Tear::hollow(sectors)),
+            Presence::Torn(tear) => Presence::Torn(Tear { reach: Reach::Whole, ..tear.clone() }),
+            _ => Presence::Present,
+        }
+    }
+
     pub fn word(&self) -> &'static str {
         match self {
             Presence::Present => "there",

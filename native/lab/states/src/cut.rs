@@ -92,7 +92,8 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         0 => trace.header.monotonic_ns,
         sequence => trace.event(sequence).end_ns,
     };
-    let ordered = image.journal().map(|journal| Ordered::new(journal, &candidates));
+    let ordered =
+        image.journal().map(|journal| Ordered::new(trace, journal, &candidates, image.at));
     Cut { image, sequence: image.at, moment_ns, pieces, candidates, after, ordered }
 }
 
@@ -117,7 +118,17 @@ impl<'i, 's> Cut<'i, 's> {
                 presences[index] = ordered.restrict(&presences, index, own);
             }
         }
+        if let Some(ordered) = &self.ordered {
+            for write in ordered.brought(&presences) {
+                self.put_size(&mut presences, write);
+            }
+            ordered.long().iter().for_each(|&at| self.put_size(&mut presences, at as usize));
+        }
         presences
+    }
+
+    fn put_size(&self, presences: &mut [Presence], at: usize) {
+        presences[at] = presences[at].with_size(self.candidates[at].sectors);
     }
 
     /// Makes a candidate present, and what must be there for that.

@@ -1,10 +1,12 @@
 //! When a change can no longer be lost: the fault models of `docs/crash-model.md`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::profile::{self, Journal, Rules};
+use crate::profile::Journal;
+use crate::rules::{self, Rules};
 use crate::trace::{Change, Event, Trace, What};
 
 /// What ends the writer.
@@ -60,12 +62,12 @@ impl Fault {
     /// What the file system promises beyond POSIX.
     pub fn rules(self) -> Option<Rules> {
         match self {
-            Fault::PowerExt4 => Some(profile::EXT4),
-            Fault::PowerExt4Journal => Some(profile::EXT4_JOURNAL),
-            Fault::PowerExt4Writeback => Some(profile::EXT4_WRITEBACK),
-            Fault::PowerXfs => Some(profile::XFS),
-            Fault::PowerBtrfs => Some(profile::BTRFS),
-            Fault::PowerF2fs => Some(profile::F2FS),
+            Fault::PowerExt4 => Some(rules::EXT4),
+            Fault::PowerExt4Journal => Some(rules::EXT4_JOURNAL),
+            Fault::PowerExt4Writeback => Some(rules::EXT4_WRITEBACK),
+            Fault::PowerXfs => Some(rules::XFS),
+            Fault::PowerBtrfs => Some(rules::BTRFS),
+            Fault::PowerF2fs => Some(rules::F2FS),
             _ => None,
         }
     }
@@ -204,8 +206,14 @@ impl<'t> Settling<'t> {
                 self.attributes.entry(event.file).or_default().push_back(sequence);
             }
             What::Change(_) => self.data.entry(event.file).or_default().push_back(sequence),
-            What::Flush { data_only } => {
+            What::Flush { data_only, part: None } => {
                 self.flush(sequence, event.file, event.begin_ns, *data_only);
+            }
+            What::Flush { part: Some(part), .. } => {
+                let waiting = self.data.get_mut(&event.file);
+                for covered in take_within(trace, waiting, event.begin_ns, part) {
+                    self.settle(covered, sequence);
+                }
             }
             What::Acknowledge(_) | What::Remark => {}
         }
@@ -266,6 +274,30 @@ fn take_ended(trace: &Trace, waiting: Option<&mut VecDeque<u64>>, until_ns: u64)
     let Some(waiting) = waiting else { return Vec::new() };
     let count = waiting.partition_point(|&sequence| trace.event(sequence).end_ns <= until_ns);
     waiting.drain(..count).collect()
+}
+
+/// Of those that ended by then what changed these bytes alone: of a write that reaches beyond them
+/// nothing is promised.
+fn take_within(
+    trace: &Trace,
+    waiting: Option<&mut VecDeque<u64>>,
+    until_ns: u64,
+    part: &Range<u64>,
+) -> Vec<u64> {
+    let Some(waiting) = waiting else { return Vec::new() };
+    let (mut taken, until) = (take_ended(trace, Some(waiting), until_ns), part.end);
+    let is_within = |&sequence: &u64| match trace.change(sequence) {
+        Some(Change::Write { offset, length, .. } | Change::Zero { offset, length, .. }) => {
+            part.start <= *offset && offset + length <= until
+        }
+        _ => false,
+    };
+    let left: Vec<u64> = taken.iter().copied().filter(|one| !is_within(one)).collect();
+    taken.retain(is_within);
+    for sequence in left.into_iter().rev() {
+        waiting.push_front(sequence);
+    }
+    taken
 }
 
 fn horizons(trace: &Trace) -> Vec<u64> {

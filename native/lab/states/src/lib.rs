@@ -29,6 +29,7 @@ pub mod reads;
 pub mod report;
 pub mod request;
 pub mod rights;
+pub mod rules;
 pub mod run;
 pub mod shard;
 pub mod sharing;

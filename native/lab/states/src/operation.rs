@@ -32,6 +32,7 @@ pub enum Kind {
     Removexattr,
     Fsync,
     Fdatasync,
+    Msync,
     Acknowledge,
 }
 
@@ -78,7 +79,7 @@ pub struct Operation {
     pub to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Of a write or zeros how many; of a truncate or an allocation the size.
+    /// Of a write, of zeros or an msync how many; of a truncate or an allocation the size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// A write that is durable with its end.
@@ -180,7 +181,11 @@ impl<'t> Operations<'t> {
                 let path = String::from_utf8_lossy(text).into_owned();
                 Operation { path, ..bare(Kind::Acknowledge) }
             }
-            What::Flush { data_only } => {
+            What::Flush { part: Some(part), .. } => {
+                let (offset, bytes) = (Some(part.start), Some(part.end - part.start));
+                Operation { path: self.path(file), offset, bytes, ..bare(Kind::Msync) }
+            }
+            What::Flush { data_only, part: None } => {
                 let kind = if *data_only { Kind::Fdatasync } else { Kind::Fsync };
                 Operation { path: self.path(file), ..bare(kind) }
             }

@@ -1,91 +1,20 @@
-//! What a file system promises beyond POSIX: which changes a power cut leaves only together.
-//!
-//! `docs/crash-model.md` gives each rule's source, and what real file systems were seen to do
-//! against them.
+//! Which changes a power cut leaves only together, by the rules of a file system.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::choice::{Candidate, Presence, Reach, Tear};
+use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
-
-/// The rules of one file system with its usual mount options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// What a flush commits brings all that the journal holds from before.
-    pub commits_all: bool,
-    /// Of other files truncations and zeros too, with their edges: those are data.
-    pub commits_sizes: bool,
-    /// A file ends with a sector that is there.
-    pub data_before_size: bool,
-    /// A write gets a new place, and counts from when the metadata says so: whole.
-    pub copies_on_write: bool,
-    /// Data goes through the journal too, block by block, in its order.
-    pub journals_data: bool,
-    /// fsync of a directory, or of a file whose names changed after it was made, brings all
-    /// metadata.
-    pub checkpoints_names: bool,
-    pub synced_names: SyncedNames,
-}
-
-/// Which of a file's names fsync of the file makes durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncedNames {
-    All,
-    /// Not one that another file gets later.
-    NotTakenLater,
-    /// Not one that another file had.
-    NotTakenBefore,
-}
-
-/// ext4, `data=ordered`: allocated blocks may be unwritten when their size is committed
-/// (`dioread_nolock`).
-pub const EXT4: Rules = Rules {
-    commits_all: true,
-    commits_sizes: true,
-    data_before_size: false,
-    copies_on_write: false,
-    journals_data: false,
-    checkpoints_names: false,
-    synced_names: SyncedNames::All,
-};
-pub const EXT4_JOURNAL: Rules = Rules { data_before_size: true, journals_data: true, ..EXT4 };
-/// No commit waits for data.
-pub const EXT4_WRITEBACK: Rules = Rules { commits_sizes: false, ..EXT4 };
-/// The size is logged when the data has been written.
-pub const XFS: Rules = Rules { data_before_size: true, ..EXT4 };
-/// fsync logs the one file; all else comes with the next transaction.
-pub const BTRFS: Rules = Rules {
-    commits_all: false,
-    data_before_size: true,
-    copies_on_write: true,
-    synced_names: SyncedNames::NotTakenLater,
-    ..EXT4
-};
-/// fsync of a file that was made logs its inode, with its name; else it is a checkpoint.
-pub const F2FS: Rules = Rules {
-    commits_all: false,
-    commits_sizes: false,
-    checkpoints_names: true,
-    synced_names: SyncedNames::NotTakenBefore,
-    ..EXT4
-};
-
-impl Rules {
-    /// When a name is one file's and then another's: whose change fsync of the file does not keep.
-    fn unsynced(self, first: u64, second: u64) -> Option<u64> {
-        match self.synced_names {
-            SyncedNames::All => None,
-            SyncedNames::NotTakenLater => Some(first),
-            SyncedNames::NotTakenBefore => Some(second),
-        }
-    }
-}
 
 /// A log under such rules.
 pub struct Journal {
     pub rules: Rules,
     /// By record: the last change of metadata that had ended before this one began; 0 for none.
     before: Vec<u64>,
+    /// By rename over another file: the writes to the file, all ended before it began.
+    brought: HashMap<u64, Vec<u64>>,
+    /// The other way round.
+    brought_by: HashMap<u64, u64>,
     /// Changes of names that fsync of the file does not make durable.
     unsynced: HashSet<u64>,
     /// Changes of names of files that had one.
@@ -101,6 +30,8 @@ impl Journal {
         let mut journal = Journal {
             rules,
             before: Vec::new(),
+            brought: HashMap::new(),
+            brought_by: HashMap::new(),
             unsynced: HashSet::new(),
             renamed: HashSet::new(),
             journaled: Vec::new(),
@@ -108,9 +39,10 @@ impl Journal {
         };
         let mut lengths: HashMap<u64, u64> =
             trace.base.iter().map(|(_, file, size)| (*file, *size)).collect();
-        // By name: the record by which it is a file's, or nobody's; 0 for what was there.
-        let mut taken: HashMap<&Place, u64> =
-            trace.base.iter().map(|(name, ..)| (name, 0)).collect();
+        let mut writes: HashMap<u64, Vec<u64>> = HashMap::new();
+        // By name: whether a file has it, and the record that said so; 0 for what was there.
+        let mut taken: HashMap<&Place, (bool, u64)> =
+            trace.base.iter().map(|(name, ..)| (name, (true, 0))).collect();
         let mut named: HashSet<u64> = trace.base.iter().map(|(_, file, _)| *file).collect();
         for (event, sequence) in trace.events.iter().zip(1..) {
             let ended = |&&one: &&u64| trace.event(one).end_ns <= event.begin_ns;
@@ -122,15 +54,20 @@ impl Journal {
             journal.grows.push(change.is_some_and(|change| grow(&mut lengths, event.file, change)));
             match change {
                 Some(Change::Write { .. }) => {
+                    writes.entry(event.file).or_default().push(sequence);
                     journal.journaled.extend(Some(sequence).filter(|_| rules.journals_data));
                 }
                 Some(change) => {
                     journal.journaled.push(sequence);
                     let Change::Names { sets, .. } = change else { continue };
+                    if rules.rename_brings_size && is_replacement(sets, &taken) {
+                        let own = writes.get(&event.file).into_iter().flatten();
+                        journal.bring(sequence, own.filter(ended).copied().collect());
+                    }
                     journal.renamed.extend(Some(sequence).filter(|_| !named.insert(event.file)));
-                    for (name, _) in sets {
-                        let before = taken.insert(name, sequence);
-                        let unsynced = before.and_then(|by| rules.unsynced(by, sequence));
+                    for (name, file) in sets {
+                        let before = taken.insert(name, (file.is_some(), sequence));
+                        let unsynced = before.and_then(|(_, by)| rules.unsynced(by, sequence));
                         journal.unsynced.extend(unsynced);
                     }
                 }
@@ -140,9 +77,21 @@ impl Journal {
         journal
     }
 
+    fn bring(&mut self, rename: u64, writes: Vec<u64>) {
+        for &write in &writes {
+            self.brought_by.entry(write).or_insert(rename);
+        }
+        self.brought.insert(rename, writes);
+    }
+
     /// The journaled change without which this one cannot be there; 0 for none.
     pub fn before(&self, sequence: u64) -> u64 {
         self.before[sequence as usize - 1]
+    }
+
+    /// Writes whose size is there whenever this rename is.
+    pub fn brought(&self, sequence: u64) -> &[u64] {
+        self.brought.get(&sequence).map_or(&[], Vec::as_slice)
     }
 
     /// Whether fsync of a file makes this name of it durable. btrfs takes it back when another file
@@ -173,10 +122,10 @@ impl Journal {
         &self.journaled[..count]
     }
 
-    /// Whether a journaled change comes with the flush of another file.
+    /// Whether a journaled change comes whole with the flush of another file.
     pub fn commits(&self, trace: &Trace, sequence: u64) -> bool {
         let change = trace.change(sequence);
-        self.rules.commits_sizes
+        self.rules.commits_edges
             || matches!(change, Some(Change::Names { .. } | Change::Attributes(_)))
     }
 
@@ -188,6 +137,15 @@ impl Journal {
             before = self.before(before);
         }
         Some(before).filter(|&before| before > 0)
+    }
+
+    /// The last change of names or attributes that is durable; 0 for none.
+    fn last_committed(&self, trace: &Trace, is_durable: impl Fn(&u64) -> bool) -> u64 {
+        let is_inodes = |one: &&u64| {
+            matches!(trace.change(**one), Some(Change::Names { .. } | Change::Attributes(_)))
+        };
+        let mut all = self.journaled.iter().rev().filter(is_inodes);
+        all.find(|&one| is_durable(one)).copied().unwrap_or(0)
     }
 
     pub fn is_journaled(&self, sequence: u64) -> bool {
@@ -241,15 +199,25 @@ fn front_of(tear: &Tear) -> Presence {
     }
 }
 
+/// A rename to a name that a file had.
+fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, u64)>) -> bool {
+    matches!(sets, [(_, None), (name, Some(_))] if taken.get(name).is_some_and(|held| held.0))
+}
+
 /// The rules among the changes of one cut that may be missing.
 pub struct Ordered {
     rules: Rules,
     /// By candidate: the last earlier journaled change that may be missing too.
     before: Vec<Option<u32>>,
+    /// By candidate: writes of which it brings the size.
+    brought: Vec<Vec<u32>>,
+    /// Of which what is durable has brought all but their sectors.
+    long: Vec<u32>,
 }
 
 impl Ordered {
-    pub fn new(journal: &Journal, candidates: &[Candidate]) -> Ordered {
+    /// At a cut when this record had ended.
+    pub fn new(trace: &Trace, journal: &Journal, candidates: &[Candidate], last: u64) -> Ordered {
         let at = |sequence: u64| {
             let at = candidates.binary_search_by_key(&sequence, |one| one.sequence);
             at.ok().map(|at| at as u32)
@@ -267,7 +235,27 @@ impl Ordered {
             }
             None
         };
-        Ordered { rules: journal.rules, before: candidates.iter().map(before).collect() }
+        let writes = |rename: u64| journal.brought(rename).iter().filter_map(|&write| at(write));
+        let brought = |one: &Candidate| {
+            writes(one.sequence).filter(|&write| candidates[write as usize].sized).collect()
+        };
+        let is_durable = |change: &u64| *change <= last && at(*change).is_none();
+        let committed = match journal.rules.commits_all {
+            true => journal.last_committed(trace, is_durable),
+            false => 0,
+        };
+        let is_in = |one: &Candidate| {
+            let by = journal.brought_by.get(&one.sequence);
+            let is_committed = one.sequence < committed && journal.is_journaled(one.sequence);
+            is_committed || one.sized && by.is_some_and(is_durable)
+        };
+        let long = (0..).zip(candidates).filter(|(_, one)| is_in(one)).map(|(at, _)| at).collect();
+        Ordered {
+            rules: journal.rules,
+            before: candidates.iter().map(before).collect(),
+            brought: candidates.iter().map(brought).collect(),
+            long,
+        }
     }
 
     /// What a candidate can be, when those before it are as they are.
@@ -295,5 +283,17 @@ impl Ordered {
     /// The candidate that must be there if this one is.
     pub fn needs(&self, at: usize) -> Option<usize> {
         self.before[at].map(|earlier| earlier as usize)
+    }
+
+    /// Writes of which renames that are there bring the size.
+    pub fn brought(&self, presences: &[Presence]) -> Vec<usize> {
+        let all = self.brought.iter().zip(presences);
+        let there = all.filter(|(_, presence)| **presence == Presence::Present);
+        there.flat_map(|(writes, _)| writes).map(|&write| write as usize).collect()
+    }
+
+    /// Candidates of which all but their sectors is there.
+    pub fn long(&self) -> &[u32] {
+        &self.long
     }
 }

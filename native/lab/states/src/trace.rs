@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +85,11 @@ pub enum AttributeChange {
 #[derive(Debug)]
 pub enum What {
     Change(Change),
-    Flush { data_only: bool },
+    /// Of all of a file, or (msync) of these bytes only.
+    Flush {
+        data_only: bool,
+        part: Option<Range<u64>>,
+    },
     Acknowledge(Box<[u8]>),
     Remark,
 }
@@ -236,7 +241,11 @@ impl Loading {
             Operation::Acknowledge { text } => What::Acknowledge(text[..].into()),
             _ if record.error != 0 => What::Remark,
             Operation::Fsync { flags } => {
-                What::Flush { data_only: flags.contains(Flags::DATA_ONLY) }
+                What::Flush { data_only: flags.contains(Flags::DATA_ONLY), part: None }
+            }
+            Operation::Msync { offset, length } => {
+                let end = offset.checked_add(*length).ok_or("an offset that no file has")?;
+                What::Flush { data_only: true, part: Some(*offset..end) }
             }
             Operation::Base(entry) => {
                 self.take_node(record.file, entry);

@@ -118,19 +118,53 @@ fn names_come_in_their_order() {
 }
 
 #[test]
-fn a_rename_over_a_file_brings_the_data_where_that_is_journaled() {
+fn a_rename_over_a_file_brings_its_length_or_its_data_where_that_is_said() {
     let make = |recording: &mut Recording| {
         create(recording, 10, "tmp");
         write(recording, 10, SECTOR);
         rename(recording, 10, "tmp", "disk", DISK);
     };
+    let committed = |recording: &mut Recording| {
+        make(recording);
+        fsync(recording, ROOT);
+        create(recording, 11, "later");
+    };
     let empty = |seen: &Seen| seen["disk"].0.is_empty();
     let zeros = |seen: &Seen| seen["disk"].0 == vec![0; SECTOR as usize];
-    let is_journaled = |fault: &Fault| *fault == Fault::PowerExt4Journal;
-    let allowed = allow(make, empty);
-    assert!(allowed.len() == PROFILES.len() && !allowed.iter().any(is_journaled), "{allowed:?}");
-    let unordered = [Fault::Power, Fault::PowerExt4, Fault::PowerExt4Writeback, Fault::PowerF2fs];
-    assert_eq!(allow(make, zeros), unordered);
+    let without = [
+        Fault::Power,
+        Fault::PowerExt4Writeback,
+        Fault::PowerXfs,
+        Fault::PowerBtrfs,
+        Fault::PowerF2fs,
+    ];
+    let hollow = [Fault::Power, Fault::PowerExt4, Fault::PowerExt4Writeback, Fault::PowerF2fs];
+    for each in [&make as &dyn Fn(&mut Recording), &committed] {
+        assert_eq!(allow(each, empty), without);
+        assert_eq!(allow(each, zeros), hollow);
+    }
+}
+
+#[test]
+fn an_msync_makes_durable_what_lies_in_its_part_and_nothing_else() {
+    let make = |recording: &mut Recording| {
+        let data = Cow::Owned(vec![7; 3 * SECTOR as usize]);
+        recording.add(DISK, Operation::Write { flags: Flags::NONE, offset: 0, data });
+        let data = Cow::Owned(vec![8; SECTOR as usize]);
+        recording.add(DISK, Operation::Write { flags: Flags::MAPPED, offset: SECTOR, data });
+        recording.add(DISK, Operation::Msync { offset: SECTOR, length: SECTOR });
+        create(recording, 10, "later");
+    };
+    let lacks = |sector: usize, byte: u8| {
+        allow(make, move |seen: &Seen| {
+            let content = &seen["disk"].0;
+            let own = sector * SECTOR as usize..(sector + 1) * SECTOR as usize;
+            content.get(own).is_none_or(|there| there.iter().any(|&one| one != byte))
+        })
+    };
+    assert_eq!(lacks(1, 8), []);
+    assert!(lacks(0, 7).contains(&Fault::PowerExt4));
+    assert!(lacks(2, 7).contains(&Fault::Power));
 }
 
 #[test]
@@ -178,7 +212,7 @@ fn with_a_checkpoint_comes_all_metadata() {
 }
 
 #[test]
-fn a_commit_brings_a_truncation_of_another_file_where_it_waits_for_data() {
+fn a_commit_brings_a_truncation_of_another_file_and_with_data_in_the_journal_its_edge() {
     let make = |recording: &mut Recording| {
         recording.add(DISK, Operation::Truncate { size: 1 });
         create(recording, 10, "synced");
@@ -187,8 +221,15 @@ fn a_commit_brings_a_truncation_of_another_file_where_it_waits_for_data() {
         create(recording, 11, "later");
     };
     let is_lost = |seen: &Seen| seen["disk"].0.len() > 1;
-    let unordered = [Fault::Power, Fault::PowerExt4Writeback, Fault::PowerBtrfs, Fault::PowerF2fs];
-    assert_eq!(allow(make, is_lost), unordered);
+    assert_eq!(allow(make, is_lost), [Fault::Power, Fault::PowerBtrfs, Fault::PowerF2fs]);
+    let written = |recording: &mut Recording| {
+        write(recording, DISK, 2 * SECTOR);
+        make(recording);
+    };
+    let lacks_content = |seen: &Seen| seen["disk"].0 == b"o";
+    assert!(!allow(written, lacks_content).contains(&Fault::PowerExt4Journal));
+    assert!(allow(written, lacks_content).contains(&Fault::PowerExt4));
+    assert!(allow(written, lacks_content).contains(&Fault::PowerXfs));
 }
 
 /// What generic/342 of xfstests asks, and f2fs with `fsync_mode=posix` does not do.

@@ -139,6 +139,7 @@ fn render_fields(operation: &Operation<'_>) -> Value {
             json!({"mode": mode, "offset": offset, "length": length})
         }
         Operation::Fsync { .. } => json!({}),
+        Operation::Msync { offset, length } => json!({"offset": offset, "length": length}),
         Operation::Setattr { mode, uid, gid } => json!({"mode": mode, "uid": uid, "gid": gid}),
         Operation::Setxattr { name, value } => {
             json!({"name": text(name), "value_base64": STANDARD.encode(value)})

@@ -107,6 +107,11 @@ pub enum Operation<'a> {
     Fsync {
         flags: Flags,
     },
+    /// An fsync of a part only: msync(2), data only.
+    Msync {
+        offset: u64,
+        length: u64,
+    },
     /// Absent values were left alone.
     Setattr {
         mode: Option<u32>,
@@ -184,7 +189,7 @@ impl Operation<'_> {
             Operation::Write { .. } => 9,
             Operation::Truncate { .. } => 10,
             Operation::Fallocate { .. } => 11,
-            Operation::Fsync { .. } => 12,
+            Operation::Fsync { .. } | Operation::Msync { .. } => 12,
             Operation::Setattr { .. } => 13,
             Operation::Setxattr { .. } => 14,
             Operation::Removexattr { .. } => 15,
@@ -203,6 +208,7 @@ impl Operation<'_> {
     pub fn flags(&self) -> Flags {
         match self {
             Operation::Write { flags, .. } | Operation::Fsync { flags } => *flags,
+            Operation::Msync { .. } => Flags::DATA_ONLY,
             _ => Flags::NONE,
         }
     }
@@ -228,6 +234,7 @@ impl Operation<'_> {
                 (front.u32(*mode).u64(*offset).u64(*length), &[])
             }
             Operation::Fsync { .. } => (front, &[]),
+            Operation::Msync { offset, length } => (front.u64(*offset).u64(*length), &[]),
             Operation::Setattr { mode, uid, gid } => (setattr_front([*mode, *uid, *gid]), &[]),
             Operation::Setxattr { name, value } => (front.name(name), value),
             Operation::Removexattr { name } => (front.name(name), &[]),
@@ -275,7 +282,8 @@ pub(super) fn decode(kind: u8, flags: Flags, payload: &[u8]) -> Option<Operation
             offset: fields.u64()?,
             length: fields.u64()?,
         },
-        12 => Operation::Fsync { flags },
+        12 if payload.is_empty() => Operation::Fsync { flags },
+        12 => Operation::Msync { offset: fields.u64()?, length: fields.u64()? },
         13 => decode_setattr(&mut fields)?,
         14 => Operation::Setxattr { name: fields.name()?, value: fields.rest() },
         15 => Operation::Removexattr { name: fields.name()? },

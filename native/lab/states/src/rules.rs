@@ -1,0 +1,85 @@
+//! What each file system promises beyond POSIX; `docs/crash-model.md` gives each rule's source.
+
+/// The rules of one file system with its usual mount options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What a flush commits brings all that the journal holds from before.
+    pub commits_all: bool,
+    /// Of other files' truncations and zeros the edges too: those are data.
+    pub commits_edges: bool,
+    /// A rename over a file that is there brings the new one's length, and none of its data.
+    pub rename_brings_size: bool,
+    /// A file ends with a sector that is there.
+    pub data_before_size: bool,
+    /// A write gets a new place, and counts from when the metadata says so: whole.
+    pub copies_on_write: bool,
+    /// Data goes through the journal too, block by block, in its order.
+    pub journals_data: bool,
+    /// fsync of a directory, or of a file whose names changed after it was made, brings all
+    /// metadata.
+    pub checkpoints_names: bool,
+    pub synced_names: SyncedNames,
+}
+
+/// Which of a file's names fsync of the file makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncedNames {
+    All,
+    /// Not one that another file gets later.
+    NotTakenLater,
+    /// Not one that another file had.
+    NotTakenBefore,
+}
+
+/// ext4, `data=ordered`: allocated blocks may be unwritten when their size is committed
+/// (`dioread_nolock`), as those are that a rename has had allocated.
+pub const EXT4: Rules = Rules {
+    commits_all: true,
+    commits_edges: false,
+    rename_brings_size: true,
+    data_before_size: false,
+    copies_on_write: false,
+    journals_data: false,
+    checkpoints_names: false,
+    synced_names: SyncedNames::All,
+};
+/// A rename's data is in the same order as all else.
+pub const EXT4_JOURNAL: Rules = Rules {
+    commits_edges: true,
+    rename_brings_size: false,
+    data_before_size: true,
+    journals_data: true,
+    ..EXT4
+};
+/// A rename has nothing allocated.
+pub const EXT4_WRITEBACK: Rules = Rules { rename_brings_size: false, ..EXT4 };
+/// The size is logged when the data has been written.
+pub const XFS: Rules = Rules { data_before_size: true, ..EXT4_WRITEBACK };
+/// fsync logs the one file; all else comes with the next transaction.
+pub const BTRFS: Rules = Rules {
+    commits_all: false,
+    rename_brings_size: false,
+    data_before_size: true,
+    copies_on_write: true,
+    synced_names: SyncedNames::NotTakenLater,
+    ..EXT4
+};
+/// fsync of a file that was made logs its inode, with its name; else it is a checkpoint.
+pub const F2FS: Rules = Rules {
+    commits_all: false,
+    rename_brings_size: false,
+    checkpoints_names: true,
+    synced_names: SyncedNames::NotTakenBefore,
+    ..EXT4
+};
+
+impl Rules {
+    /// When a name is one file's and then another's: whose change fsync of the file does not keep.
+    pub fn unsynced(self, first: u64, second: u64) -> Option<u64> {
+        match self.synced_names {
+            SyncedNames::All => None,
+            SyncedNames::NotTakenLater => Some(first),
+            SyncedNames::NotTakenBefore => Some(second),
+        }
+    }
+}

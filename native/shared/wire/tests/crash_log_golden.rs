@@ -147,6 +147,19 @@ fn render_fields(operation: &Operation<'_>) -> Value {
         Operation::Removexattr { name } => json!({"name": text(name)}),
         Operation::Open { handle, flags } => json!({"handle": handle, "open_flags": flags}),
         Operation::Release { handle } => json!({"handle": handle}),
+        Operation::Caller { .. }
+        | Operation::Stack { .. }
+        | Operation::Module { .. }
+        | Operation::Line { .. } => render_caller(operation),
+        Operation::Acknowledge { text: line }
+        | Operation::Note { text: line }
+        | Operation::End { text: line } => json!({"text": text(line)}),
+    }
+}
+
+fn render_caller(operation: &Operation<'_>) -> Value {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    match operation {
         Operation::Caller { process, thread, name } => {
             json!({"process": process, "thread": thread, "name": text(name)})
         }
@@ -162,8 +175,6 @@ fn render_fields(operation: &Operation<'_>) -> Value {
             json!({"module": address.module, "offset": address.offset, "line": line,
                    "function": text(function), "path": text(path)})
         }
-        Operation::Acknowledge { text: line }
-        | Operation::Note { text: line }
-        | Operation::End { text: line } => json!({"text": text(line)}),
+        _ => unreachable!(),
     }
 }

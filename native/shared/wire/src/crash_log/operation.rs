@@ -292,21 +292,7 @@ pub(super) fn decode(kind: u8, flags: Flags, payload: &[u8]) -> Option<Operation
         18 => Operation::Acknowledge { text: fields.rest() },
         19 => Operation::Note { text: fields.rest() },
         20 => Operation::End { text: fields.rest() },
-        21 => {
-            Operation::Caller { process: fields.u32()?, thread: fields.u32()?, name: fields.rest() }
-        }
-        22 => Operation::Stack { frames: decode_stack(&mut fields)? },
-        23 => Operation::Module {
-            inode: fields.u64()?,
-            build_id: fields.bytes()?,
-            path: fields.rest(),
-        },
-        24 => Operation::Line {
-            address: fields.address()?,
-            line: fields.u32()?,
-            function: fields.name()?,
-            file: fields.rest(),
-        },
+        21..=24 => decode_caller(kind, &mut fields)?,
         _ => return None,
     };
     (fields.0.is_empty() && operation.flags() == flags).then_some(operation)
@@ -361,6 +347,28 @@ fn decode_stack(fields: &mut Fields<'_>) -> Option<Vec<Address>> {
 fn setattr_front(values: [Option<u32>; 3]) -> Front {
     let mask = (0..3).filter(|&bit| values[bit].is_some()).map(|bit| 1 << bit).sum();
     values.iter().fold(Front::default().u32(mask), |front, value| front.u32(value.unwrap_or(0)))
+}
+
+/// Who asked, and where in its program.
+fn decode_caller<'a>(kind: u8, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
+    Some(match kind {
+        21 => {
+            Operation::Caller { process: fields.u32()?, thread: fields.u32()?, name: fields.rest() }
+        }
+        22 => Operation::Stack { frames: decode_stack(fields)? },
+        23 => Operation::Module {
+            inode: fields.u64()?,
+            build_id: fields.bytes()?,
+            path: fields.rest(),
+        },
+        24 => Operation::Line {
+            address: fields.address()?,
+            line: fields.u32()?,
+            function: fields.name()?,
+            file: fields.rest(),
+        },
+        _ => return None,
+    })
 }
 
 fn decode_setattr<'a>(fields: &mut Fields<'a>) -> Option<Operation<'a>> {

@@ -1,5 +1,4 @@
-//! A crash log as the explorer needs it: what each record changed, and which data it wrote where in
-//! the log.
+//! A crash log as the explorer needs it: what each record changed, and where in it its data is.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,8 +20,7 @@ use crate::source_place::Callers;
 
 /// Records of one log: 100 bytes each in memory.
 const MAX_RECORDS: u64 = 64 << 20;
-/// Offsets and sizes above this are no file of any file system we know: keeps sums far from
-/// overflow.
+/// No file of any file system we know is larger: keeps sums far from overflow.
 const MAX_SIZE: u64 = 1 << 60;
 /// Recorders count files from 1; above are those that checks make.
 const MAX_FILE: u64 = crate::tree::PROMISES - 1;

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr,
-    Pointer, RegisterRule, UnwindContext, UnwindSection, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, LittleEndian,
+    ParsedEhFrameHdr, Pointer, RegisterRule, UnwindContext, UnwindSection, X86_64,
 };
 
 use super::address_space::{AddressSpace, Loaded};
@@ -16,6 +16,11 @@ use super::call::{ends_in_call, LONGEST};
 /// Bytes of .eh_frame that a module may have; those of a browser have less than half.
 const MOST_FRAMES: u64 = 64 << 20;
 const MOST_HEADER: u64 = 16 << 20;
+// What a header says of itself: gimli's DW_EH_PE_pcrel|sdata4, udata4, datarel|sdata4.
+const POINTER: u8 = 0x1b;
+const COUNT: u8 = 0x03;
+const TABLE: u8 = 0x3b;
+const ROW: u64 = 8;
 /// Rules that are kept.
 const MOST_RULES: usize = 1 << 16;
 
@@ -101,11 +106,15 @@ impl Rules {
     fn look_up(&self, address: u64) -> Option<Unwind> {
         let frames = EhFrame::new(&self.frames, LittleEndian);
         let header = parse(&self.header, &self.bases)?;
-        let table = header.table()?;
-        let fde = table
-            .fde_for_address(&frames, &self.bases, address, EhFrame::cie_from_offset)
+        let Pointer::Direct(at) = header.table()?.lookup(address, &self.bases).ok()? else {
+            return None;
+        };
+        let Pointer::Direct(from) = header.eh_frame_ptr() else { return None };
+        let at = EhFrameOffset(at.checked_sub(from)?.try_into().ok()?);
+        let fde = frames
+            .fde_from_offset(&self.bases, at, EhFrame::cie_from_offset)
             .ok()
-            .filter(|fde| !fde.is_signal_trampoline())?;
+            .filter(|fde| fde.contains(address) && !fde.is_signal_trampoline())?;
         let mut context = UnwindContext::new();
         let row = fde.unwind_info_for_address(&frames, &self.bases, &mut context, address).ok()?;
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
@@ -125,8 +134,16 @@ impl Rules {
     }
 }
 
+/// A header as linkers write it, with a table that is searched, in 4 bytes each, and lies in it:
+/// sums over anything else overflow in the library.
 fn parse<'a>(header: &'a [u8], bases: &BaseAddresses) -> Option<ParsedEhFrameHdr<Reader<'a>>> {
-    EhFrameHdr::new(header, LittleEndian).parse(bases, 8).ok()
+    let (encodings, rest) = header.split_first_chunk::<4>()?;
+    let (_, rest) = rest.split_first_chunk::<4>()?;
+    let (count, table) = rest.split_first_chunk::<4>()?;
+    let is_usual = matches!(encodings, [1, POINTER, COUNT, TABLE]);
+    let is_whole = u64::from(u32::from_le_bytes(*count)) <= table.len() as u64 / ROW;
+    let parsed = EhFrameHdr::new(header, LittleEndian).parse(bases, 8).ok();
+    parsed.filter(|_| is_usual && is_whole)
 }
 
 fn read(memory: &File, module: &Loaded, from: u64, to: u64, most: u64) -> Option<Vec<u8>> {
@@ -150,6 +167,14 @@ mod tests {
         bolero::check!().for_each(|bytes: &[u8]| {
             let (header, frames) = bytes.split_at(bytes.len() / 2);
             let _ = made(header, frames).look_up(0x1800);
+            let usual = [&[1, POINTER, COUNT, TABLE], header].concat();
+            let _ = made(&usual, frames).look_up(0x1800);
+            // As many rows as there are, of any addresses.
+            let rows = header.get(4..).map_or(0, |rows| rows.len() / ROW as usize) as u32;
+            let (pointer, rows) = (header.get(..4).unwrap_or(&[0; 4]), rows.to_le_bytes());
+            let table = header.get(4..).unwrap_or_default();
+            let usual = [&[1, POINTER, COUNT, TABLE], pointer, &rows, table].concat();
+            let _ = made(&usual, frames).look_up(0x1800);
             // A table with one entry, of whatever is behind it.
             let mut header = vec![1, 0x1b, 0x03, 0x3b];
             header.extend(0xffcu32.to_le_bytes());

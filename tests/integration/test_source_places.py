@@ -121,7 +121,9 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(
-    "options", [["-g", "-O0"], ["-g", "-O2"], ["-g", "-O2", "-static-pie"]], ids=" ".join
+    "options",
+    [["-g", "-O0"], ["-g", "-O2"], ["-g", "-O2", "-static-pie"], ["-g", "-gz", "-O2"]],
+    ids=" ".join,
 )
 def test_the_line_that_did_it_is_told(tmp_path: Path, options: list[str]) -> None:
     found, _ = record(tmp_path, compile_program(tmp_path, CHANGES, *options))

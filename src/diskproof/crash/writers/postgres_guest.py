@@ -46,6 +46,8 @@ _MAKE = f"""{_PATH}
 mkdir -m 700 {CLUSTER}
 chown {_NOBODY}:{_NOBODY} {CLUSTER}
 {_AS_SERVER} initdb {" ".join(postgres.INITDB_OPTIONS)} --no-sync -D {CLUSTER}
+echo "CREATE EXTENSION amcheck" |
+  {_AS_SERVER} postgres --single -F -D {CLUSTER} postgres >/dev/null
 umount {MOUNT_POINT}
 """
 # $1: the server's settings. It says nothing on our descriptors, or they would never close.
@@ -66,13 +68,22 @@ _END = f"""{_PATH}
 {_AS_SERVER} pg_ctl -D {CLUSTER} -s -w -t {_PATIENCE} -m fast stop </dev/null
 {_AS_SERVER} pg_checksums --check -D {CLUSTER}
 """
+# Of a server that recovers, is asked, and ends: none of its processes but those for that.
+_LOOKING = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "bgwriter_lru_maxpages": "0",
+    "max_logical_replication_workers": "0",
+    "track_counts": "off",
+    "update_process_title": "off",
+}
 _AMCHECK = "-- amcheck --"
 # One client for all: each takes longer to start than its questions to be answered.
 _LOOK = f"""SELECT to_regclass('{rows.TABLE}') IS NOT NULL AS there \\gset
 \\if :there
 {rows.SELECT};
 \\echo {_AMCHECK}
-CREATE EXTENSION amcheck;
+CREATE EXTENSION IF NOT EXISTS amcheck;
 SELECT bt_index_check('{rows.TABLE}_pkey', true);
 SELECT msg FROM verify_heapam('{rows.TABLE}');
 \\endif
@@ -132,7 +143,7 @@ def look(guest: Guest, promises: Sequence[str]) -> Found:
     It syncs nothing: its disk is a copy. Raises RunFailure ``timeout`` when it has no end.
     """
     try:
-        start_cluster(guest, {"fsync": "off"})
+        start_cluster(guest, _LOOKING)
         found = _read_table(guest, rows.read_promised(promises, postgres.NAME))
         require_done(guest, ["sh", "-c", _END], seconds=_SECONDS)
         return found

@@ -2,12 +2,17 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::io::Read;
 
 use addr2line::Context;
+use flate2::read::ZlibDecoder;
 use gimli::{EndianSlice, LittleEndian};
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::{CompressionFormat, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::symbols::{read, Source};
+
+/// Bytes of a section that is compressed; all of a process has four times as many.
+const MOST_UNPACKED: u64 = 512 << 20;
 
 type Lines<'a> = Context<EndianSlice<'a, LittleEndian>>;
 
@@ -59,17 +64,25 @@ impl<'a> Debug<'a> {
 
 fn load_lines<'a>(file: &object::File<'a>) -> Option<Lines<'a>> {
     let section = |id: gimli::SectionId| -> Result<_, gimli::Error> {
-        let data = file.section_by_name(id.name()).and_then(|one| one.uncompressed_data().ok());
-        // Compressed ones live as long as this process, which looks at few files.
-        Ok(EndianSlice::new(
-            match data.unwrap_or_default() {
-                Cow::Borrowed(bytes) => bytes,
-                Cow::Owned(bytes) => bytes.leak(),
-            },
-            LittleEndian,
-        ))
+        let bytes = read_section(file, id.name()).unwrap_or_default();
+        Ok(EndianSlice::new(bytes, LittleEndian))
     };
     Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()
+}
+
+/// None where it is not there, or is packed by other means than zlib.
+fn read_section<'a>(file: &object::File<'a>, name: &str) -> Option<&'a [u8]> {
+    let found = file.section_by_name(name)?.compressed_data().ok()?;
+    match found.format {
+        CompressionFormat::None => Some(found.data),
+        CompressionFormat::Zlib => {
+            let mut bytes = Vec::new();
+            ZlibDecoder::new(found.data).take(MOST_UNPACKED).read_to_end(&mut bytes).ok()?;
+            // It lives as long as this process, which looks at few files.
+            Some(bytes.leak())
+        }
+        _ => None,
+    }
 }
 
 /// Those that have a place in a source.

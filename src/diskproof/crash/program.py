@@ -192,8 +192,7 @@ def start_recorded_program(
             with notes.phase("import"):
                 import_log(Path(source), find_disk(files), log, MARK)
         else:
-            prefix = real_fs.writer_args(on, int(spec.option("seed")))
-            argv = [*prefix, *shlex.split(spec.option("writer"))]
+            argv = [*real_fs.writer_args(on), *shlex.split(spec.option("writer"))]
             with (
                 notes.phase("record"),
                 real_fs.start_recording_on(on, files, room) as (recording, folder),

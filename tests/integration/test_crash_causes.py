@@ -4,8 +4,8 @@ Requires root, /dev/fuse and the native programs.
 """
 
 import json
-import shutil
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path

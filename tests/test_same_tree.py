@@ -32,28 +32,42 @@ def counted(answers: Iterator[str]) -> tuple[Callable[[], str], list[str]]:
     return check, said
 
 
+def judge(verdicts: Verdicts, folder: Path, answers: Iterator[str]) -> tuple[list[str], int]:
+    """What is said of the same so many times, and after how many checks."""
+    check, said = counted(answers)
+    told = [verdicts.judge(folder, folder.parent / "acks", check) for _ in range(ASKED)]
+    return told, len(said)
+
+
 def test_the_same_tree_is_checked_now_and_then(folder: Path) -> None:
-    verdicts = Verdicts()
-    check, said = counted(iter(lambda: "1 3", ""))
-    acks = folder.parent / "acks"
-    assert {verdicts.judge(folder, acks, check) for _ in range(ASKED)} == {"1 3"}
-    assert len(said) == 1 + FIRST + (ASKED - 1) // ONE_OF
+    told, checks = judge(Verdicts(shares=True), folder, iter(lambda: "0", ""))
+    assert set(told) == {"0"}
+    assert checks == 1 + FIRST + (ASKED - 1) // ONE_OF
 
 
-def test_a_check_that_says_another_word_of_the_same_is_always_asked(folder: Path) -> None:
-    verdicts = Verdicts()
-    check, said = counted(iter(["0", "1 1", *["0"] * ASKED]))
-    for _ in range(ASKED):
-        verdicts.judge(folder, folder.parent / "acks", check)
-    assert len(said) == ASKED and not verdicts.is_steady
+@pytest.mark.parametrize("said", ["1 3", "2 torn"])
+def test_each_loss_is_of_a_check(folder: Path, said: str) -> None:
+    told, checks = judge(Verdicts(shares=True), folder, iter(lambda: said, ""))
+    assert set(told) == {said} and checks == ASKED
+
+
+@pytest.mark.parametrize("first", ["0", "1 1", "2 torn"])
+def test_a_check_that_says_another_word_of_the_same_is_told_of(folder: Path, first: str) -> None:
+    """And each state is checked from then on."""
+    verdicts = Verdicts(shares=True)
+    told, checks = judge(verdicts, folder, iter([first, "1 2", *["0"] * ASKED]))
+    assert told == [first, "unsteady 1 2", *["0"] * (ASKED - 2)]
+    assert checks == ASKED and not verdicts.shares
 
 
 def test_another_reason_is_the_same_verdict(folder: Path) -> None:
-    verdicts = Verdicts()
-    check, said = counted(f"2 process {number} found it" for number in range(ASKED))
-    for _ in range(ASKED):
-        verdicts.judge(folder, folder.parent / "acks", check)
-    assert verdicts.is_steady and len(said) < ASKED
+    verdicts = Verdicts(shares=True)
+    told, _ = judge(verdicts, folder, (f"2 process {number} found it" for number in range(ASKED)))
+    assert verdicts.shares and told[-1] == f"2 process {ASKED - 1} found it"
+
+
+def test_nothing_is_shared_where_each_state_is_asked_for(folder: Path) -> None:
+    assert judge(Verdicts(shares=False), folder, iter(lambda: "0", "")) == (["0"] * ASKED, ASKED)
 
 
 def touch(path: Path) -> None:

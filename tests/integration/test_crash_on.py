@@ -70,6 +70,13 @@ subprocess.Popen([sys.executable, "-c", "f = open('held', 'w'); import time; tim
 pathlib.Path(sys.argv[0]).with_name("mark").touch()
 time.sleep(999)
 """
+ASIDE = """
+import pathlib, sys
+count = pathlib.Path(sys.argv[0]).with_name("count")
+before = int(count.read_text() or 0) if count.exists() else 0
+count.write_text(str(before + 1))
+sys.exit(1 if before > 12 else 0)
+"""
 _GET_STATUS64 = 0x4C05
 _NAME = struct.Struct("@QQQQQIIII64s")
 
@@ -81,6 +88,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     texts = {"writer": WRITER, "check": CHECK, "order": ORDER, "whole": WHOLE_OR_EMPTY}
     texts |= {"leaves": LEAVES + WRITER, "hangs": HANGS, "leaving": LEAVES + CHECK}
+    texts |= {"aside": ASIDE}
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "data").mkdir()
@@ -156,6 +164,16 @@ def test_what_was_synced_is_kept_and_what_was_not_is_lost(
     assert (code, rows["power"]["verdict"]) == (1, "loses"), rows["power"]
     assert rows["qemu-kill"]["verdict"] == "keeps", "the kernel outlives the program"
     assert BROKEN_BEFORE not in said
+
+
+def test_a_check_that_looks_aside_is_found_out(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Most states hold the same after recovery, so that a check of one could do for the others."""
+    _, rows, _ = crash(capsys, *words(here, "ext4", "writer.py synced", "aside.py"))
+    assert rows["power"]["verdict"] == "loses"
+    assert "does not always answer the same" in rows["power"]["reason"], rows["power"]
+    assert int(Path("count").read_text()) > rows["power"]["states_checked"]
 
 
 def test_a_loss_is_told_kept_and_made_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

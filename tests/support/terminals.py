@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import signal
 import sys
@@ -51,13 +52,28 @@ def start(place: Place, arguments: Sequence[str], *, typed_before: bool = False)
     return child, screen
 
 
+def wait_until_heard(child: int, by: signal.Signals) -> None:
+    """Returns when the process has a handler of its own for the signal."""
+    caught = re.compile(r"^SigCgt:\s*(\w+)$", re.MULTILINE)
+    until = time.monotonic() + DEADLINE
+    while time.monotonic() < until:
+        found = caught.search(Path(f"/proc/{child}/status").read_text())
+        if found and int(found[1], 16) >> (by - 1) & 1:
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"{by.name} has no handler after {DEADLINE:g} s")
+
+
 def interrupt(
     place: Place, arguments: Sequence[str], after: float, by: bytes | signal.Signals = CTRL_C
 ) -> Ended:
     """A call that is interrupted ``after`` seconds: by what is typed, or by a signal to it. After
-    none at all: before there is an interpreter, however late we are."""
+    none at all: before there is an interpreter, however late we are. Only Ctrl-C waits for one in
+    our start script; what ends the interpreter itself says nothing, so other signals wait here."""
     at_once = after == 0.0 and by == CTRL_C
     child, screen = start(place, arguments, typed_before=at_once)
+    if isinstance(by, signal.Signals):
+        wait_until_heard(child, by)
     text, sent, began = b"", at_once, time.monotonic()
     while time.monotonic() - began < DEADLINE:
         left = after - (time.monotonic() - began)

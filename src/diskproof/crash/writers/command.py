@@ -38,6 +38,8 @@ PYTHON = (sys.executable, "-P", "-c", _START)
 module that is not there is no lost promise, as Python's own exit code 1 would have it."""
 ACKNOWLEDGED = "DISKPROOF_ACKNOWLEDGED"
 """The variable in which the explorer names the file with the promises."""
+EACH_STATE = "DISKPROOF_EACH_STATE"
+"""The variable by which the explorer asks a check that stays to judge each state by itself."""
 MAX_ACKS = 64 << 20
 USAGE = 64
 _MAX_ROWS = 1 << 20

@@ -17,8 +17,8 @@ from pathlib import Path
 from diskproof.backings.mounted_disk import Unmountable, start_mounted
 from diskproof.crash.end_state import read_exit
 from diskproof.crash.real_fs import DISK, FOLDER
-from diskproof.crash.writers.command import ACKNOWLEDGED, fail
-from diskproof.crash.writers.same_tree import Verdicts
+from diskproof.crash.writers.command import ACKNOWLEDGED, EACH_STATE, fail
+from diskproof.crash.writers.same_tree import KEPT, Verdicts
 from diskproof.errors import HostError
 from diskproof.process.start import run
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         if os.getpid() != 1:  # all processes that there are will be ended
             raise HostError("this check needs a namespace of processes", "it is not its first one")
         point = Path(tempfile.mkdtemp(prefix="mounted-", dir=Path.cwd()))
-        verdicts = Verdicts()
+        verdicts = Verdicts(shares=EACH_STATE not in os.environ)
         for line in sys.stdin:
             state, _, acks = line.rstrip("\n").partition("\t")
             answer = judge(Path(state) / DISK, (kind, options), point, argv, acks, verdicts)
@@ -54,7 +54,8 @@ def judge(
     acks: str,
     verdicts: Verdicts,
 ) -> str:
-    """``0``, ``1 N`` or ``2``, and words. Raises what is not the state's fault."""
+    """``0``, ``1 N`` or ``2``, and words; behind ``unsteady`` where the same was told otherwise
+    before. Raises what is not the state's fault."""
     with ExitStack() as stack:
         try:
             stack.enter_context(start_mounted(disk, *on, point))
@@ -74,7 +75,7 @@ def _check(folder: Path, argv: Sequence[str], acks: str) -> str:
     done = run(argv, timeout=_NO_BOUND, cwd=folder, env=environment, check=False)
     loss = read_exit(done, ())
     if loss is None:
-        return "0"
+        return KEPT
     return f"1 {loss.lost}" if loss.verdict == "loses" else f"2 {loss.text}"
 
 

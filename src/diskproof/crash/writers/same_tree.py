@@ -1,7 +1,7 @@
 """Verdicts that mounted states share: after recovery most disks hold the same tree as another.
 
-A check may also look at what is in no tree: so some states are checked all the same, and one that
-comes out otherwise ends the sharing.
+A check may also look at what is in no tree: so some states are checked all the same, and of one
+that comes out otherwise the explorer is told: it begins anew, and asks for each state by itself.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+KEPT = "0"
 FIRST, ONE_OF = 4, 20
 """The first states that could do without a check have one, and then one of so many."""
 LARGEST = 256 << 20
@@ -18,29 +19,29 @@ _PIECE = 1 << 20
 
 
 class Verdicts:
-    """What the check said of each tree, with what was promised."""
+    """What the check said of each tree, with what was promised; ``shares`` none of them where each
+    state is to be judged by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shares: bool) -> None:
         self._said: dict[bytes, str] = {}
         self._asked = 0
-        self.is_steady = True
+        self.shares = shares
 
     def judge(self, folder: Path, promises: Path, check: Callable[[], str]) -> str:
-        """The verdict on the folder, by a check where none is known of the same."""
-        key = find_key(folder, promises) if self.is_steady else None
+        """The verdict on the folder, by a check unless one of the same has kept all: a loss is told
+        of a check only. Begins with ``unsteady`` where the same had another."""
+        key = find_key(folder, promises) if self.shares else None
         if key is None:
             return check()
         known = self._said.get(key)
-        if known is not None:
+        if known == KEPT:
             self._asked += 1
             if self._asked > FIRST and self._asked % ONE_OF:
                 return known
-        said = check()
+        said = self._said[key] = check()
         if known is not None and _word(known) != _word(said):
-            self.is_steady = False
-            self._said.clear()
-        else:
-            self._said[key] = said
+            self.shares = False
+            return f"unsteady {said}"
         return said
 
 

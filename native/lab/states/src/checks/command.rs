@@ -14,6 +14,7 @@ use crate::cut::Cut;
 use crate::equal::Reply;
 use crate::failure::{During, Failure, Result};
 use crate::image::Touched;
+use crate::sharing::Sharing;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::view::Shown;
@@ -21,6 +22,10 @@ use crate::view::Shown;
 /// The file with the lines that had been acknowledged, one a line, and the state's directory.
 pub const ACKNOWLEDGED: &str = "DISKPROOF_ACKNOWLEDGED";
 pub const STATE: &str = "DISKPROOF_STATE";
+/// Set for a check that stays and is to judge each state by itself.
+const EACH_STATE: &str = "DISKPROOF_EACH_STATE";
+/// Before an answer: what it said of some state before, it might not say again.
+const UNSTEADY: &str = "unsteady";
 
 const CRASHED: Reply = Reply { code: 2, lost: 0 };
 
@@ -68,6 +73,9 @@ impl<'s> CommandCheck<'s> {
     fn start_standing(&self) -> Result<Standing> {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]);
+        if self.ground.sharing.as_ref().is_none_or(Sharing::is_unsteady) {
+            command.env(EACH_STATE, "1");
+        }
         Standing::start(command, self.ground.folder()).during(self.starting())
     }
 
@@ -107,7 +115,11 @@ impl<'s> CommandCheck<'s> {
     }
 
     fn judge_line(&mut self, line: &str) -> Result<Reply> {
-        let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let (mut code, mut rest) = split_word(line);
+        if code == UNSTEADY {
+            self.ground.sharing.as_ref().inspect(|sharing| sharing.give_up());
+            (code, rest) = split_word(rest);
+        }
         self.said = rest.trim().to_owned();
         match code {
             "0" => Ok(Reply { code: 0, lost: 0 }),
@@ -189,6 +201,10 @@ fn promised_by(line: &[u8], before: u64) -> u64 {
         Some(said) => before.max(said.sequence),
         None => before + 1,
     }
+}
+
+fn split_word(line: &str) -> (&str, &str) {
+    line.split_once(char::is_whitespace).unwrap_or((line, ""))
 }
 
 /// As much of a line as a message has room for.

@@ -30,3 +30,22 @@ pub fn day_and_time(seconds: f64) -> String {
         parts.tm_sec
     )
 }
+
+/// As `{:.3}` shows it, so that whole seconds beside that are the same ones.
+pub fn to_millisecond(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn two_clocks_show_one_second() {
+        for thousandths in 0..2_000_u32 {
+            let seconds = 1_764_000_029.0 + f64::from(thousandths) / 2e3 + 0.000_4;
+            let moment = super::to_millisecond(seconds);
+            let shown = format!("{moment:.3}");
+            assert_eq!(shown.split('.').next(), Some(format!("{}", moment.floor()).as_str()));
+            assert!((moment - seconds).abs() < 0.000_501);
+        }
+    }
+}

@@ -111,14 +111,16 @@ impl Terminal {
 
     fn push_line(&mut self, sheet: &Sheet, sample: &Sample<'_>) {
         let mut parts = 0;
+        // Both clocks show one moment: 29.9996 s are 30.000 in the one, so no 29 in the other.
+        let moment = local_time::to_millisecond(sample.now.time);
         if self.look.clock {
-            let text = format!("{:^14}", local_time::day_and_time(sample.now.time));
+            let text = format!("{:^14}", local_time::day_and_time(moment));
             self.paint(Shade::Low, &text);
             parts += 1;
         }
         if self.look.epoch {
             self.bar(parts);
-            let text = format!("{:>14.3}", sample.now.time);
+            let text = format!("{moment:>14.3}");
             self.paint(Shade::Low, &text);
             parts += 1;
         }

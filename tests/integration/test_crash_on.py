@@ -46,6 +46,18 @@ with open("other", "w") as stream:
     os.fsync(stream.fileno())  # commits the journal, and with it what "new" is called and how long
 print("other", flush=True)
 """
+UNFLUSHED = """
+import os
+for number in range(1, 21):
+    with open("new", "w") as stream:
+        stream.write("x" * 8192)
+    os.rename("new", f"file{number}")
+    print(number, flush=True)
+"""
+WHOLE_OR_MISSING = """
+import pathlib, sys
+sys.exit(0 if all(file.read_bytes() for file in pathlib.Path().glob("file*")) else 2)
+"""
 WHOLE_OR_EMPTY = """
 import pathlib, sys
 new = pathlib.Path("new")
@@ -75,7 +87,7 @@ import pathlib, sys
 count = pathlib.Path(sys.argv[0]).with_name("count")
 before = int(count.read_text() or 0) if count.exists() else 0
 count.write_text(str(before + 1))
-sys.exit(1 if before > 12 else 0)
+sys.exit(1 if before > 3 else 0)
 """
 _GET_STATUS64 = 0x4C05
 _NAME = struct.Struct("@QQQQQIIII64s")
@@ -88,7 +100,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     texts = {"writer": WRITER, "check": CHECK, "order": ORDER, "whole": WHOLE_OR_EMPTY}
     texts |= {"leaves": LEAVES + WRITER, "hangs": HANGS, "leaving": LEAVES + CHECK}
-    texts |= {"aside": ASIDE}
+    texts |= {"aside": ASIDE, "unflushed": UNFLUSHED, "missing": WHOLE_OR_MISSING}
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "data").mkdir()
@@ -135,11 +147,15 @@ def words(
 def crash(
     capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[int, dict[str, dict[str, Any]], str]:
-    """Exit code, the verdicts by fault, and what was said beside."""
+    """Exit code, the verdicts by fault (and ``beside``: of a power cut while the file system was
+    busy by itself), and what was said."""
     capsys.readouterr()
     code = run_command_line([*arguments, "--json"])
     said = capsys.readouterr()
-    return code, {row["fault"]: row for row in json.loads(said.out)}, " ".join(said.err.split())
+    rows = {
+        "beside" if row["cell"].get("beside") else row["fault"]: row for row in json.loads(said.out)
+    }
+    return code, rows, " ".join(said.err.split())
 
 
 def is_kept(row: Mapping[str, Any]) -> bool:
@@ -152,8 +168,9 @@ def test_what_was_synced_is_kept_and_what_was_not_is_lost(
     here: Path, capsys: pytest.CaptureFixture[str], on: str
 ) -> None:
     _, rows, said = crash(capsys, *words(here, on, "writer.py synced"))
-    assert set(rows) == {"power", "qemu-kill", "lying-device"}
-    assert is_kept(rows["power"]) and rows["power"]["states_checked"] > 1, rows["power"]
+    assert set(rows) == {"power", "qemu-kill", "lying-device", "beside"}
+    for row in (rows["power"], rows["beside"]):
+        assert is_kept(row) and row["states_checked"] > 1, row
     assert rows["qemu-kill"]["verdict"] == "keeps" and rows["qemu-kill"]["states_total"] == 1
     assert rows["lying-device"]["verdict"] in ("loses", "corrupts")
     assert {row["cell"]["on"] for row in rows.values()} == {on}
@@ -164,6 +181,21 @@ def test_what_was_synced_is_kept_and_what_was_not_is_lost(
     assert (code, rows["power"]["verdict"]) == (1, "loses"), rows["power"]
     assert rows["qemu-kill"]["verdict"] == "keeps", "the kernel outlives the program"
     assert BROKEN_BEFORE not in said
+
+
+@pytest.mark.parametrize("on", ["ext4", "xfs", "btrfs"])
+def test_a_commit_beside_the_program_leaves_names_without_data(
+    here: Path, capsys: pytest.CaptureFixture[str], on: str
+) -> None:
+    """A program of a second that never flushes leaves all or nothing by itself, as no program does
+    that runs longer, or with others beside it."""
+    _, rows, said = crash(capsys, *words(here, on, "unflushed.py", "missing.py"))
+    assert "beside=writeback: the program once more" in said
+    assert rows["beside"]["verdict"] == "corrupts", rows["beside"]
+    assert is_kept(rows["power"]), rows["power"]
+    assert rows["qemu-kill"]["verdict"] == "keeps"
+    command = rows["beside"]["reproduce"].split()[1:]
+    assert run_command_line([*command, "--json"]) == 1
 
 
 def test_a_check_that_looks_aside_is_found_out(
@@ -293,7 +325,7 @@ def test_a_full_disk_is_a_failure_with_its_name(
         code, rows, _ = crash(capsys, *called, *on)
         monkeypatch.chdir(here)  # the folder can be unmounted then
     assert code == 1 and {row["verdict"] for row in rows.values()} == {"undecided"}
-    assert all(row["reason"].startswith("space: ") for row in rows.values()), rows["power"]
+    assert all(row["reason"].startswith("space: ") for row in rows.values()), rows
 
 
 # -- what cannot be -------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from diskproof.backings.consent import give_consent
+from diskproof.backings.mounting import enter_private_mounts
 from diskproof.lab.setup import LabSetup
 from diskproof.measure.run import MeasureLab, start_lab
 from diskproof.process.start import run
@@ -84,7 +85,9 @@ def artefacts(record: RunRecord) -> dict[str, bytes]:
 
 @contextmanager
 def mounted(folder: Path, *options: str) -> Iterator[Path]:
-    """A file system of its own at ``folder``; requires root."""
+    """A file system of its own at ``folder``; requires root. What it is for may give us mounts of
+    our own, and would leave this one to all others: so they are ours before."""
+    enter_private_mounts()
     folder.mkdir(exist_ok=True)
     run(["mount", *options, str(folder)], timeout=30)
     try:

@@ -41,6 +41,10 @@ from diskproof.study.crash import (
 )
 from diskproof.study.load import load_study
 
+BESIDE = (
+    "beside=writeback: the program once more, while its file system commits and writes back "
+    "between its operations, as it does by itself in longer runs and for other programs"
+)
 PROGRAM_SECONDS = 60.0
 """How long a program is tested without ``--budget``: half writing, half looking for losses."""
 
@@ -243,30 +247,30 @@ def _conduct(
     order: Order, made: program.WriterProgram, rules: CrashRules, cluster: str | None
 ) -> int:
     require_fuse()
-    cell, name = program.program_cell(made, rules), f"crash-{made.folder.name}"[:64]
+    cells, name = program.program_cells(made, rules), f"crash-{made.folder.name}"[:64]
     # A program stops by itself: no budget forbids to start it.
     return conduct(
-        replace(order, budget=None), partial(_start_program, cell, name, rules.faults, cluster)
+        replace(order, budget=None), partial(_start_program, cells, name, rules.faults, cluster)
     )
 
 
 @contextmanager
 def _start_program(
-    cell: Cell, name: str, faults: tuple[Fault, ...], cluster: str | None, store: Store
+    cells: Sequence[Cell], name: str, faults: tuple[Fault, ...], cluster: str | None, store: Store
 ) -> Iterator[ProgramWords]:
     """A study of its own for each call: a program may have changed since the last one."""
-    if on := real_fs.find_real_fs(cell):
+    if on := real_fs.find_real_fs(cells[0]):
         real_fs.try_real_fs(on)
     with start_explorer(cluster) as explorer:
         host = prepare_host([FOLDER], "", "no guest is started", store)
-        now, seed = time.time(), int(cell.workload.option("seed"))
+        now, seed = time.time(), int(cells[0].workload.option("seed"))
         study = StudyRecord(
-            content_id([cell.id, now]), name, "program", "", seed, 1, (), created=now
+            content_id([cells[0].id, now]), name, "program", "", seed, 1, (), created=now
         )
         backings = {FOLDER.name: FOLDER}
         setup = LabSetup(study.id, host.id, backings, NO_CONSENT, "", 24 * 3600.0)
         make = CrashLab(setup, explorer).execute
-        yield ProgramWords(CrashCampaign(study, [cell], faults, make, store))
+        yield ProgramWords(CrashCampaign(study, cells, faults, make, store))
 
 
 class ProgramWords(CrashWords):
@@ -279,5 +283,6 @@ class ProgramWords(CrashWords):
             yield dropping_text([row.cell], Bars(self.campaign.study))
             if not row.cell.level("on") and program.sent_no_flush(row.counts):
                 yield program.NO_FLUSH
+            yield BESIDE if row.cell.level(real_fs.BESIDE) else ""
             one = leaves_one_state(row.cell, row.verdict.fault)
             yield program.BROKEN_BEFORE if one and row.verdict.is_broken else ""

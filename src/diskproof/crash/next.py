@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Never
 
+from diskproof.crash.real_fs import BESIDE
 from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.plan.estimate import longest_verdicts
 from diskproof.records import Cell, StudyRecord
@@ -28,7 +29,14 @@ MakeCrashRun = Callable[[Cell, Sequence[Fault], Tell], CrashRun]
 
 def crash_jobs(cells: Iterable[Cell], faults: tuple[Fault, ...]) -> list[CrashJob]:
     """All that these cells are asked."""
-    return [CrashJob(cell, faults_of(cell.level("frontend"), faults)) for cell in cells]
+    return [CrashJob(cell, _asked_of(cell, faults)) for cell in cells]
+
+
+def _asked_of(cell: Cell, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    """What commits and writeback beside a program decide is a power cut's."""
+    if cell.level(BESIDE):
+        return tuple(fault for fault in faults if fault == "power")
+    return faults_of(cell.level("frontend"), faults)
 
 
 def expect_first(job: CrashJob) -> float:

@@ -124,8 +124,17 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
+def program_cells(program: WriterProgram, rules: CrashRules = RULES) -> tuple[Cell, ...]:
+    """The crash cells of a program. On a file system of its own it runs twice: a run of a second
+    sees no commit that it does not ask for, so the second one has them beside it."""
+    alone = program_cell(program, rules)
+    if not program.on:
+        return (alone,)
+    return alone, Cell((*alone.levels, (real_fs.BESIDE, "writeback")), alone.workload)
+
+
 def program_cell(program: WriterProgram, rules: CrashRules = RULES) -> Cell:
-    """The crash cell of a program: the bare host, with the commands in its options."""
+    """The bare host, with the commands in its options."""
     options = dict(crash_workload(rules, program.name, "host").options)
     writer = program.writer
     source = {"log": str(writer)} if isinstance(writer, Path) else {"writer": shlex.join(writer)}
@@ -192,7 +201,7 @@ def start_recorded_program(
             with notes.phase("import"):
                 import_log(Path(source), find_disk(files), log, MARK)
         else:
-            argv = [*real_fs.writer_args(on), *shlex.split(spec.option("writer"))]
+            argv = [*real_fs.writer_args(cell), *shlex.split(spec.option("writer"))]
             with (
                 notes.phase("record"),
                 real_fs.start_recording_on(on, files, room) as (recording, folder),

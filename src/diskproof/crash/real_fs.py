@@ -16,6 +16,7 @@ from diskproof.backings.mounting import enter_private_mounts
 from diskproof.crash.record import copy_folder
 from diskproof.errors import HostError, RunFailure, UsageError
 from diskproof.lab.deadline import Deadline
+from diskproof.process.native import require_native
 from diskproof.process.scratch import start_scratch_dir
 from diskproof.process.start import require_tool, run
 from diskproof.recording.folder import Recording, start_recording
@@ -29,11 +30,18 @@ SECTOR = 4096
 have a checksum: torn between sectors of 512 bytes, no kernel mounts them, whatever runs there."""
 FOLDER = "data"
 """In the file system: there the program runs, and its check."""
+BESIDE = "beside"
+"""The level of cells whose file system commits and writes back between the program's operations;
+and somebody else's file there: its flushes commit what the program has not flushed."""
 _LEAST = 512 << 20
 """mkfs chooses for smaller disks what nobody has on larger ones (blocks of 1 KiB on ext4)."""
 _TIMES = 4
 """A program may make so much of what it finds."""
 _DETACH_SECONDS = 20.0
+_TWINS = Path("/sys/fs/btrfs/features/temp_fsid")
+"""There since Linux 6.7, where disks of btrfs with the same number are mounted side by side."""
+_AT_ONCE = 3
+"""States for each core: to mount one and to unmount it is to wait for the kernel, mostly."""
 _OPTIONS = re.compile(r"[a-z0-9_=.:-]+(,[a-z0-9_=.:-]+)*|", re.ASCII)
 # Its own processes, their ends, and mounts: whatever a program leaves goes with the first of them.
 _ALONE = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
@@ -99,11 +107,12 @@ def try_real_fs(on: RealFs) -> None:
 
 
 def make_disk(on: RealFs, source: Path, disk: Path, room: Path, deadline: Deadline) -> None:
-    """A disk with a file system, in it a copy of a folder, all of it durable."""
+    """A disk with a file system, in it a copy of a folder, and a file beside it: all durable."""
     held = sum(each.lstat().st_blocks * 512 for each in (source, *source.rglob("*")))
     _make_empty(disk, on, _LEAST + _TIMES * held)
     with _mounted(on, disk, room) as folder:
         folder.mkdir()
+        (folder.parent / BESIDE).touch(mode=0o400)
         copy_folder(source, folder, deadline)
 
 
@@ -156,11 +165,24 @@ def _await_detached(folder: Path) -> bool:
     return True
 
 
+def find_threads(on: RealFs) -> int:
+    """How many of its states are mounted at once."""
+    is_one = on.kind == "btrfs" and not _TWINS.exists()
+    return 1 if is_one else _AT_ONCE * len(os.sched_getaffinity(0))
+
+
 def alone_args() -> list[str]:
     """The argv prefix of the first process of a world of its own."""
     return [require_tool("unshare", "util-linux"), *_ALONE]
 
 
-def writer_args(on: RealFs | None) -> list[str]:
-    """The argv prefix of a program on it."""
-    return [*alone_args(), *_FIRST] if on else []
+def writer_args(cell: Cell) -> list[str]:
+    """The argv prefix of a cell's program, in its folder. ``beside`` it the file system commits and
+    writes back, as it does by itself in longer runs and with other programs on it."""
+    if not cell.level("on"):
+        return []
+    if not cell.level(BESIDE):
+        return [*alone_args(), *_FIRST]
+    between = [str(require_native("diskproof-writeback")), "--folder", "."]
+    between += ["--beside", f"../{BESIDE}", "--seed", cell.workload.option("seed"), "--"]
+    return [*alone_args(), *_FIRST, *between]

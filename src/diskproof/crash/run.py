@@ -11,6 +11,7 @@ from diskproof.crash.cause_search import look_for_causes
 from diskproof.crash.end_state import check_end_state
 from diskproof.crash.explore import SLACK_SECONDS, Explorer, StateSearch, explore
 from diskproof.crash.listing import list_operations
+from diskproof.crash.real_fs import find_real_fs, find_threads
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
 from diskproof.crash.verdict import Explored, judge, undecided
@@ -165,7 +166,7 @@ def search_fault(
 def make_search(
     recorded: Recorded, cell: Cell, check: Mapping[str, object], fault: Fault, seconds: float
 ) -> StateSearch:
-    spec = cell.workload
+    spec, on = cell.workload, find_real_fs(cell)
     return StateSearch(
         log=recorded.killed,
         base=recorded.base,
@@ -177,8 +178,7 @@ def make_search(
         seed=int(spec.option("seed")),
         states=int(spec.option("states")),
         seconds=seconds,
-        # Older kernels mount one disk of btrfs with the same number at a time.
-        threads=1 if cell.level("on").startswith("btrfs") else None,
+        threads=find_threads(on) if on else None,
     )
 
 

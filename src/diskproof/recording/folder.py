@@ -1,5 +1,6 @@
 """A folder under record: the native recorder as a context manager."""
 
+import errno
 import os
 import select
 import time
@@ -19,6 +20,8 @@ ACK_FILE = ".diskproof-ack"
 LOG = "crash.log"
 RECORDER_LOG = "recordfs.log"
 _MAX_LINE = 2048
+_LARGEST_WRITE = 1 << 20
+"""Bytes that the kernel gives a recorder at once."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,12 @@ class Recording:
             raise self.failure("it ended before it was told to")
 
     def require_room(self) -> None:
-        """Raises RunFailure ``space`` when the recorder has no more for what is written, which it
-        then refuses."""
+        """Raises RunFailure ``space`` when there is no more for what is written: the recorder or
+        the kernel then refuses it."""
+        room = os.statvfs(self.log.parent)
+        if room.f_bavail * room.f_frsize < _LARGEST_WRITE:
+            where = "its disk is full: " + os.strerror(errno.ENOSPC)
+            raise RunFailure("space", "the recording of the disk's folder broke off", where)
         if tells_no_space(self.process.read_log(2000).decode("utf-8", "replace")):
             raise self.failure("")
 

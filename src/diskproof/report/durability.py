@@ -32,7 +32,7 @@ from diskproof.units import render_bytes
 
 DECIDING = frozenset(factor.name for factor in FACTORS if factor.decides)
 """The factors that a verdict and a speed must agree in."""
-ONE_CELL = ("frontend", "on")
+ONE_CELL = ("frontend", "on", "beside")
 """What a crash cell is called by that nothing tells from others."""
 
 

@@ -236,7 +236,8 @@ impl<'t> Settling<'t> {
                 covered.extend(new.iter().filter(|&&one| journal.commits(self.trace, one)));
                 self.checkpointed = self.checkpointed.max(journaled.len());
             }
-            covered.extend(names.into_iter().filter(|&name| journal.keeps_name(name)));
+            let names = names.into_iter().chain(journal.directories(by).iter().copied());
+            covered.extend(names.filter(|&name| journal.keeps_name(name)));
             // A size is logged now, behind all that was logged before.
             let grown = covered.iter().any(|&sequence| journal.grows(sequence));
             covered.extend(if grown { journal.last_before(self.trace, begin_ns) } else { None });

@@ -4,6 +4,7 @@
 //! `docs/crash-model.md` says what a crash may do, and how the states are looked for.
 
 pub mod alone;
+mod ancestors;
 pub mod causes;
 pub mod checks;
 pub mod choice;

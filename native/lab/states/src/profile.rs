@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::ancestors::find_new_directories;
 use crate::choice::{Candidate, Presence, Reach, Tear};
 use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
@@ -19,6 +20,8 @@ pub struct Journal {
     unsynced: HashSet<u64>,
     /// Changes of names of files that had one.
     renamed: HashSet<u64>,
+    /// By fsync: what made new directories that it logs.
+    directories: HashMap<u64, Vec<u64>>,
     /// Changes that are journaled: of metadata, or all; in order.
     journaled: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
@@ -26,17 +29,25 @@ pub struct Journal {
 }
 
 impl Journal {
-    pub fn new(trace: &Trace, rules: Rules) -> Journal {
-        let mut journal = Journal {
+    fn begin(trace: &Trace, rules: Rules) -> Journal {
+        Journal {
             rules,
             before: Vec::new(),
             brought: HashMap::new(),
             brought_by: HashMap::new(),
             unsynced: HashSet::new(),
             renamed: HashSet::new(),
+            directories: match rules.logs_directories {
+                true => find_new_directories(trace),
+                false => HashMap::new(),
+            },
             journaled: Vec::new(),
             grows: Vec::new(),
-        };
+        }
+    }
+
+    pub fn new(trace: &Trace, rules: Rules) -> Journal {
+        let mut journal = Journal::begin(trace, rules);
         let mut lengths: HashMap<u64, u64> =
             trace.base.iter().map(|(_, file, size)| (*file, *size)).collect();
         let mut writes: HashMap<u64, Vec<u64>> = HashMap::new();
@@ -98,6 +109,11 @@ impl Journal {
     /// gets the name before the next transaction.
     pub fn keeps_name(&self, sequence: u64) -> bool {
         !self.unsynced.contains(&sequence)
+    }
+
+    /// What made the directories that this fsync logs beside its file.
+    pub fn directories(&self, flush: u64) -> &[u64] {
+        self.directories.get(&flush).map_or(&[], Vec::as_slice)
     }
 
     /// Whether fsync of what is no file, or of a file with these changes of its names, brings all

@@ -18,6 +18,8 @@ pub struct Rules {
     /// fsync of a directory, or of a file whose names changed after it was made, brings all
     /// metadata.
     pub checkpoints_names: bool,
+    /// fsync of what is new logs the new directories above it.
+    pub logs_directories: bool,
     pub synced_names: SyncedNames,
 }
 
@@ -41,6 +43,7 @@ pub const EXT4: Rules = Rules {
     copies_on_write: false,
     journals_data: false,
     checkpoints_names: false,
+    logs_directories: false,
     synced_names: SyncedNames::All,
 };
 /// A rename's data is in the same order as all else.
@@ -55,12 +58,13 @@ pub const EXT4_JOURNAL: Rules = Rules {
 pub const EXT4_WRITEBACK: Rules = Rules { rename_brings_size: false, ..EXT4 };
 /// The size is logged when the data has been written.
 pub const XFS: Rules = Rules { data_before_size: true, ..EXT4_WRITEBACK };
-/// fsync logs the one file; all else comes with the next transaction.
+/// fsync logs the one file and new directories above it; all else comes with the next transaction.
 pub const BTRFS: Rules = Rules {
     commits_all: false,
     rename_brings_size: false,
     data_before_size: true,
     copies_on_write: true,
+    logs_directories: true,
     synced_names: SyncedNames::NotTakenLater,
     ..EXT4
 };

@@ -192,6 +192,28 @@ fn fsync_of_a_new_file_keeps_its_name_and_with_a_journal_all_before() {
 }
 
 #[test]
+fn fsync_of_a_new_file_brings_its_new_directories_and_on_btrfs_nothing_from_before() {
+    let make = |renames: bool| {
+        move |recording: &mut Recording| {
+            create(recording, 10, "earlier");
+            let made = if renames { "first" } else { "new" };
+            recording.add(11, Operation::Mkdir(entry(ROOT, 0o40755, 0, made.as_bytes())));
+            if renames {
+                rename(recording, 11, "first", "new", 0);
+            }
+            recording.add(12, Operation::Create(entry(11, FILE as u32, 0, b"synced")));
+            fsync(recording, 12);
+            create(recording, 13, "later");
+        }
+    };
+    let is_lost = |seen: &Seen| !seen.contains_key("new/synced");
+    assert_eq!(allow(make(false), is_lost), [Fault::Power, Fault::PowerF2fs]);
+    assert!(allow(make(true), is_lost).contains(&Fault::PowerBtrfs), "committed in between");
+    let is_alone = |seen: &Seen| seen.contains_key("new/synced") && !seen.contains_key("earlier");
+    assert!(allow(make(false), is_alone).contains(&Fault::PowerBtrfs));
+}
+
+#[test]
 fn with_a_checkpoint_comes_all_metadata() {
     let make = |recording: &mut Recording, flush: &dyn Fn(&mut Recording)| {
         create(recording, 10, "earlier");

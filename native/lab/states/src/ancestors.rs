@@ -1,0 +1,84 @@
+//! The new directories above a file, which btrfs logs with it.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::trace::{Change, Place, Trace, What};
+
+/// By fsync of what was made in this log: what made the directories above it. Those that got
+/// another name are left out: committed before that, they would not be logged.
+pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Vec<u64>> {
+    let mut tree = Tree::new(trace);
+    let mut found = HashMap::new();
+    let mut named_ns = 0;
+    for (event, sequence) in trace.events.iter().zip(1..) {
+        match &event.what {
+            What::Change(Change::Names { sets, .. }) => {
+                tree.name(sets, event.file, sequence);
+                named_ns = named_ns.max(event.end_ns);
+            }
+            // What went on beside it may have moved the file.
+            What::Flush { data_only: false, part: None } if named_ns <= event.begin_ns => {
+                found.insert(sequence, tree.new_above(event.file));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+struct Tree<'t> {
+    holders: HashMap<&'t Place, u64>,
+    names: HashMap<u64, Vec<&'t Place>>,
+    /// By what was made here: the record; None once it was named anew.
+    made: HashMap<u64, Option<u64>>,
+    old: HashSet<u64>,
+}
+
+impl<'t> Tree<'t> {
+    fn new(trace: &'t Trace) -> Tree<'t> {
+        let mut names: HashMap<u64, Vec<&Place>> = HashMap::new();
+        for (place, file, _) in &trace.base {
+            names.entry(*file).or_default().push(place);
+        }
+        Tree {
+            holders: trace.base.iter().map(|(place, file, _)| (place, *file)).collect(),
+            old: names.keys().copied().collect(),
+            names,
+            made: HashMap::new(),
+        }
+    }
+
+    fn name(&mut self, sets: &'t [(Place, Option<u64>)], file: u64, sequence: u64) {
+        for (place, holder) in sets {
+            if let Some(before) = self.holders.remove(place) {
+                self.names.entry(before).or_default().retain(|name| *name != place);
+            }
+            if let Some(holder) = holder {
+                self.holders.insert(place, *holder);
+                self.names.entry(*holder).or_default().push(place);
+            }
+        }
+        if !self.old.contains(&file) {
+            self.made.entry(file).and_modify(|made| *made = None).or_insert(Some(sequence));
+        }
+    }
+
+    /// Of something new; nothing of what was there before.
+    fn new_above(&self, file: u64) -> Vec<u64> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::from([file]);
+        let mut open = match self.made.contains_key(&file) {
+            true => vec![file],
+            false => Vec::new(),
+        };
+        while let Some(file) = open.pop() {
+            let above =
+                self.names.get(&file).into_iter().flatten().map(|(directory, _)| *directory);
+            for directory in above.filter(|directory| seen.insert(*directory)) {
+                found.extend(self.made.get(&directory).copied().flatten());
+                open.push(directory);
+            }
+        }
+        found
+    }
+}

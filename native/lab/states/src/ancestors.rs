@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::trace::{Change, Place, Trace, What};
 
-/// By fsync of what was made in this log: what made the directories above it. Those that got
+/// By flush of what was made in this log: what made the directories above it. Those that got
 /// another name are left out: committed before that, they would not be logged.
 pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Vec<u64>> {
     let mut tree = Tree::new(trace);
@@ -17,7 +17,7 @@ pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Vec<u64>> {
                 named_ns = named_ns.max(event.end_ns);
             }
             // What went on beside it may have moved the file.
-            What::Flush { data_only: false, part: None } if named_ns <= event.begin_ns => {
+            What::Flush { part: None, .. } if named_ns <= event.begin_ns => {
                 found.insert(sequence, tree.new_above(event.file));
             }
             _ => {}

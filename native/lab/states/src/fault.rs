@@ -207,7 +207,8 @@ impl<'t> Settling<'t> {
             }
             What::Change(_) => self.data.entry(event.file).or_default().push_back(sequence),
             What::Flush { data_only, part: None } => {
-                self.flush(sequence, event.file, event.begin_ns, *data_only);
+                let is_whole = self.journal.is_some_and(|journal| journal.rules.datasync_is_sync);
+                self.flush(sequence, event.file, event.begin_ns, *data_only && !is_whole);
             }
             What::Flush { part: Some(part), .. } => {
                 let waiting = self.data.get_mut(&event.file);

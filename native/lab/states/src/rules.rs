@@ -20,6 +20,8 @@ pub struct Rules {
     pub checkpoints_names: bool,
     /// fsync of what is new logs the new directories above it.
     pub logs_directories: bool,
+    /// fdatasync does all that fsync does.
+    pub datasync_is_sync: bool,
     pub synced_names: SyncedNames,
 }
 
@@ -44,6 +46,7 @@ pub const EXT4: Rules = Rules {
     journals_data: false,
     checkpoints_names: false,
     logs_directories: false,
+    datasync_is_sync: false,
     synced_names: SyncedNames::All,
 };
 /// A rename's data is in the same order as all else.
@@ -65,6 +68,7 @@ pub const BTRFS: Rules = Rules {
     data_before_size: true,
     copies_on_write: true,
     logs_directories: true,
+    datasync_is_sync: true,
     synced_names: SyncedNames::NotTakenLater,
     ..EXT4
 };

@@ -214,6 +214,20 @@ fn fsync_of_a_new_file_brings_its_new_directories_and_on_btrfs_nothing_from_befo
 }
 
 #[test]
+fn fdatasync_is_fsync_on_btrfs() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "synced");
+        let mode = Operation::Setattr { mode: Some(0o100_600), uid: None, gid: None };
+        recording.add(10, mode);
+        recording.add(10, Operation::Fsync { flags: Flags::DATA_ONLY });
+        create(recording, 11, "later");
+    };
+    let is_lost = |seen: &Seen| seen.get("synced").is_none_or(|file| file.1 & 0o777 != 0o600);
+    assert!(!allow(make, is_lost).contains(&Fault::PowerBtrfs));
+    assert!(allow(make, is_lost).contains(&Fault::PowerExt4));
+}
+
+#[test]
 fn with_a_checkpoint_comes_all_metadata() {
     let make = |recording: &mut Recording, flush: &dyn Fn(&mut Recording)| {
         create(recording, 10, "earlier");

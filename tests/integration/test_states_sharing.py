@@ -91,6 +91,22 @@ def test_a_check_that_looks_aside_is_found_out(tmp_path: Path, how: str) -> None
     assert int(count.read_text()) >= states["checked"]
 
 
+OWN_SHARING = """
+import os, sys
+for state in sys.stdin:
+    print("0" if "DISKPROOF_EACH_STATE" in os.environ else "unsteady 0", flush=True)
+"""
+
+
+def test_a_check_that_doubts_its_own_sharing_is_asked_anew_for_each_state(tmp_path: Path) -> None:
+    check = (sys.executable, "-c", OWN_SHARING)
+    program = replace(lines(8, flush=True), staying=check)
+    with start_promised(program, tmp_path) as recorded:
+        summary = explore(recorded, program.request(stays=True), 200)[-1]
+    assert summary["unsteady"] and summary["verdict"] == "keeps"
+    assert summary["states"]["equal"] == 0 < summary["states"]["checked"]
+
+
 def test_causes_are_those_of_runs(tmp_path: Path) -> None:
     program = files(4, flush=False, folder=False)
     with start_promised(program, tmp_path) as recorded:

@@ -38,12 +38,12 @@ cache = "directsync"
 [protocol]
 stop = "decided"
 delta = "20%"
-max_blocks = 5
+max_blocks = 10
 size = "16MiB"
 runtime = "1s"
 ramp = "0s"
 """
-CELLS, MAX_BLOCKS = 5, 5
+CELLS, MAX_BLOCKS = 5, 10
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 Requires root for loop devices; fio for the run that may write.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for loop devices"),
     pytest.mark.long,
 ]
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81  # linux/loop.h
 MIB = 1 << 20
 SIZE = 352 * MIB
 STUDY = """
@@ -59,12 +61,13 @@ VERBS = (["run"], ["crash"], ["crash", "flushes"], ["tiles"])
 
 
 @contextmanager
-def lent_device(file: Path, size: int = SIZE) -> Iterator[Path]:
-    """A device with somebody's data, of no kind that wipefs(8) knows."""
+def lent_device(file: Path, size: int = SIZE, device: str = "") -> Iterator[Path]:
+    """A loop device, that one or any, with somebody's data, of no kind that wipefs(8) knows."""
     with file.open("wb") as stream:
         stream.write(os.urandom(4 * MIB))
         stream.truncate(size)
-    device = run(["losetup", "--find", "--show", str(file)], timeout=30).text.strip()
+    where = [device] if device else ["--find", "--show"]
+    device = run(["losetup", *where, str(file)], timeout=30).text.strip() or device
     try:
         yield Path(device)
     finally:
@@ -75,6 +78,17 @@ def lent_device(file: Path, size: int = SIZE) -> Iterator[Path]:
 def device(tmp_path: Path) -> Iterator[Path]:
     with lent_device(tmp_path / "lent.img") as made:
         yield made
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Iterator[Path]:
+    """One that nobody gets who asks for any: those have the lowest numbers."""
+    number = 1000 + os.getpid() % 100_000
+    with Path("/dev/loop-control").open("rb") as control:
+        fcntl.ioctl(control, LOOP_CTL_ADD, number)
+        with lent_device(tmp_path / "lent.img", device=f"/dev/loop{number}") as made:
+            yield made
+        fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
 
 
 def digest(device: Path) -> bytes:
@@ -231,7 +245,8 @@ def test_a_device_of_another_size_is_refused(tmp_path: Path, device: Path) -> No
     assert digest(device) == before
 
 
-def test_another_disk_behind_the_same_name_is_refused(tmp_path: Path, device: Path) -> None:
+def test_another_disk_behind_the_same_name_is_refused(tmp_path: Path, numbered: Path) -> None:
+    device = numbered
     spec = on_device(device, tmp_path / "images")
     consent = give_consent([spec])
     (tmp_path / "new.img").write_bytes(os.urandom(MIB))

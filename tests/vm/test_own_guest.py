@@ -145,12 +145,16 @@ def test_a_guest_that_reboots_is_no_measurement(debian: OwnDebian, folder: Path)
     assert caught.value.what == "the guest rebooted"
 
 
+BOOTED = 40.0
+"""Seconds after which the guest's kernel has mounted its root, also beside other work."""
+
+
 def test_a_guest_without_an_agent_says_what_to_install(debian: OwnDebian, folder: Path) -> None:
     own = read_study(debian).guest
     assert own
     talking = own.append.replace(" quiet", "")
     silent = replace(own, append=talking + " no-agent")
-    with pytest.raises(RunFailure) as caught, started(silent, folder, 10):
+    with pytest.raises(RunFailure) as caught, started(silent, folder, BOOTED):
         pass
     assert caught.value.what == "no QEMU guest agent answered"
     assert "end of its console:\n" in caught.value.why

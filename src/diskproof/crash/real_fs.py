@@ -31,8 +31,9 @@ have a checksum: torn between sectors of 512 bytes, no kernel mounts them, whate
 FOLDER = "data"
 """In the file system: there the program runs, and its check."""
 BESIDE = "beside"
-"""The level of cells whose file system commits and writes back between the program's operations;
-and somebody else's file there: its flushes commit what the program has not flushed."""
+"""The level of cells whose file system commits and writes back between the program's operations."""
+_NEIGHBOUR = "neighbour"
+"""Somebody else's file there: its flushes commit what the program has not flushed."""
 _LEAST = 512 << 20
 """mkfs chooses for smaller disks what nobody has on larger ones (blocks of 1 KiB on ext4)."""
 _TIMES = 4
@@ -112,7 +113,7 @@ def make_disk(on: RealFs, source: Path, disk: Path, room: Path, deadline: Deadli
     _make_empty(disk, on, _LEAST + _TIMES * held)
     with _mounted(on, disk, room) as folder:
         folder.mkdir()
-        (folder.parent / BESIDE).touch(mode=0o400)
+        (folder.parent / _NEIGHBOUR).touch(mode=0o400)
         copy_folder(source, folder, deadline)
 
 
@@ -184,5 +185,5 @@ def writer_args(cell: Cell) -> list[str]:
     if not cell.level(BESIDE):
         return [*alone_args(), *_FIRST]
     between = [str(require_native("diskproof-writeback")), "--folder", "."]
-    between += ["--beside", f"../{BESIDE}", "--seed", cell.workload.option("seed"), "--"]
+    between += ["--beside", f"../{_NEIGHBOUR}", "--seed", cell.workload.option("seed"), "--"]
     return [*alone_args(), *_FIRST, *between]

@@ -13,7 +13,7 @@ pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Vec<u64>> {
     for (event, sequence) in trace.events.iter().zip(1..) {
         match &event.what {
             What::Change(Change::Names { sets, .. }) => {
-                tree.name(sets, event.file, sequence);
+                tree.name(sets, sequence);
                 named_ns = named_ns.max(event.end_ns);
             }
             // What went on beside it may have moved the file.
@@ -48,7 +48,7 @@ impl<'t> Tree<'t> {
         }
     }
 
-    fn name(&mut self, sets: &'t [(Place, Option<u64>)], file: u64, sequence: u64) {
+    fn name(&mut self, sets: &'t [(Place, Option<u64>)], sequence: u64) {
         for (place, holder) in sets {
             if let Some(before) = self.holders.remove(place) {
                 self.names.entry(before).or_default().retain(|name| *name != place);
@@ -56,10 +56,11 @@ impl<'t> Tree<'t> {
             if let Some(holder) = holder {
                 self.holders.insert(place, *holder);
                 self.names.entry(*holder).or_default().push(place);
+                if !self.old.contains(holder) {
+                    let made = self.made.entry(*holder);
+                    made.and_modify(|made| *made = None).or_insert(Some(sequence));
+                }
             }
-        }
-        if !self.old.contains(&file) {
-            self.made.entry(file).and_modify(|made| *made = None).or_insert(Some(sequence));
         }
     }
 
@@ -67,10 +68,7 @@ impl<'t> Tree<'t> {
     fn new_above(&self, file: u64) -> Vec<u64> {
         let mut found = Vec::new();
         let mut seen = HashSet::from([file]);
-        let mut open = match self.made.contains_key(&file) {
-            true => vec![file],
-            false => Vec::new(),
-        };
+        let mut open = Vec::from_iter(self.made.contains_key(&file).then_some(file));
         while let Some(file) = open.pop() {
             let above =
                 self.names.get(&file).into_iter().flatten().map(|(directory, _)| *directory);

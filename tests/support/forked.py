@@ -26,6 +26,7 @@ from typing import Any
 import psutil
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
+_CLONE_NEWNS = 0x00020000  # linux/sched.h
 _LARGEST = 1 << 17
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -80,8 +81,8 @@ class _Forker:
     ) -> int:
         """The process that has begun with them."""
         message = json.dumps([words, folder, dict(environment)]).encode()
-        with adopted_orphans():
-            socket.send_fds(self._socket, [message], ends)
+        with adopted_orphans(), Path("/proc/thread-self/ns/mnt").open("rb") as mounts:
+            socket.send_fds(self._socket, [message], [*ends, mounts.fileno()])
             pid = int(self._socket.recv(20))
             assert self._socket.recv(1) == b"."
         return pid
@@ -154,7 +155,7 @@ def _serve(number: int) -> int:
     control = socket.socket(fileno=number)
     control.send(b".")
     while True:
-        message, ends, _, _ = socket.recv_fds(control, _LARGEST, 3)
+        message, ends, _, _ = socket.recv_fds(control, _LARGEST, 4)
         if not message:
             return 0
         with _closed(ends):
@@ -164,13 +165,24 @@ def _serve(number: int) -> int:
                 os._exit(0)
             if child == 0:
                 os.setsid()
-                for standard, end in enumerate(ends):
+                *standards, mounts = ends
+                _enter(mounts)
+                for standard, end in enumerate(standards):
                     os.dup2(end, standard)
         if child == 0:
             control.close()
             return _call(*json.loads(message))
         os.waitpid(child, 0)
         control.send(b".")
+
+
+def _enter(mounts: int) -> None:
+    """A test may have got mounts of its own since the process that forks was started."""
+    if os.fstat(mounts).st_ino == Path("/proc/self/ns/mnt").stat().st_ino:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(mounts, _CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 @contextlib.contextmanager

@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 
 from diskproof.crash.end_state import promised_at, read_exit
 from diskproof.crash.explore import StateSearch, _without_refusals, search_request
-from diskproof.crash.verdict import Coverage, Explored, Loss, fall_short, judge, take_line
+from diskproof.crash.verdict import (
+    Coverage,
+    Explored,
+    Loss,
+    as_bad_as,
+    fall_short,
+    judge,
+    take_line,
+)
 from diskproof.errors import RunFailure
 from diskproof.process.start import Completed
 from diskproof.recording.log import ACKNOWLEDGE, Frame
+from diskproof.records.causes import Cause
 from diskproof.records.verdicts import FAULTS, Verdict
 
 losses = st.builds(
@@ -64,6 +73,28 @@ def test_a_loss_that_was_found_is_proved_whatever_came_after(found: Explored) ->
         assert (verdict.cut, verdict.missing) == (shown.cut, shown.missing)
         assert fall_short([verdict]) == verdict.counts
         assert verdict.reason.endswith(found.failure)
+
+
+@given(searches, st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=4))
+def test_no_verdict_is_better_than_one_of_its_causes(
+    found: Explored, causes: list[tuple[bool, int]]
+) -> None:
+    """The search for causes may come to states that the one for the verdict had no time for."""
+    before = judge(found)
+    listed = [
+        Cause(n, corrupts, lost, 0.5, f"power:512:{n}:without=7", n, (), None, 1, 1, None, "bad")
+        for n, (corrupts, lost) in enumerate(causes, 3)
+    ]
+    after = as_bad_as(before, listed)
+    worst = max(((2 + each.corrupts, each.lost, 0.5) for each in listed), default=(0, 0, 0.0))
+    assert after.badness == max(before.badness, worst)
+    assert (after == before) == (before.badness >= worst)
+    assert (after.fault, after.states_checked) == (before.fault, before.states_checked)
+    if after != before:
+        (cause,) = [each for each in listed if after.details["worst_state"] == each.state]
+        assert (after.cut, after.details["smallest_state"]) == (cause.cut, cause.state)
+        assert after.is_broken and not after.kept_so_far
+        assert after.reason.startswith("bad") == cause.corrupts
 
 
 def test_what_is_undecided_may_be_worse_than_what_keeps() -> None:

@@ -19,6 +19,8 @@ POSIX = {
     "git": "corrupts",
     "rename": "keeps",
     "rename-bare": "corrupts",
+    "rocksdb": "keeps",
+    "rocksdb-nosync": "loses",
     "sqlite": "loses",
     "sqlite-extra": "keeps",
     "sqlite-wal-normal": "loses",

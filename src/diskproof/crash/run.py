@@ -14,7 +14,7 @@ from diskproof.crash.listing import list_operations
 from diskproof.crash.real_fs import find_real_fs, find_threads
 from diskproof.crash.record import Recorded, start_recorded
 from diskproof.crash.timeline import make_timeline
-from diskproof.crash.verdict import Explored, judge, undecided
+from diskproof.crash.verdict import Explored, as_bad_as, judge, undecided
 from diskproof.crash.writers import load_writer
 from diskproof.lab.course import Activity, Tell
 from diskproof.lab.deadline import Deadline
@@ -23,7 +23,7 @@ from diskproof.lab.setup import LabSetup
 from diskproof.process.start import run
 from diskproof.recording.log import writes_mapped
 from diskproof.records import Artefact, Cell
-from diskproof.records.causes import CAUSES
+from diskproof.records.causes import CAUSES, read_causes
 from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.study.crash import writer_of
 from diskproof.units import render_seconds
@@ -57,7 +57,8 @@ class CrashLab:
                     tell(Activity("looking for causes"))
                     with notes.phase("causes"):
                         verdicts = tuple(
-                            with_causes(each, recorded, cell, seconds) for each in verdicts
+                            with_causes(each, recorded, cell, seconds, notes.id)
+                            for each in verdicts
                         )
             with notes.phase("keep"):
                 notes.keep(keep_evidence(recorded))
@@ -182,14 +183,20 @@ def make_search(
     )
 
 
-def with_causes(verdict: Verdict, recorded: Recorded, cell: Cell, seconds: float) -> Verdict:
-    """A verdict on power with the causes of what is lost, and with flushes that nobody needs."""
+def with_causes(
+    verdict: Verdict, recorded: Recorded, cell: Cell, seconds: float, run_id: str
+) -> Verdict:
+    """A verdict on power with the causes of what is lost, and with flushes that nobody needs. It
+    is at least as bad as the worst of them."""
     wanted = verdict.is_broken or cell.workload.option("causes_of") == "all"
     if verdict.fault != "power" or not wanted or not recorded.promises:
         return verdict
     search = make_search(recorded, cell, find_check(cell), verdict.fault, seconds)
     found = look_for_causes(search, recorded.room)
-    return replace(verdict, details={**verdict.details, CAUSES: found})
+    worst = as_bad_as(verdict, read_causes(found).found)
+    if worst is not verdict:
+        worst = _finish(worst, recorded, run_id)
+    return replace(worst, details={**worst.details, CAUSES: found})
 
 
 def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from diskproof.errors import RunFailure
+from diskproof.records.causes import Cause
 from diskproof.records.verdicts import COVERED, DURABILITIES, EQUAL, Durability, Fault, Verdict
 
 
@@ -146,6 +147,35 @@ def _find_doubt(found: Explored) -> str:
     if not found.states_checked or found.covered is None:
         return "no state was checked in the time there was"
     return found.covered.gaps
+
+
+def as_bad_as(verdict: Verdict, causes: Sequence[Cause]) -> Verdict:
+    """The verdict, or one on the worst of its causes where that is worse: each is a state of the
+    same log under the same fault, to which the search for the verdict had not come."""
+    worst = max(map(_loss_by, causes), key=lambda loss: loss.severity, default=None)
+    if worst is None or worst.severity <= verdict.badness:
+        return verdict
+    found = Explored(
+        verdict.fault,
+        1,
+        verdict.states_checked,
+        verdict.states_total,
+        verdict.estimated,
+        verdict.cuts,
+        verdict.seed,
+        verdict.seconds,
+        worst,
+        equal=verdict.states_equal,
+        unsteady=UNSTEADY in verdict.reason,
+    )
+    return judge(found)
+
+
+def _loss_by(cause: Cause) -> Loss:
+    missing = tuple(each.sequence for each in cause.operations)
+    word: Durability = "corrupts" if cause.corrupts else "loses"
+    loss = Loss(cause.cut, missing, cause.lost, cause.age_seconds, word)
+    return replace(loss, text=cause.text, state=cause.state)
 
 
 def undecided(fault: Fault, reason: str, seed: int = 0) -> Verdict:

@@ -26,14 +26,16 @@ class Cure:
 
 @dataclass(frozen=True)
 class Cause:
-    """Operations that must be missing or torn together for something to be lost. ``there``: the
-    later name that tells of it; ``alike``: all operations of the log of the same steps."""
+    """Operations that must be missing or torn together for something to be lost: ``state`` holds
+    all up to record ``cut`` but those. ``there``: the later name that tells of it; ``alike``: all
+    operations of the log of the same steps."""
 
     number: int
     corrupts: bool
     lost: int
     age_seconds: float
     state: str
+    cut: int
     operations: tuple[Operation, ...]
     there: Operation | None
     alike: int
@@ -107,6 +109,7 @@ def _read_cause(content: Mapping[str, Any]) -> Cause:
         int(content["lost"]),
         int(content.get("age_ns") or 0) / 1e9,
         str(content["state"]),
+        int(content["cut"]),
         tuple(map(read_operation, _items(content["operations"]))),
         read_operation(there) if there else None,
         int(content["alike"]),

@@ -82,6 +82,14 @@ subprocess.Popen([sys.executable, "-c", "f = open('held', 'w'); import time; tim
 pathlib.Path(sys.argv[0]).with_name("mark").touch()
 time.sleep(999)
 """
+AGAIN = """
+import pathlib, sys
+with pathlib.Path(sys.argv[0]).with_name("runs").open("a") as runs:
+    is_first = not runs.tell()
+    runs.write("x")
+if not is_first:
+    exec(pathlib.Path(sys.argv[0]).with_name("hangs.py").read_text())
+"""
 ASIDE = """
 import pathlib, sys
 count = pathlib.Path(sys.argv[0]).with_name("count")
@@ -101,6 +109,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     texts = {"writer": WRITER, "check": CHECK, "order": ORDER, "whole": WHOLE_OR_EMPTY}
     texts |= {"leaves": LEAVES + WRITER, "hangs": HANGS, "leaving": LEAVES + CHECK}
+    texts |= {"again": AGAIN + WRITER}
     texts |= {"aside": ASIDE, "unflushed": UNFLUSHED, "missing": WHOLE_OR_MISSING}
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
@@ -116,8 +125,8 @@ def assert_clean(folder: Path) -> None:
     assert find_offspring() == []
 
 
-def await_true(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+def await_true(holds: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert holds()
@@ -294,15 +303,22 @@ def test_a_check_that_hangs_decides_nothing(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("during", ["writer", "check"])
+@pytest.mark.parametrize("during", ["writer", "check", "writeback"])
 def test_however_it_ends_nothing_stays_mounted(
     here: Path, how: signal.Signals, during: str
 ) -> None:
     mark = here / "mark"
-    pair = {"writer": ("hangs.py", "check.py"), "check": ("writer.py synced", "hangs.py")}[during]
-    with start_diskproof(*words(here, "ext4", *pair, budget="200s"), cwd=here) as running:
-        await_true(mark.exists)
+    pairs = {
+        "writer": ("hangs.py", "check.py"),
+        "check": ("writer.py synced", "hangs.py"),
+        "writeback": ("again.py synced", "check.py"),
+    }
+    argv = words(here, "ext4", *pairs[during], budget="20s" if during == "writeback" else "200s")
+    with start_diskproof(*argv, cwd=here) as running:
+        await_true(mark.exists, 300)  # before a second run the first is judged
         assert loops_below(here)
+        beside = psutil.Process(running.pid).children(recursive=True)
+        assert any("writeback" in each.name() for each in beside) == (during == "writeback")
         os.kill(running.pid, how)
         code = running.wait(60)
     assert code == (-how if how == signal.SIGKILL else 130)

@@ -3,11 +3,13 @@ verdicts up; the real one is tested in integration/."""
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from diskproof.crash.next import CrashCampaign, CrashEvent
+from diskproof.crash.real_fs import BESIDE
 from diskproof.lab.course import (
     Activity,
     JobFinished,
@@ -17,7 +19,7 @@ from diskproof.lab.course import (
     run_course,
     start_telling,
 )
-from diskproof.records import Cell, HostRecord, StudyRecord
+from diskproof.records import Cell, Failure, HostRecord, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault, Verdict
 from diskproof.store import Store, open_store
 from diskproof.study.crash import USUAL_FAULTS, CrashRules, crash_workload
@@ -129,3 +131,20 @@ def test_a_question_of_which_no_answer_is_kept_leaves_no_study(store: Store) -> 
     store.remove_unused_study("s1")
     assert [study.id for study in store.studies()] == ["s1"]
     assert len(store.verdicts("s1")) == 4
+
+
+def test_what_failed_alone_is_not_run_beside_writeback(store: Store) -> None:
+    alone = Cell(CELLS[0].levels, make_crash_run().cell.workload)
+    cells = [alone, Cell(((BESIDE, "writeback"), *alone.levels), alone.workload)]
+
+    def fail(cell: Cell, faults: Sequence[Fault], tell: Tell) -> CrashRun:
+        made = MadeUp(verdict="undecided").execute(cell, faults, tell)
+        return replace(made, failure=Failure("tool", "the writer ended with status 3"))
+
+    for make, count, failed in ((fail, 4, 4), (MadeUp().execute, 5, 0)):
+        campaign = CrashCampaign(STUDY, cells, USUAL_FAULTS, make, store)
+        outcome = run_course(campaign, describe=str, on_event=lambda event: None, retry=True)
+        assert outcome.reason == "done"
+        standing = outcome.standing
+        assert (standing.done, standing.total, standing.failed) == (count, count, failed)
+        assert len(store.verdicts("s1")) == count

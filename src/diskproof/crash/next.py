@@ -93,8 +93,20 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
         self._spent[frontend] = max(seconds, self._spent.get(frontend, 0.0))
         self._missing = [job for job in self._missing if job.cell.id != run.cell.id]
         self._done += len(run.verdicts)
-        self._failed += len(run.verdicts) if run.failure else 0
+        if run.failure:
+            self._failed += len(run.verdicts)
+            self._leave_out_beside(run.cell)
         return ()
+
+    def _leave_out_beside(self, failed: Cell) -> None:
+        """What failed alone would fail once more, and be told twice."""
+        needless = [
+            job
+            for job in self._missing
+            if job.cell.level(BESIDE) and job.cell.workload == failed.workload
+        ]
+        self._missing = [job for job in self._missing if job not in needless]
+        self._total -= sum(len(job.faults) for job in needless)
 
     def standing(self) -> Standing:
         eta = sum(self.expect(job) for job in self._missing)

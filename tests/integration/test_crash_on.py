@@ -23,8 +23,8 @@ from diskproof.crash import program
 from diskproof.crash.program import BROKEN_BEFORE
 from diskproof.process.start import find_tool, run
 from support.commands import let_everybody_in, start_diskproof
+from support.programs_on import PROGRAMS
 from support.recording import needs_fuse
-from support.renaming import CHECK, renaming_writer
 from support.running import find_offspring, mounted
 
 pytestmark = [
@@ -35,69 +35,6 @@ pytestmark = [
         reason="needs e2fsprogs, xfsprogs and btrfs-progs",
     ),
 ]
-WRITER = renaming_writer(2)
-ORDER = """
-import os
-with open("new", "w") as stream:
-    stream.write("x" * 8192)
-with open("other", "w") as stream:
-    stream.write("y")
-    stream.flush()
-    os.fsync(stream.fileno())  # commits the journal, and with it what "new" is called and how long
-print("other", flush=True)
-"""
-UNFLUSHED = """
-import os
-for number in range(1, 21):
-    with open("new", "w") as stream:
-        stream.write("x" * 8192)
-    os.rename("new", f"file{number}")
-    print(number, flush=True)
-"""
-WHOLE_OR_MISSING = """
-import pathlib, sys
-sys.exit(0 if all(file.read_bytes() for file in pathlib.Path().glob("file*")) else 2)
-"""
-WHOLE_OR_EMPTY = """
-import pathlib, sys
-new = pathlib.Path("new")
-text = new.read_bytes() if new.exists() else b""
-sys.exit(0 if not text.strip(b"x") else 2)
-"""
-LEAVES = """
-import os, subprocess, sys, time
-subprocess.Popen(
-    [sys.executable, "-c", "f = open('left', 'w'); import time; time.sleep(999)"],
-    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    start_new_session=True,
-)
-deadline = time.monotonic() + 30
-while not os.path.exists("left") and time.monotonic() < deadline:
-    time.sleep(0.01)
-"""
-HANGS = """
-import os, pathlib, subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", "f = open('held', 'w'); import time; time.sleep(999)"],
-                 start_new_session=True)
-pathlib.Path(sys.argv[0]).with_name("mark").touch()
-time.sleep(999)
-"""
-AGAIN = """
-import pathlib, sys
-with pathlib.Path(sys.argv[0]).with_name("runs").open("a") as runs:
-    is_first = not runs.tell()
-    runs.write("x")
-if not is_first:
-    exec(pathlib.Path(sys.argv[0]).with_name("hangs.py").read_text())
-"""
-ASIDE = """
-import pathlib, sys
-count = pathlib.Path(sys.argv[0]).with_name("count")
-with count.open("a") as stream:
-    before = stream.tell()
-    stream.write("x")
-sys.exit(before % 2)
-"""
 _GET_STATUS64 = 0x4C05
 _NAME = struct.Struct("@QQQQQIIII64s")
 
@@ -107,11 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the programs; whatever happens in it, nothing of it is left."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    texts = {"writer": WRITER, "check": CHECK, "order": ORDER, "whole": WHOLE_OR_EMPTY}
-    texts |= {"leaves": LEAVES + WRITER, "hangs": HANGS, "leaving": LEAVES + CHECK}
-    texts |= {"again": AGAIN + WRITER}
-    texts |= {"aside": ASIDE, "unflushed": UNFLUSHED, "missing": WHOLE_OR_MISSING}
-    for name, text in texts.items():
+    for name, text in PROGRAMS.items():
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "data").mkdir()
     yield tmp_path

@@ -104,6 +104,10 @@ def test_a_lock_that_nobody_may_read_is_said(lock: Path, monkeypatch: pytest.Mon
     assert VARIABLE in error.value.hint
 
 
+FIRST_PID_NAMESPACE = 0xEFFFFFFC
+"""The inode of the host's own (PROC_PID_INIT_INO, include/linux/proc_ns.h)."""
+
+
 def take(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -120,7 +124,10 @@ def test_the_kernel_itself_has_the_lock() -> None:
         while not take(first):  # a real measurement runs beside this test: told, or just ended
             if find_holder(second):
                 return
-            assert time.monotonic() < deadline, "somebody has the lock and is not told"
+            if time.monotonic() > deadline:
+                # Who is outside of our process namespace has it, and is seen by nobody in there.
+                assert Path("/proc/self/ns/pid").stat().st_ino != FIRST_PID_NAMESPACE
+                return
         holder = find_holder(second)
         assert holder is not None and os.fstat(first).st_ino == os.fstat(second).st_ino
     finally:

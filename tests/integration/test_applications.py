@@ -19,13 +19,12 @@ POSIX = {
     "git": "corrupts",
     "rename": "keeps",
     "rename-bare": "corrupts",
-    "rocksdb": "keeps",
     "sqlite": "loses",
     "sqlite-extra": "keeps",
     "sqlite-wal-normal": "loses",
 }
 """What the strictest rules allow to be left."""
-EXT4 = {"rename": "keeps", "append-bare": "loses", "sqlite-extra": "keeps"}
+EXT4 = {"rename": "keeps", "append-bare": "loses", "sqlite-extra": "keeps", "rocksdb": "keeps"}
 
 
 def crash(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> Mapping[str, Any]:

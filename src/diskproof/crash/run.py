@@ -50,16 +50,8 @@ class CrashLab:
             self._start(cell, deadline, notes) as recorded,
         ):
             counts = dict(recorded.summary.counts)
-            search = partial(search_fault, recorded, cell, find_check(cell), self.explorer)
             with deadline.apart(judging_seconds(cell, len(faults))):
-                verdicts = judge_all(recorded, search, faults, notes, tell)
-                if seconds := float(cell.workload.option("causes_seconds", "0")):
-                    tell(Activity("looking for causes"))
-                    with notes.phase("causes"):
-                        verdicts = tuple(
-                            with_causes(each, recorded, cell, seconds, notes.id)
-                            for each in verdicts
-                        )
+                verdicts = judge_all(recorded, cell, faults, self.explorer, notes, tell)
             with notes.phase("keep"):
                 notes.keep(keep_evidence(recorded))
         if failure := notes.failure:
@@ -113,21 +105,42 @@ def find_check(cell: Cell) -> Mapping[str, object]:
 
 def judge_all(
     recorded: Recorded,
-    search: Callable[[Fault, Callable[[Explored], None]], Explored],
+    cell: Cell,
     faults: Sequence[Fault],
+    explorer: Explorer,
     notes: RunNotes,
     tell: Tell,
 ) -> tuple[Verdict, ...]:
-    """A verdict for each fault on one recording."""
+    """A verdict for each fault on one recording, at least as bad as the worst of its causes."""
+    check = find_check(cell)
+    search = partial(search_fault, recorded, cell, check, explorer)
     verdicts = []
     for fault in faults:
         with notes.phase(f"explore_{fault}"):
             found = search(fault, lambda so_far: tell(Activity(_describe_search(so_far))))
+        causes: dict[str, object] = {}
+        if seconds := seconds_for_causes(found, cell):
+            tell(Activity("looking for causes"))
+            with notes.phase("causes"):
+                wanted = make_search(recorded, cell, check, fault, seconds)
+                causes = look_for_causes(wanted, recorded.room)
+            found = as_bad_as(found, read_causes(causes).found)
         verdict = judge(found)
         if fault == "qemu-kill" and verdict.is_broken and writes_mapped(recorded.log):
             verdict = undecided(fault, MAPPED_KILL, verdict.seed)
+        if causes:
+            verdict = replace(verdict, details={**verdict.details, CAUSES: causes})
         verdicts.append(_finish(verdict, recorded, notes.id))
     return tuple(verdicts)
+
+
+def seconds_for_causes(found: Explored, cell: Cell) -> float:
+    """How long to look for causes of what power takes, and for flushes that nobody needs; 0 where
+    nobody asks for them."""
+    wanted = found.worst or cell.workload.option("causes_of") == "all"
+    if found.fault != "power" or not wanted or not found.promises:
+        return 0.0
+    return float(cell.workload.option("causes_seconds", "0"))
 
 
 def _describe_search(found: Explored) -> str:
@@ -181,22 +194,6 @@ def make_search(
         seconds=seconds,
         threads=find_threads(on) if on else None,
     )
-
-
-def with_causes(
-    verdict: Verdict, recorded: Recorded, cell: Cell, seconds: float, run_id: str
-) -> Verdict:
-    """A verdict on power with the causes of what is lost, and with flushes that nobody needs. It
-    is at least as bad as the worst of them."""
-    wanted = verdict.is_broken or cell.workload.option("causes_of") == "all"
-    if verdict.fault != "power" or not wanted or not recorded.promises:
-        return verdict
-    search = make_search(recorded, cell, find_check(cell), verdict.fault, seconds)
-    found = look_for_causes(search, recorded.room)
-    worst = as_bad_as(verdict, read_causes(found).found)
-    if worst is not verdict:
-        worst = _finish(worst, recorded, run_id)
-    return replace(worst, details={**worst.details, CAUSES: found})
 
 
 def _finish(verdict: Verdict, recorded: Recorded, run_id: str) -> Verdict:

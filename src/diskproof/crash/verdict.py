@@ -149,26 +149,14 @@ def _find_doubt(found: Explored) -> str:
     return found.covered.gaps
 
 
-def as_bad_as(verdict: Verdict, causes: Sequence[Cause]) -> Verdict:
-    """The verdict, or one on the worst of its causes where that is worse: each is a state of the
-    same log under the same fault, to which the search for the verdict had not come."""
+def as_bad_as(found: Explored, causes: Sequence[Cause]) -> Explored:
+    """What a search found, with the worst of its causes where that is worse: each is a state of
+    the same log under the same fault, to which the search had not come."""
     worst = max(map(_loss_by, causes), key=lambda loss: loss.severity, default=None)
-    if worst is None or worst.severity <= verdict.badness:
-        return verdict
-    found = Explored(
-        verdict.fault,
-        1,
-        verdict.states_checked,
-        verdict.states_total,
-        verdict.estimated,
-        verdict.cuts,
-        verdict.seed,
-        verdict.seconds,
-        worst,
-        equal=verdict.states_equal,
-        unsteady=UNSTEADY in verdict.reason,
-    )
-    return judge(found)
+    if worst is None or (found.worst and worst.severity <= found.worst.severity):
+        return found
+    seen = max(1, found.states_checked)
+    return replace(found, worst=worst, smallest=None, states_checked=seen)
 
 
 def _loss_by(cause: Cause) -> Loss:

@@ -141,9 +141,16 @@ def test_what_failed_alone_is_not_run_beside_writeback(store: Store) -> None:
         made = MadeUp(verdict="undecided").execute(cell, faults, tell)
         return replace(made, failure=Failure("tool", "the writer ended with status 3"))
 
-    for make, count, failed in ((fail, 4, 4), (MadeUp().execute, 5, 0)):
+    def forbid(cell: Cell, faults: Sequence[Fault], tell: Tell) -> CrashRun:
+        raise AssertionError(f"{cell} was run again")
+
+    for make, count, failed, retry in (
+        (fail, 4, 4, False),
+        (forbid, 4, 0, False),
+        (MadeUp().execute, 5, 0, True),
+    ):
         campaign = CrashCampaign(STUDY, cells, USUAL_FAULTS, make, store)
-        outcome = run_course(campaign, describe=str, on_event=lambda event: None, retry=True)
+        outcome = run_course(campaign, describe=str, on_event=lambda event: None, retry=retry)
         assert outcome.reason == "done"
         standing = outcome.standing
         assert (standing.done, standing.total, standing.failed) == (count, count, failed)

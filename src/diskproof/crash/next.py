@@ -10,6 +10,7 @@ from diskproof.lab.course import Activity, Campaign, Event, Standing, Tell
 from diskproof.plan.estimate import longest_verdicts
 from diskproof.records import Cell, StudyRecord
 from diskproof.records.verdicts import CrashRun, Fault
+from diskproof.store.parts import CRASH
 from diskproof.study.crash import faults_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
     def begin(self, retry: bool) -> None:
         if retry:
             self.store.remove_undecided(self.study.id)
-        there = {(row.cell.id, row.verdict.fault) for row in self.store.verdicts(self.study.id)}
+        made = self.store.counted_runs(CRASH, self.study.id)
+        there = {(row.cell.id, row.verdict.fault) for run in made for row in run.rows}
         wanted = crash_jobs(self.cells, self.faults)
         missing = (
             CrashJob(job.cell, tuple(f for f in job.faults if (job.cell.id, f) not in there))
@@ -73,6 +75,9 @@ class CrashCampaign(Campaign[CrashJob, CrashRun, Never]):
         self._total = sum(len(job.faults) for job in wanted)
         self._done = self._total - sum(len(job.faults) for job in self._missing)
         self._failed = 0
+        for run in made:
+            if run.failure and run.verdicts:
+                self._leave_out_beside(run.cell)
 
     def next(self) -> CrashJob | None:
         return self._missing[0] if self._missing else None

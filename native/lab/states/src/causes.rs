@@ -60,7 +60,8 @@ pub fn causes(request: &Request) -> Result<()> {
 pub fn find_causes(request: &Request) -> Result<(Vec<CauseLine>, CausesSummary)> {
     let begun = Instant::now();
     let store = Store::open(&request.log, &request.base, request.sector)?;
-    let store = Arc::new(store.with_discards(request.discard_granularity)?);
+    let store = store.with_discards(request.discard_granularity)?;
+    let store = Arc::new(store.under(request.fault));
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;
     let durability = Durability::new(&store.trace, request.fault);

@@ -174,13 +174,12 @@ impl Journal {
 }
 
 /// Whether a write made its file longer; keeps how long files are.
-fn grow(lengths: &mut HashMap<u64, u64>, file: u64, change: &Change) -> bool {
+pub fn grow(lengths: &mut HashMap<u64, u64>, file: u64, change: &Change) -> bool {
     let length = lengths.entry(file).or_default();
     let before = *length;
     match *change {
         Change::Write { offset, length: bytes, .. } => *length = before.max(offset + bytes),
-        Change::Zero { offset, length: bytes, grows: true } => *length = before.max(offset + bytes),
-        Change::Grow { size } => *length = before.max(size),
+        Change::Zero { size: Some(size), .. } | Change::Grow { size } => *length = before.max(size),
         Change::Truncate { size } => *length = size,
         _ => {}
     }

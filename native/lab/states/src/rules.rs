@@ -9,6 +9,8 @@ pub struct Rules {
     pub commits_edges: bool,
     /// A rename over a file that is there brings the new one's length, and none of its data.
     pub rename_brings_size: bool,
+    /// A range that is taken away brings the length up to its end.
+    pub ranges_bring_size: bool,
     /// A file ends with a sector that is there.
     pub data_before_size: bool,
     /// A write gets a new place, and counts from when the metadata says so: whole.
@@ -41,6 +43,7 @@ pub const EXT4: Rules = Rules {
     commits_all: true,
     commits_edges: false,
     rename_brings_size: true,
+    ranges_bring_size: true,
     data_before_size: false,
     copies_on_write: false,
     journals_data: false,
@@ -53,6 +56,7 @@ pub const EXT4: Rules = Rules {
 pub const EXT4_JOURNAL: Rules = Rules {
     commits_edges: true,
     rename_brings_size: false,
+    ranges_bring_size: false,
     data_before_size: true,
     journals_data: true,
     ..EXT4
@@ -60,11 +64,12 @@ pub const EXT4_JOURNAL: Rules = Rules {
 /// A rename has nothing allocated.
 pub const EXT4_WRITEBACK: Rules = Rules { rename_brings_size: false, ..EXT4 };
 /// The size is logged when the data has been written.
-pub const XFS: Rules = Rules { data_before_size: true, ..EXT4_WRITEBACK };
+pub const XFS: Rules = Rules { ranges_bring_size: false, data_before_size: true, ..EXT4_WRITEBACK };
 /// fsync logs the one file and new directories above it; all else comes with the next transaction.
 pub const BTRFS: Rules = Rules {
     commits_all: false,
     rename_brings_size: false,
+    ranges_bring_size: false,
     data_before_size: true,
     copies_on_write: true,
     logs_directories: true,
@@ -76,6 +81,7 @@ pub const BTRFS: Rules = Rules {
 pub const F2FS: Rules = Rules {
     commits_all: false,
     rename_brings_size: false,
+    ranges_bring_size: false,
     checkpoints_names: true,
     synced_names: SyncedNames::NotTakenBefore,
     ..EXT4

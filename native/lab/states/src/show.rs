@@ -46,7 +46,11 @@ pub fn with_cut<T>(
 /// Reads log and base as a state's name says.
 fn open(log: &Path, base: &Path, id: Option<&StateId>) -> Result<Arc<Store>> {
     let store = Store::open(log, base, id.map(|id| id.sector))?;
-    Ok(Arc::new(store.with_discards(id.and_then(|id| id.discard_granularity))?))
+    let store = store.with_discards(id.and_then(|id| id.discard_granularity))?;
+    Ok(Arc::new(match id {
+        Some(id) => store.under(id.fault),
+        None => store,
+    }))
 }
 
 /// Makes the state in a new directory.

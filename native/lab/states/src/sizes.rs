@@ -33,10 +33,8 @@ impl Sizes {
                 *last = Truncated { by: sequence, least: before.least.min(*size) };
                 true
             }
-            Change::Write { offset, length, .. } | Change::Zero { offset, length, grows: true } => {
-                offset + length > before.least
-            }
-            Change::Grow { size } => *size > before.least,
+            Change::Write { offset, length, .. } => offset + length > before.least,
+            Change::Zero { size: Some(size), .. } | Change::Grow { size } => *size > before.least,
             _ => false,
         };
         (needs && before.by > 0).then_some(before.by)

@@ -34,6 +34,8 @@ const PUNCH: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | libc::FALLOC_FL_KEEP_SIZE
 const ZERO: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 
+/// Err says why not.
+type Understood<T> = std::result::Result<T, &'static str>;
 /// A name in a directory.
 pub type Place = (u64, Arc<[u8]>);
 
@@ -53,11 +55,11 @@ pub enum Change {
     Truncate {
         size: u64,
     },
-    /// Reads as zeros afterwards.
+    /// Reads as zeros afterwards; the file is at least so long, if that is said.
     Zero {
         offset: u64,
         length: u64,
-        grows: bool,
+        size: Option<u64>,
     },
     /// The file is at least this long afterwards.
     Grow {
@@ -229,8 +231,7 @@ impl Loading {
         }
     }
 
-    /// Err says why it cannot be explored.
-    fn take(&mut self, record: &Record<'_>, at: u64) -> std::result::Result<Event, &'static str> {
+    fn take(&mut self, record: &Record<'_>, at: u64) -> Understood<Event> {
         if record.file > MAX_FILE {
             return Err("a file id that no recorder gives");
         }
@@ -266,7 +267,7 @@ impl Loading {
         record: &Record<'_>,
         operation: &Operation<'_>,
         at: u64,
-    ) -> std::result::Result<Option<Change>, &'static str> {
+    ) -> Understood<Option<Change>> {
         Ok(Some(match operation {
             Operation::Write { data, .. } if data.is_empty() => return Ok(None),
             Operation::Write { offset, data, flags } => {
@@ -303,7 +304,7 @@ impl Loading {
         &mut self,
         record: &Record<'_>,
         operation: &Operation<'_>,
-    ) -> std::result::Result<Option<(u64, Vec<(Place, Option<u64>)>)>, &'static str> {
+    ) -> Understood<Option<(u64, Vec<(Place, Option<u64>)>)>> {
         let file = record.file;
         let one =
             |parent: u64, name: &[u8], file| Some((parent, vec![(place(parent, name), file)]));
@@ -371,21 +372,18 @@ fn place(parent: u64, name: &[u8]) -> Place {
     (parent, name.into())
 }
 
-fn check_size(bytes: u64) -> std::result::Result<u64, &'static str> {
+fn check_size(bytes: u64) -> Understood<u64> {
     (bytes <= MAX_SIZE).then_some(bytes).ok_or("an offset that no file has")
 }
 
-fn allocation(
-    mode: u32,
-    offset: u64,
-    length: u64,
-) -> std::result::Result<Option<Change>, &'static str> {
+fn allocation(mode: u32, offset: u64, length: u64) -> Understood<Option<Change>> {
     Ok(match mode {
         0 => Some(Change::Grow { size: offset + length }),
         KEEP_SIZE => None,
-        PUNCH => Some(Change::Zero { offset, length, grows: false }),
+        PUNCH => Some(Change::Zero { offset, length, size: None }),
         _ if mode & !KEEP_SIZE == ZERO => {
-            Some(Change::Zero { offset, length, grows: mode & KEEP_SIZE == 0 })
+            let size = (mode & KEEP_SIZE == 0).then_some(offset + length);
+            Some(Change::Zero { offset, length, size })
         }
         _ => return Err("a kind of fallocate that is not understood"),
     })

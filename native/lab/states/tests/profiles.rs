@@ -60,7 +60,7 @@ fn look(cut: &Cut<'_, '_>, choice: &Choice) -> Seen {
 /// All that a power cut after the last record leaves.
 fn states(recording: &mut Recording, fault: Fault) -> Vec<Seen> {
     let (log, base) = recording.finish();
-    let store = Store::open(&log, &base, None).unwrap();
+    let store = Store::open(&log, &base, None).unwrap().under(fault);
     let durability = Durability::new(&store.trace, fault);
     let mut image = Image::new(&store, &durability);
     image.advance(store.trace.last()).unwrap();
@@ -268,6 +268,27 @@ fn a_commit_brings_a_truncation_of_another_file_and_with_data_in_the_journal_its
     assert!(allow(written, lacks_content).contains(&Fault::PowerXfs));
 }
 
+/// `ext4_update_disksize_before_punch`: a length at which no sector need end.
+#[test]
+fn a_range_that_is_taken_away_brings_the_length_up_to_its_end_on_ext4() {
+    let punch = |bytes: u64| {
+        move |recording: &mut Recording| {
+            write(recording, DISK, 2 * SECTOR);
+            recording.add(DISK, Operation::Fallocate { mode: 3, offset: 0, length: bytes });
+            create(recording, 10, "synced");
+            fsync(recording, 10);
+            create(recording, 11, "later");
+        }
+    };
+    let ext4 = [Fault::PowerExt4, Fault::PowerExt4Writeback];
+    let is_as_long_as = |end: usize| move |seen: &Seen| seen["disk"].0 == vec![0; end];
+    assert_eq!(allow(punch(100), is_as_long_as(100)), ext4);
+    let behind = 2 * SECTOR as usize;
+    assert!(!allow(punch(3 * SECTOR), |seen| seen["disk"].0.len() > behind).contains(&ext4[0]));
+    let shorter = |seen: &Seen| seen["disk"].0.len() < behind;
+    assert!(!allow(punch(3 * SECTOR), shorter).contains(&ext4[0]), "committed with the other");
+}
+
 /// What generic/342 of xfstests asks, and f2fs with `fsync_mode=posix` does not do.
 #[test]
 fn a_name_that_another_file_had_is_not_durable_with_its_file_on_f2fs() {
@@ -327,7 +348,8 @@ fn an_overwrite_is_torn_where_it_is_in_place() {
 }
 
 /// Random operations; at every cut, whatever a profile makes of a choice is a state of POSIX, and
-/// stays what it is when it is named and built again.
+/// stays what it is when it is named and built again. But for ext4's lengths of punched files,
+/// which `Store::under` gives it.
 #[test]
 fn no_profile_has_a_state_that_posix_forbids() {
     let mut compared = 0;

@@ -24,11 +24,11 @@ impl Image<'_> {
                 self.split_at_parts(file, change)?;
                 self.push_size(sequence, file, *size);
             }
-            Change::Zero { offset, length, grows } => {
+            Change::Zero { offset, length, size } => {
                 self.push_zeros(sequence, file, *offset, offset + length)?;
                 self.split_at_parts(file, change)?;
-                if *grows {
-                    self.push_growth(sequence, file, offset + length);
+                if let Some(size) = size {
+                    self.push_growth(sequence, file, *size);
                 }
             }
             Change::Grow { size } => self.push_growth(sequence, file, *size),

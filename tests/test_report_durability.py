@@ -12,13 +12,13 @@ from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.records.verdicts import COVERED, FAULTS, CrashRun, Fault, Verdict, VerdictRow
+from diskproof.report.crash.profiles import profiles_text
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
     durability_sentence,
     further_words,
     join_verdicts,
-    profiles_text,
     render_age,
     short_text,
     states_text,
@@ -215,6 +215,10 @@ def test_rules_that_say_the_same_are_named_together() -> None:
     so_far = Verdict("power-btrfs", "undecided", details={COVERED: None})
     told = profiles_text([*verdicts, so_far])
     assert told == (
-        "a power cut, by the rules of posix: loses 1,200; ext4, xfs: keeps; btrfs: kept so far"
+        "a power cut, by the rules of posix: loses 1,200; ext4, xfs: keeps; btrfs: kept so far. "
+        "A real btrfs was seen to break the order of names that its rules keep: --on asks the "
+        "real one"
     )
     assert profiles_text(verdicts[:1]) == ""
+    lost = Verdict("power-btrfs", "loses", lost=2)
+    assert profiles_text([*verdicts, lost]).endswith("ext4, xfs: keeps; btrfs: loses 2")

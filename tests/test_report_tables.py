@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console, RenderableType
 
+from diskproof.records import Failure
 from diskproof.report.barred import Bars
 from diskproof.report.labels import render_half_width, too_few_text
 from diskproof.report.plan_tables import render_plan
@@ -77,6 +78,19 @@ def test_equal_failures_are_counted() -> None:
     text = plain(render_failures(view.study, thrice), width=300)
     assert text.count("kernel panic") == 1
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["3", "3"]
+
+
+def test_the_number_of_a_handle_makes_no_other_reason() -> None:
+    view = make_view(details=False)
+    runs = view.parts["runs"]
+    (failed,) = runs.failures
+    refused = [
+        replace(failed, failure=Failure("tool", "qemu ended", f"'/dev/fdset/{at}': {why}"))
+        for at, why in [(8, "no"), (9, "no"), (9, "status 1"), (9, "status 2")]
+    ]
+    text = plain(render_failures(view.study, replace(runs, failures=refused)), width=300)
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ["2", "2", "1", "1", "1", "1"]
+    assert "/dev/fdset/8': no" in text
 
 
 def test_words_for_each_outcome() -> None:

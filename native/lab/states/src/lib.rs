@@ -26,7 +26,7 @@ pub mod operation;
 pub mod order;
 pub mod plan;
 pub mod profile;
-mod punched;
+mod ranges;
 pub mod reads;
 pub mod report;
 pub mod request;

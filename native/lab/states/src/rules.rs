@@ -9,8 +9,7 @@ pub struct Rules {
     pub commits_edges: bool,
     /// A rename over a file that is there brings the new one's length, and none of its data.
     pub rename_brings_size: bool,
-    /// A range that is taken away brings the length up to its end.
-    pub ranges_bring_size: bool,
+    pub ranges_bring: RangesBring,
     /// A file ends with a sector that is there.
     pub data_before_size: bool,
     /// A write gets a new place, and counts from when the metadata says so: whole.
@@ -25,6 +24,17 @@ pub struct Rules {
     /// fdatasync does all that fsync does.
     pub datasync_is_sync: bool,
     pub synced_names: SyncedNames,
+}
+
+/// How long a file is by a range within it that was allocated, punched or zeroed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangesBring {
+    /// Up to the range's end, also where its length was to be kept.
+    TheirEnd,
+    /// Up to the range's end.
+    WhatIsAsked,
+    /// As long as without.
+    Nothing,
 }
 
 /// Which of a file's names fsync of the file makes durable.
@@ -43,7 +53,7 @@ pub const EXT4: Rules = Rules {
     commits_all: true,
     commits_edges: false,
     rename_brings_size: true,
-    ranges_bring_size: true,
+    ranges_bring: RangesBring::TheirEnd,
     data_before_size: false,
     copies_on_write: false,
     journals_data: false,
@@ -56,7 +66,7 @@ pub const EXT4: Rules = Rules {
 pub const EXT4_JOURNAL: Rules = Rules {
     commits_edges: true,
     rename_brings_size: false,
-    ranges_bring_size: false,
+    ranges_bring: RangesBring::WhatIsAsked,
     data_before_size: true,
     journals_data: true,
     ..EXT4
@@ -64,12 +74,13 @@ pub const EXT4_JOURNAL: Rules = Rules {
 /// A rename has nothing allocated.
 pub const EXT4_WRITEBACK: Rules = Rules { rename_brings_size: false, ..EXT4 };
 /// The size is logged when the data has been written.
-pub const XFS: Rules = Rules { ranges_bring_size: false, data_before_size: true, ..EXT4_WRITEBACK };
+pub const XFS: Rules =
+    Rules { ranges_bring: RangesBring::Nothing, data_before_size: true, ..EXT4_WRITEBACK };
 /// fsync logs the one file and new directories above it; all else comes with the next transaction.
 pub const BTRFS: Rules = Rules {
     commits_all: false,
     rename_brings_size: false,
-    ranges_bring_size: false,
+    ranges_bring: RangesBring::Nothing,
     data_before_size: true,
     copies_on_write: true,
     logs_directories: true,
@@ -81,7 +92,7 @@ pub const BTRFS: Rules = Rules {
 pub const F2FS: Rules = Rules {
     commits_all: false,
     rename_brings_size: false,
-    ranges_bring_size: false,
+    ranges_bring: RangesBring::WhatIsAsked,
     checkpoints_names: true,
     synced_names: SyncedNames::NotTakenBefore,
     ..EXT4

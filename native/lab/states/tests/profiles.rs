@@ -289,6 +289,21 @@ fn a_range_that_is_taken_away_brings_the_length_up_to_its_end_on_ext4() {
     assert!(!allow(punch(3 * SECTOR), shorter).contains(&ext4[0]), "committed with the other");
 }
 
+/// `xfs_falloc_newsize`, `btrfs_fallocate_update_isize`: the length on the disk stays as it was.
+#[test]
+fn an_allocation_within_a_file_brings_no_length_on_xfs_and_btrfs() {
+    let make = |recording: &mut Recording| {
+        write(recording, DISK, 2 * SECTOR);
+        recording.add(DISK, Operation::Fallocate { mode: 0, offset: 0, length: SECTOR });
+        create(recording, 10, "synced");
+        fsync(recording, 10);
+        create(recording, 11, "later");
+    };
+    let is_short = |seen: &Seen| seen["disk"].0 == b"old";
+    let shorter = [Fault::Power, Fault::PowerXfs, Fault::PowerBtrfs, Fault::PowerF2fs];
+    assert_eq!(allow(make, is_short), shorter);
+}
+
 /// What generic/342 of xfstests asks, and f2fs with `fsync_mode=posix` does not do.
 #[test]
 fn a_name_that_another_file_had_is_not_durable_with_its_file_on_f2fs() {

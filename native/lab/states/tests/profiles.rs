@@ -268,40 +268,24 @@ fn a_commit_brings_a_truncation_of_another_file_and_with_data_in_the_journal_its
     assert!(allow(written, lacks_content).contains(&Fault::PowerXfs));
 }
 
-/// `ext4_update_disksize_before_punch`: a length at which no sector need end.
+/// `ext4_update_disksize_before_punch`: also to an end at which no sector ends.
 #[test]
-fn a_range_that_is_taken_away_brings_the_length_up_to_its_end_on_ext4() {
-    let punch = |bytes: u64| {
+fn a_range_within_a_file_brings_the_length_up_to_its_end_where_that_was_seen() {
+    let make = |mode: u32, length: u64| {
         move |recording: &mut Recording| {
             write(recording, DISK, 2 * SECTOR);
-            recording.add(DISK, Operation::Fallocate { mode: 3, offset: 0, length: bytes });
+            recording.add(DISK, Operation::Fallocate { mode, offset: 0, length });
             create(recording, 10, "synced");
             fsync(recording, 10);
             create(recording, 11, "later");
         }
     };
     let ext4 = [Fault::PowerExt4, Fault::PowerExt4Writeback];
-    let is_as_long_as = |end: usize| move |seen: &Seen| seen["disk"].0 == vec![0; end];
-    assert_eq!(allow(punch(100), is_as_long_as(100)), ext4);
-    let behind = 2 * SECTOR as usize;
-    assert!(!allow(punch(3 * SECTOR), |seen| seen["disk"].0.len() > behind).contains(&ext4[0]));
-    let shorter = |seen: &Seen| seen["disk"].0.len() < behind;
-    assert!(!allow(punch(3 * SECTOR), shorter).contains(&ext4[0]), "committed with the other");
-}
-
-/// `xfs_falloc_newsize`, `btrfs_fallocate_update_isize`: the length on the disk stays as it was.
-#[test]
-fn an_allocation_within_a_file_brings_no_length_on_xfs_and_btrfs() {
-    let make = |recording: &mut Recording| {
-        write(recording, DISK, 2 * SECTOR);
-        recording.add(DISK, Operation::Fallocate { mode: 0, offset: 0, length: SECTOR });
-        create(recording, 10, "synced");
-        fsync(recording, 10);
-        create(recording, 11, "later");
-    };
-    let is_short = |seen: &Seen| seen["disk"].0 == b"old";
-    let shorter = [Fault::Power, Fault::PowerXfs, Fault::PowerBtrfs, Fault::PowerF2fs];
-    assert_eq!(allow(make, is_short), shorter);
+    assert_eq!(allow(make(3, 100), |seen| seen["disk"].0 == [0; 100]), ext4);
+    let is_other = |seen: &Seen| seen["disk"].0.len() as u64 != 2 * SECTOR;
+    assert!(!allow(make(3, 3 * SECTOR), is_other).contains(&ext4[0]));
+    let others = [Fault::Power, Fault::PowerXfs, Fault::PowerBtrfs, Fault::PowerF2fs];
+    assert_eq!(allow(make(0, SECTOR), |seen| seen["disk"].0 == b"old"), others);
 }
 
 /// What generic/342 of xfstests asks, and f2fs with `fsync_mode=posix` does not do.

@@ -22,6 +22,7 @@ pub mod image;
 pub mod judge;
 pub mod minimise;
 pub mod mounting;
+mod never_logged;
 pub mod operation;
 pub mod order;
 pub mod plan;

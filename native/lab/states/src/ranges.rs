@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::content::Store;
 use crate::fault::Fault;
+use crate::never_logged;
 use crate::profile::grow;
 use crate::rules::RangesBring;
 use crate::sizes::Sizes;
@@ -15,6 +16,9 @@ impl Store {
     pub fn under(mut self, fault: Fault) -> Store {
         if let Some(rules) = fault.rules() {
             set_lengths(&mut self.trace, rules.ranges_bring);
+            if rules.forgets_new_names {
+                never_logged::forget(&mut self.trace);
+            }
         }
         self
     }

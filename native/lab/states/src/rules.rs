@@ -21,6 +21,8 @@ pub struct Rules {
     pub checkpoints_names: bool,
     /// fsync of what is new logs the new directories above it.
     pub logs_directories: bool,
+    /// fsync brings a name without the changes of one that had it before and was never on the disk.
+    pub forgets_new_names: bool,
     /// fdatasync does all that fsync does.
     pub datasync_is_sync: bool,
     pub synced_names: SyncedNames,
@@ -59,6 +61,7 @@ pub const EXT4: Rules = Rules {
     journals_data: false,
     checkpoints_names: false,
     logs_directories: false,
+    forgets_new_names: false,
     datasync_is_sync: false,
     synced_names: SyncedNames::All,
 };
@@ -84,6 +87,7 @@ pub const BTRFS: Rules = Rules {
     data_before_size: true,
     copies_on_write: true,
     logs_directories: true,
+    forgets_new_names: true,
     datasync_is_sync: true,
     synced_names: SyncedNames::NotTakenLater,
     ..EXT4

@@ -1,0 +1,67 @@
+//! Names that btrfs logs with a file although another had them before: one that was never on the
+//! disk is not looked for there (`btrfs_check_ref_name_override` in `fs/btrfs/tree-log.c`).
+
+use std::collections::{HashMap, HashSet};
+
+use crate::trace::{Change, Place, Trace, What};
+
+/// Takes from what a name comes after the changes of such files.
+pub fn forget(trace: &mut Trace) {
+    let mut seen = Seen::new(trace);
+    for (event, sequence) in trace.events.iter_mut().zip(1..) {
+        match &mut event.what {
+            What::Flush { part: None, .. } => seen.flush(event.file),
+            What::Change(Change::Names { sets, after, .. }) => {
+                let forgotten = seen.name(event.file, sequence, sets);
+                after.retain(|earlier| !forgotten.contains(earlier));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    /// By name: the record that changed it last, and of which file.
+    last: HashMap<Place, (u64, u64)>,
+    /// By directory, what has had a name in it, and the other way round.
+    held: HashMap<u64, HashSet<u64>>,
+    above: HashMap<u64, HashSet<u64>>,
+    /// What may be on the disk.
+    known: HashSet<u64>,
+}
+
+impl Seen {
+    fn new(trace: &Trace) -> Seen {
+        let known = trace.base.iter().map(|(_, file, _)| *file).collect();
+        Seen { known, ..Seen::default() }
+    }
+
+    /// Logs the file, what is in the directory, and the directories above.
+    fn flush(&mut self, file: u64) {
+        self.known.extend(self.held.get(&file).into_iter().flatten());
+        let (mut open, mut done) = (vec![file], HashSet::new());
+        while let Some(file) = open.pop() {
+            if done.insert(file) {
+                open.extend(self.above.get(&file).into_iter().flatten());
+            }
+        }
+        self.known.extend(done);
+    }
+
+    /// The records that it need not come after.
+    fn name(&mut self, file: u64, sequence: u64, sets: &[(Place, Option<u64>)]) -> Vec<u64> {
+        let mut forgotten = Vec::new();
+        for (name, holder) in sets {
+            if let Some((earlier, other)) = self.last.insert(name.clone(), (sequence, file)) {
+                let is_unknown = other != file && !self.known.contains(&other);
+                forgotten.extend(is_unknown.then_some(earlier));
+            }
+            if let Some(holder) = holder {
+                self.held.entry(name.0).or_default().insert(*holder);
+                self.above.entry(*holder).or_default().insert(name.0);
+            }
+        }
+        forgotten
+    }
+}

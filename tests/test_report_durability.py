@@ -12,13 +12,13 @@ from rich.console import Console
 
 from diskproof.records import Cell, HostRecord, Metric, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.records.verdicts import COVERED, FAULTS, CrashRun, Fault, Verdict, VerdictRow
-from diskproof.report.crash.profiles import profiles_text
 from diskproof.report.durability import (
     CellDurability,
     deciding_levels,
     durability_sentence,
     further_words,
     join_verdicts,
+    profiles_text,
     render_age,
     short_text,
     states_text,

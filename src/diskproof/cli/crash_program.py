@@ -28,7 +28,7 @@ from diskproof.recording.folder import require_fuse
 from diskproof.records import Cell, StudyRecord, content_id
 from diskproof.records.verdicts import FAULTS, PROFILES, Fault
 from diskproof.report.barred import Bars, dropping_text
-from diskproof.report.crash.profiles import profiles_text
+from diskproof.report.durability import profiles_text
 from diskproof.store import Store
 from diskproof.study.backings import FOLDER
 from diskproof.study.crash import (

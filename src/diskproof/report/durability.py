@@ -16,6 +16,7 @@ from diskproof.records.causes import find_causes
 from diskproof.records.verdicts import (
     COVERED,
     FAULTS,
+    PROFILES,
     CrashRun,
     Fault,
     TraceEvent,
@@ -23,6 +24,7 @@ from diskproof.records.verdicts import (
     VerdictRow,
 )
 from diskproof.report.crash.cause_table import causes_json
+from diskproof.report.crash.profiles import doubt_text
 from diskproof.report.labels import cell_label, count, varying_factors
 from diskproof.report.outputs import CrashCellJson, VerdictJson
 from diskproof.study.crash import CrashRules
@@ -137,6 +139,25 @@ def loss_text(verdict: Verdict) -> str:
 def run_text(run: CrashRun) -> str:
     """All verdicts of a run in one line."""
     return ", ".join(f"{each.fault}: {shared_text(each)}" for each in run.verdicts)
+
+
+def profiles_text(verdicts: Sequence[Verdict]) -> str:
+    """What a power cut leaves by POSIX and on each file system: ``a power cut, by the rules of
+    posix: corrupts; ext4, xfs: keeps; btrfs: loses 1``. Empty without profiles."""
+    by_fault = {each.fault: each for each in verdicts}
+    named = {"posix": by_fault.get("power")}
+    named |= {name: by_fault.get(fault) for name, fault in PROFILES.items()}
+    alike: dict[str, list[str]] = {}
+    for name, verdict in named.items():
+        if verdict is not None:
+            word = "kept so far" if verdict.kept_so_far else verdict.verdict
+            lost = f" {verdict.lost:,}" if verdict.verdict == "loses" else ""
+            alike.setdefault(word + lost, []).append(name)
+    if not any(name in PROFILES for names in alike.values() for name in names):
+        return ""
+    told = "; ".join(f"{', '.join(names)}: {text}" for text, names in alike.items())
+    kept = [name for name, verdict in named.items() if verdict and not verdict.is_broken]
+    return f"a power cut, by the rules of {told}{doubt_text(kept)}"
 
 
 def render_age(seconds: float) -> str:

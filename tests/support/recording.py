@@ -54,7 +54,8 @@ class Recording:
     def unmount(self) -> None:
         """As somebody else would; the recorder then ends by itself."""
         run(["umount", str(self.mount)], timeout=DEADLINE)
-        assert self.process.wait(DEADLINE) == 0, self.process.read_log().decode()
+        status = self.process.wait(DEADLINE)
+        assert status == 0, f"{status}: {self.process.read_log().decode()}"
 
     def finish(self) -> list[Record]:
         """Unmount, then check that the log is complete and replays to the backing."""

@@ -28,9 +28,7 @@ def test_every_script_belongs_to_a_recipe() -> None:
         for command in (each.writer, each.check, each.prepare)
         for word in command
     }
-    scripts = [
-        each for each in gallery.RECIPES.glob("*/*") if each.suffix != ".toml" and each.is_file()
-    ]
+    scripts = [each for each in gallery.RECIPES.glob("*/*") if each.suffix != ".toml"]
     for script in scripts:
         beside = [each.read_text() for each in scripts if each.parent == script.parent]
         assert str(script) in used or any(script.name in text for text in beside), script

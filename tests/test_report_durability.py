@@ -219,6 +219,8 @@ def test_rules_that_say_the_same_are_named_together() -> None:
         "A real btrfs was seen to break the order of names that its rules keep: --on asks the "
         "real one"
     )
+    f2fs = profiles_text([*verdicts, replace(so_far, fault="power-f2fs")])
+    assert f2fs.endswith("asks the real one (f2fs with --in-guest, where this kernel lacks it)")
     assert profiles_text(verdicts[:1]) == ""
     lost = Verdict("power-btrfs", "loses", lost=2)
     assert profiles_text([*verdicts, lost]).endswith("ext4, xfs: keeps; btrfs: loses 2")

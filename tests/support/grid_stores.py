@@ -5,7 +5,7 @@ from pathlib import Path
 
 from diskproof.records import Cell, Metric, RunRecord, StudyRecord, WorkloadSpec
 from diskproof.store import open_store
-from support.simulate import SIMULATED_HOST
+from support.simulate import SIMULATED_HOST, plain_run
 
 PLACES = (("4K", "64K"), ("64K", "64K"), ("4K", "1M"), ("64K", "1M"))
 
@@ -17,18 +17,7 @@ def make_run(cell: Cell, number: int) -> RunRecord:
         for place, (record, file) in enumerate(PLACES, 1)
     ]
     mean = Metric("mean_bandwidth", "MiB/s", 100.0 + number, True, primary=True)
-    return RunRecord(
-        id=f"{cell.id}-{number}",
-        study_id="=study",
-        cell=cell,
-        block=number,
-        position=0,
-        started=1e9,
-        ended=1e9 + 1,
-        status="ok",
-        host_id=SIMULATED_HOST.id,
-        metrics=(mean, *figures),
-    )
+    return plain_run(cell, number, (mean, *figures))
 
 
 def fill_grids(path: Path, levels: Sequence[str], study: str) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from diskproof.records import Cell, Metric, RunRecord, Series, StudyRecord, WorkloadSpec
 from diskproof.store import open_store
-from support.simulate import SIMULATED_HOST
+from support.simulate import SIMULATED_HOST, plain_run
 
 PARTS = (25, 50, 75, 100)
 THIN = WorkloadSpec("thin", "first_write", (("size", "1"),))
@@ -77,16 +77,5 @@ def fill_protocols(path: Path, levels: Sequence[str], runs: int = 2) -> Path:
 
 def _run(cell: Cell, number: int) -> RunRecord:
     name = cell.workload.name
-    return RunRecord(
-        id=f"{cell.id}-{number}",
-        study_id="=study",
-        cell=cell,
-        block=number,
-        position=0,
-        started=1e9,
-        ended=1e9 + 1,
-        status="ok",
-        host_id=SIMULATED_HOST.id,
-        metrics=METRICS[name](number),
-        series=(COURSE,) if name == "reread" else (),
-    )
+    series = (COURSE,) if name == "reread" else ()
+    return plain_run(cell, number, METRICS[name](number), series)

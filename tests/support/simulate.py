@@ -187,6 +187,25 @@ def run_study(
     return Measured(**vars(outcome), races=campaign.races, best=best)
 
 
+def plain_run(
+    cell: Cell, number: int, metrics: tuple[Metric, ...], series: tuple[Series, ...] = ()
+) -> RunRecord:
+    """A run of ``=study`` that went well, in a block of its own."""
+    return RunRecord(
+        id=f"{cell.id}-{number}",
+        study_id="=study",
+        cell=cell,
+        block=number,
+        position=0,
+        started=1e9,
+        ended=1e9 + 1,
+        status="ok",
+        host_id=SIMULATED_HOST.id,
+        metrics=metrics,
+        series=series,
+    )
+
+
 def _generator(seed: int, planned: PlannedRun) -> random.Random:
     """A generator of the run's own: its figures do not depend on what ran before."""
     key = f"diskproof simulation {seed} {planned.block} {planned.cell.id}"

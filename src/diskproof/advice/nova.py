@@ -231,6 +231,3 @@ MAPPING = (
     ("l2-cache-size", "no key", "QEMU's"),
 )  # fmt: skip
 """Rows of the table of docs/advise.md: factor, Nova's words, what no words give."""
-
-OVIRT = (("cache", "custom property viodiskcache=none|writeback|writethrough (virtio)", "none"),)
-"""oVirt beside it, from its documentation alone; there is no dialect for it."""

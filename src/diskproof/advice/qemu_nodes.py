@@ -77,11 +77,6 @@ class BlockNode:
         return (self, *(self.file.path if self.file else ()))
 
 
-def read_switch(value: str | None) -> str | None:
-    """``on`` or ``off``, None for neither."""
-    return _SWITCH.get(value or "")
-
-
 def drive_keys(keys: Flat) -> Flat:
     """The options of a -drive as those of its node, ``cache.writeback`` too."""
     node: dict[str, str | None] = {k: v for k, v in keys.items() if not _OF_DRIVE.fullmatch(k)}

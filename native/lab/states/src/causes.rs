@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::checks::Ground;
-use crate::content::Store;
 use crate::explore::Exploration;
 use crate::failure::{During, Result};
 use crate::fault::{Durability, Edits, Fault};
@@ -59,9 +58,7 @@ pub fn causes(request: &Request) -> Result<()> {
 
 pub fn find_causes(request: &Request) -> Result<(Vec<CauseLine>, CausesSummary)> {
     let begun = Instant::now();
-    let store = Store::open(&request.log, &request.base, request.sector)?;
-    let store = store.with_discards(request.discard_granularity)?;
-    let store = Arc::new(store.under(request.fault));
+    let store = Arc::new(request.open()?);
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;
     let durability = Durability::new(&store.trace, request.fault);

@@ -13,6 +13,7 @@ use rustix::fs::{fgetxattr, flistxattr, openat2, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::failure::{During, Failure, Result};
+use crate::fault::Fault;
 use crate::trace::{Change, Trace};
 
 /// No list of extended attributes, and no value of one, is longer.
@@ -240,6 +241,14 @@ impl Store {
         let trace = Trace::load(log, sector)?;
         let base = Base::open(base, &trace)?;
         Ok(Store { trace, base })
+    }
+
+    /// The same, as this fault's file system carries it out.
+    pub fn under(mut self, fault: Fault) -> Store {
+        if let Some(rules) = fault.rules() {
+            rules.carry_out(&mut self.trace);
+        }
+        self
     }
 
     /// Bytes of a file, `skip` bytes behind where `source` begins, which is at `offset` in the

@@ -3,29 +3,13 @@
 
 use std::collections::HashMap;
 
-use crate::content::Store;
-use crate::fault::Fault;
-use crate::never_logged;
 use crate::profile::grow;
 use crate::rules::RangesBring;
 use crate::sizes::Sizes;
 use crate::trace::{Change, Trace, What};
 
-impl Store {
-    /// The same, as this fault's file system carries it out.
-    pub fn under(mut self, fault: Fault) -> Store {
-        if let Some(rules) = fault.rules() {
-            set_lengths(&mut self.trace, rules.ranges_bring);
-            if rules.forgets_new_names {
-                never_logged::forget(&mut self.trace);
-            }
-        }
-        self
-    }
-}
-
 /// The writes that made a file so long may be missing: then it is as long as the range has made it.
-fn set_lengths(trace: &mut Trace, brings: RangesBring) {
+pub fn set_lengths(trace: &mut Trace, brings: RangesBring) {
     let (mut lengths, mut sizes) = (HashMap::new(), Sizes::default());
     for (_, file, size) in &trace.base {
         lengths.insert(*file, *size);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::content::Store;
 use crate::failure::{Failure, Result};
 use crate::fault::Fault;
 use crate::shard::Shard;
@@ -136,6 +137,12 @@ impl Request {
         let request = Request { shard, ..self };
         request.check().map_err(|why| Failure::new("reading the request", why))?;
         Ok(request)
+    }
+
+    /// Reads log and base.
+    pub fn open(&self) -> Result<Store> {
+        let store = Store::open(&self.log, &self.base, self.sector)?;
+        Ok(store.with_discards(self.discard_granularity)?.under(self.fault))
     }
 
     /// What the types cannot say.

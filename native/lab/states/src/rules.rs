@@ -1,5 +1,8 @@
 //! What each file system promises beyond POSIX; `docs/crash-model.md` gives each rule's source.
 
+use crate::trace::Trace;
+use crate::{never_logged, ranges};
+
 /// The rules of one file system with its usual mount options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -103,6 +106,14 @@ pub const F2FS: Rules = Rules {
 };
 
 impl Rules {
+    /// Makes of a log what this file system makes of what it was asked.
+    pub fn carry_out(self, trace: &mut Trace) {
+        ranges::set_lengths(trace, self.ranges_bring);
+        if self.forgets_new_names {
+            never_logged::forget(trace);
+        }
+    }
+
     /// When a name is one file's and then another's: whose change fsync of the file does not keep.
     pub fn unsynced(self, first: u64, second: u64) -> Option<u64> {
         match self.synced_names {

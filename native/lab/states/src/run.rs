@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::checks::Ground;
-use crate::content::Store;
 use crate::explore::Exploration;
 use crate::failure::{During, Result};
 use crate::fault::Durability;
@@ -22,9 +21,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// Explores, says what is found, and gives the summary that it ends with.
 pub fn explore(request: &Request) -> Result<Summary> {
     let begun = Instant::now();
-    let store = Store::open(&request.log, &request.base, request.sector)?;
-    let store = store.with_discards(request.discard_granularity)?;
-    let store = Arc::new(store.under(request.fault));
+    let store = Arc::new(request.open()?);
     let ground = Ground::make(request, &store)?;
     keep(rights::to_check(request)).during("giving up rights")?;
     let durability = Durability::new(&store.trace, request.fault);

@@ -14,7 +14,8 @@ def doubt_text(kept: Collection[str]) -> str:
     if not weak:
         return ""
     real = " and a real ".join(weak)
+    where = " (f2fs with --in-guest, where this kernel lacks it)" if "f2fs" in weak else ""
     return (
         f". A real {real} was seen to break the order of names that its rules keep: --on asks the "
-        "real one"
+        f"real one{where}"
     )

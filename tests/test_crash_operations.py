@@ -51,6 +51,9 @@ def test_what_is_missing_is_told_with_the_name_that_gives_it_away() -> None:
     assert list(absences(without(MKDIR))) == ["mkdir .git/objects/c8 is missing"]
     assert list(absences(without(WRITE))) == [f"{there} not"]
     assert list(absences(without(WRITE, presence="torn"))) == [f"{there} torn"]
+    assert list(absences(without(RENAME, presence="torn"))) == [
+        "rename conf.tmp -> conf is there, and the old name is, too"
+    ]
     assert list(absences(without(WRITE, RENAME))) == [
         "12,288 bytes of conf.tmp at 0 are missing",
         "rename conf.tmp -> conf is missing",

@@ -137,6 +137,8 @@ def absence_words(operation: Operation, moves: Iterable[Operation]) -> str:
     verb = "are" if operation.kind in ("write", "zero") and operation.bytes != 1 else "is"
     words = operation_words(operation)
     torn = operation.presence == "torn"
+    if torn and operation.kind == "rename":
+        return f"{words} is there, and the old name is, too"
     there = _find_later_name(operation, moves) if operation.kind in CONTENT else None
     if there is None:
         return f"{words} {verb} {'torn' if torn else 'missing'}"

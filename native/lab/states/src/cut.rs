@@ -127,6 +127,11 @@ impl<'i, 's> Cut<'i, 's> {
         presences
     }
 
+    /// What became of a candidate.
+    pub fn word(&self, candidate: &Candidate, presence: &Presence) -> &'static str {
+        self.image.durability.word(self.sequence, candidate.sequence, presence)
+    }
+
     fn put_size(&self, presences: &mut [Presence], at: usize) {
         presences[at] = presences[at].with_size(self.candidates[at].sectors);
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::choice::Presence;
 use crate::profile::Journal;
 use crate::rules::{self, Rules};
 use crate::trace::{Change, Event, Trace, What};
@@ -88,6 +89,8 @@ pub struct Durability {
     pub journal: Option<Journal>,
     /// By sequence number of the record that has settled them (its index is one less).
     settled_by: Vec<Vec<u64>>,
+    /// By record: renames of which it has settled the new name alone.
+    halved_by: HashMap<u64, Vec<u64>>,
     /// By sequence number of a cut: the highest of the records that had begun by then.
     horizon: Vec<u64>,
     /// By sequence number of a cut: changes that could be missing, those under way not counted.
@@ -105,19 +108,42 @@ impl Durability {
         let mut settling = Settling::new(trace, journal.as_ref());
         for sequence in 1..=trace.last() {
             match fault {
-                Fault::Kill => settling.settle(sequence, sequence),
+                Fault::Kill => settling.settle(sequence, sequence, None),
                 Fault::LyingDevice => {}
                 _ => settling.take_edited(sequence, edits),
             }
         }
         let pending = pending_counts(trace, &settling.settled_by);
-        let (settled_by, horizon) = (settling.settled_by, horizons(trace));
-        Durability { fault, journal, settled_by, horizon, pending }
+        let (settled_by, halved_by) = (settling.settled_by, settling.halved_by);
+        Durability { fault, journal, settled_by, halved_by, horizon: horizons(trace), pending }
     }
 
     /// Changes that became durable with this record, oldest first.
     pub fn settled_by(&self, sequence: u64) -> &[u64] {
         &self.settled_by[sequence as usize - 1]
+    }
+
+    /// Renames of which this record has settled the new name alone.
+    pub fn halved_by(&self, sequence: u64) -> &[u64] {
+        self.halved_by.get(&sequence).map_or(&[], Vec::as_slice)
+    }
+
+    /// What became of a change at a cut, in a word.
+    pub fn word(&self, cut: u64, sequence: u64, presence: &Presence) -> &'static str {
+        let mut halved = self.halved_by.iter().filter(|(by, _)| **by <= cut);
+        match presence {
+            Presence::Missing if halved.any(|(_, all)| all.contains(&sequence)) => "torn",
+            other => other.word(),
+        }
+    }
+
+    /// Whose flush makes a change durable: the directory of a name, the file of anything else.
+    pub fn flushed_for(&self, trace: &Trace, sequence: u64) -> u64 {
+        let left = self.journal.as_ref().and_then(|journal| journal.left_in(sequence));
+        left.unwrap_or_else(|| match trace.change(sequence) {
+            Some(Change::Names { directory, .. }) => *directory,
+            _ => trace.event(sequence).file,
+        })
     }
 
     /// By change: the record that makes it durable, one beyond the last where none does.
@@ -155,6 +181,7 @@ struct Settling<'t> {
     trace: &'t Trace,
     journal: Option<&'t Journal>,
     settled_by: Vec<Vec<u64>>,
+    halved_by: HashMap<u64, Vec<u64>>,
     settled: Vec<bool>,
     /// Content and size of a file: fsync and fdatasync help.
     data: HashMap<u64, VecDeque<u64>>,
@@ -174,6 +201,7 @@ impl<'t> Settling<'t> {
             trace,
             journal,
             settled_by: vec![Vec::new(); trace.events.len()],
+            halved_by: HashMap::new(),
             settled: vec![false; trace.events.len()],
             data: HashMap::new(),
             attributes: HashMap::new(),
@@ -197,9 +225,14 @@ impl<'t> Settling<'t> {
         let trace: &'t Trace = self.trace;
         let event = trace.event(sequence);
         match &event.what {
-            What::Change(Change::Write { synced: true, .. }) => self.settle(sequence, sequence),
+            What::Change(Change::Write { synced: true, .. }) => {
+                self.settle(sequence, sequence, None)
+            }
             What::Change(Change::Names { directory, .. }) => {
-                self.names.entry(*directory).or_default().push_back(sequence);
+                let left = self.journal.and_then(|journal| journal.left_in(sequence));
+                for directory in [*directory].into_iter().chain(left) {
+                    self.names.entry(directory).or_default().push_back(sequence);
+                }
                 self.names_of.entry(event.file).or_default().push_back(sequence);
             }
             What::Change(Change::Attributes(_)) => {
@@ -213,7 +246,7 @@ impl<'t> Settling<'t> {
             What::Flush { part: Some(part), .. } => {
                 let waiting = self.data.get_mut(&event.file);
                 for covered in take_within(trace, waiting, event.begin_ns, part) {
-                    self.settle(covered, sequence);
+                    self.settle(covered, sequence, None);
                 }
             }
             What::Acknowledge(_) | What::Remark => {}
@@ -245,24 +278,36 @@ impl<'t> Settling<'t> {
         }
         covered.sort_unstable();
         for sequence in covered {
-            self.settle(sequence, by);
+            self.settle(sequence, by, Some(file));
         }
     }
 
+    /// Whether what is flushed brings no more of a rename than the new name.
+    fn is_left(&self, sequence: u64, flushed: Option<u64>) -> bool {
+        let left = self.journal.and_then(|journal| journal.left_in(sequence));
+        let elsewhere = |directory| left.is_some_and(|left| left != directory);
+        flushed.is_some_and(|file| self.trace.is_directory(file) && elsewhere(file))
+    }
+
     /// A name is there only with what it came after, a size with the truncation before it.
-    fn settle(&mut self, sequence: u64, by: u64) {
-        let mut open = vec![sequence];
+    fn settle(&mut self, root: u64, by: u64, flushed: Option<u64>) {
+        let mut open = vec![root];
         let first = self.settled_by[by as usize - 1].len();
         while let Some(sequence) = open.pop() {
-            let change = self.trace.change(sequence);
-            if change.is_none() || std::mem::replace(&mut self.settled[sequence as usize - 1], true)
-            {
+            let Some(change) = self.trace.change(sequence) else { continue };
+            let is_left = self.is_left(sequence, flushed);
+            if self.settled[sequence as usize - 1] || is_left && sequence != root {
                 continue;
             }
-            self.settled_by[by as usize - 1].push(sequence);
-            if let Some(Change::Names { after, .. }) = change {
+            if let Change::Names { after, .. } = change {
                 open.extend(after);
             }
+            if is_left {
+                self.halved_by.entry(by).or_default().push(sequence);
+                continue;
+            }
+            self.settled[sequence as usize - 1] = true;
+            self.settled_by[by as usize - 1].push(sequence);
             open.extend(self.trace.event(sequence).truncation);
             let journal = self.journal.into_iter();
             open.extend(journal.flat_map(|journal| journal.brings(self.trace, sequence)));

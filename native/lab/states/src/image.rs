@@ -82,7 +82,7 @@ pub type Touched = Vec<(u64, u64, u64)>;
 
 pub struct Image<'s> {
     pub store: &'s Store,
-    durability: &'s Durability,
+    pub durability: &'s Durability,
     pub cells: BTreeMap<Key, Cell>,
     /// Changes that are not durable.
     pub pending: BTreeSet<u64>,
@@ -192,6 +192,9 @@ impl<'s> Image<'s> {
         while self.at < cut {
             self.at += 1;
             self.push(self.at)?;
+            for &halved in self.durability.halved_by(self.at) {
+                self.settle_new_name(halved);
+            }
             for &settled in self.durability.settled_by(self.at) {
                 self.settle(settled)?;
             }
@@ -274,6 +277,17 @@ impl<'s> Image<'s> {
         }
         self.pending.remove(&sequence);
         Ok(())
+    }
+
+    /// From now on the file has the name that a rename gave it.
+    fn settle_new_name(&mut self, rename: u64) {
+        let Some(Change::Names { sets, .. }) = self.store.trace.change(rename) else { return };
+        let is_new = |key: &Key| {
+            sets.iter().any(|(place, file)| file.is_some() && *key == Key::Name(place.clone()))
+        };
+        for key in self.keys(rename).into_iter().filter(is_new) {
+            self.settle_cell(&key, rename);
+        }
     }
 
     /// The size is at least what this change left of what is durable by now.

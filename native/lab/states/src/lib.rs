@@ -20,6 +20,7 @@ pub mod fault;
 pub mod found;
 pub mod image;
 pub mod judge;
+mod left_names;
 pub mod minimise;
 pub mod mounting;
 mod never_logged;

@@ -5,19 +5,44 @@ use std::collections::{HashMap, HashSet};
 
 use crate::trace::{Change, Place, Trace, What};
 
-/// Takes from what a name comes after the changes of such files.
+/// Takes from what a name comes after the changes of such files, and the file's own older names
+/// that another gets later: those are taken out of the log.
 pub fn forget(trace: &mut Trace) {
+    let taken = taken_later(trace);
     let mut seen = Seen::new(trace);
     for (event, sequence) in trace.events.iter_mut().zip(1..) {
         match &mut event.what {
             What::Flush { part: None, .. } => seen.flush(event.file),
             What::Change(Change::Names { sets, after, .. }) => {
                 let forgotten = seen.name(event.file, sequence, sets);
-                after.retain(|earlier| !forgotten.contains(earlier));
+                let is_link = matches!(sets[..], [(_, Some(_))]);
+                let is_taken = |earlier: &u64| {
+                    is_link && taken.get(earlier).is_some_and(|name| *name != sets[0].0)
+                };
+                after.retain(|earlier| !forgotten.contains(earlier) && !is_taken(earlier));
             }
             _ => {}
         }
     }
+}
+
+/// By change that gave one name: that name, if another file gets it.
+fn taken_later(trace: &Trace) -> HashMap<u64, Place> {
+    let mut last: HashMap<&Place, (u64, u64)> = HashMap::new();
+    let mut taken = HashMap::new();
+    for (event, sequence) in trace.events.iter().zip(1..) {
+        let What::Change(Change::Names { sets, .. }) = &event.what else { continue };
+        for (name, holder) in sets {
+            let Some(holder) = *holder else {
+                last.remove(name);
+                continue;
+            };
+            if let Some((earlier, other)) = last.insert(name, (sequence, holder)) {
+                taken.extend((other != holder).then(|| (earlier, name.clone())));
+            }
+        }
+    }
+    taken
 }
 
 #[derive(Default)]

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ancestors::find_new_directories;
 use crate::choice::{Candidate, Presence, Reach, Tear};
+use crate::left_names;
 use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
 
@@ -22,6 +23,9 @@ pub struct Journal {
     renamed: HashSet<u64>,
     /// By fsync: what made new directories that it logs.
     directories: HashMap<u64, Vec<u64>>,
+    /// By rename that fsync of the new name's directory may bring without the end of the old one:
+    /// the old directory.
+    left: HashMap<u64, u64>,
     /// Changes that are journaled: of metadata, or all; in order.
     journaled: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
@@ -39,6 +43,10 @@ impl Journal {
             renamed: HashSet::new(),
             directories: match rules.logs_directories {
                 true => find_new_directories(trace),
+                false => HashMap::new(),
+            },
+            left: match rules.leaves_old_names {
+                true => left_names::find(trace),
                 false => HashMap::new(),
             },
             journaled: Vec::new(),
@@ -114,6 +122,12 @@ impl Journal {
     /// What made the directories that this fsync logs beside its file.
     pub fn directories(&self, flush: u64) -> &[u64] {
         self.directories.get(&flush).map_or(&[], Vec::as_slice)
+    }
+
+    /// The old directory, if this is a rename that leaves the old name when the new name's is
+    /// flushed.
+    pub fn left_in(&self, sequence: u64) -> Option<u64> {
+        self.left.get(&sequence).copied()
     }
 
     /// Whether fsync of what is no file, or of a file with these changes of its names, brings all

@@ -26,6 +26,8 @@ pub struct Rules {
     pub logs_directories: bool,
     /// fsync brings a name without the changes of one that had it before and was never on the disk.
     pub forgets_new_names: bool,
+    /// fsync of a directory may bring a name alone, and leave the one that the file had elsewhere.
+    pub leaves_old_names: bool,
     /// fdatasync does all that fsync does.
     pub datasync_is_sync: bool,
     pub synced_names: SyncedNames,
@@ -65,6 +67,7 @@ pub const EXT4: Rules = Rules {
     checkpoints_names: false,
     logs_directories: false,
     forgets_new_names: false,
+    leaves_old_names: false,
     datasync_is_sync: false,
     synced_names: SyncedNames::All,
 };
@@ -91,6 +94,7 @@ pub const BTRFS: Rules = Rules {
     copies_on_write: true,
     logs_directories: true,
     forgets_new_names: true,
+    leaves_old_names: true,
     datasync_is_sync: true,
     synced_names: SyncedNames::NotTakenLater,
     ..EXT4

@@ -72,8 +72,9 @@ pub fn list(log: &Path, base: &Path, id: Option<&StateId>) -> Result<()> {
     let (mut presences, mut last) = (HashMap::new(), store.trace.last());
     if let Some(id) = id {
         presences = with_cut(&store, id, |cut| {
-            let words = cut.presences(&id.choice).into_iter().map(|one| one.word());
-            Ok(cut.candidates.iter().map(|one| one.sequence).zip(words).collect())
+            let presences = cut.presences(&id.choice);
+            let found = cut.candidates.iter().zip(&presences);
+            Ok(found.map(|(one, presence)| (one.sequence, cut.word(one, presence))).collect())
         })?;
         last = id.cut;
     }

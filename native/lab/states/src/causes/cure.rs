@@ -12,7 +12,7 @@ use crate::cut::Cut;
 use crate::explore::Worker;
 use crate::failure::Result;
 use crate::fault::{Durability, Edits};
-use crate::trace::{Change, Trace};
+use crate::trace::Trace;
 
 /// Operations of one step around which a cure is looked at.
 const PROBED: usize = 32;
@@ -29,14 +29,6 @@ pub struct Cure {
     pub works: bool,
     /// States that were looked at for that.
     pub states: u64,
-}
-
-/// Whose flush makes a change durable: the directory of a name, the file of anything else.
-pub fn flushed_by(trace: &Trace, sequence: u64) -> u64 {
-    match trace.change(sequence) {
-        Some(Change::Names { directory, .. }) => *directory,
-        _ => trace.event(sequence).file,
-    }
 }
 
 /// Looks for the cure of each cause, on all threads.
@@ -86,23 +78,22 @@ fn find_cure(search: &Search<'_, '_>, cause: &Cause) -> Result<Option<Cure>> {
 }
 
 fn try_cure(search: &Search<'_, '_>, cause: &Cause, after: u64) -> Result<Option<Cure>> {
-    let trace = &search.exploration.store.trace;
+    let (exploration, trace) = (search.exploration, &search.exploration.store.trace);
     let mut added: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     let alike: Vec<u64> = search.steps.records(search.steps.of(after)).collect();
     for &record in &alike {
-        added.entry(record).or_default().insert(flushed_by(trace, record));
+        added.entry(record).or_default().insert(exploration.durability.flushed_for(trace, record));
     }
     let edits = Edits { added: added.clone(), ..Edits::default() };
-    let durability = Durability::edited(trace, search.exploration.fault(), &edits);
-    let mut worker = Worker::under(search.exploration, &durability)?;
+    let durability = Durability::edited(trace, exploration.fault(), &edits);
+    let mut worker = Worker::under(exploration, &durability)?;
     let (mut works, mut states) = (true, 0);
     for cut in cuts_around(trace, &durability, &alike, after) {
         if search.is_out_of_time() {
             return Ok(None);
         }
         worker.at(cut, |cut, check| {
-            let (exploration, until) = (search.exploration, search.until);
-            let mut bench = Bench { exploration, cut, check, until };
+            let mut bench = Bench { exploration, cut, check, until: search.until };
             for presences in around(search, cause, cut) {
                 states += 1;
                 works = works && !is_lost_by(search, cause, &mut bench, &presences)?;
@@ -113,7 +104,7 @@ fn try_cure(search: &Search<'_, '_>, cause: &Cause, after: u64) -> Result<Option
             break;
         }
     }
-    let file = flushed_by(trace, after);
+    let file = exploration.durability.flushed_for(trace, after);
     Ok(Some(Cure { after, file, added, works, states }))
 }
 

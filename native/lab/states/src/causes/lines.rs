@@ -145,12 +145,15 @@ impl<'a, 's> Lines<'a, 's> {
     fn cause(&self, cause: &Cause, number: u64) -> CauseLine {
         let absent = cause.missing.iter().filter_map(|(record, presence)| {
             let named = self.operations.get(record)?.clone();
-            Some(Absent { named, presence: presence.word() })
+            let word = self.exploration.durability.word(cause.id.cut, *record, presence);
+            Some(Absent { named, presence: word })
         });
         let steps: BTreeSet<u32> = cause.steps.iter().copied().collect();
         let alike = steps.into_iter().map(|step| self.steps.records(step).count() as u64).sum();
         let cure = cause.cure.as_ref().and_then(|cure| {
-            let path = flushed_path(self.operations.get(&cure.after)?);
+            let journal = self.exploration.durability.journal.as_ref();
+            let is_left = journal.is_some_and(|one| one.left_in(cure.after).is_some());
+            let path = flushed_path(self.operations.get(&cure.after)?, is_left);
             let flushes = cure.added.len() as u64;
             Some(CureLine {
                 after: cure.after,
@@ -251,8 +254,8 @@ impl Share {
     }
 }
 
-/// The directory of a name, the file of anything else.
-fn flushed_path(named: &Operation) -> String {
+/// The directory of a name (of a rename that leaves the old one, of that), the file of anything else.
+fn flushed_path(named: &Operation, is_left: bool) -> String {
     let is_name = matches!(
         named.kind,
         Kind::Create
@@ -267,6 +270,6 @@ fn flushed_path(named: &Operation) -> String {
     if !is_name {
         return named.path.clone();
     }
-    let path = named.to.as_ref().unwrap_or(&named.path);
+    let path = named.to.as_ref().filter(|_| !is_left).unwrap_or(&named.path);
     path.rsplit_once('/').map_or(".", |(above, _)| above).to_owned()
 }

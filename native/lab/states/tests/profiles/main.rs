@@ -3,8 +3,11 @@
 
 #![cfg(test)]
 
+#[path = "../logs/mod.rs"]
 mod logs;
-#[path = "exhaustive/world.rs"]
+mod names;
+mod power;
+#[path = "../exhaustive/world.rs"]
 #[allow(dead_code, reason = "times are for the model of all states")]
 mod world;
 
@@ -22,96 +25,8 @@ use diskproof_states::plan::{choices, Cuts, Pass};
 use diskproof_states::snapshot::Snapshot;
 use diskproof_wire::crash_log::{Flags, Operation, ROOT};
 use logs::{entry, Recording, DISK, SECTOR};
+use power::{allow, create, fsync, look, profiles, rename, write, Seen, FILE};
 use world::{operation, World};
-
-const FILE: u64 = 0o100644;
-
-/// Paths, with what the files hold; modes.
-type Seen = BTreeMap<String, (Vec<u8>, u32)>;
-
-fn profiles() -> impl Iterator<Item = Fault> {
-    Fault::ALL.into_iter().filter(|fault| fault.rules().is_some())
-}
-
-fn look(cut: &Cut<'_, '_>, choice: &Choice) -> Seen {
-    let state = cut.state(choice).unwrap();
-    let snapshot = Snapshot::new(&state);
-    let mut seen = Seen::new();
-    let mut open = vec![(ROOT, String::new())];
-    while let Some((directory, path)) = open.pop() {
-        for (name, &file) in &snapshot.nodes[&directory].entries {
-            let path = format!("{path}{}", String::from_utf8_lossy(name));
-            let node = &snapshot.nodes[&file];
-            let mut bytes = vec![0; node.size as usize];
-            state.read(file, 0, &mut bytes).unwrap();
-            seen.insert(path.clone(), (bytes, node.attributes.mode));
-            if node.is_directory() {
-                open.push((file, path + "/"));
-            }
-        }
-    }
-    seen
-}
-
-/// All that a power cut after the last record leaves.
-fn states(recording: &mut Recording, fault: Fault) -> Vec<Seen> {
-    let (log, base) = recording.finish();
-    let store = Store::open(&log, &base, None).unwrap().under(fault);
-    let durability = Durability::new(&store.trace, fault);
-    let mut image = Image::new(&store, &durability);
-    image.advance(store.trace.last()).unwrap();
-    let cut = collect(&image, &[]);
-    combinations::all(&cut, 1 << 20).unwrap().iter().map(|choice| look(&cut, choice)).collect()
-}
-
-fn create(recording: &mut Recording, file: u64, name: &str) {
-    recording.add(file, Operation::Create(entry(ROOT, FILE as u32, 0, name.as_bytes())));
-}
-
-fn write(recording: &mut Recording, file: u64, length: u64) {
-    let data = Cow::Owned(vec![7; length as usize]);
-    recording.add(file, Operation::Write { flags: Flags::NONE, offset: 0, data });
-}
-
-fn rename(recording: &mut Recording, file: u64, from: &str, to: &str, replaced: u64) {
-    let (name, new_name) = (from.as_bytes().to_vec(), to.as_bytes().to_vec());
-    let operation = Operation::Rename {
-        flags: 0,
-        parent: ROOT,
-        new_parent: ROOT,
-        replaced,
-        name: Cow::Owned(name),
-        new_name: Cow::Owned(new_name),
-    };
-    recording.add(file, operation);
-}
-
-fn fsync(recording: &mut Recording, file: u64) {
-    recording.add(file, Operation::Fsync { flags: Flags::NONE });
-}
-
-/// Under which of POSIX and the profiles there is such a state.
-fn allow(make: impl Fn(&mut Recording), is_such: impl Fn(&Seen) -> bool) -> Vec<Fault> {
-    let faults = [Fault::Power].into_iter().chain(profiles());
-    let has = |fault: &Fault| {
-        let mut recording = Recording::new(b"old");
-        make(&mut recording);
-        let states = states(&mut recording, *fault);
-        assert!(states.len() > 1);
-        states.iter().any(&is_such)
-    };
-    faults.filter(has).collect()
-}
-
-#[test]
-fn names_come_in_their_order() {
-    let make = |recording: &mut Recording| {
-        create(recording, 10, "a");
-        create(recording, 11, "b");
-    };
-    let second_alone = |seen: &Seen| seen.contains_key("b") && !seen.contains_key("a");
-    assert_eq!(allow(make, second_alone), [Fault::Power]);
-}
 
 #[test]
 fn a_rename_over_a_file_brings_its_length_or_its_data_where_that_is_said() {
@@ -170,43 +85,6 @@ fn a_new_file_may_be_long_and_empty_where_data_waits_for_nothing() {
     let is_such = |seen: &Seen| seen["disk"].0.len() == SECTOR as usize && zeros(seen);
     let unordered = [Fault::Power, Fault::PowerExt4, Fault::PowerExt4Writeback, Fault::PowerF2fs];
     assert_eq!(allow(make, is_such), unordered);
-}
-
-#[test]
-fn fsync_of_a_new_file_keeps_its_name_and_with_a_journal_all_before() {
-    let make = |recording: &mut Recording| {
-        create(recording, 10, "earlier");
-        create(recording, 11, "synced");
-        write(recording, 11, SECTOR);
-        fsync(recording, 11);
-        create(recording, 12, "later");
-    };
-    let lost = |name: &'static str| allow(make, move |seen: &Seen| !seen.contains_key(name));
-    assert_eq!(lost("synced"), [Fault::Power]);
-    assert_eq!(lost("earlier"), [Fault::Power, Fault::PowerBtrfs, Fault::PowerF2fs]);
-    assert_eq!(lost("later").len(), 7);
-}
-
-#[test]
-fn fsync_of_a_new_file_brings_its_new_directories_and_on_btrfs_nothing_from_before() {
-    let make = |renames: bool| {
-        move |recording: &mut Recording| {
-            create(recording, 10, "earlier");
-            let made = if renames { "first" } else { "new" };
-            recording.add(11, Operation::Mkdir(entry(ROOT, 0o40755, 0, made.as_bytes())));
-            if renames {
-                rename(recording, 11, "first", "new", 0);
-            }
-            recording.add(12, Operation::Create(entry(11, FILE as u32, 0, b"synced")));
-            fsync(recording, 12);
-            create(recording, 13, "later");
-        }
-    };
-    let is_lost = |seen: &Seen| !seen.contains_key("new/synced");
-    assert_eq!(allow(make(false), is_lost), [Fault::Power, Fault::PowerF2fs]);
-    assert!(allow(make(true), is_lost).contains(&Fault::PowerBtrfs), "committed in between");
-    let is_alone = |seen: &Seen| seen.contains_key("new/synced") && !seen.contains_key("earlier");
-    assert!(allow(make(false), is_alone).contains(&Fault::PowerBtrfs));
 }
 
 #[test]
@@ -282,27 +160,6 @@ fn a_range_within_a_file_brings_the_length_up_to_its_end_where_that_was_seen() {
     assert!(!allow(make(3, 3 * SECTOR), is_other).contains(&ext4[0]));
     let others = [Fault::Power, Fault::PowerXfs, Fault::PowerBtrfs, Fault::PowerF2fs];
     assert_eq!(allow(make(0, SECTOR), |seen| seen["disk"].0 == b"old"), others);
-}
-
-/// generic/342 of xfstests: not on f2fs with `fsync_mode=posix`, nor of what btrfs never logged.
-#[test]
-fn a_name_that_another_file_had_is_not_always_durable_with_its_file() {
-    let make = |flushes: &'static [u64], first: u64, name: &'static str| {
-        move |recording: &mut Recording| {
-            create(recording, 10, "new");
-            flushes.iter().for_each(|&file| fsync(recording, file));
-            rename(recording, first, name, "old", 0);
-            create(recording, 11, name);
-            fsync(recording, 11);
-            create(recording, 12, "later");
-        }
-    };
-    let no_old = |seen: &Seen| !seen.contains_key("old");
-    let weak = [Fault::Power, Fault::PowerBtrfs, Fault::PowerF2fs];
-    assert_eq!(allow(make(&[], 10, "new"), no_old), weak);
-    for (flushes, first, name) in [(&[] as &[u64], DISK, "disk"), (&[10], 10, "new")] {
-        assert_eq!(allow(make(flushes, first, name), no_old), [Fault::Power, Fault::PowerF2fs]);
-    }
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Which names are there, and which go with which.
+
+use diskproof_states::fault::Fault;
+use diskproof_wire::crash_log::{Operation, ROOT};
+
+use crate::logs::{entry, Recording, DISK, SECTOR};
+use crate::power::{allow, create, fsync, move_to, rename, write, Seen, FILE};
+
+#[test]
+fn names_come_in_their_order() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        create(recording, 11, "b");
+    };
+    let second_alone = |seen: &Seen| seen.contains_key("b") && !seen.contains_key("a");
+    assert_eq!(allow(make, second_alone), [Fault::Power]);
+}
+
+#[test]
+fn fsync_of_a_new_file_keeps_its_name_and_with_a_journal_all_before() {
+    let make = |recording: &mut Recording| {
+        create(recording, 10, "earlier");
+        create(recording, 11, "synced");
+        write(recording, 11, SECTOR);
+        fsync(recording, 11);
+        create(recording, 12, "later");
+    };
+    let lost = |name: &'static str| allow(make, move |seen: &Seen| !seen.contains_key(name));
+    assert_eq!(lost("synced"), [Fault::Power]);
+    assert_eq!(lost("earlier"), [Fault::Power, Fault::PowerBtrfs, Fault::PowerF2fs]);
+    assert_eq!(lost("later").len(), 7);
+}
+
+#[test]
+fn fsync_of_a_new_file_brings_its_new_directories_and_on_btrfs_nothing_from_before() {
+    let make = |renames: bool| {
+        move |recording: &mut Recording| {
+            create(recording, 10, "earlier");
+            let made = if renames { "first" } else { "new" };
+            recording.add(11, Operation::Mkdir(entry(ROOT, 0o40755, 0, made.as_bytes())));
+            if renames {
+                rename(recording, 11, "first", "new", 0);
+            }
+            recording.add(12, Operation::Create(entry(11, FILE as u32, 0, b"synced")));
+            fsync(recording, 12);
+            create(recording, 13, "later");
+        }
+    };
+    let is_lost = |seen: &Seen| !seen.contains_key("new/synced");
+    assert_eq!(allow(make(false), is_lost), [Fault::Power, Fault::PowerF2fs]);
+    assert!(allow(make(true), is_lost).contains(&Fault::PowerBtrfs), "committed in between");
+    let is_alone = |seen: &Seen| seen.contains_key("new/synced") && !seen.contains_key("earlier");
+    assert!(allow(make(false), is_alone).contains(&Fault::PowerBtrfs));
+}
+
+/// generic/342 of xfstests: not on f2fs with `fsync_mode=posix`, nor of what btrfs never logged.
+#[test]
+fn a_name_that_another_file_had_is_not_always_durable_with_its_file() {
+    let make = |flushes: &'static [u64], first: u64, name: &'static str| {
+        move |recording: &mut Recording| {
+            create(recording, 10, "new");
+            flushes.iter().for_each(|&file| fsync(recording, file));
+            rename(recording, first, name, "old", 0);
+            create(recording, 11, name);
+            fsync(recording, 11);
+            create(recording, 12, "later");
+        }
+    };
+    let no_old = |seen: &Seen| !seen.contains_key("old");
+    let weak = [Fault::Power, Fault::PowerBtrfs, Fault::PowerF2fs];
+    assert_eq!(allow(make(&[], 10, "new"), no_old), weak);
+    for (flushes, first, name) in [(&[] as &[u64], DISK, "disk"), (&[10], 10, "new")] {
+        assert_eq!(allow(make(flushes, first, name), no_old), [Fault::Power, Fault::PowerF2fs]);
+    }
+}
+
+/// `mv A/disk B/disk; fsync B` leaves both names; what brings the end of the old one brings all.
+#[test]
+fn a_name_in_another_directory_may_be_durable_before_the_old_one_is_gone() {
+    let make = |before: &'static [u64], flushes: &'static [u64]| {
+        move |recording: &mut Recording| {
+            for (directory, name) in [(20, "A"), (21, "B")] {
+                std::fs::create_dir(recording.path.join("base").join(name)).unwrap();
+                let made = entry(ROOT, 0o40755, 0, name.as_bytes());
+                recording.add(directory, Operation::Base(made));
+            }
+            std::fs::write(recording.path.join("base/A/old"), b"").unwrap();
+            recording.add(22, Operation::Base(entry(20, FILE as u32, 0, b"old")));
+            for &file in before {
+                write(recording, 22, 1);
+                fsync(recording, file);
+            }
+            move_to(recording, 22, (20, "old"), (21, "new"));
+            flushes.iter().for_each(|&file| fsync(recording, file));
+            create(recording, 10, "later");
+        }
+    };
+    let both = |seen: &Seen| seen.contains_key("A/old") && seen.contains_key("B/new");
+    let none = |seen: &Seen| !seen.contains_key("A/old") && !seen.contains_key("B/new");
+    assert_eq!(allow(make(&[], &[21]), both), [Fault::PowerBtrfs]);
+    for (before, flushes) in [
+        (&[] as &[u64], &[] as &[u64]),
+        (&[], &[22]),
+        (&[], &[20]),
+        (&[], &[21, 22]),
+        (&[], &[21, 20]),
+        (&[22], &[21]),
+    ] {
+        assert_eq!(allow(make(before, flushes), both), [], "{before:?} {flushes:?}");
+        assert_eq!(allow(make(before, flushes), none), []);
+    }
+}
+
+/// `creat a; ln a b; fsync b; creat c; mv c a`: whatever is flushed next takes `a` out of the log.
+#[test]
+fn a_linked_name_is_durable_without_the_first_one_where_another_file_gets_that() {
+    let make = |is_taken: bool| {
+        move |recording: &mut Recording| {
+            create(recording, 10, "a");
+            let name = (&b"b"[..]).into();
+            recording.add(10, Operation::Link { parent: ROOT, name });
+            fsync(recording, 10);
+            create(recording, 11, "c");
+            if is_taken {
+                rename(recording, 11, "c", "a", 10);
+            }
+        }
+    };
+    let is_torn = |seen: &Seen| seen.contains_key("b") && !seen.contains_key("a");
+    assert_eq!(allow(make(true), is_torn), [Fault::PowerBtrfs]);
+    assert_eq!(allow(make(false), is_torn), []);
+}

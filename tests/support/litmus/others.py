@@ -11,7 +11,7 @@ _OTHER = (make("bar"), fsync("bar"))
 
 
 def others() -> tuple[Litmus, ...]:
-    return (*_of_names(), *_of_sizes(), *_of_truncation(), *_of_holes())
+    return (*_of_names(), *_of_moves(), *_of_sizes(), *_of_truncation(), *_of_holes())
 
 
 def _of_names() -> tuple[Litmus, ...]:
@@ -43,6 +43,23 @@ def _of_names() -> tuple[Litmus, ...]:
             (step("mkdir", "A"), two("rename", "A", "B"), step("mkdir", "A"))
             + (make("A/foo"), fsync("A/foo")),
         ),
+    )
+
+
+def _of_moves() -> tuple[Litmus, ...]:
+    """Of btrfs's log, which may hold the new directory without the old one."""
+    moved, new = two("rename", "A/foo", "B/foo"), fsync("B")
+    later = {
+        "and again": (two("rename", "B/foo", "foo"), fsync(".")),
+        "fsync of the file": (new, fsync("B/foo")),
+        "fsync below the new one": (new, make("B/bar"), fsync("B/bar")),
+        "a new file of the old name": (make("A/foo"), new),
+        "fsync, unlink, fsync": (new, step("unlink", "B/foo"), new),
+        "and back": (new, two("rename", "B/foo", "A/foo"), fsync("A")),
+    }
+    return tuple(
+        Litmus(f"rename across directories, {name}", (moved, *steps), _FOLDERS)
+        for name, steps in later.items()
     )
 
 

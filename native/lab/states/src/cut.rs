@@ -92,8 +92,10 @@ pub fn collect<'i, 's>(image: &'i Image<'s>, under_way: &[u64]) -> Cut<'i, 's> {
         0 => trace.header.monotonic_ns,
         sequence => trace.event(sequence).end_ns,
     };
-    let ordered =
-        image.journal().map(|journal| Ordered::new(trace, journal, &candidates, image.at));
+    let is_logged = |sequence| image.durability.is_logged(image.at, sequence);
+    let ordered = image
+        .journal()
+        .map(|journal| Ordered::new(trace, journal, &candidates, image.at, is_logged));
     Cut { image, sequence: image.at, moment_ns, pieces, candidates, after, ordered }
 }
 
@@ -143,7 +145,7 @@ impl<'i, 's> Cut<'i, 's> {
             if presences[at] != Presence::Present {
                 presences[at] = Presence::Present;
                 open.extend(self.after[at].iter().map(|&earlier| earlier as usize));
-                open.extend(self.ordered.as_ref().and_then(|ordered| ordered.needs(at)));
+                open.extend(self.ordered.iter().flat_map(|ordered| ordered.needs(at)));
             }
         }
     }

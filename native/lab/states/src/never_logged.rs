@@ -10,16 +10,18 @@ use crate::trace::{Change, Place, Trace, What};
 pub fn forget(trace: &mut Trace) {
     let taken = taken_later(trace);
     let mut seen = Seen::new(trace);
-    for (event, sequence) in trace.events.iter_mut().zip(1..) {
+    let files: Vec<u64> = trace.events.iter().map(|event| event.file).collect();
+    let is_of = |earlier: u64, files_of: &[u64]| files_of.contains(&files[earlier as usize - 1]);
+    for event in &mut trace.events {
         match &mut event.what {
             What::Flush { part: None, .. } => seen.flush(event.file),
             What::Change(Change::Names { sets, after, .. }) => {
-                let forgotten = seen.name(event.file, sequence, sets);
+                let forgotten = seen.name(event.file, sets);
                 let is_link = matches!(sets[..], [(_, Some(_))]);
                 let is_taken = |earlier: &u64| {
                     is_link && taken.get(earlier).is_some_and(|name| *name != sets[0].0)
                 };
-                after.retain(|earlier| !forgotten.contains(earlier) && !is_taken(earlier));
+                after.retain(|earlier| !is_of(*earlier, &forgotten) && !is_taken(earlier));
             }
             _ => {}
         }
@@ -47,8 +49,8 @@ fn taken_later(trace: &Trace) -> HashMap<u64, Place> {
 
 #[derive(Default)]
 struct Seen {
-    /// By name: the record that changed it last, and of which file.
-    last: HashMap<Place, (u64, u64)>,
+    /// By name: the file whose change of it was last.
+    last: HashMap<Place, u64>,
     /// By directory, what has had a name in it, and the other way round.
     held: HashMap<u64, HashSet<u64>>,
     above: HashMap<u64, HashSet<u64>>,
@@ -74,13 +76,13 @@ impl Seen {
         self.known.extend(done);
     }
 
-    /// The records that it need not come after.
-    fn name(&mut self, file: u64, sequence: u64, sets: &[(Place, Option<u64>)]) -> Vec<u64> {
+    /// The files whose changes it need not come after.
+    fn name(&mut self, file: u64, sets: &[(Place, Option<u64>)]) -> Vec<u64> {
         let mut forgotten = Vec::new();
         for (name, holder) in sets {
-            if let Some((earlier, other)) = self.last.insert(name.clone(), (sequence, file)) {
+            if let Some(other) = self.last.insert(name.clone(), file) {
                 let is_unknown = other != file && !self.known.contains(&other);
-                forgotten.extend(is_unknown.then_some(earlier));
+                forgotten.extend(is_unknown.then_some(other));
             }
             if let Some(holder) = holder {
                 self.held.entry(name.0).or_default().insert(*holder);

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ancestors::find_new_directories;
 use crate::choice::{Candidate, Presence, Reach, Tear};
-use crate::left_names;
 use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
+use crate::tree_log;
 
 /// A log under such rules.
 pub struct Journal {
@@ -23,9 +23,7 @@ pub struct Journal {
     renamed: HashSet<u64>,
     /// By fsync: what made new directories that it logs.
     directories: HashMap<u64, Vec<u64>>,
-    /// By rename that fsync of the new name's directory may bring without the end of the old one:
-    /// the old directory.
-    left: HashMap<u64, u64>,
+    logged: tree_log::Names,
     /// Changes that are journaled: of metadata, or all; in order.
     journaled: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
@@ -45,9 +43,9 @@ impl Journal {
                 true => find_new_directories(trace),
                 false => HashMap::new(),
             },
-            left: match rules.leaves_old_names {
-                true => left_names::find(trace),
-                false => HashMap::new(),
+            logged: match rules.has_tree_log {
+                true => tree_log::find(trace),
+                false => tree_log::Names::default(),
             },
             journaled: Vec::new(),
             grows: Vec::new(),
@@ -127,7 +125,12 @@ impl Journal {
     /// The old directory, if this is a rename that leaves the old name when the new name's is
     /// flushed.
     pub fn left_in(&self, sequence: u64) -> Option<u64> {
-        self.left.get(&sequence).copied()
+        self.logged.left.get(&sequence).copied()
+    }
+
+    /// Whether this change of names is in the log, and there with the next flush.
+    pub fn is_logged_at_once(&self, sequence: u64) -> bool {
+        self.logged.at_once.contains(&sequence)
     }
 
     /// Whether fsync of what is no file, or of a file with these changes of its names, brings all
@@ -236,8 +239,9 @@ fn is_replacement(sets: &[(Place, Option<u64>)], taken: &HashMap<&Place, (bool, 
 /// The rules among the changes of one cut that may be missing.
 pub struct Ordered {
     rules: Rules,
-    /// By candidate: the last earlier journaled change that may be missing too.
-    before: Vec<Option<u32>>,
+    /// By candidate: the last earlier journaled change that may be missing too; if that was logged
+    /// by itself, also the last that was not.
+    before: Vec<Vec<u32>>,
     /// By candidate: writes of which it brings the size.
     brought: Vec<Vec<u32>>,
     /// Of which what is durable has brought all but their sectors.
@@ -245,8 +249,14 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// At a cut when this record had ended.
-    pub fn new(trace: &Trace, journal: &Journal, candidates: &[Candidate], last: u64) -> Ordered {
+    /// At a cut when this record had ended; what is logged needs nothing from before.
+    pub fn new(
+        trace: &Trace,
+        journal: &Journal,
+        candidates: &[Candidate],
+        last: u64,
+        is_logged: impl Fn(u64) -> bool,
+    ) -> Ordered {
         let at = |sequence: u64| {
             let at = candidates.binary_search_by_key(&sequence, |one| one.sequence);
             at.ok().map(|at| at as u32)
@@ -255,14 +265,17 @@ impl Ordered {
         let before = |one: &Candidate| {
             let is_bound =
                 journal.is_journaled(one.sequence) || one.sized || journal.rules.copies_on_write;
-            let mut earlier = if is_bound { journal.before(one.sequence) } else { 0 };
-            while earlier >= first.max(1) {
-                if let Some(at) = at(earlier) {
-                    return Some(at);
+            let is_free = !is_bound || is_logged(one.sequence);
+            let (mut found, mut earlier) = (Vec::new(), journal.before(one.sequence));
+            while !is_free && earlier >= first.max(1) {
+                let needed = at(earlier).filter(|_| found.is_empty() || !is_logged(earlier));
+                found.extend(needed);
+                if needed.is_some() && !is_logged(earlier) {
+                    break;
                 }
                 earlier = journal.before(earlier);
             }
-            None
+            found
         };
         let writes = |rename: u64| journal.brought(rename).iter().filter_map(|&write| at(write));
         let brought = |one: &Candidate| {
@@ -299,19 +312,20 @@ impl Ordered {
             }
             other => other.clone(),
         };
-        let Some(earlier) = self.before[at] else { return own };
-        let earlier = &presences[earlier as usize];
-        match earlier.reach() {
-            _ if self.rules.journals_data && *earlier != Presence::Present => Presence::Missing,
-            Reach::Before if self.rules.copies_on_write => Presence::Missing,
-            Reach::Before => own.without_size(candidate.sectors),
-            _ => own,
-        }
+        self.before[at].iter().fold(own, |own, &earlier| {
+            let earlier = &presences[earlier as usize];
+            match earlier.reach() {
+                _ if self.rules.journals_data && *earlier != Presence::Present => Presence::Missing,
+                Reach::Before if self.rules.copies_on_write => Presence::Missing,
+                Reach::Before => own.without_size(candidate.sectors),
+                _ => own,
+            }
+        })
     }
 
-    /// The candidate that must be there if this one is.
-    pub fn needs(&self, at: usize) -> Option<usize> {
-        self.before[at].map(|earlier| earlier as usize)
+    /// The candidates that must be there if this one is.
+    pub fn needs(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        self.before[at].iter().map(|&earlier| earlier as usize)
     }
 
     /// Writes of which renames that are there bring the size.

@@ -26,8 +26,10 @@ pub struct Rules {
     pub logs_directories: bool,
     /// fsync brings a name without the changes of one that had it before and was never on the disk.
     pub forgets_new_names: bool,
-    /// fsync of a directory may bring a name alone, and leave the one that the file had elsewhere.
-    pub leaves_old_names: bool,
+    /// There is a log of single files and directories: changed names of what is in it are logged at
+    /// once; else fsync of a directory may bring a name alone, and leave the one that the file had
+    /// elsewhere.
+    pub has_tree_log: bool,
     /// fdatasync does all that fsync does.
     pub datasync_is_sync: bool,
     pub synced_names: SyncedNames,
@@ -67,7 +69,7 @@ pub const EXT4: Rules = Rules {
     checkpoints_names: false,
     logs_directories: false,
     forgets_new_names: false,
-    leaves_old_names: false,
+    has_tree_log: false,
     datasync_is_sync: false,
     synced_names: SyncedNames::All,
 };
@@ -94,7 +96,7 @@ pub const BTRFS: Rules = Rules {
     copies_on_write: true,
     logs_directories: true,
     forgets_new_names: true,
-    leaves_old_names: true,
+    has_tree_log: true,
     datasync_is_sync: true,
     synced_names: SyncedNames::NotTakenLater,
     ..EXT4

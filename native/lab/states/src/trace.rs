@@ -175,10 +175,6 @@ impl Trace {
         }
     }
 
-    pub fn is_directory(&self, file: u64) -> bool {
-        self.nodes.get(&file).is_some_and(|node| node.mode & libc::S_IFMT == libc::S_IFDIR)
-    }
-
     pub fn last(&self) -> u64 {
         self.events.len() as u64
     }

@@ -254,7 +254,7 @@ impl Share {
     }
 }
 
-/// The directory of a name (of a rename that leaves the old one, of that), the file of anything else.
+/// The directory of a name (of the old one, where a rename leaves that), the file of anything else.
 fn flushed_path(named: &Operation, is_left: bool) -> String {
     let is_name = matches!(
         named.kind,

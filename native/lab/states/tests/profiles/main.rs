@@ -12,20 +12,18 @@ mod power;
 mod world;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use diskproof_random::Random;
-use diskproof_states::choice::Choice;
 use diskproof_states::combinations;
 use diskproof_states::content::Store;
-use diskproof_states::cut::{collect, Cut};
+use diskproof_states::cut::collect;
 use diskproof_states::fault::{Durability, Fault};
 use diskproof_states::image::Image;
 use diskproof_states::plan::{choices, Cuts, Pass};
-use diskproof_states::snapshot::Snapshot;
 use diskproof_wire::crash_log::{Flags, Operation, ROOT};
-use logs::{entry, Recording, DISK, SECTOR};
-use power::{allow, create, fsync, look, profiles, rename, write, Seen, FILE};
+use logs::{Recording, DISK, SECTOR};
+use power::{allow, create, fsync, look, profiles, rename, write, Seen};
 use world::{operation, World};
 
 #[test]

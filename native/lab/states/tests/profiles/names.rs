@@ -130,3 +130,46 @@ fn a_linked_name_is_durable_without_the_first_one_where_another_file_gets_that()
     assert_eq!(allow(make(true), is_torn), [Fault::PowerBtrfs]);
     assert_eq!(allow(make(false), is_torn), []);
 }
+
+/// What is in the log is there without what was before it; and what is renamed from there.
+#[test]
+fn what_btrfs_has_logged_needs_nothing_from_before() {
+    let is_lost = |seen: &Seen| !seen.contains_key("earlier");
+    let has = |name: &'static str| move |seen: &Seen| seen.contains_key(name) && is_lost(seen);
+    let renamed = |recording: &mut Recording| {
+        create(recording, 9, "earlier");
+        create(recording, 10, "a");
+        fsync(recording, 10);
+        rename(recording, 10, "a", "b", 0);
+    };
+    assert!(allow(renamed, has("a")).contains(&Fault::PowerBtrfs));
+    assert!(!allow(renamed, has("b")).contains(&Fault::PowerBtrfs), "no flush since");
+    let flushed = |recording: &mut Recording| {
+        renamed(recording);
+        create(recording, 11, "c");
+        fsync(recording, 11);
+        create(recording, 12, "later");
+    };
+    assert!(allow(flushed, has("b")).contains(&Fault::PowerBtrfs));
+    assert!(!allow(flushed, has("later")).contains(&Fault::PowerBtrfs));
+    let replaced = |recording: &mut Recording| {
+        create(recording, 10, "a");
+        let name = (&b"earlier"[..]).into();
+        recording.add(10, Operation::Link { parent: ROOT, name });
+        create(recording, 11, "c");
+        rename(recording, 11, "c", "a", 10);
+        fsync(recording, 11);
+        create(recording, 12, "later");
+    };
+    assert!(allow(replaced, has("a")).contains(&Fault::PowerBtrfs));
+    let mapped = |recording: &mut Recording| {
+        create(recording, 9, "earlier");
+        create(recording, 10, "a");
+        write(recording, 10, 2 * SECTOR);
+        recording.add(10, Operation::Msync { offset: 0, length: SECTOR });
+        create(recording, 12, "later");
+    };
+    let lacks = |seen: &Seen| seen.get("a").is_none_or(|file| file.0.len() as u64 != 2 * SECTOR);
+    assert!(!allow(mapped, lacks).contains(&Fault::PowerBtrfs));
+    assert!(allow(mapped, has("a")).contains(&Fault::PowerBtrfs));
+}

@@ -1,0 +1,223 @@
+//! Which flush makes which changes durable.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use crate::fault::Edits;
+use crate::profile::Journal;
+use crate::trace::{Change, Trace, What};
+use crate::tree_log::is_directory;
+
+/// Changes that wait for their flush.
+pub struct Settling<'t> {
+    trace: &'t Trace,
+    journal: Option<&'t Journal>,
+    pub settled_by: Vec<Vec<u64>>,
+    pub halved_by: HashMap<u64, Vec<u64>>,
+    pub logged_by: HashMap<u64, u64>,
+    /// Changes that are logged with the next flush.
+    logged_next: VecDeque<u64>,
+    settled: Vec<bool>,
+    /// Content and size of a file: fsync and fdatasync help.
+    data: HashMap<u64, VecDeque<u64>>,
+    /// Its owner, mode and extended attributes: fsync helps.
+    attributes: HashMap<u64, VecDeque<u64>>,
+    /// Names, by the directory they are in: fsync of it helps.
+    names: HashMap<u64, VecDeque<u64>>,
+    /// The same by the file that got the name: fsync of it helps on file systems of which we know.
+    names_of: HashMap<u64, VecDeque<u64>>,
+    /// So many journaled changes were brought by checkpoints.
+    checkpointed: usize,
+}
+
+impl<'t> Settling<'t> {
+    pub fn new(trace: &'t Trace, journal: Option<&'t Journal>) -> Settling<'t> {
+        Settling {
+            trace,
+            journal,
+            settled_by: vec![Vec::new(); trace.events.len()],
+            halved_by: HashMap::new(),
+            logged_by: HashMap::new(),
+            logged_next: VecDeque::new(),
+            settled: vec![false; trace.events.len()],
+            data: HashMap::new(),
+            attributes: HashMap::new(),
+            names: HashMap::new(),
+            names_of: HashMap::new(),
+            checkpointed: 0,
+        }
+    }
+
+    pub fn take_edited(&mut self, sequence: u64, edits: &Edits) {
+        for &file in edits.added.get(&(sequence - 1)).into_iter().flatten() {
+            let moment = self.trace.event(sequence - 1).end_ns;
+            self.flush(sequence, file, moment, false);
+        }
+        if !edits.dropped.contains(&sequence) {
+            self.take(sequence);
+        }
+    }
+
+    fn take(&mut self, sequence: u64) {
+        let trace: &'t Trace = self.trace;
+        let event = trace.event(sequence);
+        match &event.what {
+            What::Change(Change::Write { synced: true, .. }) => {
+                self.settle(sequence, sequence, None)
+            }
+            What::Change(Change::Names { directory, .. }) => {
+                let left = self.journal.and_then(|journal| journal.left_in(sequence));
+                for directory in [*directory].into_iter().chain(left) {
+                    self.names.entry(directory).or_default().push_back(sequence);
+                }
+                self.names_of.entry(event.file).or_default().push_back(sequence);
+                let is_logged =
+                    |one: &u64| self.journal.is_some_and(|all| all.is_logged_at_once(*one));
+                self.logged_next.extend(Some(sequence).filter(is_logged));
+            }
+            What::Change(Change::Attributes(_)) => {
+                self.attributes.entry(event.file).or_default().push_back(sequence);
+            }
+            What::Change(_) => self.data.entry(event.file).or_default().push_back(sequence),
+            What::Flush { data_only, part: None } => {
+                let is_whole = self.journal.is_some_and(|journal| journal.rules.datasync_is_sync);
+                self.flush(sequence, event.file, event.begin_ns, *data_only && !is_whole);
+            }
+            What::Flush { part: Some(_), .. } if self.is_logged_whole(event.file) => {
+                self.flush(sequence, event.file, event.begin_ns, false);
+            }
+            What::Flush { part: Some(part), .. } => {
+                let waiting = self.data.get_mut(&event.file);
+                for covered in take_within(trace, waiting, event.begin_ns, part) {
+                    self.settle(covered, sequence, None);
+                }
+                // What lies beside it is written with it.
+                let beside = self.data.get(&event.file).into_iter().flatten().copied();
+                let ended = |one: &u64| trace.event(*one).end_ns <= event.begin_ns;
+                self.log(beside.filter(ended).collect(), sequence);
+            }
+            What::Acknowledge(_) | What::Remark => {}
+        }
+    }
+
+    /// These changes, and those of names that they came after, can be there alone from now on.
+    fn log(&mut self, mut open: Vec<u64>, by: u64) {
+        if !self.has_tree_log() {
+            return;
+        }
+        while let Some(sequence) = open.pop() {
+            if !self.settled[sequence as usize - 1] && !self.logged_by.contains_key(&sequence) {
+                self.logged_by.insert(sequence, by);
+                if let Some(Change::Names { after, .. }) = self.trace.change(sequence) {
+                    open.extend(after);
+                }
+            }
+        }
+    }
+
+    fn has_tree_log(&self) -> bool {
+        self.journal.is_some_and(|journal| journal.rules.has_tree_log)
+    }
+
+    /// Of what was made since and is in no log, btrfs logs all, whatever part is asked for.
+    fn is_logged_whole(&self, file: u64) -> bool {
+        let is_named = || self.names_of.get(&file).is_some_and(|names| !names.is_empty());
+        self.has_tree_log() && is_named() && self.trace.base.iter().all(|(_, old, _)| *old != file)
+    }
+
+    fn flush(&mut self, by: u64, file: u64, begin_ns: u64, data_only: bool) {
+        let mut covered = take_ended(self.trace, self.data.get_mut(&file), begin_ns);
+        covered.extend(take_ended(self.trace, self.names.get_mut(&file), begin_ns));
+        if !data_only {
+            covered.extend(take_ended(self.trace, self.attributes.get_mut(&file), begin_ns));
+        }
+        if let Some(journal) = self.journal {
+            let names = match data_only {
+                true => Vec::new(),
+                false => take_ended(self.trace, self.names_of.get_mut(&file), begin_ns),
+            };
+            if journal.is_checkpoint(self.trace, file, &names) {
+                let journaled = journal.journaled_by(self.trace, begin_ns);
+                let new = &journaled[self.checkpointed.min(journaled.len())..];
+                covered.extend(new.iter().filter(|&&one| journal.commits(self.trace, one)));
+                self.checkpointed = self.checkpointed.max(journaled.len());
+            }
+            let names = names.into_iter().chain(journal.directories(by).iter().copied());
+            let (kept, others): (Vec<_>, _) = names.partition(|&name| journal.keeps_name(name));
+            covered.extend(kept);
+            let logged = take_ended(self.trace, Some(&mut self.logged_next), begin_ns);
+            self.log(others.into_iter().chain(logged).collect(), by);
+            // A size is logged now, behind all that was logged before.
+            let grown = covered.iter().any(|&sequence| journal.grows(sequence));
+            covered.extend(if grown { journal.last_before(self.trace, begin_ns) } else { None });
+        }
+        covered.sort_unstable();
+        for sequence in covered {
+            self.settle(sequence, by, Some(file));
+        }
+    }
+
+    /// Whether what is flushed brings no more of a rename than the new name.
+    fn is_left(&self, sequence: u64, flushed: Option<u64>) -> bool {
+        let left = self.journal.and_then(|journal| journal.left_in(sequence));
+        let elsewhere = |directory| left.is_some_and(|left| left != directory);
+        flushed.is_some_and(|file| is_directory(self.trace, file) && elsewhere(file))
+    }
+
+    /// A name is there only with what it came after, a size with the truncation before it.
+    pub fn settle(&mut self, root: u64, by: u64, flushed: Option<u64>) {
+        let mut open = vec![root];
+        let first = self.settled_by[by as usize - 1].len();
+        while let Some(sequence) = open.pop() {
+            let Some(change) = self.trace.change(sequence) else { continue };
+            let is_left = self.is_left(sequence, flushed);
+            if self.settled[sequence as usize - 1] || is_left && sequence != root {
+                continue;
+            }
+            if let Change::Names { after, .. } = change {
+                open.extend(after);
+            }
+            if is_left {
+                self.halved_by.entry(by).or_default().push(sequence);
+                continue;
+            }
+            self.settled[sequence as usize - 1] = true;
+            self.settled_by[by as usize - 1].push(sequence);
+            open.extend(self.trace.event(sequence).truncation);
+            let journal = self.journal.into_iter();
+            open.extend(journal.flat_map(|journal| journal.brings(self.trace, sequence)));
+        }
+        self.settled_by[by as usize - 1][first..].sort_unstable();
+    }
+}
+
+/// Records stand in the order of their ends, so those that ended by then are in front.
+fn take_ended(trace: &Trace, waiting: Option<&mut VecDeque<u64>>, until_ns: u64) -> Vec<u64> {
+    let Some(waiting) = waiting else { return Vec::new() };
+    let count = waiting.partition_point(|&sequence| trace.event(sequence).end_ns <= until_ns);
+    waiting.drain(..count).collect()
+}
+
+/// Of those that ended by then what changed these bytes alone: of a write that reaches beyond them
+/// nothing is promised.
+fn take_within(
+    trace: &Trace,
+    waiting: Option<&mut VecDeque<u64>>,
+    until_ns: u64,
+    part: &Range<u64>,
+) -> Vec<u64> {
+    let Some(waiting) = waiting else { return Vec::new() };
+    let (mut taken, until) = (take_ended(trace, Some(waiting), until_ns), part.end);
+    let is_within = |&sequence: &u64| match trace.change(sequence) {
+        Some(Change::Write { offset, length, .. } | Change::Zero { offset, length, .. }) => {
+            part.start <= *offset && offset + length <= until
+        }
+        _ => false,
+    };
+    let left: Vec<u64> = taken.iter().copied().filter(|one| !is_within(one)).collect();
+    taken.retain(is_within);
+    for sequence in left.into_iter().rev() {
+        waiting.push_front(sequence);
+    }
+    taken
+}

@@ -5,6 +5,7 @@ direct kernel boot: the guest's kernel and the initramfs of the base images of `
 """
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,10 +55,7 @@ def build_own_debian(guest: GuestFiles) -> OwnDebian:
     suite = packages.require_suite()
     name = f"own-{content_id([suite, PACKAGES, SIZE, INIT, guest.id])}"
     folder = cache.cache_folder() / name
-    if not folder.is_dir():
-        with cache.build_lock(cache.cache_folder(), lambda _: None):
-            if not folder.is_dir():
-                _build(folder, suite, guest)
+    _make_once(folder, lambda: _build(folder, suite, guest))
     drivers = ",".join(_drivers(guest)["virtio-blk"])
     append = (
         f"console=ttyS0 quiet panic=-1 no_timer_check root=/dev/vda diskproof.drivers={drivers}"
@@ -73,17 +71,25 @@ def find_efi_kernel(guest: GuestFiles) -> Path:
     """The guest's kernel as Debian packs it, which is a program of EFI's too; fetched once."""
     name = f"linux-image-{guest.kernel_release}"
     folder = cache.cache_folder() / f"efi-{content_id([name, guest.id])}"
-    if not folder.is_dir():
-        with (
-            cache.build_lock(cache.cache_folder(), lambda _: None),
-            cache.new_folder(folder) as made,
-        ):
-            tree = made / "scratch" / "root"
-            tree.parent.mkdir()
-            packages.extract_packages(packages.require_suite(), [name], tree)
-            shutil.copy(tree / "boot" / f"vmlinuz-{guest.kernel_release}", made / "vmlinuz")
-            shutil.rmtree(tree.parent)
+    _make_once(folder, lambda: _unpack_kernel(folder, name, guest))
     return folder / "vmlinuz"
+
+
+def _make_once(folder: Path, make: Callable[[], None]) -> None:
+    """Whoever waited for another that made it has it."""
+    if not folder.is_dir():
+        with cache.build_lock(cache.cache_folder(), lambda _: None):
+            if not folder.is_dir():
+                make()
+
+
+def _unpack_kernel(folder: Path, name: str, guest: GuestFiles) -> None:
+    with cache.new_folder(folder) as made:
+        tree = made / "scratch" / "root"
+        tree.parent.mkdir()
+        packages.extract_packages(packages.require_suite(), [name], tree)
+        shutil.copy(tree / "boot" / f"vmlinuz-{guest.kernel_release}", made / "vmlinuz")
+        shutil.rmtree(tree.parent)
 
 
 def _build(folder: Path, suite: str, guest: GuestFiles) -> None:

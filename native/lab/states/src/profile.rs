@@ -142,13 +142,6 @@ impl Journal {
         self.rules.checkpoints_names && (!is_file || is_renamed)
     }
 
-    /// The last change that was journaled by then, if a size that is logged later is behind it.
-    pub fn last_before(&self, trace: &Trace, moment_ns: u64) -> Option<u64> {
-        let delays_size = self.rules.commits_all && !self.rules.journals_data;
-        let mut journaled = self.journaled_by(trace, moment_ns).iter().copied();
-        journaled.rfind(|&one| delays_size && self.commits(trace, one))
-    }
-
     /// Journaled changes that had ended by then.
     pub fn journaled_by(&self, trace: &Trace, moment_ns: u64) -> &[u64] {
         let count = self.journaled.partition_point(|&one| trace.event(one).end_ns <= moment_ns);

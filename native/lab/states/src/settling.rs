@@ -147,9 +147,6 @@ impl<'t> Settling<'t> {
             covered.extend(kept);
             let logged = take_ended(self.trace, Some(&mut self.logged_next), begin_ns);
             self.log(others.into_iter().chain(logged).collect(), by);
-            // A size is logged now, behind all that was logged before.
-            let grown = covered.iter().any(|&sequence| journal.grows(sequence));
-            covered.extend(if grown { journal.last_before(self.trace, begin_ns) } else { None });
         }
         covered.sort_unstable();
         for sequence in covered {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ancestors::find_new_directories;
 use crate::choice::{Candidate, Presence, Reach, Tear};
+use crate::ranges;
 use crate::rules::Rules;
 use crate::trace::{Change, Place, Trace, What};
 use crate::tree_log;
@@ -24,6 +25,8 @@ pub struct Journal {
     /// By fsync: what made new directories that it logs.
     directories: HashMap<u64, Vec<u64>>,
     logged: tree_log::Names,
+    /// By change: the first of its sectors that can be there by itself where data is copied.
+    apart: HashMap<u64, u64>,
     /// Changes that are journaled: of metadata, or all; in order.
     journaled: Vec<u64>,
     /// By record: a write that made its file longer than all before it had.
@@ -46,6 +49,10 @@ impl Journal {
             logged: match rules.has_tree_log {
                 true => tree_log::find(trace),
                 false => tree_log::Names::default(),
+            },
+            apart: match rules.copies_on_write {
+                true => ranges::apart(trace),
+                false => HashMap::new(),
             },
             journaled: Vec::new(),
             grows: Vec::new(),
@@ -239,6 +246,8 @@ pub struct Ordered {
     brought: Vec<Vec<u32>>,
     /// Of which what is durable has brought all but their sectors.
     long: Vec<u32>,
+    /// By candidate: the first of its sectors that can be there by itself where data is copied.
+    apart: Vec<Option<u64>>,
 }
 
 impl Ordered {
@@ -290,13 +299,14 @@ impl Ordered {
             before: candidates.iter().map(before).collect(),
             brought: candidates.iter().map(brought).collect(),
             long,
+            apart: candidates.iter().map(|one| journal.apart.get(&one.sequence).copied()).collect(),
         }
     }
 
     /// What a candidate can be, when those before it are as they are.
     pub fn restrict(&self, presences: &[Presence], at: usize, candidate: &Candidate) -> Presence {
         let own = match &presences[at] {
-            Presence::Torn(_) if self.rules.copies_on_write => Presence::Missing,
+            Presence::Torn(tear) if self.rules.copies_on_write => self.copied(tear, at),
             Presence::Torn(tear) if self.rules.journals_data && !candidate.has_edges => {
                 front_of(tear)
             }
@@ -314,6 +324,18 @@ impl Ordered {
                 _ => own,
             }
         })
+    }
+
+    /// What is written elsewhere and then named is there as it was written: together.
+    fn copied(&self, tear: &Tear, at: usize) -> Presence {
+        match self.apart[at] {
+            Some(0) if tear.reach == Reach::Whole => Presence::Torn(tear.clone()),
+            Some(first) if tear.reach == Reach::Whole && tear.sectors.ends_with(&[true]) => {
+                let sectors = (0..).take(tear.sectors.len()).map(|sector| sector >= first);
+                Presence::Torn(Tear { sectors: sectors.collect(), reach: Reach::Whole })
+            }
+            _ => Presence::Missing,
+        }
     }
 
     /// The candidates that must be there if this one is.

@@ -8,6 +8,8 @@ use crate::rules::RangesBring;
 use crate::sizes::Sizes;
 use crate::trace::{Change, Trace, What};
 
+const BLOCK: u64 = 4096;
+
 /// The writes that made a file so long may be missing: then it is as long as the range has made it.
 pub fn set_lengths(trace: &mut Trace, brings: RangesBring) {
     let (mut lengths, mut sizes) = (HashMap::new(), Sizes::default());
@@ -34,4 +36,32 @@ pub fn set_lengths(trace: &mut Trace, brings: RangesBring) {
         grow(&mut lengths, event.file, change);
         event.truncation = sizes.take(event.file, sequence, change);
     }
+}
+
+/// What is not whole where data is copied: the edges of zeros are data of their own, and the block
+/// in which they begin is written before the rest of an earlier write (`btrfs_zero_range`). By
+/// change: the first of its sectors that can be there by itself.
+pub fn apart(trace: &Trace) -> HashMap<u64, u64> {
+    let mut writes: HashMap<u64, Vec<(u64, u64, u64)>> = HashMap::new();
+    let mut found = HashMap::new();
+    for (event, sequence) in trace.events.iter().zip(1..) {
+        let earlier = writes.entry(event.file).or_default();
+        match event.what {
+            What::Change(Change::Write { offset, length, .. }) => {
+                earlier.push((sequence, offset, offset + length));
+            }
+            What::Change(Change::Zero { offset, .. }) => {
+                found.insert(sequence, 0);
+                let block = offset - offset % BLOCK;
+                for (write, begin, _) in earlier.iter().filter(|one| one.1 < block && block < one.2)
+                {
+                    let first = block / trace.sector - begin / trace.sector;
+                    found.extend((first > 0).then_some((*write, first)));
+                }
+            }
+            What::Flush { part: None, .. } => earlier.clear(),
+            _ => {}
+        }
+    }
+    found
 }

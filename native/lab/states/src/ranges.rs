@@ -1,7 +1,7 @@
-//! What a file system makes of a file's length when a range within it is allocated, punched or
-//! zeroed.
+//! What a file system makes of a file's length, and of what was written below, when a range within it
+//! is allocated, punched or zeroed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::profile::grow;
 use crate::rules::RangesBring;
@@ -9,6 +9,8 @@ use crate::sizes::Sizes;
 use crate::trace::{Change, Trace, What};
 
 const BLOCK: u64 = 4096;
+/// Writes of a file that can wait for being written back together; older ones have been.
+const WAITING: usize = 1024;
 
 /// The writes that made a file so long may be missing: then it is as long as the range has made it.
 pub fn set_lengths(trace: &mut Trace, brings: RangesBring) {
@@ -42,13 +44,14 @@ pub fn set_lengths(trace: &mut Trace, brings: RangesBring) {
 /// in which they begin is written before the rest of an earlier write (`btrfs_zero_range`). By
 /// change: the first of its sectors that can be there by itself.
 pub fn apart(trace: &Trace) -> HashMap<u64, u64> {
-    let mut writes: HashMap<u64, Vec<(u64, u64, u64)>> = HashMap::new();
+    let mut writes: HashMap<u64, VecDeque<(u64, u64, u64)>> = HashMap::new();
     let mut found = HashMap::new();
     for (event, sequence) in trace.events.iter().zip(1..) {
         let earlier = writes.entry(event.file).or_default();
         match event.what {
             What::Change(Change::Write { offset, length, .. }) => {
-                earlier.push((sequence, offset, offset + length));
+                earlier.push_back((sequence, offset, offset + length));
+                earlier.drain(..earlier.len().saturating_sub(WAITING));
             }
             What::Change(Change::Zero { offset, .. }) => {
                 found.insert(sequence, 0);

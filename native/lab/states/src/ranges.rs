@@ -1,5 +1,5 @@
-//! What a file system makes of a file's length, and of what was written below, when a range within it
-//! is allocated, punched or zeroed.
+//! What a file system makes of a file's length, and of what was written below, when a range
+//! within it is allocated, punched or zeroed.
 
 use std::collections::{HashMap, VecDeque};
 

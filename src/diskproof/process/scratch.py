@@ -17,6 +17,7 @@ from pathlib import Path
 from diskproof.errors import HostError
 from diskproof.process.owner import admit
 from diskproof.process.run_user import PRIVATE_HOME, require_private_home
+from diskproof.process.signals import signals_wait
 
 PREFIX = "diskproof-run-"
 LOCK_NAME = "lock"
@@ -48,13 +49,18 @@ def start_scratch_dir(*, large: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def start_locked_dir(parent: Path) -> Iterator[Path]:
-    """Ours, and QEMU's user may enter it; ``lock`` in it is held for its life. Raises OSError."""
-    path, lock = _make(parent)
+    """Ours, and QEMU's user may enter it; ``lock`` in it is held for its life. A signal does not
+    come between what makes it, nor what takes it away. Raises OSError."""
+    made: tuple[Path, int] | None = None
     try:
-        yield path
+        with signals_wait():
+            made = _make(parent)
+        yield made[0]
     finally:
-        _remove(path)
-        os.close(lock)
+        if made:
+            with signals_wait():
+                _remove(made[0])
+                os.close(made[1])
 
 
 def _make(parent: Path) -> tuple[Path, int]:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from diskproof.errors import HostError, RunFailure
 from diskproof.process.cage import OPEN_CAGE, QEMU_CAGE, Cage, cage_args, confine_args
 from diskproof.process.native import require_native
 from diskproof.process.run_user import require_run_user
+from diskproof.process.signals import signals_wait
 
 MAX_OUTPUT = 64 << 20
 GRACE_SECONDS = 5.0
@@ -190,7 +191,8 @@ def run(
     caged = cage.starting(program) if cage else None
     lifeline = lifeline_args(confined=confined, cage=caged, network=network)
     outputs, began = (bytearray(), bytearray()), time.monotonic()
-    with subprocess.Popen(
+    start = functools.partial(
+        subprocess.Popen[bytes],
         [*lifeline, program, *argv[1:]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -199,7 +201,8 @@ def run(
         env=env,
         pass_fds=pass_fds,
         start_new_session=True,
-    ) as child:
+    )
+    with _started(start, _end) as child:
         try:
             _pump(child, stdin, began + timeout, outputs)
             returncode = child.wait(max(0.0, began + timeout - time.monotonic()) + GRACE_SECONDS)
@@ -210,8 +213,6 @@ def run(
                 f"command: {' '.join(argv)}",
                 evidence=(("stdout", bytes(outputs[0])), ("stderr", bytes(outputs[1]))),
             ) from None
-        finally:
-            _kill_group(child)
     seconds = time.monotonic() - began
     done = Completed(tuple(argv), returncode, bytes(outputs[0]), bytes(outputs[1]), seconds)
     if check and returncode != 0:
@@ -350,7 +351,8 @@ def start_process(
     caged = cage.starting(program) if cage else None
     lifeline = lifeline_args(confined=confined, groups=groups, cage=caged, network=network)
     with open(log, "ab", opener=_open_private) as sink:
-        child = subprocess.Popen(
+        start = functools.partial(
+            subprocess.Popen[bytes],
             [*lifeline, program, *argv[1:]],
             stdin=subprocess.DEVNULL,
             stdout=sink if stdout is None else stdout,
@@ -360,10 +362,24 @@ def start_process(
             env={**os.environ, **variables},
             start_new_session=True,
         )
+        with _started(start, _stop) as child:
+            yield Process(name, child, log)
+
+
+@contextmanager
+def _started(
+    start: Callable[[], subprocess.Popen[bytes]], end: Callable[[subprocess.Popen[bytes]], None]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child for the length of a block. A signal that comes while it starts waits until we know
+    it: what else would end it?"""
+    child: subprocess.Popen[bytes] | None = None
     try:
-        yield Process(name, child, log)
+        with signals_wait():
+            child = start()
+        yield child
     finally:
-        _stop(child)
+        if child:
+            end(child)
 
 
 def _open_private(path: str, flags: int) -> int:
@@ -371,12 +387,19 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_SECONDS)
-    _kill_group(child)
+    try:
+        if child.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(GRACE_SECONDS)
+    finally:
+        _kill_group(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with child:  # whose pipes are closed then
+        _kill_group(child)
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:

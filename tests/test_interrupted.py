@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from diskproof.process import scratch, start
+from diskproof.process import child, scratch, start
 from diskproof.process.scratch import start_locked_dir
 from diskproof.process.start import run, start_process
 
@@ -46,6 +47,22 @@ def test_a_runs_folder_is_made_whole_or_is_gone(
     with pytest.raises(KeyboardInterrupt), start_locked_dir(tmp_path):
         pytest.fail("it was begun")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_child_ends_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child.os, "killpg", interrupting(os.killpg))
+    (tmp_path / "mount").touch()
+    end = "[time.sleep(0.2), os.remove('mount'), os._exit(0)]"
+    program = (
+        f"import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: {end}); "
+        "open('begun', 'w'); time.sleep(60)"
+    )
+    argv = [sys.executable, "-c", program]
+    with pytest.raises(KeyboardInterrupt):
+        with start_process(argv, name="it", log=tmp_path / "log", cwd=tmp_path):
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.01)
+    assert not (tmp_path / "mount").exists()
 
 
 class Interrupted(subprocess.Popen[bytes]):

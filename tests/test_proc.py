@@ -86,7 +86,7 @@ def test_started_process_ends_with_its_block(tmp_path: Path) -> None:
 def test_a_process_deaf_to_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proc, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("diskproof.process.child.GRACE_SECONDS", 0.2)
     ready = tmp_path / "ready"
     script = f"trap '' TERM; touch {ready}; while true; do sleep 600; done"
     with proc.start_process(["sh", "-c", script], name="deaf", log=tmp_path / "log") as child:

@@ -10,25 +10,22 @@ import functools
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO
 
 from diskproof.errors import HostError, RunFailure
 from diskproof.process.cage import OPEN_CAGE, QEMU_CAGE, Cage, cage_args, confine_args
+from diskproof.process.child import GRACE_SECONDS, end, kill_group, started, stop
 from diskproof.process.native import require_native
 from diskproof.process.run_user import require_run_user
-from diskproof.process.signals import signals_wait
 
 MAX_OUTPUT = 64 << 20
-GRACE_SECONDS = 5.0
 CONFINE = "diskproof-confine"
 LONGEST_SYNC = 3600.0
 _PROBE_SECONDS = 20.0
@@ -191,34 +188,37 @@ def run(
     caged = cage.starting(program) if cage else None
     lifeline = lifeline_args(confined=confined, cage=caged, network=network)
     outputs, began = (bytearray(), bytearray()), time.monotonic()
-    start = functools.partial(
-        subprocess.Popen[bytes],
-        [*lifeline, program, *argv[1:]],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=env,
-        pass_fds=pass_fds,
-        start_new_session=True,
-    )
-    with _started(start, _end) as child:
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*lifeline, program, *argv[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=env,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+
+    with started(start, end) as child:
         try:
             _pump(child, stdin, began + timeout, outputs)
             returncode = child.wait(max(0.0, began + timeout - time.monotonic()) + GRACE_SECONDS)
         except (TimeoutError, subprocess.TimeoutExpired):
-            raise RunFailure(
-                "timeout",
-                f"{argv[0]} did not end within {timeout:.0f} s",
-                f"command: {' '.join(argv)}",
-                evidence=(("stdout", bytes(outputs[0])), ("stderr", bytes(outputs[1]))),
-            ) from None
+            raise _timed_out(argv, timeout, outputs) from None
     seconds = time.monotonic() - began
     done = Completed(tuple(argv), returncode, bytes(outputs[0]), bytes(outputs[1]), seconds)
     if check and returncode != 0:
         tail = "\n".join(done.error_text.splitlines()[-5:])
         raise RunFailure("tool", f"{argv[0]} failed with status {returncode}", tail)
     return done
+
+
+def _timed_out(argv: Sequence[str], timeout: float, outputs: Iterable[bytes]) -> RunFailure:
+    what = f"{argv[0]} did not end within {timeout:.0f} s"
+    evidence = tuple(zip(("stdout", "stderr"), map(bytes, outputs), strict=True))
+    return RunFailure("timeout", what, f"command: {' '.join(argv)}", evidence=evidence)
 
 
 def write_back(path: Path, timeout: float = LONGEST_SYNC) -> Completed:
@@ -314,7 +314,7 @@ class Process:
         return None
 
     def kill(self) -> None:
-        _kill_group(self.child)
+        kill_group(self.child)
 
     def read_log(self, limit: int = 1 << 20) -> bytes:
         """The last ``limit`` bytes of what it printed."""
@@ -338,7 +338,7 @@ def start_process(
     cage: Cage | None = None,
     network: Path | None = None,
     stdout: int | IO[bytes] | None = None,
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Process]:
     """Run a program in the background for the length of a ``with`` block.
 
@@ -350,59 +350,23 @@ def start_process(
     program = require_tool(argv[0])
     caged = cage.starting(program) if cage else None
     lifeline = lifeline_args(confined=confined, groups=groups, cage=caged, network=network)
-    with open(log, "ab", opener=_open_private) as sink:
-        start = functools.partial(
-            subprocess.Popen[bytes],
-            [*lifeline, program, *argv[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=sink if stdout is None else stdout,
-            stderr=sink,
-            cwd=cwd,
-            pass_fds=pass_fds,
-            env={**os.environ, **variables},
-            start_new_session=True,
-        )
-        with _started(start, _stop) as child:
-            yield Process(name, child, log)
 
+    def start() -> subprocess.Popen[bytes]:
+        with open(log, "ab", opener=_open_private) as sink:
+            return subprocess.Popen(
+                [*lifeline, program, *argv[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=sink if stdout is None else stdout,
+                stderr=sink,
+                cwd=cwd,
+                pass_fds=pass_fds,
+                env={**os.environ, **(variables or {})},
+                start_new_session=True,
+            )
 
-@contextmanager
-def _started(
-    start: Callable[[], subprocess.Popen[bytes]], end: Callable[[subprocess.Popen[bytes]], None]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A child for the length of a block. A signal that comes while it starts waits until we know
-    it: what else would end it?"""
-    child: subprocess.Popen[bytes] | None = None
-    try:
-        with signals_wait():
-            child = start()
-        yield child
-    finally:
-        if child:
-            end(child)
+    with started(start, stop) as child:
+        yield Process(name, child, log)
 
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    try:
-        if child.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(GRACE_SECONDS)
-    finally:
-        _kill_group(child)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    with child:  # whose pipes are closed then
-        _kill_group(child)
-
-
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()

@@ -7,7 +7,8 @@ from diskproof.errors import UsageError
 from diskproof.records import HostRecord, StudyRecord
 from diskproof.report import layout
 from diskproof.report.factors.find import WorkloadFactors, find_factors
-from diskproof.report.output_analyses import AnalysedJson, Found, LoadHeadJson
+from diskproof.report.output_analyses import AnalysedJson, Found
+from diskproof.report.outputs import LoadHeadJson
 from diskproof.report.stability.find import WorkloadStability, find_stability
 from diskproof.report.view import by_workload, choose_studies
 from diskproof.store import ResultRow, Store

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Generic, TypedDict, TypeVar
 
-from diskproof.report.outputs import AsDict, LevelsJson
+from diskproof.report.outputs import AsDict, LevelsJson, LoadHeadJson
 from diskproof.stats.power import Power
 from diskproof.stats.slow_losses import SlowLosses
 from diskproof.stats.spells import Spell
@@ -13,11 +13,7 @@ from diskproof.stats.two_states import TwoStates
 SideJson = TypedDict("SideJson", {"asked": str, "is": str})
 
 
-class ComparedJson(TypedDict):
-    workload: str
-    metric: str
-    unit: str
-    higher_is_better: bool
+class ComparedJson(LoadHeadJson):
     label: str
     cell_a: LevelsJson | None
     cell_b: LevelsJson | None
@@ -60,13 +56,6 @@ class AnalysedJson(TypedDict, Generic[Found]):
     id: str
     host: str
     workloads: list[Found]
-
-
-class LoadHeadJson(TypedDict):
-    workload: str
-    metric: str
-    unit: str
-    higher_is_better: bool
 
 
 class TermJson(TypedDict):

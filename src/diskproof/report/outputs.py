@@ -209,11 +209,14 @@ class SlowLossesJson(TypedDict):
     text: str
 
 
-class RankedLoadJson(TypedDict):
+class LoadHeadJson(TypedDict):
     workload: str
     metric: str
     unit: str
     higher_is_better: bool
+
+
+class RankedLoadJson(LoadHeadJson):
     cells: list[RankLineJson]
     skewed: bool
     slow_losses: SlowLossesJson | None

@@ -1,9 +1,7 @@
 """What the rules of file systems cannot say."""
 
-from collections.abc import Collection
 
-
-def doubt_text(kept: Collection[str]) -> str:
+def doubt_text(kept: list[str]) -> str:
     """A sentence, with what parts it from the one before, where f2fs is one of the file systems by
     whose rules nothing was lost: a real one was seen to break the order of names, which no rules
     allow (docs/crash-model.md). Else empty."""

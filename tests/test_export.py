@@ -12,12 +12,12 @@ import pyarrow.parquet
 import pytest
 
 from diskproof.errors import HostError, UsageError
-from diskproof.process import start as proc
 from diskproof.store import Store, open_store
 from diskproof.store.export import export_table
 from diskproof.store.export_rows import Kind
 from diskproof.store.formats.kvm_perf import import_kvm_perf
 from diskproof.store.show import show_rows
+from support.memory_disks import start_memory_disk
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
 from test_lab import SCHEDULE, STUDY
 
@@ -206,10 +206,7 @@ def test_places_that_cannot_be_written(store: Store, tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file_and_no_half_one(
     store: Store, tmp_path: Path, suffix: str
 ) -> None:
-    point = tmp_path / "small"
-    point.mkdir()
-    proc.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(point)], timeout=10)
-    try:
+    with start_memory_disk(tmp_path / "small", "size=16k") as point:
         old = point / f"results{suffix}"
         old.write_text("the old one")
         with pytest.raises(HostError, match="cannot be written") as caught:
@@ -217,8 +214,6 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_one(
         assert "No space left" in caught.value.why
         assert old.read_text() == "the old one"
         assert list(point.iterdir()) == [old]
-    finally:
-        proc.run(["umount", str(point)], timeout=10)
 
 
 def test_figures_survive_to_the_last_digit(store: Store, tmp_path: Path) -> None:

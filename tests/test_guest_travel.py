@@ -10,8 +10,7 @@ import sys
 import tarfile
 import time
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from diskproof.guest.ours import build, packages
 from diskproof.guest.ours.cache_folder import cache_folder
 from diskproof.guest.ours.parcel import Item, Parcel, parse_manifest
 from diskproof.guest.ours.travel import export_guest, import_guest
-from diskproof.process.start import run
 from support.guest_parcels import (
     FACTS,
     make_guest,
@@ -32,6 +30,7 @@ from support.guest_parcels import (
     move_to_host,
     parcel_of,
 )
+from support.memory_disks import start_memory_disk
 
 
 def silent(done: int, total: int) -> None:
@@ -315,7 +314,7 @@ def test_a_full_disk_names_the_way_out_and_keeps_nothing(
     (built / "root.squashfs").write_bytes(b"hsqs" + os.urandom(3 << 20))
     file = keep(tmp_path, parcel_of(built))
     monkeypatch.setattr("diskproof.guest.ours.travel._INITRD_SPACE", 0)
-    with small_disk(tmp_path / "small", "4m") as small:
+    with start_memory_disk(tmp_path / "small", "size=4m") as small:
         move_to_host(monkeypatch, small, None)
         with pytest.raises(HostError, match="cannot write in") as caught:
             import_guest(file, None, lambda done, total: fill(small, done))
@@ -328,16 +327,6 @@ def test_a_full_disk_names_the_way_out_and_keeps_nothing(
             export_guest(small / "guest.tar.gz", "", silent)
         assert "another file system" in caught.value.hint
         assert sorted(path.name for path in small.iterdir()) == ["diskproof", "filler"]
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], timeout=60)
-    try:
-        yield folder
-    finally:
-        run(["umount", str(folder)], timeout=60)
 
 
 def fill(folder: Path, done: int) -> None:

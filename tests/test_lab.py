@@ -17,6 +17,7 @@ from diskproof.process import start as proc
 from diskproof.records import PlannedRun, RunRecord, StudyRecord
 from diskproof.store import Store, open_store
 from diskproof.study.load import parse_study
+from support.memory_disks import start_memory_disk
 from support.planning import FACTS
 from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study, true_iops
 
@@ -188,10 +189,7 @@ def test_best_follows_a_leader_that_falls_back_and_metrics_where_less_is_better(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
 def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) -> None:
-    point = tmp_path / "small"
-    point.mkdir()
-    proc.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(point)], timeout=10)
-    try:
+    with start_memory_disk(tmp_path / "small", "size=1m") as point:
         with open_store(str(point / "store.sqlite"), create=True) as store:
             store.add_host(SIMULATED_HOST)
             finished: list[str] = []
@@ -209,8 +207,6 @@ def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) 
             assert [run.id for run in store.runs(study.id)] == finished
             outcome = run_study(study, schedule, SimulatedExecutor(study.id), store)
             assert outcome.reason == "done"
-    finally:
-        proc.run(["umount", str(point)], timeout=10)
 
 
 LOOP = """

@@ -10,8 +10,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +19,7 @@ import pytest
 from diskproof.process import start as proc
 from diskproof.store import open_store
 from support.commands import STUDY, diskproof, left_behind, start_diskproof, write_study
+from support.memory_disks import start_memory_disk
 
 pytestmark = pytest.mark.long
 
@@ -239,33 +239,16 @@ def test_a_daemon_killed_in_the_middle_is_a_stored_failure(tmp_path: Path) -> No
     assert retried.error_text.count("IOPS  in ") == 1
 
 
-@contextmanager
-def mounted(point: Path, *options: str) -> Iterator[Path]:
-    """A small memory file system; it is unmounted at the end."""
-    point.mkdir()
-    proc.run(["mount", "-t", "tmpfs", *options, "diskproof-test", str(point)], timeout=10)
-    try:
-        yield point
-    finally:
-        proc.run(["umount", "--lazy", str(point)], timeout=10)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_no_space_is_told_before_anything_is_measured(tmp_path: Path) -> None:
-    with mounted(tmp_path / "full", "-o", "size=8m"):
-        text = STUDY.replace('"images"', f'"{tmp_path}/full"')
+@pytest.mark.parametrize(("name", "options"), [("full", "size=8m"), ("fixed", "ro")])
+def test_a_directory_that_takes_nothing_is_told_before_anything_is_measured(
+    tmp_path: Path, name: str, options: str
+) -> None:
+    with start_memory_disk(tmp_path / name, options):
+        text = STUDY.replace('"images"', f'"{tmp_path}/{name}"')
         done = diskproof("run", write_study(tmp_path, text), cwd=tmp_path)
         assert done.returncode == 3, done.error_text
-        assert "full" in done.error_text and "Traceback" not in done.error_text
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_a_read_only_directory(tmp_path: Path) -> None:
-    with mounted(tmp_path / "fixed", "-o", "ro"):
-        text = STUDY.replace('"images"', f'"{tmp_path}/fixed"')
-        done = diskproof("run", write_study(tmp_path, text), cwd=tmp_path)
-        assert done.returncode == 3, done.error_text
-        assert "fixed" in done.error_text and "Traceback" not in done.error_text
+        assert name in done.error_text and "Traceback" not in done.error_text
 
 
 def wait_for_log(folder: Path, text: str, running: proc.Process) -> None:

@@ -4,7 +4,6 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,25 +17,11 @@ from diskproof.process.run_user import require_run_user
 from diskproof.process.scratch import LOCK_NAME, PREFIX
 from diskproof.process.start import run
 from diskproof.records import BackingSpec
+from support.memory_disks import start_memory_disk
 
 
 def spec(path: Path) -> BackingSpec:
     return BackingSpec("here", "directory", (("path", str(path)),), make=True)
-
-
-@contextmanager
-def mounted(kind: str, options: str, folder: Path) -> Iterator[None]:
-    """A file system of its own, or a skip that says why not."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount")
-    argv = ["mount", "-t", kind, *(["-o", options] if options else []), "diskproof-test"]
-    done = run([*argv, str(folder)], timeout=30, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"{kind} cannot be mounted here: {done.error_text}")
-    try:
-        yield
-    finally:
-        run(["umount", str(folder)], timeout=30)
 
 
 def test_probe_of_an_existing_directory(tmp_path: Path) -> None:
@@ -108,7 +93,7 @@ def enter_run_dir(what: BackingSpec, consent: Consent) -> None:
 
 
 def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
-    with mounted("tmpfs", "ro", tmp_path):
+    with start_memory_disk(tmp_path, "ro", required=False):
         for use in (probe_backing, enter_run_dir):
             for path in (tmp_path, tmp_path / "new"):
                 with pytest.raises(HostError) as caught:
@@ -136,7 +121,7 @@ def test_no_permission_is_named(ordinary_user: None) -> None:
 
 
 def test_a_file_system_without_direct_io_is_found_out(tmp_path: Path) -> None:
-    with mounted("ramfs", "", tmp_path):
+    with start_memory_disk(tmp_path, kind="ramfs", required=False):
         facts = probe_backing(spec(tmp_path), NO_CONSENT)
         assert facts.filesystem == "ramfs"
         assert not facts.o_direct
@@ -146,8 +131,7 @@ def test_a_file_system_without_direct_io_is_found_out(tmp_path: Path) -> None:
 
 def test_the_file_system_is_that_of_the_last_mount(tmp_path: Path) -> None:
     inside = tmp_path / "with space"
-    inside.mkdir()
-    with mounted("tmpfs", "size=1M", inside):
+    with start_memory_disk(inside, "size=1M", required=False):
         assert find_filesystem(inside) == "tmpfs"
         assert probe_backing(spec(inside), NO_CONSENT).free_bytes <= 1 << 20
     assert find_filesystem(Path("/proc")) == "proc"
@@ -178,6 +162,6 @@ def test_what_a_backing_lies_on_is_told(tmp_path: Path) -> None:
 
 
 def test_a_disk_in_memory_has_no_device(tmp_path: Path) -> None:
-    with mounted("tmpfs", "size=16m", tmp_path):
+    with start_memory_disk(tmp_path, "size=16m", required=False):
         facts = add_ground(spec(tmp_path), probe_backing(spec(tmp_path), NO_CONSENT))
     assert facts.ground.startswith(f"in {tmp_path}: tmpfs (") and facts.disks == ()

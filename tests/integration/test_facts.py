@@ -7,7 +7,6 @@ trace, mounts and other users need root.
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from diskproof.process.native import require_native
 from diskproof.process.start import CONFINE, find_tool, run
 from diskproof.records import BackingSpec, HostFacts
 from support.disks import run_fio, start_drive
+from support.memory_disks import start_memory_disk
 from support.volumes import backing, find_missing, folder
 
 _TOOLS = ("qemu-storage-daemon", "qemu-img", "fio")
@@ -55,19 +55,6 @@ def poor_path(public: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (public / name).symlink_to(str(find_tool(name)))
     monkeypatch.setenv("PATH", str(public))
     return public
-
-
-@contextmanager
-def mounted(kind: str, folder: Path) -> Iterator[None]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount")
-    done = run(["mount", "-t", kind, "diskproof-test", str(folder)], timeout=30, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"{kind} cannot be mounted here: {done.error_text}")
-    try:
-        yield
-    finally:
-        run(["umount", str(folder)], timeout=30)
 
 
 def test_this_host(tmp_path: Path) -> None:
@@ -127,8 +114,7 @@ def test_an_aio_mode_that_the_kernel_refuses(
 
 
 def test_without_direct_io_native_is_refused_and_the_rest_works(tmp_path: Path) -> None:
-    (tmp_path / "ram").mkdir()
-    with mounted("ramfs", tmp_path / "ram"):
+    with start_memory_disk(tmp_path / "ram", kind="ramfs", required=False):
         facts = probe(tmp_path / "ram")
         assert not facts.backings["d0"].o_direct
         assert "native" not in facts.aio and facts.reasons["aio=native"]
@@ -142,7 +128,7 @@ def test_without_direct_io_native_is_refused_and_the_rest_works(tmp_path: Path) 
 
 
 def test_a_read_only_directory_is_an_error_with_a_way_out(tmp_path: Path) -> None:
-    with mounted("tmpfs", tmp_path):
+    with start_memory_disk(tmp_path, required=False):
         run(["mount", "-o", "remount,ro", str(tmp_path)], timeout=30)
         with pytest.raises(HostError, match="read-only"):
             probe(tmp_path)

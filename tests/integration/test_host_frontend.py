@@ -10,8 +10,8 @@ from diskproof.drive import MAX_COLLECTED, DiskImage, RunContext
 from diskproof.errors import RunFailure, UsageError
 from diskproof.frontends import load_frontend
 from diskproof.process.owner import hand_over
-from diskproof.process.start import run
 from support.disks import SIZE, make_cell, read_ios, run_fio, start_context, start_drive
+from support.memory_disks import start_memory_disk
 
 
 def test_direct_io_on_the_file(tmp_path: Path) -> None:
@@ -36,12 +36,7 @@ def test_a_colon_in_the_path_is_no_separator(tmp_path: Path) -> None:
 
 def test_without_direct_io_the_check_says_buffered(tmp_path: Path) -> None:
     """A file system that refuses O_DIRECT: ramfs, whose files live in the page cache."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount")
-    done = run(["mount", "-t", "ramfs", "diskproof", str(tmp_path)], timeout=30, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"ramfs cannot be mounted here: {done.error_text}")
-    try:
+    with start_memory_disk(tmp_path, kind="ramfs", required=False):
         image = DiskImage(tmp_path / "disk.raw", "raw", SIZE)
         image.path.write_bytes(bytes(SIZE))
         hand_over(image.path)
@@ -50,8 +45,6 @@ def test_without_direct_io_the_check_says_buffered(tmp_path: Path) -> None:
             direct = next(check for check in drive.read_back() if check.name == "direct")
             assert direct.effective.startswith("buffered: O_DIRECT is refused")
             assert run_fio(drive).returncode == 0
-    finally:
-        run(["umount", str(tmp_path)], timeout=30)
 
 
 def test_an_image_of_the_wrong_size_is_a_mismatch(tmp_path: Path) -> None:

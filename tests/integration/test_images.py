@@ -12,6 +12,7 @@ from diskproof.process.run_user import require_run_user
 from diskproof.process.start import find_tool, run
 from diskproof.qemu.images import create_image, ensure_fill_source, fill_image, inspect_image
 from diskproof.records import Cell, WorkloadSpec
+from support.memory_disks import start_memory_disk
 
 pytestmark = pytest.mark.skipif(find_tool("qemu-img") is None, reason="needs qemu-img")
 MIB = 1 << 20
@@ -98,19 +99,8 @@ def test_what_qemu_img_refuses_is_a_failure_with_its_words(tmp_path: Path) -> No
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = run(
-        ["mount", "-t", "tmpfs", "-o", "size=64M", "diskproof-test", str(folder)],
-        timeout=30,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.error_text}")
-    yield folder
-    run(["umount", str(folder)], timeout=30)
+    with start_memory_disk(tmp_path / "small", "size=64M", required=False) as folder:
+        yield folder
 
 
 def test_no_space_before(small_disk: Path) -> None:

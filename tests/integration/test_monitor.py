@@ -8,13 +8,11 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from diskproof.process.start import run
+from support.memory_disks import start_memory_disk
 from support.watching import DEADLINE, argv, monitor, watching
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for mounts")
@@ -128,20 +126,9 @@ def test_wrong_usage(arguments: list[str], told: str) -> None:
     assert told in done.error_text and "panicked" not in done.error_text
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system with room for a page."""
-    folder.mkdir()
-    run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(folder)], timeout=DEADLINE)
-    try:
-        yield folder
-    finally:
-        run(["umount", str(folder)], timeout=DEADLINE)
-
-
 @needs_root
 def test_a_full_disk_ends_it_and_leaves_whole_lines(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "full") as folder:
+    with start_memory_disk(tmp_path / "full", "size=4k") as folder:  # room for a page
         done = monitor("-cdngy", "--csv", folder / "run.csv", "0.01", "900", check=False)
         assert done.returncode == 1
         assert "No space left" in done.error_text and "run.csv" in done.error_text

@@ -8,8 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from diskproof.process.native import require_native
 from diskproof.process.start import run
 from support.crash_logs import check_same, read_log, read_tree, replay
+from support.memory_disks import start_memory_disk
 from support.recording import (
     DEADLINE,
     Places,
@@ -29,17 +29,6 @@ from support.recording import (
 )
 
 pytestmark = needs_fuse
-
-
-@contextmanager
-def start_small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of its own with so much room."""
-    folder.mkdir()
-    run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], timeout=DEADLINE)
-    try:
-        yield folder
-    finally:
-        run(["umount", str(folder)], timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -90,7 +79,7 @@ def test_a_lazy_unmount_by_others_ends_it_when_the_last_file_is_closed(tmp_path:
 @pytest.mark.parametrize("messages", ["messages", "small/messages"])
 def test_a_full_log_disk_ends_the_log_and_fails_every_change(tmp_path: Path, messages: str) -> None:
     places = make_places(tmp_path)
-    with start_small_disk(tmp_path / "small", "1m") as small:
+    with start_memory_disk(tmp_path / "small", "size=1m") as small:
         places = replace(places, log=small / "crash.log", messages=tmp_path / messages)
         with start_recording(places) as recording:
             fd = os.open(recording.mount / "f", os.O_RDWR | os.O_CREAT)
@@ -122,7 +111,7 @@ def test_a_full_log_disk_ends_the_log_and_fails_every_change(tmp_path: Path, mes
 
 
 def test_a_full_backing_is_the_writers_error_and_stands_in_the_log(tmp_path: Path) -> None:
-    with start_small_disk(tmp_path / "small", "1m") as small:
+    with start_memory_disk(tmp_path / "small", "size=1m") as small:
         (small / "backing").mkdir()
         places = replace(make_places(tmp_path), backing=small / "backing")
         with start_recording(places) as recording:
@@ -246,7 +235,7 @@ def test_what_cannot_be_recorded_is_refused_with_the_reason(tmp_path: Path) -> N
 
 def test_another_file_system_inside_the_backing_is_refused(tmp_path: Path) -> None:
     places = make_places(tmp_path)
-    with start_small_disk(places.backing / "other", "64k"):
+    with start_memory_disk(places.backing / "other", "size=64k"):
         assert "another file system" in refused(places)
 
 

@@ -18,7 +18,7 @@ from diskproof.store.export_rows import Kind
 from diskproof.store.formats.kvm_perf import import_kvm_perf
 from diskproof.store.show import show_rows
 from support.memory_disks import start_memory_disk
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
+from support.simulate import SimulatedExecutor, Simulation, run_study, start_store
 from test_lab import SCHEDULE, STUDY
 
 SAMPLE = (Path(__file__).parent / "golden" / "kvm-perf-sample.txt").read_bytes()
@@ -29,8 +29,7 @@ SUFFIXES = (".csv", ".json", ".parquet")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A simulated study with failed runs, and an imported one."""
     folder = tmp_path_factory.mktemp("store")
-    with open_store(str(folder / "s.sqlite"), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(folder / "s.sqlite") as opened:
         executor = SimulatedExecutor(STUDY.id, Simulation(failure_rate=0.1))
         run_study(STUDY, SCHEDULE, executor, opened)
         found = import_kvm_perf(SAMPLE, "kvm-perf")

@@ -19,7 +19,7 @@ from diskproof.store import Store, open_store
 from diskproof.study.load import parse_study
 from support.memory_disks import start_memory_disk
 from support.planning import FACTS
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study, true_iops
+from support.simulate import SimulatedExecutor, Simulation, run_study, start_store, true_iops
 
 TEXT = """
 name = "loop"
@@ -47,8 +47,7 @@ SIMULATION = Simulation()
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(str(tmp_path / "store.sqlite"), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(tmp_path / "store.sqlite") as opened:
         yield opened
 
 
@@ -190,8 +189,7 @@ def test_best_follows_a_leader_that_falls_back_and_metrics_where_less_is_better(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
 def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) -> None:
     with start_memory_disk(tmp_path / "small", "size=1m") as point:
-        with open_store(str(point / "store.sqlite"), create=True) as store:
-            store.add_host(SIMULATED_HOST)
+        with start_store(point / "store.sqlite") as store:
             finished: list[str] = []
 
             def note(event: MeasureEvent) -> None:
@@ -211,7 +209,8 @@ def test_a_store_without_room_stops_the_study_and_loses_nothing(tmp_path: Path) 
 
 LOOP = """
 import signal, sys
-from {module} import STUDY, SCHEDULE, SIMULATION, SimulatedExecutor, open_store, run_study
+from diskproof.store import open_store
+from {module} import STUDY, SCHEDULE, SIMULATION, SimulatedExecutor, run_study
 left = int(sys.argv[2])
 def tell(event):
     global left

@@ -10,14 +10,14 @@ from diskproof.lab.course import JobFinished, JobStarted, Noted
 from diskproof.measure.next import MeasureEvent
 from diskproof.records import PlannedRun, RunRecord
 from diskproof.stats.study_race import race_rules, replay_races
-from diskproof.store import Store, open_store
+from diskproof.store import Store
 from diskproof.store.race_scores import race_scores
 from support.simulate import (
-    SIMULATED_HOST,
     Measured,
     SimulatedExecutor,
     Simulation,
     run_study,
+    start_store,
     true_iops,
 )
 from test_lab import Stopping, kill_loop_at, make_record
@@ -43,8 +43,7 @@ Runs = list[tuple[int, str]]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(str(tmp_path / "store.sqlite"), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(tmp_path / "store.sqlite") as opened:
         yield opened
 
 
@@ -64,8 +63,7 @@ def stored(store: Store) -> Runs:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Measured, list[MeasureEvent], Runs]:
     """The race in one go."""
     path = tmp_path_factory.mktemp("whole") / "store.sqlite"
-    with open_store(str(path), create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(path) as store:
         return *run_race(store), stored(store)
 
 
@@ -135,8 +133,7 @@ def test_a_stopped_race_for_the_likely_best_takes_the_same_course(tmp_path: Path
     study, schedule = make_record(TEXT.replace('"decided"', '"likely"'))
     courses = []
     for name, after in (("whole", 10**6), ("parts", 27)):
-        with open_store(str(tmp_path / name), create=True) as opened:
-            opened.add_host(SIMULATED_HOST)
+        with start_store(tmp_path / name) as opened:
             for executor in (Stopping(SimulatedExecutor(study.id, SIMULATION), after),
                              SimulatedExecutor(study.id, SIMULATION)):  # fmt: skip
                 outcome = run_study(study, schedule, executor, opened)

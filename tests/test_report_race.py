@@ -30,9 +30,9 @@ from diskproof.report.study_tables import ranking_json
 from diskproof.report.vega import draw_all
 from diskproof.report.view import StudyView
 from diskproof.stats.study_race import RaceState, replay_races, run_score, start_races
-from diskproof.store import Store, open_store
+from diskproof.store import Store
 from support.json_schemas import validate
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
+from support.simulate import SimulatedExecutor, Simulation, run_study, start_store
 from test_lab import make_record
 from test_lab_race import SCHEDULE, STUDY, TEXT
 
@@ -41,8 +41,7 @@ from test_lab_race import SCHEDULE, STUDY, TEXT
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """One race decided, one out of blocks."""
     path: Path = tmp_path_factory.mktemp("raced") / "store.sqlite"
-    with open_store(str(path), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(path) as opened:
         executor = SimulatedExecutor(STUDY.id, Simulation(seed=3, cv=0.08))
         run_study(STUDY, SCHEDULE, executor, opened)
         yield opened
@@ -71,8 +70,7 @@ def likely(tmp_path_factory: pytest.TempPathFactory) -> StudyView:
     """The same races for the likely best."""
     path: Path = tmp_path_factory.mktemp("likely") / "store.sqlite"
     study, schedule = make_record(TEXT.replace('"decided"', '"likely"'))
-    with open_store(str(path), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(path) as opened:
         executor = SimulatedExecutor(study.id, Simulation(seed=3, cv=0.05))
         run_study(study, schedule, executor, opened)
         (view,) = read_views(opened, details=True)

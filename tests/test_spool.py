@@ -16,7 +16,7 @@ from diskproof.store import Store, open_store
 from diskproof.store.parts import KINDS, Run, kind_of
 from diskproof.store.spool import bring_in, put_aside, spool_folder
 from support.crashing import make_crash_run
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study, start_store
 from support.tile_stores import Made, make_tile_run, tile_cell
 from test_lab import SCHEDULE, STUDY
 
@@ -26,8 +26,7 @@ TOLD = "the finished run is kept in "
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with open_store(str(tmp_path / "store.sqlite"), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(tmp_path / "store.sqlite") as opened:
         opened.add_study(STUDY)
         yield opened
 
@@ -148,13 +147,11 @@ def test_a_store_that_vanishes_ends_the_study_and_costs_no_run(tmp_path: Path) -
         if isinstance(event, Warned):
             told.append(event.text)
 
-    with open_store(str(place), create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(place) as store:
         with pytest.raises(HostError, match="is gone") as caught:
             run_study(STUDY, SCHEDULE, SimulatedExecutor(STUDY.id), store, on_event=note)
     assert TOLD in caught.value.why and not told
-    with open_store(str(place), create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(place) as store:
         outcome = run_study(STUDY, SCHEDULE[:5], SimulatedExecutor(STUDY.id), store, on_event=note)
         assert outcome.executed == 4 and len(store.runs(STUDY.id)) == 5
     assert len(told) == 1 and told[0].endswith("is stored now")

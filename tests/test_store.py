@@ -26,7 +26,7 @@ from diskproof.records import (
 )
 from diskproof.store import DuplicateRun, Progress, Store, open_store
 from support.databases import make_cluster, start_server
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, Simulation, run_study
+from support.simulate import SimulatedExecutor, Simulation, run_study, start_store
 from test_lab import SCHEDULE, STUDY
 
 pytestmark = pytest.mark.long
@@ -230,8 +230,7 @@ def test_failed_runs_count_until_they_are_replaced(store: Store) -> None:
 
 def test_a_study_is_resumed_where_it_was_and_failed_runs_are_made_again(url: str) -> None:
     """The lab's loop on this kind of store: cut short, resumed, failed runs retried."""
-    with open_store(url, create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(url) as store:
         executor = SimulatedExecutor(STUDY.id, Simulation(failure_rate=0.2))
         run_study(STUDY, SCHEDULE[:20], executor, store)
     with open_store(url) as store:

@@ -14,7 +14,7 @@ from diskproof.measure.next import MeasureEvent
 from diskproof.process import start as proc
 from diskproof.store import open_store
 from support.databases import Server, make_cluster, start_server
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
+from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study, start_store
 from test_lab import SCHEDULE, STUDY
 
 pytestmark = pytest.mark.long
@@ -48,8 +48,7 @@ def test_a_server_that_is_killed_stops_the_study_and_loses_nothing(
         if len(finished) == after and not isinstance(event, Warned):
             server.kill()
 
-    with open_store(url, create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(url) as store:
         with pytest.raises(HostError, match="cannot be reached") as caught:
             executor = SimulatedExecutor(STUDY.id)
             run_study(STUDY, SCHEDULE, executor, store, on_event=note, patience=0.2)
@@ -82,8 +81,7 @@ def test_a_server_that_restarts_costs_no_run(cluster: Path) -> None:
                 if "is asked again" in event.text:
                     servers.enter_context(start_server(cluster))
 
-        with open_store(url, create=True) as store:
-            store.add_host(SIMULATED_HOST)
+        with start_store(url) as store:
             outcome = run_study(
                 STUDY, SCHEDULE[:6], SimulatedExecutor(STUDY.id), store, on_event=note
             )
@@ -98,8 +96,7 @@ def test_a_server_that_crashes_inside_a_transaction_leaves_nothing_half(server: 
     url = server.new_database()
     executor = SimulatedExecutor(STUDY.id)
     crash = "COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'"
-    with open_store(url, create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(url) as store:
         store.add_study(STUDY)
         store.add_run(executor.execute(SCHEDULE[0]))
         with psycopg.connect(url, autocommit=True) as connection:
@@ -142,8 +139,7 @@ def test_a_connection_that_was_cut_between_two_runs_is_made_again(server: Server
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(cut + " AND datname = current_database()")
 
-    with open_store(url, create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(url) as store:
         schedule = SCHEDULE[:10]
         outcome = run_study(STUDY, schedule, SimulatedExecutor(STUDY.id), store, on_event=note)
         assert outcome.executed == len(store.runs(STUDY.id)) == 10
@@ -169,8 +165,7 @@ with open_store(url, create=True) as store:
 
 def test_two_processes_on_one_study_store_every_place_once(server: Server, tmp_path: Path) -> None:
     url = server.new_database()
-    with open_store(url, create=True) as store:
-        store.add_host(SIMULATED_HOST)
+    with start_store(url) as store:
         store.add_study(STUDY)
     outputs = [tmp_path / "first", tmp_path / "second"]
     argv = [sys.executable, "-c", WRITER, url]

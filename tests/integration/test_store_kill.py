@@ -20,7 +20,7 @@ from diskproof.process import start as proc
 from diskproof.records import RunRecord
 from diskproof.store import open_store
 from support.forked import Forked
-from support.simulate import SIMULATED_HOST, SimulatedExecutor, run_study
+from support.simulate import SimulatedExecutor, run_study, start_store
 from test_lab import TEXT, make_record
 
 pytestmark = pytest.mark.long
@@ -211,8 +211,7 @@ def test_on_a_full_disk_finished_runs_stay_readable_and_the_study_resumes(tmp_pa
                 _fill(ballast)
 
         executor = SimulatedExecutor(STUDY.id)
-        with open_store(place, create=True) as store:
-            store.add_host(SIMULATED_HOST)
+        with start_store(place) as store:
             with pytest.raises(HostError, match="no space left for the store") as caught:
                 run_study(STUDY, SCHEDULE, executor, store, on_event=fill_up)
             assert "kept" in caught.value.hint

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diskproof.records import Cell, Metric, RunRecord, StudyRecord, WorkloadSpec
-from diskproof.store import open_store
-from support.simulate import SIMULATED_HOST, plain_run
+from support.simulate import plain_run, start_store
 
 PLACES = (("4K", "64K"), ("64K", "64K"), ("4K", "1M"), ("64K", "1M"))
 
@@ -24,8 +23,7 @@ def fill_grids(path: Path, levels: Sequence[str], study: str) -> Path:
     """Two runs of each cell; a cell for each level of ``backing``."""
     load = WorkloadSpec("iozone", "iozone", (("size", "1"),))
     cells = tuple(Cell((("backing", text), ("cache", "none")), load) for text in levels)
-    with open_store(str(path), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(path) as opened:
         opened.add_study(StudyRecord("=study", study, "run", "", 1, 2, cells, created=1e9))
         for cell in cells:
             for number in (0, 1):

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diskproof.records import Cell, Metric, RunRecord, Series, StudyRecord, WorkloadSpec
-from diskproof.store import open_store
-from support.simulate import SIMULATED_HOST, plain_run
+from support.simulate import plain_run, start_store
 
 PARTS = (25, 50, 75, 100)
 THIN = WorkloadSpec("thin", "first_write", (("size", "1"),))
@@ -66,8 +65,7 @@ def fill_protocols(path: Path, levels: Sequence[str], runs: int = 2) -> Path:
         for load in (THIN, ZIPF, LIFE)
         for text in levels
     )
-    with open_store(str(path), create=True) as opened:
-        opened.add_host(SIMULATED_HOST)
+    with start_store(path) as opened:
         opened.add_study(StudyRecord("=study", "protocols", "run", "", 1, 2, cells, created=1e9))
         for cell in cells:
             for number in range(runs):

@@ -9,8 +9,10 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import NormalDist
 from typing import Protocol
 
@@ -32,7 +34,7 @@ from diskproof.records import (
     content_id,
 )
 from diskproof.stats.study_race import RaceState
-from diskproof.store import Store
+from diskproof.store import Store, open_store
 from diskproof.units import parse_bytes
 
 # Multipliers of speed, of the order that the articles we want to repeat report.
@@ -78,6 +80,14 @@ SIMULATED_HOST = HostRecord(
     "simulated",
     {"simulated": True, "note": "no disk was touched; these figures are made up"},
 )
+
+
+@contextmanager
+def start_store(place: Path | str) -> Iterator[Store]:
+    """A new store that knows the simulated host."""
+    with open_store(str(place), create=True) as store:
+        store.add_host(SIMULATED_HOST)
+        yield store
 
 
 def true_iops(cell: Cell, effects: Mapping[tuple[str, str], float] = EFFECTS) -> float:

@@ -104,11 +104,17 @@ def wall() -> Iterator[None]:
 
 
 @pytest.fixture
-def public_file() -> Iterator[Path]:
-    """A file that every user may read and write, in a folder that every user may search."""
+def public() -> Iterator[Path]:
+    """A folder that every user may look into."""
     with tempfile.TemporaryDirectory(prefix="public-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
-        path = Path(folder) / "file"
-        path.write_bytes(b"theirs")
-        path.chmod(0o666)
-        yield path
+        yield Path(folder)
+
+
+@pytest.fixture
+def public_file(public: Path) -> Path:
+    """A file that every user may read and write, in a folder that every user may search."""
+    path = public / "file"
+    path.write_bytes(b"theirs")
+    path.chmod(0o666)
+    return path

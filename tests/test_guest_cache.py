@@ -105,11 +105,19 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_no_guest_names_the_command(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (build.AGENT, *build.PROGRAMS):
-        (empty_cache.parent / name).write_bytes(b"a program")
-    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
+@pytest.fixture
+def programs(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """All that a guest is built of is there, the guest is not."""
+    found = [tmp_path / name for name in (build.AGENT, *build.PROGRAMS)]
+    for path in found:
+        path.write_bytes(b"a program")
+    monkeypatch.setattr(native, "native_folders", lambda: (tmp_path,))
     monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
+    return found
+
+
+@pytest.mark.usefixtures("programs")
+def test_no_guest_names_the_command() -> None:
     assert build.find_guest() is None
     with pytest.raises(HostError, match="not built") as caught:
         build.require_guest()
@@ -119,13 +127,10 @@ def test_no_guest_names_the_command(empty_cache: Path, monkeypatch: pytest.Monke
     assert caught.value.hint == "diskproof guest build --with postgres"
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_guest_with_more_is_another_and_leaves_the_ordinary_one_as_it_was(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in (build.AGENT, *build.PROGRAMS):
-        (empty_cache.parent / name).write_bytes(b"a program")
-    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
-    monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
     assert packages.packages_of("") == packages.PACKAGES
     assert packages.packages_of("postgres") == (*packages.PACKAGES, "postgresql")
     sought: list[Path] = []
@@ -137,13 +142,8 @@ def test_a_guest_with_more_is_another_and_leaves_the_ordinary_one_as_it_was(
 
 
 def test_a_program_that_changed_makes_another_guest(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+    programs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs = [empty_cache.parent / name for name in (build.AGENT, *build.PROGRAMS)]
-    for path in programs:
-        path.write_bytes(b"a program")
-    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
-    monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
     sought: list[Path] = []
     monkeypatch.setattr(os, "access", lambda path, mode: sought.append(path) or False)
     build.find_guest()
@@ -158,22 +158,16 @@ def test_a_program_that_changed_makes_another_guest(
 @pytest.mark.parametrize(
     ("missing", "package"), [("mmdebstrap", "mmdebstrap"), ("mksquashfs", "squashfs-tools")]
 )
+@pytest.mark.usefixtures("programs")
 def test_a_missing_tool_names_its_package(
-    missing: str,
-    package: str,
-    empty_cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    missing: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty PATH but for what is not missing; these tools are in none of the sbin folders."""
-    present = empty_cache.parent / "bin"
+    present = tmp_path / "bin"
     present.mkdir()
     for name in {"mmdebstrap", "mksquashfs"} - {missing}:
         (present / name).write_text("#!/bin/false\n")
         (present / name).chmod(0o755)
-    for name in (build.AGENT, *build.PROGRAMS):
-        (empty_cache.parent / name).write_bytes(b"a program")
-    monkeypatch.setattr(native, "native_folders", lambda: (empty_cache.parent,))
-    monkeypatch.setattr(packages, "find_suite", lambda: "bookworm")
     monkeypatch.setenv("PATH", str(present))
     with pytest.raises(HostError, match=f"{missing} is not installed") as caught:
         build.build_guest()

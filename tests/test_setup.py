@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -197,12 +196,10 @@ def test_setup_installs_what_the_source_requires() -> None:
 
 
 @pytest.fixture
-def tree() -> Iterator[Path]:
+def tree(public: Path) -> Path:
     """A copy of setup/ in a folder of its own that every user can read."""
-    with tempfile.TemporaryDirectory(prefix="diskproof-setup-") as folder:
-        Path(folder).chmod(0o755)
-        shutil.copytree(ROOT / "setup", Path(folder) / "setup")
-        yield Path(folder)
+    shutil.copytree(ROOT / "setup", public / "setup")
+    return public
 
 
 def test_once_runs_again_only_when_its_inputs_change(tree: Path) -> None:

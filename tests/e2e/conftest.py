@@ -1,4 +1,4 @@
-"""Places where verbs are called."""
+"""Places where verbs are called, and a browser."""
 
 import os
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.browser import Browser, start_browser
 from support.forked import adopted_orphans, start_forker, stop_forker
 from support.verb_places import Place, make_place
 
@@ -37,3 +38,9 @@ def template(made_place: Place) -> Iterator[Place]:
 def place(template: Place, tmp_path: Path) -> Place:
     """A place of a test's own."""
     return template.copy(tmp_path / "place")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with start_browser() as browser:
+        yield browser

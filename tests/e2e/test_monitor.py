@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 
 from e2e.test_page import CUT, DRAWN, MARKS, OUTSIDE
-from support.browser import Browser, find_chromium, start_browser
+from support.browser import Browser, find_chromium
 from support.commands import diskproof
 from test_monitor_page import make_json
 
@@ -110,12 +109,6 @@ def test_the_monitor_is_a_module_of_the_monitor(tmp_path: Path) -> None:
     names = [column["name"] for column in header["columns"]]
     assert any(name.endswith(".cpu.user") for name in names)
     assert any(value is not None for value in samples[-1]["values"][:-1])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with start_browser() as browser:
-        yield browser
 
 
 @NEEDS_CHROMIUM

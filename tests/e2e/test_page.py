@@ -3,7 +3,6 @@
 Requires chromium (apt-get install chromium).
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from diskproof.report.read import read_views
 from diskproof.store import open_store
 from diskproof.store.formats.kvm_perf import import_kvm_perf
 from support.advice_views import advice_view
-from support.browser import Browser, find_chromium, start_browser
+from support.browser import Browser, find_chromium
 from support.report_views import HOSTILE, make_view
 
 SAMPLE = Path(__file__).parents[1] / "golden" / "kvm-perf-sample.txt"
@@ -89,12 +88,6 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("judged") / "report.html"
     path.write_text(render_page([replace(view, parts=parts)]), "utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with start_browser() as browser:
-        yield browser
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -1,7 +1,6 @@
 """Curves, warm-ups and lives of caches in a real Chromium. Requires chromium (apt-get install
 chromium)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.store import open_store
 from e2e.test_page import CUT, DRAWN, OUTSIDE, UNFOLD
-from support.browser import Browser, find_chromium, start_browser
+from support.browser import Browser, find_chromium
 from support.protocol_stores import PARTS, fill_protocols
 from support.report_views import HOSTILE
 
@@ -38,12 +37,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_store(str(fill_protocols(folder / "p.sqlite", ("one", HOSTILE)))) as store:
         (folder / "report.html").write_text(render_page(read_views(store, details=True)), "utf-8")
     return folder / "report.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with start_browser() as browser:
-        yield browser
 
 
 def titled(expression: str, title: str) -> str:

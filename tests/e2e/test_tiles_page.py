@@ -1,6 +1,5 @@
 """The page about tiles in a real Chromium. Requires chromium (apt-get install chromium)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from diskproof.report.page import render_page
 from diskproof.report.read import read_views
 from diskproof.store import open_store
 from e2e.test_page import CUT, DRAWN, MARKS, OUTSIDE, UNFOLD
-from support.browser import Browser, find_chromium, start_browser
+from support.browser import Browser, find_chromium
 from support.report_views import HOSTILE
 from support.tile_stores import fill_tiles, tile_cell
 
@@ -35,12 +34,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_store(str(folder / "t.sqlite")) as store:
         (folder / "report.html").write_text(render_page(read_views(store, details=True)), "utf-8")
     return folder / "report.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with start_browser() as browser:
-        yield browser
 
 
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True)])

@@ -19,21 +19,10 @@ from diskproof.errors import HostError
 from diskproof.host.janitor import sweep
 from diskproof.process.start import find_tool, run
 from diskproof.records import BackingSpec
-from diskproof.study.backings import KINDS
 from support.running import assert_nothing_left, execute, make_spec
+from support.volumes import MIB, backing, folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
-MIB = 1 << 20
-
-
-def backing(kind: str, on: BackingSpec | None = None, **given: str) -> BackingSpec:
-    """A backing with the defaults of its kind."""
-    defaults = {key: option.default or "" for key, option in KINDS[kind].options.items()}
-    return BackingSpec("here", kind, tuple({**defaults, **given}.items()), on)
-
-
-def folder(path: Path) -> BackingSpec:
-    return backing("directory", path=str(path))
 
 
 def filesystem(path: Path, fs: str = "ext4", **given: str) -> BackingSpec:

@@ -12,12 +12,12 @@ from diskproof.backings.place import start_run_dir
 from diskproof.backings.volumes import find_named, run_quietly
 from diskproof.errors import HostError
 from diskproof.host.janitor import sweep
-from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.process.start import run
 from diskproof.records import BackingSpec
 from support.volumes import (
     MIB,
     assert_clean,
+    assert_doctor_made,
     assert_last_close_drops_pages,
     assert_sweep_cleans,
     backing,
@@ -220,8 +220,5 @@ def test_what_somebody_else_has_put_on_it_is_kept_and_named(tmp_path: Path) -> N
 
 def test_doctor_has_made_one_of_each(tmp_path: Path) -> None:
     before = volumes()
-    (stack,) = [stack for stack in STACKS if stack.backing == "lvm"]
-    finding = examine_stack(stack, tmp_path)
-    assert (finding.ok, finding.hint) == ("yes", ""), finding.what
-    assert finding.what.startswith("type linear, snapshot, thin: made")
+    assert_doctor_made("lvm", "type linear, snapshot, thin", tmp_path)
     assert_clean(tmp_path, before)

@@ -11,11 +11,11 @@ from diskproof.backings.consent import give_consent
 from diskproof.backings.md import require_md
 from diskproof.backings.volumes import SYS, run_quietly
 from diskproof.errors import HostError
-from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.records import BackingSpec
 from support.volumes import (
     MIB,
     assert_clean,
+    assert_doctor_made,
     assert_sweep_cleans,
     backing,
     find_missing,
@@ -180,8 +180,5 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_doctor_has_made_one_of_each(tmp_path: Path) -> None:
     before = volumes()
-    (stack,) = [stack for stack in STACKS if stack.backing == "md"]
-    finding = examine_stack(stack, tmp_path)
-    assert (finding.ok, finding.hint) == ("yes", ""), finding.what
-    assert finding.what.startswith("level 0, 1, 5, 10: made")
+    assert_doctor_made("md", "level 0, 1, 5, 10", tmp_path)
     assert_clean(tmp_path, before)

@@ -19,13 +19,13 @@ from diskproof.drive import Command, Drive, DriveFacts, Execution
 from diskproof.errors import HostError
 from diskproof.frontends.host import libaio_options
 from diskproof.host.janitor import sweep
-from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.process.start import run
 from diskproof.records import BackingSpec, Check
 from diskproof.study.load import parse_study
 from diskproof.workloads import load_workload
 from support.volumes import (
     MIB,
+    assert_doctor_made,
     assert_last_close_drops_pages,
     backing,
     find_missing,
@@ -309,7 +309,4 @@ def test_a_file_system_on_a_volume_goes_with_its_dead_owner(tmp_path: Path) -> N
 
 
 def test_doctor_has_made_one_of_each(tmp_path: Path) -> None:
-    (stack,) = [stack for stack in STACKS if stack.backing == "zfs"]
-    finding = examine_stack(stack, tmp_path)
-    assert (finding.ok, finding.hint) == ("yes", ""), finding.what
-    assert finding.what.startswith("type zvol, dataset: made")
+    assert_doctor_made("zfs", "type zvol, dataset", tmp_path)

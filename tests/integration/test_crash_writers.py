@@ -4,8 +4,6 @@ Requires root, /dev/fuse, qemu-storage-daemon, and for one test PostgreSQL.
 """
 
 import json
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -127,20 +125,13 @@ def test_sqlite_syncs_the_removal_of_its_journal_only_when_told_to(tmp_path: Pat
     assert synced == {"full": 5, "extra": 0}
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """Where another user may pass: PostgreSQL does not run as root."""
-    with tempfile.TemporaryDirectory(prefix="diskproof-test-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
 @needs_postgres
-def test_postgres_on_the_host(open_folder: Path) -> None:
-    """The cluster is there before the recording; recovery brings back each promised row."""
+def test_postgres_on_the_host(public: Path) -> None:
+    """The cluster is there before the recording, where its user may pass; recovery brings back each
+    promised row."""
     rules = CrashRules(records=12, seconds=60.0)
     cell = make_cell("postgres", "host", rules)
-    with start_written(cell, open_folder) as recorded:
+    with start_written(cell, public) as recorded:
         acks = read_acks(recorded)
         assert acks == [f"postgres {n}" for n in range(1, 13)]
         assert recorded.summary.counts["flushes"] >= rules.records
@@ -154,9 +145,9 @@ def test_postgres_on_the_host(open_folder: Path) -> None:
 
 
 @needs_postgres
-def test_postgres_without_fsync_flushes_nothing_for_a_commit(open_folder: Path) -> None:
+def test_postgres_without_fsync_flushes_nothing_for_a_commit(public: Path) -> None:
     rules = CrashRules(records=12, seconds=60.0, durable="write")
-    with start_written(make_cell("postgres", "host", rules), open_folder) as recorded:
+    with start_written(make_cell("postgres", "host", rules), public) as recorded:
         assert len(read_acks(recorded)) == 12
         assert recorded.summary.counts["flushes"] < 3  # its start may sync a file
 

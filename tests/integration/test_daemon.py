@@ -25,6 +25,7 @@ from diskproof.process.run_user import require_run_user
 from diskproof.process.start import find_tool, run
 from diskproof.qemu.images import create_image
 from diskproof.records import Cell, Check, WorkloadSpec
+from support.running import find_offspring
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}")
@@ -88,10 +89,6 @@ def wrong(checks: tuple[Check, ...]) -> list[str]:
     return [check.name for check in checks if not check.ok]
 
 
-def offspring() -> list[str]:
-    return [child.name() for child in psutil.Process().children(recursive=True)]
-
-
 @pytest.mark.parametrize("levels", CELLS, ids=lambda levels: "-".join(levels.values()))
 def test_what_is_asked_for_is_in_force(tmp_path: Path, levels: dict[str, str]) -> None:
     context = make_context(tmp_path, cell(**levels))
@@ -99,7 +96,7 @@ def test_what_is_asked_for_is_in_force(tmp_path: Path, levels: dict[str, str]) -
         checks = drive.read_back()
         assert wrong(checks) == []
         assert {"O_DIRECT", "aio", "write-through"} <= {check.name for check in checks}
-    assert offspring() == []
+    assert find_offspring() == []
 
 
 @pytest.mark.parametrize(
@@ -236,7 +233,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), started(context) as drive:
         fio(drive, rw="write")
         raise KeyboardInterrupt
-    assert offspring() == []
+    assert find_offspring() == []
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"disk.qcow2", "qemu-storage-daemon.log", "qemu-storage-daemon.argv.json"}
@@ -252,7 +249,7 @@ def test_artefacts_tell_the_command_line_also_after_a_failure(tmp_path: Path) ->
     kept = {a.name: a.content for a in load_frontend("daemon").artefacts(context)}
     assert json.loads(kept["qemu-storage-daemon.argv.json"])[0] == "qemu-storage-daemon"
     assert b"Image is not in qcow2 format" in kept["qemu-storage-daemon.log"]
-    assert offspring() == []
+    assert find_offspring() == []
 
 
 def test_an_image_that_is_gone(tmp_path: Path) -> None:

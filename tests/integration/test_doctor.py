@@ -11,8 +11,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -54,14 +52,6 @@ def by_name(found: tuple[Finding, ...]) -> dict[str, Finding]:
     names = [finding.name for finding in found]
     assert len(set(names)) == len(names)
     return dict(zip(names, found, strict=True))
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A folder that every user may look into."""
-    with tempfile.TemporaryDirectory(prefix="diskproof-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 def loop_files(folder: Path) -> list[str]:

@@ -5,8 +5,6 @@ trace, mounts and other users need root.
 """
 
 import os
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,14 +36,6 @@ def probe(*folders: Path, guest: bool = False) -> HostFacts:
         for number, folder in enumerate(folders)
     ]
     return probe_facts(backings, NO_CONSENT, guest=guest, progress=lambda _: None)
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A folder that the confined user may look into."""
-    with tempfile.TemporaryDirectory(prefix="diskproof-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from support.crash_logs import (
     SYNC,
     ZERO_RANGE,
     Record,
+    check_acks_follow_flushes,
 )
 from support.recording import make_places, needs_fuse, start_recording
 
@@ -222,17 +223,6 @@ def test_sqlite_runs_unchanged(tmp_path: Path, options: tuple[str, ...], journal
     check_acks_follow_flushes(records)
     with sqlite3.connect(tmp_path / "backing/db") as left:
         assert left.execute("SELECT count(*) FROM t").fetchone() == (20,)
-
-
-def check_acks_follow_flushes(records: list[Record]) -> None:
-    """Between two commits that are acknowledged stands a write that a later flush covers."""
-    acks = [at for at, record in enumerate(records) if record.kind == "acknowledge"]
-    assert [records[at].text for at in acks] == [str(number) for number in range(20)]
-    for before, after in zip(acks, acks[1:], strict=False):
-        commit = records[before + 1 : after]
-        writes = [record for record in commit if record.kind == "write"]
-        flushes = [record for record in commit if record.kind == "fsync"]
-        assert any(w.end_ns <= f.begin_ns for w in writes for f in flushes if w.file == f.file)
 
 
 def test_copies_inside_the_mount_are_writes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from diskproof.process.start import find_tool, run
-from support.crash_logs import DIRECT, Record
+from support.crash_logs import DIRECT, Record, check_acks_follow_flushes
 from support.databases import make_cluster, start_server
 from support.disks import run_fio, start_drive
 from support.recording import Places, make_places, needs_fuse, start_recording
@@ -82,7 +82,7 @@ def test_postgresql_runs_unchanged(tmp_path: Path) -> None:
         with start_server(folder_of_base(folder, places)) as server:
             with psycopg.connect(server.url("postgres")) as connection:
                 assert connection.execute("SELECT count(*) FROM t").fetchone() == (20,)
-    check_commits(records)
+    check_acks_follow_flushes(records)
 
 
 def folder_of_base(folder: Path, places: Places) -> Path:
@@ -99,14 +99,3 @@ def write_rows(connection: psycopg.Connection, mount: Path) -> None:
         for number in range(20):
             connection.execute("INSERT INTO t VALUES (%s, repeat('x', 3000))", (number,))
             acks.write(b"%d\n" % number)
-
-
-def check_commits(records: list[Record]) -> None:
-    """Before every acknowledgement the log was written and flushed."""
-    acks = [at for at, record in enumerate(records) if record.kind == "acknowledge"]
-    assert [records[at].text for at in acks] == [str(number) for number in range(20)]
-    for before, after in zip(acks, acks[1:], strict=False):
-        commit = records[before + 1 : after]
-        writes = [record for record in commit if record.kind == "write"]
-        flushes = [record for record in commit if record.kind == "fsync"]
-        assert any(w.end_ns <= f.begin_ns for w in writes for f in flushes if w.file == f.file)

@@ -290,3 +290,14 @@ def check_same(replayed: dict[str, Node], real: dict[str, Node]) -> None:
         assert node.extended == other.extended, path
         assert other.filled <= node.filled, f"{path} has data where the log has a hole"
     assert _same_files(replayed) == _same_files(real)
+
+
+def check_acks_follow_flushes(records: list[Record]) -> None:
+    """Of 20 commits: between two that are acknowledged stands a write that a later flush covers."""
+    acks = [at for at, record in enumerate(records) if record.kind == "acknowledge"]
+    assert [records[at].text for at in acks] == [str(number) for number in range(20)]
+    for before, after in zip(acks, acks[1:], strict=False):
+        commit = records[before + 1 : after]
+        writes = [record for record in commit if record.kind == "write"]
+        flushes = [record for record in commit if record.kind == "fsync"]
+        assert any(w.end_ns <= f.begin_ns for w in writes for f in flushes if w.file == f.file)

@@ -18,6 +18,7 @@ from diskproof.backings.volumes import SYS, run_quietly
 from diskproof.errors import DiskproofError, HostError
 from diskproof.host.cache import count_resident
 from diskproof.host.janitor import sweep
+from diskproof.host.storage_findings import STACKS, examine_stack
 from diskproof.process.start import Completed, run
 from diskproof.records import BackingSpec
 from diskproof.study.backings import KINDS
@@ -86,6 +87,14 @@ def assert_last_close_drops_pages(device: Path, size: int) -> None:
             pass
         assert count_pages() == size
     assert count_pages() == 0
+
+
+def assert_doctor_made(kind: str, types: str, path: Path) -> None:
+    """The doctor has tried each of a backing's types, and all of them work."""
+    (stack,) = [stack for stack in STACKS if stack.backing == kind]
+    finding = examine_stack(stack, path)
+    assert (finding.ok, finding.hint) == ("yes", ""), finding.what
+    assert finding.what.startswith(f"{types}: made")
 
 
 def signatures(device: Path) -> str:

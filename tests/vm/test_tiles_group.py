@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
 import pytest
 
 from diskproof.errors import RunFailure
@@ -21,6 +20,7 @@ from diskproof.qemu.machine import GuestMachine, NetworkCard
 from diskproof.tiles import group
 from diskproof.tiles.group import GuestKey, Member, start_group
 from diskproof.tiles.network import mac_address, start_network
+from support.running import find_offspring
 
 TCG = GuestMachine("tcg", memory_bytes=192 << 20)
 
@@ -35,10 +35,6 @@ def make_members(
         run_dir.chmod(0o711)
         members[tile, name] = Member(files, TCG, run_dir)
     return members
-
-
-def find_offspring() -> list[str]:
-    return [child.name() for child in psutil.Process().children(recursive=True)]
 
 
 def test_a_guest_that_does_not_come_up_is_named(guest_files: GuestFiles, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ evidence for write-through of an export, which no QEMU reports.
 
 import os
 import re
-import select
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +16,10 @@ import pytest
 from diskproof.drive import Drive, RunContext
 from diskproof.frontends import load_frontend
 from diskproof.process.run_user import require_run_user
-from diskproof.process.start import find_tool, start_process
+from diskproof.process.start import find_tool
 from diskproof.qemu.images import create_image, ensure_fill_source, fill_image
 from diskproof.records import Cell, WorkloadSpec
+from support.running import start_traced
 
 _TOOLS = ("qemu-storage-daemon", "qemu-img", "fio", "strace")
 _MISSING = [tool for tool in _TOOLS if find_tool(tool) is None]
@@ -70,27 +70,9 @@ def write_blocks(drive: Drive, fsync: int) -> None:
 
 def count_calls(drive: Drive, folder: Path, load: Callable[[], None]) -> Counter[str]:
     """System calls of the daemon while ``load`` runs."""
-    told, log = folder / "strace.err", folder / "strace.out"
-    os.mkfifo(told)
-    ready = os.open(told, os.O_RDWR)
-    argv = ["strace", "-f", "-e", f"trace={_CALLS}", "-o", str(log), "-p", str(drive.facts.pids[0])]
-    try:
-        with start_process(argv, name="strace", log=told):
-            wait_attached(ready)
-            load()
-    finally:
-        os.close(ready)
-        told.unlink()
+    with start_traced(drive.facts.pids[0], folder, _CALLS) as log:
+        load()
     return Counter(re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE))
-
-
-def wait_attached(ready: int) -> None:
-    text = b""
-    while b"attached" not in text:
-        assert select.select([ready], [], [], DEADLINE)[0], "strace says nothing"
-        text += os.read(ready, 4096)
-        if b"Operation not permitted" in text:
-            pytest.skip("may not trace processes here")
 
 
 @pytest.mark.parametrize("form", ["raw", "qcow2"])

@@ -57,16 +57,11 @@ def test_what_is_read_leaves(folder: Path, how: str) -> None:
     assert cached(file) == [0]
 
 
+@pytest.mark.parametrize("pages", [range(0, 2048, 7), range(2048)], ids=["some", "all"])
 @pytest.mark.parametrize("how", READS)
-def test_pages_of_others_stay(folder: Path, how: str) -> None:
+def test_pages_of_others_stay(folder: Path, how: str, pages: range) -> None:
     file = make_cold(folder / "file")
-    assert lost(file, range(0, 2048, 7), lambda: python(READS[how], file)) <= TAKEN
-
-
-@pytest.mark.parametrize("how", READS)
-def test_a_file_that_was_cached_stays_whole(folder: Path, how: str) -> None:
-    file = make_cold(folder / "file")
-    assert lost(file, range(2048), lambda: python(READS[how], file)) <= TAKEN
+    assert lost(file, pages, lambda: python(READS[how], file)) <= TAKEN
 
 
 WRITES = {

@@ -260,16 +260,22 @@ def test_a_running_process_is_watched_and_let_go(tmp_path: Path, program: Path, 
     assert f"sync trace by {by}: " in out.read_text()
 
 
+def trace_to_the_end(child: subprocess.Popen[str], *words: str) -> tuple[int, str]:
+    """The status and the output of a tracer of a writer that ends while it is watched."""
+    argv = [*words, "-p", str(child.pid), "--every", "1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline()
+        end_writer(child)
+        out, _ = watching.communicate(timeout=DEADLINE)
+    return watching.returncode, out
+
+
 @PROCESSES
 def test_a_process_that_ends_ends_the_trace(tmp_path: Path, program: Path, by: str) -> None:
     with start_writer(program, tmp_path / "f") as child:
-        argv = [tracer(), "--by", by, "-p", str(child.pid), "--every", "1"]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watching:
-            assert watching.stdout is not None
-            assert watching.stdout.readline()
-            end_writer(child)
-            out, _ = watching.communicate(timeout=DEADLINE)
-    assert watching.returncode == 0
+        status, out = trace_to_the_end(child, tracer(), "--by", by)
+    assert status == 0
     assert "files that cost most" in out
     # Of a long path the end is shown.
     assert str(tmp_path / "f")[-40:] in out
@@ -301,12 +307,7 @@ def test_without_privileges(open_folder: Path, program: Path, dynamic_program: P
     assert refused.returncode == 3
     assert "root or CAP_PERFMON" in refused.error_text
     with start_writer(program, file, drop) as child:
-        argv = [*drop, str(tool), "-p", str(child.pid), "--every", "1"]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watching:
-            assert watching.stdout is not None
-            assert watching.stdout.readline()
-            end_writer(child)
-            out, _ = watching.communicate(timeout=DEADLINE)
+        _, out = trace_to_the_end(child, *drop, str(tool))
     assert "sync trace by ptrace: " in out
 
 

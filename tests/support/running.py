@@ -1,5 +1,7 @@
 """Runs of one cell through the real executor, for tests."""
 
+import os
+import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -7,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
 
 from diskproof.backings.consent import give_consent
 from diskproof.backings.mounting import enter_private_mounts
 from diskproof.lab.setup import LabSetup
 from diskproof.measure.run import MeasureLab, start_lab
-from diskproof.process.start import run
+from diskproof.process.start import run, start_process
 from diskproof.records import BackingSpec, Cell, PlannedRun, RunRecord, WorkloadSpec
 from diskproof.study.load import parse_study
 
@@ -94,6 +97,32 @@ def mounted(folder: Path, *options: str) -> Iterator[Path]:
         yield folder
     finally:
         run(["umount", str(folder)], timeout=30)
+
+
+@contextmanager
+def start_traced(pid: int, folder: Path, calls: str) -> Iterator[Path]:
+    """System calls of a process, for the length of the block, in the file that this gives; requires
+    strace, and is skipped where it may not trace."""
+    told, log = folder / "strace.err", folder / "strace.out"
+    os.mkfifo(told)
+    ready = os.open(told, os.O_RDWR)
+    argv = ["strace", "-f", "-e", f"trace={calls}", "-o", str(log), "-p", str(pid)]
+    try:
+        with start_process(argv, name="strace", log=told):
+            _wait_attached(ready)
+            yield log
+    finally:
+        os.close(ready)
+        told.unlink()
+
+
+def _wait_attached(ready: int) -> None:
+    text = b""
+    while b"attached" not in text:
+        assert select.select([ready], [], [], 30)[0], "strace says nothing"
+        text += os.read(ready, 4096)
+        if b"Operation not permitted" in text:
+            pytest.skip("may not trace processes here")
 
 
 Children = dict[str, psutil.Process]

@@ -141,25 +141,23 @@ def test_a_guest_too_slow_for_its_deadline_is_told(guest_files: GuestFiles, run_
             pass
 
 
-def test_a_guest_that_ends_by_itself_is_told(guest_files: GuestFiles, run_dir: Path) -> None:
-    poweroff = require_native("diskproof-poweroff")
+@pytest.mark.parametrize(
+    ("program", "what", "why"),
+    [
+        ("diskproof-poweroff", "switched itself off", ""),
+        ("diskproof-agent", "agent in the guest gave up", "boot.list"),
+    ],
+)
+def test_a_guest_whose_first_program_ends_is_told(
+    guest_files: GuestFiles, run_dir: Path, program: str, what: str, why: str
+) -> None:
     initrd = run_dir.parent / "initrd"
-    initrd.write_bytes(render_initrd(poweroff.read_bytes(), None))
+    initrd.write_bytes(render_initrd(require_native(program).read_bytes(), None))
     files = dataclasses.replace(guest_files, initrd=initrd)
-    with pytest.raises(RunFailure, match="switched itself off"):
+    with pytest.raises(RunFailure, match=what) as caught:
         with start_guest(files, TCG, run_dir=run_dir):
             pass
-
-
-def test_an_agent_that_gives_up_is_told(guest_files: GuestFiles, run_dir: Path) -> None:
-    agent = require_native("diskproof-agent")
-    initrd = run_dir.parent / "initrd"
-    initrd.write_bytes(render_initrd(agent.read_bytes(), None))
-    files = dataclasses.replace(guest_files, initrd=initrd)
-    with pytest.raises(RunFailure, match="agent in the guest gave up") as caught:
-        with start_guest(files, TCG, run_dir=run_dir):
-            pass
-    assert "boot.list" in caught.value.why
+    assert why in caught.value.why
 
 
 def test_what_qemu_refuses_is_told(guest_files: GuestFiles, run_dir: Path) -> None:

@@ -5,44 +5,19 @@ guest's view proves nothing there; the host's flushes do. Requires the built gue
 right to trace.
 """
 
-import os
 import re
-import select
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from diskproof.process.start import find_tool, start_process
+from diskproof.process.start import find_tool
 from diskproof.qemu.disk import BUSES
 from support.disks import read_ios, run_fio, start_drive
+from support.running import start_traced
 
 pytestmark = pytest.mark.skipif(find_tool("strace") is None, reason="needs strace")
 
-DEADLINE = 30.0
-
-
-@contextmanager
-def traced(pid: int, folder: Path) -> Iterator[Path]:
-    """Writes and flushes of a process, for the length of the block, in the file that this gives."""
-    told, log = folder / "strace.err", folder / "strace.out"
-    os.mkfifo(told)
-    ready = os.open(told, os.O_RDWR)
-    calls = "trace=fdatasync,fsync,pwrite64,pwritev,pwritev2"
-    try:
-        with start_process(
-            ["strace", "-f", "-e", calls, "-o", str(log), "-p", str(pid)], name="strace", log=told
-        ):
-            text = b""
-            while b"attached" not in text:
-                assert select.select([ready], [], [], DEADLINE)[0], "strace says nothing"
-                text += os.read(ready, 4096)
-                if b"Operation not permitted" in text:
-                    pytest.skip("may not trace processes here")
-            yield log
-    finally:
-        os.close(ready)
+CALLS = "fdatasync,fsync,pwrite64,pwritev,pwritev2"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +29,7 @@ def test_each_write_is_flushed_when_asked_and_only_then(
 ) -> None:
     levels = {"format": "raw", "preallocation": "full", "cache": cache, "bus": bus}
     with start_drive(tmp_path / "images", frontend="guest", **levels) as drive:
-        with traced(drive.facts.pids[0], tmp_path) as log:
+        with start_traced(drive.facts.pids[0], tmp_path, CALLS) as log:
             done = run_fio(drive)
         calls = re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE)
         writes = read_ios(done, "write")

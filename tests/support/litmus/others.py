@@ -1,114 +1,105 @@
 """Litmus programs beside the bounds of B3's generator: other operations and orders, and the
-smallest programs of what real file systems were seen to leave (docs/crash-model.md)."""
+smallest programs of what real file systems were seen to leave (docs/crash-model.md).
 
-from support.litmus.operations import Litmus, Operation
-from support.litmus.steps import NEW, OLD, fsync, make, step, two, write
+The fsync of another file makes the kernel commit names and sizes, and data only as the file system
+orders it.
+"""
 
-_FOLDERS = (step("mkdir", "A"), step("mkdir", "B"), make("A/foo"))
-_FILLED = (make("foo"), write("foo", 0, OLD, "o"))
-_OTHER = (make("bar"), fsync("bar"))
-"""What makes the kernel commit names and sizes, and data only as the file system orders it."""
+from support.litmus.operations import Litmus
+from support.litmus.steps import read_programs
+
+PROGRAMS = """
+symlink, fsync of its directory
+    before: mkdir A; mkdir B; creat A/foo
+    symlink A/bar foo; fsync A
+rmdir, fsync of its directory
+    before: mkdir A; mkdir B; creat A/foo
+    rmdir B; fsync .
+rename across directories, fsync of the old one
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; fsync A
+rename across directories, fsync of the new one
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; fsync B
+write, rename without fsync, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    creat foo.new; write foo.new offset=0 bytes=12288 fill=A; rename foo.new foo; creat bar
+    fsync bar
+# Its directory is never flushed: on btrfs no file has the name any more (found by B3).
+replace what was flushed by what was not, fsync of another
+    creat bar; write bar offset=0 bytes=9216 fill=A; fsync bar; creat foo
+    write foo offset=0 bytes=12288 fill=B; rename foo bar; creat other; fsync other
+rename over a linked name, fsync of another
+    creat bar; mkdir A; link bar A/bar; fsync A/bar; creat foo; rename foo bar; creat A/foo
+    fsync A/foo
+one name twice, fsync below it
+    mkdir A; rename A B; mkdir A; creat A/foo; fsync A/foo
+
+# Of btrfs's log, which may hold the new directory without the old one.
+rename across directories, and again
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; rename B/foo foo; fsync .
+rename across directories, fsync of the file
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; fsync B; fsync B/foo
+rename across directories, fsync below the new one
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; fsync B; creat B/bar; fsync B/bar
+rename across directories, a new file of the old name
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; creat A/foo; fsync B
+rename across directories, fsync, unlink, fsync
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; fsync B; unlink B/foo; fsync B
+rename across directories, and back
+    before: mkdir A; mkdir B; creat A/foo
+    rename A/foo B/foo; fsync B; rename B/foo A/foo; fsync A
+
+append, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    write foo offset=9216 bytes=12288 fill=A; creat bar; fsync bar
+two appends, fdatasync
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    write foo offset=9216 bytes=12288 fill=A; write foo offset=21504 bytes=12288 fill=B
+    fdatasync foo
+two appends, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    write foo offset=9216 bytes=12288 fill=A; write foo offset=21504 bytes=12288 fill=B; creat bar
+    fsync bar
+a write behind a hole, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    write foo offset=40960 bytes=12288 fill=A; creat bar; fsync bar
+an overwrite, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    write foo offset=0 bytes=9216 fill=A; creat bar; fsync bar
+msync of the front, fsync of another
+    creat foo; write foo offset=0 bytes=12288 fill=A; mmapwrite foo offset=0 bytes=4096 fill=B
+    creat bar; fsync bar
+
+truncate within a block
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    truncate foo size=2500
+written, shorter, fsync of another
+    before: creat foo
+    write foo offset=0 bytes=9216 fill=A; truncate foo size=2500; creat bar; fsync bar
+overwritten, shorter, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    write foo offset=0 bytes=9216 fill=A; truncate foo size=2500; creat bar; fsync bar
+shorter, longer again, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    truncate foo size=2500; write foo offset=6000 bytes=6288 fill=A; creat bar; fsync bar
+shorter, longer by truncate, fsync of another
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    truncate foo size=2500; truncate foo size=12288; creat bar; fsync bar
+
+zero,keep in what was durable, fsync
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    fallocate foo mode=zero,keep offset=1000 bytes=7000; fsync foo
+punch,keep in what was durable, fsync
+    before: creat foo; write foo offset=0 bytes=9216 fill=o
+    fallocate foo mode=punch,keep offset=1000 bytes=7000; fsync foo
+"""
 
 
 def others() -> tuple[Litmus, ...]:
-    return (*_of_names(), *_of_moves(), *_of_sizes(), *_of_truncation(), *_of_holes())
-
-
-def _of_names() -> tuple[Litmus, ...]:
-    symlink, moved = two("symlink", "A/bar", "foo"), two("rename", "A/foo", "B/foo")
-    new, over = (make("foo.new"), write("foo.new", 0, NEW, "A")), two("rename", "foo", "bar")
-    return (
-        Litmus("symlink, fsync of its directory", (symlink, fsync("A")), _FOLDERS),
-        Litmus("rmdir, fsync of its directory", (step("rmdir", "B"), fsync(".")), _FOLDERS),
-        Litmus("rename across directories, fsync of the old one", (moved, fsync("A")), _FOLDERS),
-        Litmus("rename across directories, fsync of the new one", (moved, fsync("B")), _FOLDERS),
-        Litmus(
-            "write, rename without fsync, fsync of another",
-            (*new, two("rename", "foo.new", "foo"), *_OTHER),
-            _FILLED,
-        ),
-        # Its directory is never flushed: on btrfs no file has the name any more (found by B3).
-        Litmus(
-            "replace what was flushed by what was not, fsync of another",
-            (make("bar"), write("bar", 0, OLD, "A"), fsync("bar"))
-            + (make("foo"), write("foo", 0, NEW, "B"), over, make("other"), fsync("other")),
-        ),
-        Litmus(
-            "rename over a linked name, fsync of another",
-            (make("bar"), step("mkdir", "A"), two("link", "bar", "A/bar"), fsync("A/bar"))
-            + (make("foo"), over, make("A/foo"), fsync("A/foo")),
-        ),
-        Litmus(
-            "one name twice, fsync below it",
-            (step("mkdir", "A"), two("rename", "A", "B"), step("mkdir", "A"))
-            + (make("A/foo"), fsync("A/foo")),
-        ),
-    )
-
-
-def _of_moves() -> tuple[Litmus, ...]:
-    """Of btrfs's log, which may hold the new directory without the old one."""
-    moved, new = two("rename", "A/foo", "B/foo"), fsync("B")
-    later = {
-        "and again": (two("rename", "B/foo", "foo"), fsync(".")),
-        "fsync of the file": (new, fsync("B/foo")),
-        "fsync below the new one": (new, make("B/bar"), fsync("B/bar")),
-        "a new file of the old name": (make("A/foo"), new),
-        "fsync, unlink, fsync": (new, step("unlink", "B/foo"), new),
-        "and back": (new, two("rename", "B/foo", "A/foo"), fsync("A")),
-    }
-    return tuple(
-        Litmus(f"rename across directories, {name}", (moved, *steps), _FOLDERS)
-        for name, steps in later.items()
-    )
-
-
-def _of_sizes() -> tuple[Litmus, ...]:
-    first, second = write("foo", OLD, NEW, "A"), write("foo", OLD + NEW, NEW, "B")
-    front = step("mmapwrite", "foo", offset=0, bytes=4096, fill="B")
-    return (
-        Litmus("append, fsync of another", (first, *_OTHER), _FILLED),
-        Litmus("two appends, fdatasync", (first, second, step("fdatasync", "foo")), _FILLED),
-        Litmus("two appends, fsync of another", (first, second, *_OTHER), _FILLED),
-        Litmus(
-            "a write behind a hole, fsync of another",
-            (write("foo", 40960, NEW, "A"), *_OTHER),
-            _FILLED,
-        ),
-        Litmus("an overwrite, fsync of another", (write("foo", 0, OLD, "A"), *_OTHER), _FILLED),
-        Litmus(
-            "msync of the front, fsync of another",
-            (make("foo"), write("foo", 0, NEW, "A"), front, *_OTHER),
-        ),
-    )
-
-
-def _of_truncation() -> tuple[Litmus, ...]:
-    shorter: Operation = step("truncate", "foo", size=2500)
-    written = (write("foo", 0, OLD, "A"), shorter, *_OTHER)
-    return (
-        Litmus("truncate within a block", (shorter,), _FILLED),
-        Litmus("written, shorter, fsync of another", written, (make("foo"),)),
-        Litmus("overwritten, shorter, fsync of another", written, _FILLED),
-        Litmus(
-            "shorter, longer again, fsync of another",
-            (shorter, write("foo", 6000, 6288, "A"), *_OTHER),
-            _FILLED,
-        ),
-        Litmus(
-            "shorter, longer by truncate, fsync of another",
-            (shorter, step("truncate", "foo", size=NEW), *_OTHER),
-            _FILLED,
-        ),
-    )
-
-
-def _of_holes() -> tuple[Litmus, ...]:
-    return tuple(
-        Litmus(
-            f"{mode} in what was durable, fsync",
-            (step("fallocate", "foo", mode=mode, offset=1000, bytes=7000), fsync("foo")),
-            _FILLED,
-        )
-        for mode in ("zero,keep", "punch,keep")
-    )
+    return read_programs(PROGRAMS)

@@ -18,8 +18,6 @@ from diskproof.study.factors import CACHE_MODES, DIRECT
 
 FIXTURES = Path(__file__).parent / "fixtures" / "machines" / "proxmox"
 EXPECTED: dict[str, dict[str, list[str]]] = tomllib.loads((FIXTURES / "expected.toml").read_text())
-BY_LEVELS = {"no-flush", "native-without-direct", "rbd-cache", "read-only", "unknown"}
-"""What is judged of every manager's disks from levels and facts alone."""
 
 
 def read_fixture(name: str) -> Machine:

@@ -12,26 +12,18 @@ from pathlib import Path
 import pytest
 
 from diskproof.process.host_lock import VARIABLE
-from support.commands import let_everybody_in, write_study
+from support.commands import STUDY, let_everybody_in, write_study
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="root makes namespaces"),
     pytest.mark.long,
 ]
 
-STUDY = """
-name = "one"
-workloads = ["sync-write-4k"]
-[backings.here]
-path = "images"
-[factors]
-frontend = "host"
-[protocol]
-blocks = 1
-size = "16MiB"
-runtime = "1s"
-ramp = "0s"
-"""
+ONE_RUN = (
+    STUDY.replace("blocks = 2", "blocks = 1")
+    .replace('frontend = ["host", "daemon"]', 'frontend = "host"')
+    .replace('format = ["raw", "qcow2"]\n', "")
+)
 CONTAINER = ["unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--mount-proc"]
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
@@ -60,7 +52,7 @@ class Host:
 
     def run(self, folder: Path, *more: str, within: Sequence[str] = ()) -> subprocess.Popen[str]:
         """A measurement in a folder of its own, with a store of its own."""
-        study = write_study(folder, STUDY.replace('"images"', f'"{folder}"'))
+        study = write_study(folder, ONE_RUN.replace('"images"', f'"{folder}"'))
         argv = [sys.executable, "-m", "diskproof", "run", str(study), "--quiet", *more]
         return self.start(argv, folder, within)
 

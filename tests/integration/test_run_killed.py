@@ -15,26 +15,15 @@ from pathlib import Path
 import pytest
 
 from diskproof.store import open_store
-from support.commands import as_host, diskproof, left_behind, write_study
+from support.commands import STUDY, as_host, diskproof, left_behind, write_study
 from support.forked import Forked
 
 pytestmark = pytest.mark.long
 
 STUDIES, KILLS = 3, 8
-STUDY = """
-name = "killed"
-workloads = ["sync-write-4k"]
-[backings.here]
-path = "images"
-[factors]
-frontend = ["host", "daemon"]
-cache = ["none", "unsafe"]
-[protocol]
-blocks = 100
-size = "16MiB"
-runtime = "1s"
-ramp = "0s"
-"""
+KILLED = STUDY.replace("blocks = 2", "blocks = 100").replace(
+    'format = ["raw", "qcow2"]', 'cache = ["none", "unsafe"]'
+)
 TOLD = re.compile(r"^\[(\d+)/300, ", re.MULTILINE)
 
 
@@ -49,7 +38,7 @@ def kill_again_and_again(folder: Path) -> int:
     """One study, killed and resumed; gives how many of its runs were stored."""
     folder.mkdir()
     moments = random.Random(f"20121112 {folder.name}")
-    study, log = write_study(folder, STUDY), folder / "log"
+    study, log = write_study(folder, KILLED), folder / "log"
     argv = [sys.executable, "-m", "diskproof", "run", str(study)]
     known: list[str] = []
     for number in range(KILLS):

@@ -24,7 +24,6 @@ from support.commands import let_everybody_in
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracepoints need root")
 
 PROGRAM = Path(__file__).parent / "sync_trace_program.c"
-DELAYER = Path(__file__).parent / "sync_delay_program.c"
 DEADLINE = 30.0
 NOBODY = 65534
 LIBRARY = "libdiskproof_sync_trace.so"

@@ -1,6 +1,5 @@
 """A real Chromium over its DevTools pipe: load a file, look at it, list what it asked for."""
 
-import base64
 import fcntl
 import json
 import os
@@ -107,10 +106,6 @@ class Browser:
         if "exceptionDetails" in result:
             raise RuntimeError(str(result["exceptionDetails"]))
         return result["result"].get("value")
-
-    def screenshot(self, path: Path) -> None:
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def complaints(self) -> list[str]:
         """What a developer would see in the console: errors, warnings, exceptions, refusals."""

@@ -164,6 +164,16 @@ def test_a_named_server_that_goes_in_the_middle_is_a_failure(
     assert dict(record.phases)["workload"] < 15
 
 
+def refuse(spec: BackingSpec, match: str) -> HostError:
+    """Why it is no backing."""
+    with (
+        pytest.raises(HostError, match=match) as caught,
+        start_place(spec, give_consent([spec])),
+    ):
+        pass
+    return caught.value
+
+
 def test_a_named_server_with_something_on_it_is_refused(public_file: Path, tmp_path: Path) -> None:
     room = public_file.parent
     on = backing("nbd", folder(tmp_path), uri=f"nbd+unix:///lent?socket={room}/sock")
@@ -171,21 +181,13 @@ def test_a_named_server_with_something_on_it_is_refused(public_file: Path, tmp_p
         with start_place(on, give_consent([on])) as place:
             assert place.free_bytes() == 32 * MIB
         run(["mkfs.ext4", "-q", "-F", "-L", "family", str(file)], timeout=60)
-        with (
-            pytest.raises(HostError, match="is not empty") as caught,
-            start_place(on, give_consent([on])),
-        ):
-            pass
-        assert "ext4 family" in caught.value.why and "qemu-io" in caught.value.hint
+        refusal = refuse(on, "is not empty")
+        assert "ext4 family" in refusal.why and "qemu-io" in refusal.hint
         assert run(["fsck.ext4", "-fn", str(file)], timeout=60).returncode == 0
         (room / "sock").chmod(0o600)
-        with (
-            pytest.raises(HostError, match="cannot be a backing") as caught,
-            start_place(on, give_consent([on])),
-        ):
-            pass
-        assert "Permission denied" in caught.value.why
-        assert "QEMU runs as an unprivileged user" in caught.value.hint
+        refusal = refuse(on, "cannot be a backing")
+        assert "Permission denied" in refusal.why
+        assert "QEMU runs as an unprivileged user" in refusal.hint
 
 
 @contextmanager
@@ -230,12 +232,8 @@ def test_a_server_that_answers_nonsense_is_refused(
 ) -> None:
     with start_babbler(says, closes=closes) as port:
         on = backing("nbd", folder(tmp_path), uri=f"nbd://127.0.0.1:{port}/disk")
-        with (
-            pytest.raises(HostError, match="cannot be a backing") as caught,
-            start_place(on, give_consent([on])),
-        ):
-            pass
-    assert why in caught.value.why
+        refusal = refuse(on, "cannot be a backing")
+    assert why in refusal.why
     assert_nothing_left(tmp_path)
 
 

@@ -100,6 +100,13 @@ def crash_with_notes(capsys: pytest.CaptureFixture[str], *arguments: str) -> tup
     return code, json.loads(said.out), " ".join(said.err.split())
 
 
+def crash_for_seconds(
+    capsys: pytest.CaptureFixture[str], writer: str, check: str
+) -> tuple[int, Any]:
+    """The same of a writer's folder, as far as a search comes in six seconds."""
+    return crash(capsys, "--writer", writer, "--check", check, "--budget", "6s", "data")
+
+
 def has_kept(rows: list[dict[str, Any]], fault: str = "power") -> bool:
     """Whether nothing was lost; a busy host may not come to all that decides."""
     (row,) = (row for row in rows if row["fault"] == fault)
@@ -199,9 +206,8 @@ def test_a_writer_of_a_virtual_environment_finds_what_is_installed_there(
     assert Path("venv/bin/python").is_symlink()
     (packages,) = Path("venv/lib").glob("python*/site-packages")
     (packages / "only_there.py").write_text(WRITER)
-    commands = ("venv/bin/python -m only_there synced", f"python3 {here}/check.py")
-    _, rows = crash(
-        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    _, rows = crash_for_seconds(
+        capsys, "venv/bin/python -m only_there synced", f"python3 {here}/check.py"
     )
     assert has_kept(rows), rows
 
@@ -217,8 +223,7 @@ def test_a_program_of_many_names_is_called_by_the_one_that_was_typed(
     (here / "many" / "box").chmod(0o755)
     for name in ("write", "check"):
         Path(name).symlink_to("many/box")
-    commands = ("--writer", "./write", "--check", "./check")
-    _, rows = crash(capsys, *commands, "--budget", "6s", "data")
+    _, rows = crash_for_seconds(capsys, "./write", "./check")
     assert has_kept(rows), rows
 
 
@@ -239,9 +244,8 @@ def test_a_state_that_a_check_crashes_on_is_corrupt(
 ) -> None:
     (here / "dies.py").write_text(DIES)
     monkeypatch.setenv("DEATH", DEATHS[name])
-    commands = (f"python3 {here}/writer.py bare", f"python3 {here}/dies.py")
-    code, rows = crash(
-        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    code, rows = crash_for_seconds(
+        capsys, f"python3 {here}/writer.py bare", f"python3 {here}/dies.py"
     )
     power = next(row for row in rows if row["fault"] == "power")
     assert (code, power["verdict"]) == (1, "corrupts")
@@ -308,10 +312,7 @@ def test_what_a_killed_program_had_stored_in_a_mapping_is_not_called_lost(
         "if not stored and open(os.environ['DISKPROOF_ACKNOWLEDGED']).read():\n"
         "    print(1)\n    sys.exit(1)\n"
     )
-    commands = f"python3 {here}/stores.py", f"python3 {here}/reads.py"
-    _, rows = crash(
-        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
-    )
+    _, rows = crash_for_seconds(capsys, f"python3 {here}/stores.py", f"python3 {here}/reads.py")
     rows = {row["fault"]: row for row in rows}
     assert rows["power"]["verdict"] == "loses"
     assert rows["qemu-kill"]["verdict"] == "undecided"
@@ -388,9 +389,8 @@ def test_a_check_is_the_callers_and_gains_nothing(
     """The explorer's and the one after an end in order: all files, no modules, no core."""
     told = "0 1 0 1 (0, 0) True"
     (here / "rights.py").write_text(f"{RIGHTS.replace('sys.exit', 'print')}sys.exit(2)\n")
-    commands = (f"python3 {here}/writer.py bare", f"python3 {here}/rights.py")
-    _, rows = crash(
-        capsys, "--writer", commands[0], "--check", commands[1], "--budget", "6s", "data"
+    _, rows = crash_for_seconds(
+        capsys, f"python3 {here}/writer.py bare", f"python3 {here}/rights.py"
     )
     assert told in next(row for row in rows if row["fault"] == "power")["reason"]
     check = {"kind": "command", "argv": ["python3", str(here / "rights.py")]}

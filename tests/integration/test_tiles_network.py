@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,9 +222,10 @@ def test_the_switch_has_no_privileges_and_no_network(switch: Network) -> None:
 
 
 @pytest.mark.parametrize("user", sorted({os.geteuid(), FORMER if IS_ROOT else os.geteuid()}))
-def test_the_switch_of_any_user_ends_with_its_owner(user: int, public_folder: Path) -> None:
+def test_the_switch_of_any_user_ends_with_its_owner(user: int, public: Path) -> None:
+    public.chmod(0o777)
     kind = "switch" if user == 0 else "auto"
-    with start_owner(public_folder, kind, user) as (owner, told):
+    with start_owner(public, kind, user) as (owner, told):
         assert told.startswith("switch None ")
         handle = os.pidfd_open(int(told.split()[2]))
         try:
@@ -233,14 +233,6 @@ def test_the_switch_of_any_user_ends_with_its_owner(user: int, public_folder: Pa
             assert select.select([handle], [], [], DEADLINE)[0]
         finally:
             os.close(handle)
-
-
-@pytest.fixture
-def public_folder() -> Iterator[Path]:
-    """One that every user may write to, below folders that every user may search."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
 
 
 # -- what cannot be -----------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from pathlib import Path
 import psutil
 
 from diskproof.errors import RunFailure
-from diskproof.host.cache import SOURCE
-from diskproof.host.caches import count_pages
+from diskproof.host.cache import SOURCE, count_resident
 from diskproof.host.memory import FIRST, GROUPS, PROC, Version, find_groups
 from diskproof.process.start import joining
 from diskproof.records import Check
@@ -53,9 +52,17 @@ def start_memory_limit(limit: int) -> Iterator[None]:
 
 def check_resident(files: Sequence[Path], limit: int) -> Check:
     """How much of files the page cache holds, against what it was bounded to."""
-    resident = sum(map(count_pages, files))
+    resident = sum(map(_count, files))
     told = f"{resident} bytes of the disk resident"
     return Check("bounded cache", f"at most {limit}", told, SOURCE, resident <= limit)
+
+
+def _count(path: Path) -> int:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return count_resident(handle)
+    finally:
+        os.close(handle)
 
 
 def _make_group() -> tuple[Version, Path]:

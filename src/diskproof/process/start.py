@@ -215,7 +215,7 @@ def run(
     return done
 
 
-def _timed_out(argv: Sequence[str], timeout: float, outputs: Iterable[bytes]) -> RunFailure:
+def _timed_out(argv: Sequence[str], timeout: float, outputs: Iterable[bytearray]) -> RunFailure:
     what = f"{argv[0]} did not end within {timeout:.0f} s"
     evidence = tuple(zip(("stdout", "stderr"), map(bytes, outputs), strict=True))
     return RunFailure("timeout", what, f"command: {' '.join(argv)}", evidence=evidence)

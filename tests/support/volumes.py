@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,6 +102,9 @@ def signatures(device: Path) -> str:
     return run(["wipefs", "--noheadings", "--output", "TYPE", str(device)], timeout=30).text.strip()
 
 
+GONE_SECONDS = 10.0
+
+
 def volumes() -> set[str]:
     """All that is there of device mapper and md, in the kernel and in /dev."""
     nodes = [
@@ -114,6 +118,9 @@ def volumes() -> set[str]:
 
 def assert_clean(path: Path, before: set[str]) -> None:
     """No volume, no loop device and no folder is left."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while volumes() != before and time.monotonic() < deadline:
+        time.sleep(0.05)  # the kernel takes a stopped array away in its own time
     assert volumes() == before
     assert find_loops(path) == ()
     assert list(path.glob("**/diskproof-*")) == []

@@ -8,8 +8,9 @@
 of one operation within the bounds of the B3 paper, a sample of two), and appends a line for each:
 its operations and, by how many had returned, the distinct trees. On a file system, with mount
 options as ``crash --on`` takes them, each state of its disk is mounted; on ``posix`` the states are
-a folder's, by the rules of docs/crash-model.md or of ``--profile``. What a file has is not run
-again. ``compare`` tells the real trees that the rules do not have, and exits with 1 if there is
+a folder's, by the rules of docs/crash-model.md or of ``--profile``. ``--in-guest`` does it all in
+our guest with storage, by whose kernel there is f2fs, too. What a file has is not run again.
+``compare`` tells the real trees that the rules do not have, and exits with 1 if there is
 one; and how many of the rules' trees were seen, and of their classes
 (tests/support/litmus/classes): of a program, and by how many operations had returned.
 
@@ -23,26 +24,29 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from diskproof.crash.real_fs import read_real_fs, require_root
+from diskproof.crash.real_fs import RealFs, read_real_fs, require_root
 from diskproof.process.scratch import start_scratch_dir
 from support.litmus.bounded import of_one, of_two
 from support.litmus.classes import classes
 from support.litmus.idioms import idioms
+from support.litmus.in_guest import start_lab
 from support.litmus.operations import WRITEBACKS, Litmus
 from support.litmus.others import others
 from support.litmus.published import published
-from support.litmus.reach import Budget, reach
+from support.litmus.reach import Budget, Reached, reach
 
 SETS = ("idioms", "others", "published", "one", "two")
 TWO = 1000
 """Programs of two operations in the sample, from which ``--take`` takes fewer."""
 POSIX = "posix"
 RATE = ("checked", "seconds")
+See = Callable[[Litmus], Reached]
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     run, compare = verbs.add_parser("run"), verbs.add_parser("compare")
     run.add_argument("--on", required=True, help="KIND[,OPTIONS], or posix")
+    run.add_argument("--in-guest", action="store_true", help="of our guest's kernel, such as f2fs")
     run.add_argument(
         "--profile",
         default="",
@@ -132,10 +137,7 @@ def choose(sets: Sequence[str], take: int | None, seed: int, only: str | None) -
 
 
 def run_all(given: argparse.Namespace) -> int:
-    on = None if given.on == POSIX else read_real_fs(given.on)
-    if on:
-        require_root(on)
-    states = given.states or (400 if on else 20000)
+    states = given.states or (20000 if given.on == POSIX else 400)
     budget = Budget(states, given.seconds, tuple(given.writeback), given.threads)
     done = read_rows(given.out) if given.out.exists() else []
     have = {(row.program.to_json(), row.place) for row in done}
@@ -143,22 +145,50 @@ def run_all(given: argparse.Namespace) -> int:
     programs = [*choose(given.of, given.take, given.seed, given.only)][first - 1 :: step]
     left = [each for each in programs if (each.to_json(), given.profile or given.on) not in have]
     print(f"{len(programs)} programs, {len(programs) - len(left)} of them in {given.out}")
-    for number, program in enumerate(left, 1):
-        began = time.monotonic()
-        with start_scratch_dir(large=True) as room:
-            found = reach(program, on, room / "run", budget, given.profile)
-        trees = {str(returned): sorted(texts) for returned, texts in found.trees.items()}
-        row = Row(program, given.on, given.profile, platform.release(), trees, found.counts)
-        with given.out.open("ab", buffering=0) as stream:
-            stream.write(json.dumps(asdict(row), sort_keys=True).encode() + b"\n")
-        checked, seconds = (sum(each[key] for each in found.counts.values()) for key in RATE)
-        print(
-            f"{number}/{len(left)} {program.name}: {sum(map(len, trees.values()))} trees, "
-            f"{checked} states, {checked / seconds:.0f}/s, {time.monotonic() - began:.1f} s"
-            f"{'' if row.is_complete else ', a sample'}",
-            flush=True,
-        )
+    with ExitStack() as stack:
+        if given.in_guest:
+            see, kernel = start_there(stack, given.on, budget)
+        else:
+            see, kernel = start_here(given.on, given.profile, budget), platform.release()
+        for number, program in enumerate(left, 1):
+            began = time.monotonic()
+            found = see(program)
+            trees = {str(returned): sorted(texts) for returned, texts in found.trees.items()}
+            row = Row(program, given.on, given.profile, kernel, trees, found.counts)
+            with given.out.open("ab", buffering=0) as stream:
+                stream.write(json.dumps(asdict(row), sort_keys=True).encode() + b"\n")
+            tell_row(f"{number}/{len(left)}", row, time.monotonic() - began)
     return 0
+
+
+def start_here(where: str, profile: str, budget: Budget) -> See:
+    on = None if where == POSIX else read_real_fs(where)
+    if on:
+        require_root(on)
+
+    def see(program: Litmus) -> Reached:
+        with start_scratch_dir(large=True) as room:
+            return reach(program, on, room / "run", budget, profile)
+
+    return see
+
+
+def start_there(stack: ExitStack, where: str, budget: Budget) -> tuple[See, str]:
+    """In a guest that runs until the stack is left; and its kernel's release."""
+    kind, _, options = where.partition(",")
+    room = stack.enter_context(start_scratch_dir(large=True))
+    see, kernel = stack.enter_context(start_lab(room))
+    return lambda program: see(program, RealFs(kind, options), budget), kernel
+
+
+def tell_row(number: str, row: Row, took: float) -> None:
+    checked, seconds = (sum(each[key] for each in row.counts.values()) for key in RATE)
+    print(
+        f"{number} {row.program.name}: {sum(map(len, row.trees.values()))} trees, "
+        f"{checked} states, {checked / seconds:.1f}/s, {took:.1f} s"
+        f"{'' if row.is_complete else ', a sample'}",
+        flush=True,
+    )
 
 
 def read_rows(path: Path) -> list[Row]:

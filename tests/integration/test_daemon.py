@@ -26,6 +26,7 @@ from diskproof.process.start import find_tool, run
 from diskproof.qemu.images import create_image
 from diskproof.records import Cell, Check, WorkloadSpec
 from support.running import find_offspring
+from support.stopping import stop_whole
 
 _MISSING = [tool for tool in ("qemu-storage-daemon", "qemu-img", "fio") if not find_tool(tool)]
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"needs {_MISSING}")
@@ -281,7 +282,7 @@ def test_a_daemon_that_is_killed_is_a_failure_with_its_log(tmp_path: Path) -> No
 
 def test_a_daemon_that_hangs_ends_at_a_deadline(tmp_path: Path) -> None:
     with started(make_context(tmp_path, cell(format="raw"))) as drive:
-        os.kill(drive.facts.pids[0], signal.SIGSTOP)
+        stop_whole(drive.facts.pids[0])
         with pytest.raises(RunFailure) as caught:
             argv = ["fio", "--thread", "--name=x", "--rw=read", "--size=4k", *_target(drive)]
             drive.execute(argv, timeout=2)

@@ -21,6 +21,7 @@ from diskproof.study.factors import CACHE_MODES
 from support.patience import in_time
 from support.qemus import make_image, start_still
 from support.recording import make_places, needs_fuse, start_recording
+from support.stopping import stop_whole
 
 
 def machine_of(pid: int) -> Machine:
@@ -265,7 +266,7 @@ def test_a_monitor_that_stays_silent_holds_nobody_up(tmp_path: Path) -> None:
             args = [*lines(image, format="qcow2", cache="none")]
             args += ["-qmp", f"unix:{folder}/free.qmp,server=on,wait=off"]
             pids.append(stack.enter_context(start_still(folder, args)).process.pid)
-        os.kill(pids[0], signal.SIGSTOP)
+        stop_whole(pids[0])
         try:
             found = {m.pid: m for m in find_machines().machines if m.pid in pids}
         finally:
@@ -287,7 +288,7 @@ def test_a_file_system_that_does_not_answer_holds_nobody_up(
         start_recording(places) as recording,
         start_still(tmp_path, lines(places.mount / "disk", format="qcow2")) as qemu,
     ):
-        os.kill(recording.process.pid, signal.SIGSTOP)
+        stop_whole(recording.process.pid)
         try:
             found = in_time(4.0, find_machines)
         finally:

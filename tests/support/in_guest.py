@@ -11,13 +11,18 @@ from diskproof.guest.ours.channel import Channel
 WORK = "/run/work"
 # The guest's /tmp has no device nodes (nodev).
 _MOUNT = f"mkdir {WORK} && mount -t tmpfs -o size=768m work {WORK}"
-_UNPACK = f"import tarfile; tarfile.open('/tmp/work.tar.xz').extractall('{WORK}')"
+_PACKED = "/tmp/work.tar.xz"
+_UNPACK = f"import tarfile; tarfile.open('{_PACKED}').extractall('{WORK}')"
+_PIECE = 512 << 10  # well below what the agent takes at once
 
 
 def bring_sources(channel: Channel, files: Mapping[Path, str] | None = None) -> None:
     """Put our code below ``WORK``/src, and ``files`` where their names say."""
-    channel.write_file("/tmp/work.tar.xz", _pack_sources(files or {}))
-    done = channel.exec(["sh", "-ec", f'{_MOUNT}; python3 -c "{_UNPACK}"'], timeout=60)
+    packed = _pack_sources(files or {})
+    for begin in range(0, len(packed), _PIECE):
+        channel.write_file(f"{_PACKED}.{begin:010}", packed[begin : begin + _PIECE])
+    join = f"cat {_PACKED}.* > {_PACKED}; rm {_PACKED}.*"
+    done = channel.exec(["sh", "-ec", f'{join}; {_MOUNT}; python3 -c "{_UNPACK}"'], timeout=60)
     assert done.exit.code == 0, done.stderr
 
 

@@ -27,6 +27,7 @@ from diskproof.records import Cell
 from diskproof.study.crash import extra_of
 from diskproof.study.load import parse_study
 from support.recording import needs_fuse
+from support.stopping import stop_whole
 from support.written import make_cell, read_acks, run_check, start_written
 
 pytestmark = [needs_fuse, pytest.mark.long]
@@ -187,7 +188,7 @@ def test_a_promise_is_in_the_log_before_its_write_returns(tmp_path: Path) -> Non
             went_on.set()
             os.kill(recording.process.pid, signal.SIGCONT)
 
-        os.kill(recording.process.pid, signal.SIGSTOP)
+        stop_whole(recording.process.pid)
         threading.Timer(5.0, go_on).start()
         argv = ["sh", "-euc", PROMISING, "sh", "echo", line]
         done = guest.channel.exec(argv, timeout=100)

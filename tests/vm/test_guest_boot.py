@@ -20,6 +20,7 @@ from diskproof.qemu.disk import guest_disk_args
 from diskproof.qemu.machine import BUS_DRIVERS, GuestMachine
 from diskproof.qemu.qmp import start_qmp
 from diskproof.records import Cell, WorkloadSpec
+from support.stopping import stop_whole
 
 SIZE = 64 << 20
 TCG = GuestMachine("tcg")
@@ -130,7 +131,7 @@ def test_a_killed_qemu_is_told(guest_files: GuestFiles, run_dir: Path) -> None:
 def test_a_guest_that_hangs_is_told(guest_files: GuestFiles, run_dir: Path) -> None:
     with pytest.raises(RunFailure, match="did not answer within 1 s") as caught:
         with start_guest(guest_files, TCG, run_dir=run_dir) as guest:
-            os.kill(guest.process.pid, signal.SIGSTOP)
+            stop_whole(guest.process.pid)
             guest.channel.read_file("/etc/passwd", 1000, timeout=1)
     assert caught.value.kind == "guest"
 

@@ -4,7 +4,6 @@ Requires the built guest and qemu-system-x86_64.
 """
 
 import dataclasses
-import os
 import signal
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from diskproof.tiles import group
 from diskproof.tiles.group import GuestKey, Member, start_group
 from diskproof.tiles.network import mac_address, start_network
 from support.running import find_offspring
+from support.stopping import stop_whole
 
 TCG = GuestMachine("tcg", memory_bytes=192 << 20)
 
@@ -85,7 +85,7 @@ def test_one_that_hangs_and_one_that_died_keep_nobody_from_ending(
         assert set(guests) == set(keys)
         processes = {name: guests[1, name].process for _, name in keys}
         processes["died"].kill()
-        os.kill(processes["hangs"].pid, signal.SIGSTOP)
+        stop_whole(processes["hangs"].pid)
     for name, process in processes.items():
         statuses[name] = process.wait(0.0)
     assert statuses["hangs"] == statuses["died"] == -signal.SIGKILL

@@ -46,8 +46,7 @@ impl MountGuard {
 
     /// There is a mount now: tells which.
     pub fn watch(&mut self, mountpoint: &Path) -> io::Result<()> {
-        let mount = mount_id(mountpoint)?;
-        self.0.tell(&mount.to_le_bytes())
+        self.0.tell(&mount_id(mountpoint)?.to_le_bytes())
     }
 
     /// Has it take the mount away, which we may no longer.
@@ -63,7 +62,8 @@ impl MountGuard {
 }
 
 fn mount_id(mountpoint: &Path) -> io::Result<u64> {
-    Ok(statx(CWD, mountpoint, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID)?.stx_mnt_id)
+    // Linux 6.1 asks who serves the mount even for its number, and that is us.
+    Ok(statx(CWD, mountpoint, AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
 /// The numbers of the mount's device, as the kernel tells them; nobody is asked for them.

@@ -104,6 +104,8 @@ def main() -> int:
     compare.add_argument("rules", type=Path)
     given = parser.parse_args()
     if given.verb == "run":
+        if given.in_guest and (given.on == POSIX or given.profile):
+            parser.error("--in-guest: a file system is seen there, no rules are tried")
         return run_all(given)
     return compare_all(read_rows(given.real), read_rows(given.rules))
 

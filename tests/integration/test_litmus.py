@@ -62,6 +62,12 @@ def test_what_ext4_leaves_is_within_the_rules_and_what_is_not_is_told(tmp_path: 
     assert list(find_loops(tmp_path)) == []
 
 
+@pytest.mark.parametrize("words", [("posix",), ("f2fs", "--profile", "f2fs")])
+def test_no_rules_are_tried_in_a_guest(tmp_path: Path, words: tuple[str, ...]) -> None:
+    litmus(tmp_path, "run", "--in-guest", "--out", "rows", "--on", *words, ends=2)
+    assert not (tmp_path / "rows").exists()
+
+
 @pytest.mark.parametrize("moment", ["while recorded", "while explored"])
 def test_nothing_is_left_of_a_run_that_is_interrupted(tmp_path: Path, moment: str) -> None:
     argv = [*PROGRAM, "run", "--on", "ext4", "--of", "idioms", "--out", "real"]

@@ -33,10 +33,11 @@ def start_lab(run_dir: Path) -> Iterator[tuple[Reacher, str]]:
     ``Reacher`` raises RunFailure."""
     machine = GuestMachine(probe_accel().accel, memory_bytes=MEMORY)
     with start_guest(build_guest(extra="storage"), machine, run_dir=run_dir) as guest:
-        guest.load_modules(["ext4", "loop", "f2fs", "fuse"])
+        guest.load_modules(["loop", "fuse"])
         bring_sources(guest.channel, _files())
 
         def reach_there(program: Litmus, on: RealFs, budget: Budget) -> Reached:
+            guest.load_modules([on.kind])
             told = {"program": asdict(program), "on": asdict(on), "budget": asdict(budget)}
             done = guest.channel.exec(
                 ["python3", "-P", "-m", "support.litmus.reach_told"],

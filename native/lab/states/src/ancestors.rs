@@ -1,4 +1,4 @@
-//! The new directories above a file, which btrfs logs with it.
+//! The new directories above a file, which btrfs logs with it (of msync: where it logs it whole).
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ pub fn find_new_directories(trace: &Trace) -> HashMap<u64, Vec<u64>> {
                 named_ns = named_ns.max(event.end_ns);
             }
             // What went on beside it may have moved the file.
-            What::Flush { part: None, .. } if named_ns <= event.begin_ns => {
+            What::Flush { .. } if named_ns <= event.begin_ns => {
                 found.insert(sequence, tree.new_above(event.file));
             }
             _ => {}

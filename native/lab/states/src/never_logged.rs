@@ -1,5 +1,6 @@
-//! Names that btrfs logs with a file although another had them before: one that was never on the
-//! disk is not looked for there (`btrfs_check_ref_name_override` in `fs/btrfs/tree-log.c`).
+//! Names that are logged with a file although another had them before. btrfs does not look for one
+//! that was never on the disk (`btrfs_check_ref_name_override` in `fs/btrfs/tree-log.c`); f2fs's
+//! recovery unlinks whoever has it (`recover_dentry` in `fs/f2fs/recovery.c`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +8,7 @@ use crate::trace::{Change, Place, Trace, What};
 
 /// Takes from what a name comes after the changes of such files, and the file's own older names
 /// that another gets later: those are taken out of the log.
-pub fn forget(trace: &mut Trace) {
+pub fn forget_new_files(trace: &mut Trace) {
     let taken = taken_later(trace);
     let mut seen = Seen::new(trace);
     let files: Vec<u64> = trace.events.iter().map(|event| event.file).collect();
@@ -24,6 +25,18 @@ pub fn forget(trace: &mut Trace) {
                 after.retain(|earlier| !is_of(*earlier, &forgotten) && !is_taken(earlier));
             }
             _ => {}
+        }
+    }
+}
+
+/// Takes from a new file's first name what others did with that name.
+pub fn forget_at_creation(trace: &mut Trace) {
+    let mut named: HashSet<u64> = trace.base.iter().map(|(_, file, _)| *file).collect();
+    for event in &mut trace.events {
+        if let What::Change(Change::Names { after, .. }) = &mut event.what {
+            if named.insert(event.file) {
+                after.clear();
+            }
         }
     }
 }

@@ -24,8 +24,7 @@ pub struct Rules {
     pub checkpoints_names: bool,
     /// fsync of what is new logs the new directories above it.
     pub logs_directories: bool,
-    /// fsync brings a name without the changes of one that had it before and was never on the disk.
-    pub forgets_new_names: bool,
+    pub forgets: Forgets,
     /// There is a log of single files and directories: changed names of what is in it are logged at
     /// once; else fsync of a directory may bring a name alone, and leave the one that the file had
     /// elsewhere.
@@ -44,6 +43,16 @@ pub enum RangesBring {
     WhatIsAsked,
     /// As long as without.
     Nothing,
+}
+
+/// Whose changes of a name fsync leaves out when it logs the name for a file that got it later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgets {
+    Nobodys,
+    /// Those of a file that was never on the disk.
+    NewFiles,
+    /// Those of whoever had it when a new file got it.
+    EveryFiles,
 }
 
 /// Which of a file's names fsync of the file makes durable.
@@ -68,7 +77,7 @@ pub const EXT4: Rules = Rules {
     journals_data: false,
     checkpoints_names: false,
     logs_directories: false,
-    forgets_new_names: false,
+    forgets: Forgets::Nobodys,
     has_tree_log: false,
     datasync_is_sync: false,
     synced_names: SyncedNames::All,
@@ -95,18 +104,20 @@ pub const BTRFS: Rules = Rules {
     data_before_size: true,
     copies_on_write: true,
     logs_directories: true,
-    forgets_new_names: true,
+    forgets: Forgets::NewFiles,
     has_tree_log: true,
     datasync_is_sync: true,
     synced_names: SyncedNames::NotTakenLater,
     ..EXT4
 };
-/// fsync of a file that was made logs its inode, with its name; else it is a checkpoint.
+/// fsync of a file that was made logs its inode, with its name, which the recovery takes from
+/// whoever has it; else it is a checkpoint.
 pub const F2FS: Rules = Rules {
     commits_all: false,
     rename_brings_size: false,
     ranges_bring: RangesBring::WhatIsAsked,
     checkpoints_names: true,
+    forgets: Forgets::EveryFiles,
     synced_names: SyncedNames::NotTakenBefore,
     ..EXT4
 };
@@ -115,8 +126,10 @@ impl Rules {
     /// Makes of a log what this file system makes of what it was asked.
     pub fn carry_out(self, trace: &mut Trace) {
         ranges::set_lengths(trace, self.ranges_bring);
-        if self.forgets_new_names {
-            never_logged::forget(trace);
+        match self.forgets {
+            Forgets::Nobodys => {}
+            Forgets::NewFiles => never_logged::forget_new_files(trace),
+            Forgets::EveryFiles => never_logged::forget_at_creation(trace),
         }
     }
 

@@ -94,7 +94,9 @@ impl<'t> Settling<'t> {
                 // What lies beside it is written with it.
                 let beside = self.data.get(&event.file).into_iter().flatten().copied();
                 let ended = |one: &u64| trace.event(*one).end_ns <= event.begin_ns;
-                self.log(beside.filter(ended).collect(), sequence);
+                if self.has_tree_log() {
+                    self.log(beside.filter(ended).collect(), sequence);
+                }
             }
             What::Acknowledge(_) | What::Remark => {}
         }
@@ -102,9 +104,6 @@ impl<'t> Settling<'t> {
 
     /// These changes, and those of names that they came after, can be there alone from now on.
     fn log(&mut self, mut open: Vec<u64>, by: u64) {
-        if !self.has_tree_log() {
-            return;
-        }
         while let Some(sequence) = open.pop() {
             if !self.settled[sequence as usize - 1] && !self.logged_by.contains_key(&sequence) {
                 self.logged_by.insert(sequence, by);

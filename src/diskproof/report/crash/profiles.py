@@ -3,11 +3,11 @@
 
 def doubt_text(kept: list[str]) -> str:
     """A sentence, with what parts it from the one before, where f2fs is one of the file systems by
-    whose rules nothing was lost: a real one was seen to lose more, in two programs of 70
+    whose rules nothing was lost: a real one was seen to lose more, in one program of 70
     (docs/crash-model.md). Else empty."""
     if "f2fs" not in kept:
         return ""
     return (
-        ". A real f2fs was seen to lose names and contents that its rules keep: --on asks the real "
-        "one (with --in-guest, where this kernel lacks it)"
+        ". A real f2fs was seen to lose contents that its rules keep: --on asks the real one "
+        "(with --in-guest, where this kernel lacks it)"
     )

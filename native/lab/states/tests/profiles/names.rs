@@ -74,6 +74,30 @@ fn a_name_that_another_file_had_is_not_always_durable_with_its_file() {
     }
 }
 
+/// Recovery takes the name from whoever has it, and that file is gone.
+#[test]
+fn on_f2fs_a_new_file_that_is_synced_takes_its_name_from_one_that_was_renamed() {
+    let make = |is_synced: bool| {
+        move |recording: &mut Recording| {
+            create(recording, 9, "earlier");
+            rename(recording, DISK, "disk", "old", 0);
+            create(recording, 10, "disk");
+            write(recording, 10, SECTOR);
+            if is_synced {
+                fsync(recording, 10);
+            }
+            create(recording, 11, "later");
+        }
+    };
+    let is_new = |seen: &Seen| seen.get("disk").is_some_and(|file| file.0 != b"old");
+    let is_lost = |seen: &Seen| is_new(seen) && !seen.contains_key("old");
+    assert_eq!(allow(make(true), is_lost), [Fault::PowerF2fs]);
+    assert_eq!(allow(make(false), is_lost), []);
+    let is_alone = |seen: &Seen| is_new(seen) && !seen.contains_key("earlier");
+    assert!(allow(make(true), is_alone).contains(&Fault::PowerF2fs));
+    assert!(!allow(make(false), is_alone).contains(&Fault::PowerF2fs));
+}
+
 /// `mv A/disk B/disk; fsync B` leaves both names; what brings the end of the old one brings all.
 #[test]
 fn a_name_in_another_directory_may_be_durable_before_the_old_one_is_gone() {
@@ -172,4 +196,20 @@ fn what_btrfs_has_logged_needs_nothing_from_before() {
     let lacks = |seen: &Seen| seen.get("a").is_none_or(|file| file.0.len() as u64 != 2 * SECTOR);
     assert!(!allow(mapped, lacks).contains(&Fault::PowerBtrfs));
     assert!(allow(mapped, has("a")).contains(&Fault::PowerBtrfs));
+}
+
+#[test]
+fn msync_of_a_new_file_logs_its_new_directories_and_nothing_from_before() {
+    let make = |recording: &mut Recording| {
+        create(recording, 9, "earlier");
+        create(recording, 10, "synced");
+        fsync(recording, 10);
+        recording.add(11, Operation::Mkdir(entry(ROOT, 0o40755, 0, b"new")));
+        recording.add(12, Operation::Create(entry(11, FILE as u32, 0, b"mapped")));
+        write(recording, 12, 2 * SECTOR);
+        recording.add(12, Operation::Msync { offset: 0, length: SECTOR });
+        create(recording, 13, "later");
+    };
+    let is_alone = |seen: &Seen| seen.contains_key("new/mapped") && !seen.contains_key("earlier");
+    assert!(allow(make, is_alone).contains(&Fault::PowerBtrfs));
 }

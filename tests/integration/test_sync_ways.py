@@ -3,6 +3,7 @@
 What a dropped run writes must not be on the disk when it ends, and must be readable all the same.
 """
 
+import ctypes
 import errno
 import json
 import os
@@ -14,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from threading import Event, Thread
 
 import psycopg
 import pytest
@@ -21,6 +23,7 @@ import pytest
 from diskproof.process import start as proc
 from diskproof.process.native import require_native
 from support.databases import make_cluster, start_server
+from support.running import mounted
 from support.syncing import (
     SQLITE_WRITER,
     build_c,
@@ -118,6 +121,38 @@ def test_the_page_says_what_is_seen(disk: Path, column: int, options: Sequence[s
     _, ways, _ = check([DROP, "--check", "--json", "-", "--dir", str(disk), *options])
     seen = {way: told[way] if result == "not_supported" else result for way, result in ways.items()}
     assert seen == told
+
+
+@needs_root
+def test_what_somebody_else_syncs_all_the_time_reached_nothing_by_the_way_tried(
+    tmp_path: Path,
+) -> None:
+    """On a file system of its own: elsewhere it would be somebody else to other tests."""
+    image, ended = tmp_path / "image", Event()
+    with image.open("wb") as file:
+        file.truncate(32 << 20)
+    proc.run(["mkfs.ext4", "-q", str(image)], timeout=SECONDS)
+    with mounted(tmp_path / "mounted", "-o", "loop", str(image)) as folder:
+        other = Thread(target=sync_until, args=(folder, ended))
+        other.start()
+        try:
+            _, ways, _ = check([DROP, "--check", "--json", "-", "--dir", str(folder), "--strict"])
+        finally:
+            ended.set()
+            other.join()
+    told = {result for way, result in ways.items() if way not in ("sync", "syncfs")}
+    assert "stopped" in told
+    assert told <= {"stopped", "not_supported", "cannot_tell"}, ways
+
+
+def sync_until(folder: Path, ended: Event) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        while not ended.is_set():
+            assert libc.syncfs(descriptor) == 0
+    finally:
+        os.close(descriptor)
 
 
 def test_a_folder_in_memory_proves_nothing() -> None:

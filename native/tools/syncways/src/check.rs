@@ -3,7 +3,7 @@
 use crate::child::ask;
 use crate::errno::{Answer, ERRNO_CHECKS};
 use crate::judge::{judge_control, judge_dropped, judge_way, Outcome, Seen, Verdict};
-use crate::probe::PROBE;
+use crate::probe::{Sighting, PROBE};
 use crate::proof::Proof;
 use crate::report::{ErrnoRow, Report, WayRow};
 use crate::ways::{find_way, Linkage, Way, CONTROL, WAYS};
@@ -12,8 +12,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// How often a try may be spoilt by somebody else's sync.
+/// So many that leave nothing dirty show that a way reaches the disk.
 const TRIES: usize = 5;
+/// With those that somebody else's sync spoils: on a host that syncs all the time most are.
+const MOST_TRIES: usize = 60;
 
 /// The two programs that try a way: `diskproof-sync-ways` and `diskproof-sync-ways-dynamic`.
 #[derive(Clone, Debug)]
@@ -171,7 +173,7 @@ fn control(setup: &Setup, way: &Way, number: usize) -> Verdict {
     judge_control(&collect(setup, &[], way, number, enough))
 }
 
-/// Tries until there are enough, at most `TRIES` times.
+/// Tries until there are enough, at most `TRIES` times; beside those of which nothing was seen.
 fn collect(
     setup: &Setup,
     prefix: &[OsString],
@@ -182,8 +184,11 @@ fn collect(
     let mut seen = Vec::new();
     let mut argv = setup.probes.argv(prefix, way.linkage, &["way", way.id, &number.to_string()]);
     argv.push(setup.folder.into());
-    while seen.len() < TRIES && !enough(&seen) {
-        seen.push(ask(&argv));
+    let mut told = 0;
+    while told < TRIES && seen.len() < MOST_TRIES && !enough(&seen) {
+        let one: Seen = ask(&argv);
+        told += usize::from(!one.as_ref().is_ok_and(Sighting::is_foreign));
+        seen.push(one);
     }
     seen
 }

@@ -30,6 +30,8 @@ impl Outcome {
 /// An outcome and what a reader should know about it, if anything.
 pub type Verdict = (Outcome, Option<String>);
 
+const FOREIGN: &str = "somebody else synced that file system each time: try again";
+
 /// What tries without dropping show: `Reached` is what makes the way a proof.
 ///
 /// One try is enough to see pages that are still dirty; that none is left may have another cause
@@ -58,10 +60,11 @@ pub fn judge_control(tries: &[Seen]) -> Verdict {
 /// What tries under dropping show, of a way that reaches the disk without.
 ///
 /// A page that is dirty after a single try proves that the way does not sync: then later tries are
-/// not needed. That a page is clean each time proves that it does.
+/// not needed. That a page is clean each time proves that it does, unless the file beside it was,
+/// too: then somebody else has synced.
 pub fn judge_dropped(tries: &[Seen]) -> Verdict {
     let mut reason = None;
-    let mut clean = false;
+    let (mut clean, mut foreign) = (false, false);
     for seen in tries {
         match seen {
             Err(words) => reason = Some(words.clone()),
@@ -71,12 +74,13 @@ pub fn judge_dropped(tries: &[Seen]) -> Verdict {
             Ok(sighting) if sighting.after.is_some_and(|pages| pages > 0) => {
                 return (Outcome::Stopped, None)
             }
-            Ok(sighting) => clean |= sighting.before != Some(0),
+            Ok(sighting) if sighting.is_foreign() => foreign = true,
+            Ok(_) => clean = true,
         }
     }
     match reason {
         _ if clean => (Outcome::Reached, None),
-        None => (Outcome::CannotTell, Some("nothing was dirty before it".to_owned())),
+        None if foreign => (Outcome::CannotTell, Some(FOREIGN.to_owned())),
         words => (Outcome::CannotTell, words),
     }
 }
@@ -106,6 +110,20 @@ mod tests {
 
     fn seen(before: Option<u64>, after: u64) -> Seen {
         Ok(Sighting { before, after: Some(after), ..Sighting::default() })
+    }
+
+    #[test]
+    fn what_somebody_else_synced_is_no_proof() {
+        let synced = |beside| {
+            let seen = Sighting { before: Some(4), after: Some(0), ..Sighting::default() };
+            Ok(Sighting { beside, ..seen })
+        };
+        let (outcome, words) = judge_dropped(&[synced(Some(0)), synced(Some(0))]);
+        assert_eq!(outcome, Outcome::CannotTell);
+        assert!(words.unwrap().contains("somebody else"));
+        assert_eq!(judge_dropped(&[synced(Some(0)), synced(Some(4))]).0, Outcome::Reached);
+        assert_eq!(judge_dropped(&[synced(None)]).0, Outcome::Reached);
+        assert_eq!(judge_dropped(&[synced(Some(0)), seen(Some(4), 1)]).0, Outcome::Stopped);
     }
 
     fn refused() -> Seen {

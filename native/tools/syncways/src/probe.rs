@@ -4,7 +4,7 @@ use crate::child::PATIENCE;
 use crate::errno::{find_errno_check, ERRNO_CHECKS};
 use crate::proof::Proof;
 use crate::scratch::Scratch;
-use crate::ways::{find_way, CONTROL};
+use crate::ways::{find_way, Try, Way, CONTROL};
 use crate::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +24,19 @@ pub struct Sighting {
     pub before: Option<u64>,
     /// Pages not on the disk afterwards; None when the way was refused.
     pub after: Option<u64>,
+    /// The same of a file beside it that the way has nothing to do with; None where the way syncs
+    /// all files.
+    pub beside: Option<u64>,
     pub refused: Option<Refused>,
+}
+
+impl Sighting {
+    /// Nothing was seen of the way: somebody else synced that file system.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        let synced = self.before == Some(0) || self.beside == Some(0);
+        self.refused.is_none() && self.after == Some(0) && synced
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,23 +79,26 @@ fn try_way(id: &str, attempt: &str, folder: &Path) -> Result<String, String> {
     let control = (id == CONTROL.id).then_some(&CONTROL);
     let way = find_way(id).or(control);
     let attempts = way.zip(attempt.parse::<usize>().ok());
-    let attempt = attempts.and_then(|(way, number)| way.attempts.get(number));
-    let attempt = attempt.ok_or_else(|| format!("probe: no such way: {id}"))?;
+    let attempt = attempts.and_then(|(way, number)| Some((way, way.attempts.get(number)?)));
+    let (way, attempt) = attempt.ok_or_else(|| format!("probe: no such way: {id}"))?;
     let mut sighting = Sighting::default();
-    if let Err(failure) = see(*attempt, folder, &mut sighting) {
+    if let Err(failure) = see(way, *attempt, folder, &mut sighting) {
         sighting.refused = Some(failure.into());
     }
     serde_json::to_string(&sighting).map_err(|error| error.to_string())
 }
 
-fn see(attempt: crate::ways::Try, folder: &Path, into: &mut Sighting) -> Result<(), Failure> {
-    let mut scratch = Scratch::name(folder)?;
+fn see(way: &Way, attempt: Try, folder: &Path, into: &mut Sighting) -> Result<(), Failure> {
+    let (mut witness, mut scratch) = (Scratch::name(folder)?, Scratch::name(folder)?);
+    witness.create_dirty()?;
     let tried = attempt(&mut scratch);
     into.before = scratch.before;
     tried?;
     let (proof, pages) = scratch.look()?;
     into.proof = Some(proof);
     into.after = Some(pages);
+    // Looked at last: who synced both before that, synced it, too.
+    into.beside = if way.syncs_all() { None } else { Some(witness.look()?.1) };
     Ok(())
 }
 

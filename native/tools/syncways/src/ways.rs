@@ -24,6 +24,13 @@ pub struct Way {
     pub(crate) attempts: &'static [Try],
 }
 
+impl Way {
+    /// Whether it is to sync what others wrote, too.
+    pub(crate) fn syncs_all(&self) -> bool {
+        matches!(self.id, "sync" | "syncfs")
+    }
+}
+
 const fn dynamic(id: &'static str, how: &'static str, attempts: &'static [Try]) -> Way {
     Way { id, how, linkage: Linkage::Dynamic, attempts }
 }

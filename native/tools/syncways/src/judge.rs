@@ -30,7 +30,7 @@ impl Outcome {
 /// An outcome and what a reader should know about it, if anything.
 pub type Verdict = (Outcome, Option<String>);
 
-const FOREIGN: &str = "somebody else synced that file system each time: try again";
+const FOREIGN: &str = "others' files were synced, too: by somebody else or the file system";
 
 /// What tries without dropping show: `Reached` is what makes the way a proof.
 ///
